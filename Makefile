@@ -1,0 +1,65 @@
+# `make demo` and `make test` need Python 3.11 or newer and make, nothing else: they set up `.venv` with CPU builds of the
+# frameworks first. That is done once, and again when pyproject.toml changes. See CONTRIBUTING.md for the variables.
+
+PYTHON ?= python3
+VENV ?= .venv
+PIP_FLAGS ?= --quiet --disable-pip-version-check
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+BACKENDS := jax,tensorflow,torch
+# The newest PyTorch for Python 3.11. It goes first: nothing that follows may bring another build of it.
+TORCH := torch==2.13.0
+FRAMEWORKS := jax tensorflow-cpu
+KERAS := keras
+OLDEST_KERAS := 3.13
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-full test-oldest lint format bench clean
+
+help:  ## say what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(READY)  ## train on real digits with every backend, on one and on four simulated devices
+	@$(BIN)/python examples/demo.py
+
+test: lint  ## check the code, then run the tests, without the slow ones; a backend that is missing is an error
+	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "not full"
+
+test-full: lint  ## all tests, then those of `make test` with the oldest Keras that we support
+	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory VENV=$(VENV)-oldest KERAS="keras==$(OLDEST_KERAS).*" test-oldest
+
+test-oldest: $(READY)
+	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "not full"
+
+lint: $(READY)  ## check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/python -m mypy
+
+format: $(READY)  ## put the code in the project's format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(READY)  ## measure the overhead of a step over a hand-written loop
+	$(BIN)/python benchmarks/step_overhead.py
+
+clean:  ## remove what make made
+	rm -rf $(VENV) $(VENV)-oldest demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "error: no command '$(PYTHON)'" >&2; \
+	    echo "hint: install Python 3.11 or newer, or name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "error: abreast needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1)" >&2; \
+	    echo "hint: name a newer one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	    echo "error: '$(PYTHON)' has no venv module" >&2; \
+	    echo "hint: install it (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@echo "setting up $(VENV) with $$($(PYTHON) -V) and CPU builds of the frameworks: one to two minutes, once"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install $(PIP_FLAGS) $(TORCH)
+	@$(BIN)/python -m pip install $(PIP_FLAGS) $(FRAMEWORKS) '$(KERAS)' --editable . --group dev
+	@touch $@
