@@ -1,0 +1,131 @@
+"""The command line: arguments in, one library call, text out.
+
+Data goes to stdout, everything else to stderr. Imports `errors` at once, the rest of abreast when a command needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from abreast import __version__
+from abreast.errors import AbreastError
+
+if TYPE_CHECKING:
+    from abreast.hardware import Device
+
+# What the same thing is called by torchrun, Accelerate, Lightning and others.
+_DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-processes")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit code: 2 for what was asked, 1 for what a script raised."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.command(options)
+    except AbreastError as error:
+        print(f"abreast: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="abreast",
+        description="Train any Keras 3 model on several devices, with the result that one device gives.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"abreast {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_devices(commands)
+    _add_run(commands)
+    return parser
+
+
+def _add_devices(commands: Any) -> None:
+    about = "list the devices of this machine, without starting a framework or taking memory of a device"
+    parser = commands.add_parser(
+        "devices", help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON list; sizes are in bytes")
+    parser.set_defaults(command=_devices)
+
+
+def _add_run(commands: Any) -> None:
+    about = "run an unchanged Keras script with its models on several devices"
+    parser = commands.add_parser(
+        "run",
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.",
+        usage="abreast run [options] SCRIPT [arguments of the script]",
+        allow_abbrev=False,
+    )
+    _add_option(
+        parser,
+        "--devices",
+        elsewhere=_DEVICES_ELSEWHERE,
+        metavar="SPEC",
+        default="auto",
+        help=f"auto (every accelerator), a number, indices as 0,2, or names as gpu:0,gpu:1 (default: auto); "
+        f"also spelled {', '.join(_DEVICES_ELSEWHERE)}",
+    )
+    _add_option(parser, "--cpu-devices", metavar="N", type=int, help="simulate N devices on the CPU")
+    _add_option(parser, "--backend", choices=("jax", "tensorflow", "torch"), help="set KERAS_BACKEND for the script")
+    _add_option(
+        parser,
+        "--batch-norm",
+        choices=("global", "local"),
+        default="global",
+        help="statistics of the whole batch, or of each device's rows (default: global)",
+    )
+    _add_option(parser, "--check-numerics", action="store_true", help="stop at the first loss that is not finite")
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
+    parser.add_argument("script", metavar="SCRIPT", help="a Python file; what follows it goes to the script untouched")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.set_defaults(command=_run)
+
+
+def _add_option(parser: argparse.ArgumentParser, name: str, elsewhere: Sequence[str] = (), **settings: Any) -> None:
+    """An option, its spelling with `_`, and its names in other tools; help shows the first spelling only."""
+    spellings = dict.fromkeys(spelling for each in (name, *elsewhere) for spelling in (each, _underscored(each)))
+    hidden = [spelling for spelling in spellings if spelling != name]
+    action = parser.add_argument(name, **settings)
+    if hidden:
+        settings |= {"dest": action.dest, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+        parser.add_argument(*hidden, **settings)
+
+
+def _underscored(option: str) -> str:
+    return "--" + option.removeprefix("--").replace("-", "_")
+
+
+def _devices(options: argparse.Namespace) -> int:
+    from abreast.hardware import list_devices
+
+    devices = list_devices()
+    print(json.dumps([dataclasses.asdict(d) for d in devices], indent=2) if options.json else _table(devices))
+    return 0
+
+
+def _table(devices: Sequence[Device]) -> str:
+    rows = [("NAME", "MODEL", "MEMORY", "UUID", "BUS ID")]
+    rows += [(d.name, d.model, _gib(d.memory_bytes), d.uuid or "-", d.bus_id or "-") for d in devices]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _gib(size_bytes: int | None) -> str:
+    return "-" if size_bytes is None else f"{size_bytes / 2**30:.1f} GiB"
+
+
+def _run(options: argparse.Namespace) -> int:
+    from abreast.run import RunOptions, run_script
+
+    settings = {field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)}
+    return run_script(options.script, options.arguments, RunOptions(**settings), module=options.module)

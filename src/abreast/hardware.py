@@ -1,0 +1,361 @@
+"""Which devices this machine has, and which of them a request means.
+
+Asks the driver (NVML) and the system's files, so that no framework starts and no memory of a device is taken. What a
+backend can drive is `Backend.device_names`; `choose` picks from those names. Imports `errors`; `pynvml` when it looks.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from abreast.errors import DeviceError
+
+# Set by `use_cpu_devices`; workers inherit it.
+CPU_DEVICES = "ABREAST_CPU_DEVICES"
+
+_AMD_VENDOR = "0x1002"
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device as the system describes it; what the system does not say is None."""
+
+    name: str
+    kind: str
+    index: int
+    model: str
+    memory_bytes: int | None = None
+    uuid: str | None = None
+    bus_id: str | None = None
+
+
+# What a user may ask for: "auto", a number, "4", "0,2", "gpu:0,gpu:1", or a sequence of indices and names.
+DeviceSpec = str | int | Sequence[int | str]
+# The same, understood: a kind ("auto" or "gpu") means all of it, an integer so many of them, a tuple exactly those.
+Request = str | int | tuple[int | str, ...]
+
+
+def list_devices(environ: Mapping[str, str] | None = None, root: Path = Path("/")) -> tuple[Device, ...]:
+    """Every accelerator that `environ` lets this process see, else its CPU devices.
+
+    `ABREAST_CPU_DEVICES` hides the accelerators, as simulated CPU devices do in a framework. With cards of different
+    models, CUDA numbers the fastest first, and this list agrees with it only under `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
+    """
+    environ = os.environ if environ is None else environ
+    if environ.get(CPU_DEVICES):
+        return _cpu_devices(_simulated_cpu_devices(environ), root)
+    return _nvidia_devices(environ) or _amd_devices(environ, root) or _apple_devices() or _cpu_devices(None, root)
+
+
+def parse_devices(spec: DeviceSpec) -> Request:
+    """A request in one form; raises `DeviceError` for one that can mean nothing on any machine.
+
+    `"4"` is a number of devices, `"0,2"` are indices; `"0,"` and `[0]` are device 0 alone.
+    """
+    if isinstance(spec, str):
+        return _parse_text(spec)
+    if isinstance(spec, Sequence):
+        return _parse_items(spec)
+    try:
+        count = spec.__index__()
+    except AttributeError:
+        count = None
+    if count is None or isinstance(spec, bool):
+        raise DeviceError(f"devices={spec!r}", 'give "auto", a number, a list of indices, or names as "gpu:0"')
+    return _count(count)
+
+
+def choose(spec: DeviceSpec, available: Sequence[str]) -> tuple[str, ...]:
+    """The names out of `available` that a request means, in its order; raises `DeviceError` for what is not there."""
+    request = parse_devices(spec)
+    pool = tuple(name for name in available if _kind(name) != "cpu") or tuple(available)
+    if isinstance(request, str):
+        chosen = pool if request == "auto" else tuple(name for name in available if _kind(name) == request)
+        if not chosen:
+            raise _absent(request, available)
+        return chosen
+    if isinstance(request, int):
+        if request > len(pool):
+            raise _too_many(request, pool)
+        return pool[:request]
+    return _distinct([_find(item, pool, available) for item in request])
+
+
+def _parse_text(text: str) -> Request:
+    items = [item.strip() for item in text.split(",")]
+    if len(items) > 1:
+        return _parse_items(items[:-1] if items[-1] == "" else items)
+    item = _parse_item(items[0])
+    if isinstance(item, int):
+        return _count(item)
+    return item if ":" not in item else (item,)
+
+
+def _parse_items(items: Sequence[Any]) -> tuple[int | str, ...]:
+    if len(items) == 0:
+        raise DeviceError("an empty list of devices", 'give at least one, or "auto" for every accelerator')
+    parsed = tuple(_parse_item(item) for item in items)
+    for item in parsed:
+        if isinstance(item, int) and item < 0:
+            raise DeviceError(f"device index {item} is negative", "indices count from 0")
+        if isinstance(item, str) and ":" not in item:
+            raise DeviceError(f"{item!r} in a list of devices", 'a list holds indices and names as "gpu:0"')
+    return parsed
+
+
+def _parse_item(item: Any) -> int | str:
+    if not isinstance(item, str):
+        if isinstance(item, bool) or not hasattr(item, "__index__"):
+            raise DeviceError(f"device {item!r}", 'give an index, or a name as "gpu:0"')
+        return int(item.__index__())
+    text = item.strip().lower()
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    kind, colon, index = text.partition(":")
+    if not kind.isalpha() or (colon and not index.isdecimal()):
+        raise DeviceError(f"device {item!r}", 'give "auto", a number, indices as "0,2", or names as "gpu:0,gpu:1"')
+    kind = "gpu" if kind == "cuda" else kind
+    return f"{kind}:{int(index)}" if colon else kind
+
+
+def _count(count: int) -> int:
+    if count < 1:
+        hint = "ask for at least 1; for the device with index 0 alone write [0], or --devices gpu:0"
+        raise DeviceError(f"{count} devices asked for", hint)
+    return count
+
+
+def _find(item: int | str, pool: Sequence[str], available: Sequence[str]) -> str:
+    if isinstance(item, str):
+        if item not in available:
+            raise _absent(item, available)
+        return item
+    matches = [name for name in pool if name.endswith(f":{item}")]
+    if not matches:
+        raise _absent(f"with index {item}", available)
+    return matches[0]
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    name, times = Counter(names).most_common(1)[0]
+    if times > 1:
+        raise DeviceError(f"device {name} asked for {times} times", "name each device once")
+    if len({_kind(name) for name in names}) > 1:
+        raise DeviceError(f"devices of different kinds: {', '.join(names)}", "replicas run on devices of one kind")
+    return tuple(names)
+
+
+def _kind(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def _absent(wanted: str, available: Sequence[str]) -> DeviceError:
+    message = f"no device {wanted}; there is {', '.join(available) or 'none'}"
+    return DeviceError(message, _simulate_hint(2) if _only_cpu(available) else "`abreast devices` lists them")
+
+
+def _too_many(count: int, pool: Sequence[str]) -> DeviceError:
+    there = f"there is {pool[0]}" if len(pool) == 1 else f"there are {len(pool)}: {', '.join(pool)}"
+    message = f"{count} devices asked for, but {there if pool else 'there is none'}"
+    return DeviceError(message, _simulate_hint(count) if _only_cpu(pool) else f"ask for at most {len(pool)}")
+
+
+def _only_cpu(available: Sequence[str]) -> bool:
+    return all(_kind(name) == "cpu" for name in available)
+
+
+def _simulate_hint(count: int) -> str:
+    return (
+        f"to simulate devices on the CPU, use `abreast run --cpu-devices {count}`, "
+        f"or abreast.use_cpu_devices({count}) before anything is computed"
+    )
+
+
+def _nvidia_devices(environ: Mapping[str, str]) -> tuple[Device, ...]:
+    import pynvml  # a tenth of the time that `import abreast` may take
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ()  # no NVIDIA driver
+    try:
+        seen = _cuda_visible(list(_nvidia_boards(pynvml)), environ.get("CUDA_VISIBLE_DEVICES"))
+        return tuple(_nvidia_device(pynvml, index, board) for index, board in enumerate(seen))
+    finally:
+        pynvml.nvmlShutdown()
+
+
+@dataclass(frozen=True)
+class _Board:
+    """A handle of NVML, with the MIG instances that the card is cut into."""
+
+    handle: Any
+    uuid: str
+    bus_id: str
+    instances: tuple[_Board, ...] = ()
+
+
+def _nvidia_boards(nvml: Any) -> Iterator[_Board]:
+    for index in range(nvml.nvmlDeviceGetCount()):
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        bus_id = nvml.nvmlDeviceGetPciInfo(handle).busId
+        instances = tuple(
+            _Board(instance, nvml.nvmlDeviceGetUUID(instance), bus_id) for instance in _mig_instances(nvml, handle)
+        )
+        yield _Board(handle, nvml.nvmlDeviceGetUUID(handle), bus_id, instances)
+
+
+def _mig_instances(nvml: Any, handle: Any) -> Iterator[Any]:
+    try:
+        count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if nvml.nvmlDeviceGetMigMode(handle)[0] else 0
+    except nvml.NVMLError:
+        return  # a card that cannot be cut
+    for index in range(count):
+        try:
+            yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        except nvml.NVMLError:
+            continue  # places need not be filled in order
+
+
+def _cuda_visible(boards: Sequence[_Board], visible: str | None) -> list[_Board]:
+    """What CUDA makes of `CUDA_VISIBLE_DEVICES`: it stops at the first entry that names nothing.
+
+    An entry that comes twice hides all, and a process gets one MIG instance at most. Source: CUDA C++ Programming
+    Guide, "CUDA Environment Variables", and PyTorch's `torch.cuda._parse_visible_devices`.
+    """
+    if visible is None:
+        chosen: list[_Board] = list(boards)
+    else:
+        chosen = []
+        for entry in visible.split(","):
+            board = _cuda_device(boards, entry.strip())
+            if board is None:
+                break
+            chosen.append(board)
+        if len({board.uuid for board in chosen}) < len(chosen):
+            return []
+    chosen = [board.instances[0] if board.instances else board for board in chosen]
+    instances = [board for board in chosen if board.uuid.startswith("MIG-")]
+    return instances[:1] or chosen
+
+
+def _cuda_device(boards: Sequence[_Board], entry: str) -> _Board | None:
+    if entry.isdecimal():
+        return boards[int(entry)] if int(entry) < len(boards) else None
+    if entry.startswith("GPU-"):
+        matches = [board for board in boards if board.uuid.startswith(entry)]
+        return matches[0] if len(matches) == 1 else None
+    if entry.startswith("MIG-"):
+        return next((i for board in boards for i in board.instances if i.uuid.startswith(entry)), None)
+    return None
+
+
+def _nvidia_device(nvml: Any, index: int, board: _Board) -> Device:
+    try:
+        memory_bytes = int(nvml.nvmlDeviceGetMemoryInfo(board.handle).total)
+    except nvml.NVMLError:
+        memory_bytes = None  # memory shared with the CPU, as on Jetson and GB10
+    model = nvml.nvmlDeviceGetName(board.handle)
+    return Device(f"gpu:{index}", "gpu", index, model, memory_bytes, board.uuid, board.bus_id)
+
+
+def _amd_devices(environ: Mapping[str, str], root: Path) -> tuple[Device, ...]:
+    """What the kernel's compute driver (KFD) offers to ROCm, with the details that the graphics driver knows."""
+    nodes = sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*"), key=lambda node: int(node.name))
+    properties = [dict(line.split(maxsplit=1) for line in _text(node / "properties").splitlines()) for node in nodes]
+    gpus = [
+        node for node in properties if int(node.get("simd_count", "0")) and int(node.get("gfx_target_version", "0"))
+    ]
+    for variable in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        if variable in environ:
+            gpus = _rocm_visible(gpus, environ[variable])
+    return tuple(_amd_device(index, gpu, root) for index, gpu in enumerate(gpus))
+
+
+def _rocm_visible(gpus: list[dict[str, str]], visible: str) -> list[dict[str, str]]:
+    chosen = []
+    for entry in visible.split(","):
+        text = entry.strip()
+        if text.isdecimal() and int(text) < len(gpus):
+            chosen.append(gpus[int(text)])
+        elif matches := [gpu for gpu in gpus if _amd_uuid(gpu) == text]:
+            chosen.append(matches[0])
+        else:
+            break
+    return chosen
+
+
+def _amd_device(index: int, gpu: Mapping[str, str], root: Path) -> Device:
+    location = int(gpu.get("location_id", "0"))  # bus, device and function in 16 bits, as in a PCI address
+    domain = int(gpu.get("domain", "0"))
+    bus_id = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
+    card = root / "sys/bus/pci/devices" / bus_id
+    memory = _text(card / "mem_info_vram_total") if _text(card / "vendor") == _AMD_VENDOR else ""
+    model = _text(card / "product_name") or f"AMD {_gfx_name(int(gpu['gfx_target_version']))}"
+    return Device(f"gpu:{index}", "gpu", index, model, int(memory) if memory else None, _amd_uuid(gpu), bus_id)
+
+
+def _amd_uuid(gpu: Mapping[str, str]) -> str | None:
+    number = int(gpu.get("unique_id", "0"))
+    return f"GPU-{number:016x}" if number else None
+
+
+def _gfx_name(version: int) -> str:
+    """`90402` is `gfx942`: two decimal digits each of minor and step, the last in hexadecimal."""
+    return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+
+
+def _apple_devices() -> tuple[Device, ...]:
+    if platform.system() != "Darwin" or platform.machine() != "arm64":
+        return ()
+    keys = ["machdep.cpu.brand_string", "hw.memsize"]
+    lines = subprocess.run(["sysctl", "-n", *keys], capture_output=True, text=True, timeout=10).stdout.splitlines()
+    model, memory = lines if len(lines) == 2 else ("Apple GPU", "")
+    return (Device("gpu:0", "gpu", 0, model, int(memory) if memory else None),)
+
+
+def _simulated_cpu_devices(environ: Mapping[str, str]) -> int:
+    text = environ[CPU_DEVICES]
+    if not text.isdecimal() or int(text) < 1:
+        raise DeviceError(f"{CPU_DEVICES}={text!r} is not a number of devices", "set it to 1 or more, or unset it")
+    return int(text)
+
+
+def _cpu_devices(simulated: int | None, root: Path) -> tuple[Device, ...]:
+    count = simulated or 1
+    model = f"{_cpu_model(root)}, {_num_cores()} cores{f', shared by {count} simulated devices' if simulated else ''}"
+    memory_bytes = _cpu_memory_bytes(root)
+    return tuple(Device(f"cpu:{index}", "cpu", index, model, memory_bytes) for index in range(count))
+
+
+def _cpu_model(root: Path) -> str:
+    for line in _text(root / "proc/cpuinfo").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine() or "CPU"
+
+
+def _num_cores() -> int:
+    """Cores that this process may use: a container or `taskset` can give fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cpu_memory_bytes(root: Path) -> int:
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _text(root / "sys/fs/cgroup/memory.max")
+    return min(physical, int(limit)) if limit.isdecimal() else physical
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

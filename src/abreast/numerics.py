@@ -1,0 +1,67 @@
+"""Finds the step, and the rank, at which a loss stops being a finite number.
+
+Asked for by `check_numerics` (raises) or by Keras's `TerminateOnNaN` in the callbacks (one line on stderr). Reading the loss
+at every step waits for the devices, so nobody pays who did not ask. Imports Keras, NumPy, `errors` and `feed`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import tree
+
+from abreast.errors import NumericsError
+from abreast.feed import Feed
+
+
+class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Says once where the loss became NaN or infinite; `stop` raises `NumericsError`."""
+
+    def __init__(self, feed: Feed, num_devices: int, stop: bool) -> None:
+        super().__init__()
+        self.feed, self.num_devices, self.stop = feed, num_devices, stop
+        self.epoch = 0
+        self.said = False
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        loss = (logs or {}).get("loss")
+        if self.said or loss is None or np.isfinite(float(loss)):
+            return
+        self.said = True
+        message = f"the loss is {float(loss)} after step {batch} of epoch {self.epoch} ({self._where()})"
+        hint = "look at that step's rows; a lower learning rate or clipping helps where the rows are sound"
+        if self.stop:
+            raise NumericsError(message, hint)
+        print(f"abreast: {message}\nhint: {hint}", file=sys.stderr)
+
+    def _where(self) -> str:
+        batch = self.feed.last_batch
+        if batch is None:
+            return "rows unknown"
+        ranks = [rank for rank, shard in enumerate(batch.cut(self.num_devices)) if not _finite(shard)]
+        if not ranks:
+            return "every rank's input is finite"
+        return f"input of rank {', '.join(map(str, ranks))} of {self.num_devices} is not finite"
+
+
+def watch_loss(callbacks: Any, feed: Feed, num_devices: int, check_numerics: bool) -> Any:
+    """The callbacks, with a `LossWatch` before them if anything asks for one."""
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        return callbacks
+    given = list(callbacks) if isinstance(callbacks, Sequence) else [] if callbacks is None else [callbacks]
+    if not check_numerics and not any(isinstance(callback, keras.callbacks.TerminateOnNaN) for callback in given):
+        return callbacks
+    feed.keep_last = True
+    return [LossWatch(feed, num_devices, check_numerics), *given]
+
+
+def _finite(shard: Any) -> bool:
+    arrays = (np.asarray(leaf) for leaf in tree.flatten(shard) if leaf is not None)
+    return all(np.isfinite(array).all() for array in arrays if array.dtype.kind in "fc")

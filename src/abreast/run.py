@@ -1,0 +1,213 @@
+"""Run a user's script as Python would, with every Keras model in it placed on several devices.
+
+The placement begins when the script imports Keras, so the script may still choose the backend, the visible devices and
+the framework's settings before that, as without abreast. Imports `errors` and `hardware`; `parallel` once Keras is
+there.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import io
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import ModuleType, TracebackType
+from typing import Any, Literal
+
+from abreast.errors import AbreastError, BackendError, LaunchError
+from abreast.hardware import DeviceSpec, parse_devices
+
+BackendName = Literal["jax", "tensorflow", "torch"]
+BACKENDS: tuple[BackendName, ...] = ("jax", "tensorflow", "torch")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where the models of a script train; the names are those of `DataParallel`."""
+
+    devices: DeviceSpec = "auto"
+    cpu_devices: int | None = None
+    backend: BackendName | None = None
+    batch_norm: Literal["global", "local"] = "global"
+    check_numerics: bool = False
+
+
+def run_script(target: str, arguments: Sequence[str], options: RunOptions, *, module: bool = False) -> int:
+    """Run a file (or, with `module`, a module by name) as `__main__`; gives the exit code that Python would give.
+
+    `SystemExit` passes through. What the script raises is shown as Python shows it, without our frames. `AbreastError`
+    comes out only when the script cannot start, or its models cannot be placed.
+    """
+    parse_devices(options.devices)
+    if options.backend is not None:
+        require(options.backend)
+        os.environ["KERAS_BACKEND"] = options.backend
+    start = _prepare(target, arguments, module)
+    with ExitStack() as stack:
+        placing = _Placing(options, stack)
+        placing.watch()
+        try:
+            start()
+        except (SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:
+            if error is placing.error:
+                raise
+            return _show(error)
+        finally:
+            placing.unwatch()
+        if not placing.placed:
+            print(f"abreast: {target} imported no Keras, so nothing was placed on devices", file=sys.stderr)
+    return 0
+
+
+def require(backend: str) -> None:
+    """Raise `BackendError` unless the framework is installed; looks for it without importing it."""
+    if importlib.util.find_spec(backend) is None:
+        raise _not_installed(backend)
+
+
+def _not_installed(backend: str) -> BackendError:
+    there = [name for name in BACKENDS if name != backend and importlib.util.find_spec(name) is not None]
+    other = f", or choose one that is: {', '.join(f'--backend {name}' for name in there)}" if there else ""
+    return BackendError(f"{backend} is not installed", f'pip install "abreast[{backend}]"{other}')
+
+
+def _prepare(target: str, arguments: Sequence[str], module: bool) -> Any:
+    """Set `sys.argv` and `sys.path` as Python would, and give what runs the code."""
+    folder = "" if module else os.path.dirname(os.path.realpath(target))
+    if not module and not os.path.exists(target):
+        raise LaunchError(
+            f"there is no script {target!r} in {os.getcwd()}", "options of the script come after its name"
+        )
+    sys.argv = [target, *arguments]
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd() if module else folder
+    if not module and os.path.isdir(target):
+        return functools.partial(runpy.run_path, target, run_name="__main__")
+    if not module:
+        return functools.partial(_execute_file, os.path.abspath(target))
+    try:
+        found = importlib.util.find_spec(target) is not None
+    except (ModuleNotFoundError, ValueError):
+        found = False
+    if not found:
+        raise LaunchError(f"there is no module {target!r}", "without -m the name of a file is expected")
+    return functools.partial(runpy.run_module, target, run_name="__main__", alter_sys=True)
+
+
+def _execute_file(path: str) -> None:
+    """As `runpy.run_path`, but with `sys.argv[0]` as typed, and with a `__main__` that lives until the process ends."""
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    module = ModuleType("__main__")
+    module.__file__ = path
+    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    sys.modules["__main__"] = module
+    exec(code, module.__dict__)
+
+
+class _Placing(importlib.abc.MetaPathFinder):
+    """Enters the placement when the script's import of Keras is complete.
+
+    Keras may arrive in the middle of another import (TensorFlow's, or our own `parallel`), when that other module is
+    not yet usable. So the imports of all these are counted, and the outermost one ends the wait.
+    """
+
+    def __init__(self, options: RunOptions, stack: ExitStack) -> None:
+        self.options = options
+        self.stack = stack
+        self.placed = False
+        self.error: AbreastError | None = None
+        self._depth = 0
+
+    def watch(self) -> None:
+        if "keras" in sys.modules:
+            self._place()
+        else:
+            sys.meta_path.insert(0, self)
+
+    def unwatch(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in ("keras", *BACKENDS) and not fullname.startswith("abreast."):
+            return None
+        others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, others), None)
+        if spec is not None and spec.loader is not None:
+            # Only this one method is changed, so that `importlib.resources` and others find the loader that they know.
+            spec.loader.exec_module = functools.partial(self._execute, spec.loader.exec_module)  # type: ignore[method-assign]
+        return spec
+
+    def _execute(self, plain: Any, module: ModuleType) -> None:
+        self._depth += 1
+        try:
+            plain(module)
+        except ModuleNotFoundError as error:
+            if module.__name__ == "keras" and error.name in BACKENDS:
+                self.error = _not_installed(error.name)
+                raise self.error from None
+            raise
+        finally:
+            self._depth -= 1
+        if self._depth == 0 and "keras" in sys.modules and not self.placed:
+            self.unwatch()
+            self._place()
+
+    def _place(self) -> None:
+        from abreast import parallel  # imports Keras
+
+        self.placed = True
+        options = self.options
+        try:
+            self._check_backend()
+            if options.cpu_devices is not None:
+                parallel.use_cpu_devices(options.cpu_devices)
+            placement = parallel.default_placement(
+                options.devices, batch_norm=options.batch_norm, check_numerics=options.check_numerics
+            )
+            self.stack.enter_context(placement)
+        except AbreastError as error:
+            self.error = error
+            raise
+
+    def _check_backend(self) -> None:
+        running = sys.modules["keras"].backend.backend()
+        if self.options.backend not in (None, running):
+            message = f"--backend {self.options.backend} was asked for, but the script chose {running}"
+            raise BackendError(message, f"leave out --backend, or take KERAS_BACKEND={running} out of the script")
+
+
+def _show(error: BaseException) -> int:
+    """Print what Python would print for an exception of the script, and give Python's exit code."""
+    trace = _without_ours(error.__traceback__)
+    if isinstance(error, AbreastError):
+        calls = traceback.extract_tb(trace)
+        inside = next((i for i, frame in enumerate(calls) if _is_ours(frame.filename)), len(calls))
+        lines = ["Traceback (most recent call last):\n", *traceback.format_list(calls[:inside])]
+        sys.stderr.write("".join([*lines, *traceback.format_exception_only(error)]))
+    else:
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
+        trace = trace.tb_next
+    return trace
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(os.path.dirname(__file__) + os.sep)
