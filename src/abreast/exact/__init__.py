@@ -1,0 +1,39 @@
+"""What makes n replicas compute what one device would, when each sees only its rows: losses, metrics, normalization.
+
+For backends that run a model once per replica (TensorFlow, PyTorch). After `install()`, inside `with replica(...)`:
+
+- a loss that works row by row gives this replica's *contribution*: the replicas' contributions add up to the loss of the global
+  batch, for every reduction; a loss that mixes rows (or that we do not know) gets the rows of all replicas;
+- extra losses (`add_loss`, regularizers) are means over rows, and count by them;
+- BatchNormalization takes the moments of the global batch (unless the placement says "local");
+- a metric whose state adds up is updated with this replica's rows; every other metric gets the rows of all replicas.
+
+Private names of Keras are used in this package and nowhere else above `backend/`; `tests/test_exact.py` fails when Keras
+changes them. Imports Keras; no framework.
+"""
+
+from abreast.exact.install import install
+from abreast.exact.layers import check_layers, diverging_variables
+from abreast.exact.losses import loss_contribution
+from abreast.exact.metrics import adds_up, leaf_metrics, metrics, update_metrics
+from abreast.exact.own_step import overrides_step, state_rule_of_own_step
+from abreast.exact.replica import Link, Replica, current, replica, unpack, valid_rows
+
+__all__ = [
+    "Link",
+    "Replica",
+    "adds_up",
+    "check_layers",
+    "current",
+    "diverging_variables",
+    "install",
+    "leaf_metrics",
+    "loss_contribution",
+    "metrics",
+    "overrides_step",
+    "replica",
+    "state_rule_of_own_step",
+    "unpack",
+    "update_metrics",
+    "valid_rows",
+]

@@ -1,0 +1,25 @@
+"""Puts this package's arithmetic in Keras's place; outside of a replica's step all of it is what it was.
+
+Imports Keras; no framework.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import keras
+from keras.src.losses import loss as keras_loss
+
+from abreast.exact import layers, losses
+
+
+@functools.cache
+def install() -> None:
+    """Once per process."""
+    keras_loss.reduce_weighted_values = losses.reduce_values
+    keras_loss.scale_loss_for_distribution = losses.unless_inside(keras_loss.scale_loss_for_distribution)
+    keras_loss.unscale_loss_for_distribution = losses.unless_inside(keras_loss.unscale_loss_for_distribution)
+    keras.layers.BatchNormalization._moments = layers.moments
+    keras.random.SeedGenerator.next = layers.next_seed
+    keras.layers.Layer.add_loss = losses.add_loss
+    keras.layers.Layer.losses = property(losses.losses)

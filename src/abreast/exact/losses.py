@@ -1,0 +1,173 @@
+"""Losses of replicas that add up to the loss of the global batch, for every reduction.
+
+Imports Keras; no framework.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+from keras import ops
+from keras.src.losses import loss as keras_loss
+from keras.src.losses import losses as keras_losses
+from keras.src.trainers.trainer import Trainer
+
+from abreast.exact.replica import Replica, all_rows, as_float, current, gather, is_inside, shared, valid_rows
+
+# Keras's own losses that relate rows of a batch to one another; every other one gives a value per row.
+LOSSES_MIXING_ROWS = {"circle", "dice", "tversky"}
+_plain_reduce: Any = keras_loss.reduce_weighted_values
+_plain_add_loss: Any = keras.layers.Layer.add_loss
+_plain_losses: Any = keras.layers.Layer.losses
+_thread = threading.local()
+
+
+def loss_contribution(running: Replica, x: Any, y: Any, y_pred: Any, weight: Any, training: bool) -> Any:
+    """What this replica adds to the loss: values and gradients of all replicas add up to the one-device ones.
+
+    Call inside `with replica(running)`. Stand-in rows may be among the rows: no loss then meets an empty tensor.
+    """
+    model = running.model
+    if type(model).compute_loss is Trainer.compute_loss:
+        _widen_losses(model)
+        with _set("contributes", True):
+            return model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
+    # The user's own compute_loss may relate any rows: give it all of them.
+    x, y, y_pred, weight = (gather(running, data) for data in (x, y, y_pred, weight))
+    extra = [shared(running, loss) for loss in _extra_losses(running)]
+    with all_rows(running), _set("losses", extra):
+        loss = model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
+    return loss / running.link.num_replicas
+
+
+def _extra_losses(running: Replica) -> list[Any]:
+    """This replica's share of `model.losses`."""
+    losses = [*running.added_losses, *running.model._get_regularization_losses()]
+    return [loss * ops.cast(running.weight, loss.dtype) for loss in losses]
+
+
+@contextmanager
+def _set(name: str, value: Any) -> Iterator[None]:
+    before = getattr(_thread, name, None)
+    setattr(_thread, name, value)
+    try:
+        yield
+    finally:
+        setattr(_thread, name, before)
+
+
+def _widen_losses(model: Any) -> None:
+    """Let losses that mix rows see the rows of all replicas. It stays so: outside of a replica they are what they were."""
+    compiled = model._compile_loss
+    for index, entry in enumerate(compiled._flat_losses or () if compiled is not None else ()):
+        if _mixes_rows(entry.loss):
+            compiled._flat_losses[index] = entry._replace(loss=functools.partial(_loss_of_all_rows, entry.loss))
+
+
+def _loss_of_all_rows(loss: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    running = current()
+    if running is None or running.own_step:
+        return loss(y_true, y_pred, sample_weight)
+    y_true, y_pred, sample_weight = (gather(running, data) for data in (y_true, y_pred, sample_weight))
+    with all_rows(running):
+        return loss(y_true, y_pred, sample_weight) / running.link.num_replicas
+
+
+def _mixes_rows(loss: Any) -> bool:
+    """Whether rows may matter to one another in a loss: true of all that are not known to work row by row."""
+    if isinstance(loss, functools.partial) and loss.func is _loss_of_all_rows:
+        return False  # it sees all of them already
+    if type(loss) is keras_losses.LossFunctionWrapper or type(loss).__module__ == keras_losses.__name__:
+        return not is_of_keras(loss.fn) or loss.fn.__name__ in LOSSES_MIXING_ROWS
+    return True
+
+
+def is_of_keras(function: Any) -> bool:
+    """Whether Keras wrote it, so that we know what it does with rows."""
+    return str(getattr(function, "__module__", "")).startswith("keras.src.")
+
+
+def reduce_values(
+    values: Any, sample_weight: Any = None, mask: Any = None, reduction: Any = "mean", dtype: Any = None
+) -> Any:
+    """In the place of Keras's reduction: this replica's contribution to that of the values of all rows."""
+    running = current()
+    # Losses that a layer's call computes (to add them with `add_loss`) are means over its rows, as plain Keras takes them.
+    if running is None or not getattr(_thread, "contributes", None) or reduction in (None, "none"):
+        return _plain_reduce(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
+    values = ops.convert_to_tensor(values, dtype=dtype)
+    if len(values.shape) == 0:  # rows of one entry, over which Keras's losses take the mean: shares of the global mean
+        values = values * ops.cast(running.weight, values.dtype)
+        if sample_weight is None and mask is None:
+            return values
+        values = running.link.all_sum(values) * ops.ones_like(
+            mask if sample_weight is None else sample_weight, values.dtype
+        )
+    values, sample_weight, mask = valid_rows((values, sample_weight, mask), running.rows)
+    averages = reduction in ("mean", "sum_over_batch_size")
+    weights = None if sample_weight is None else ops.cast(sample_weight, values.dtype)
+    if mask is not None:
+        float_mask = ops.cast(mask, values.dtype)
+        if averages:  # Keras divides by the valid entries instead of by all
+            entries = _row_size(mask) * as_float(running.total_rows)
+            float_mask = ops.divide_no_nan(
+                float_mask * ops.cast(entries, values.dtype), running.link.all_sum(ops.sum(float_mask))
+            )
+        if weights is not None:
+            float_mask, weights = keras_loss.squeeze_or_expand_to_same_rank(float_mask, weights)
+        weights = float_mask if weights is None else weights * float_mask
+    if weights is not None:
+        values, weights = keras_loss.squeeze_or_expand_to_same_rank(values, weights)
+        values = values * weights
+    total = ops.sum(values)
+    if reduction == "sum":
+        return total
+    if reduction == "mean_with_sample_weight" and weights is not None:
+        divisor = running.link.all_sum(ops.sum(weights))
+    else:
+        divisor = ops.cast(_row_size(values) * as_float(running.total_rows), values.dtype)
+    return ops.divide_no_nan(total, divisor)
+
+
+def _row_size(values: Any) -> Any:
+    """Number of entries in one row."""
+    size = 1
+    for axis, length in enumerate(values.shape[1:], start=1):
+        size = size * (length if isinstance(length, int) else as_float(ops.shape(values)[axis]))
+    return size
+
+
+def add_loss(layer: Any, loss: Any) -> None:
+    """In the place of `Layer.add_loss`."""
+    running = current()
+    if running is None:
+        _plain_add_loss(layer, loss)
+    else:  # on TensorFlow replicas take turns in one set of layers, which would mix their losses
+        running.added_losses.extend(loss if isinstance(loss, (list, tuple)) else [loss])
+
+
+def losses(layer: Any) -> Any:
+    """In the place of `Layer.losses`: of the model of a step, this replica's shares."""
+    running = current()
+    if running is not None and layer is running.model:
+        return (
+            _extra_losses(running)
+            if not running.own_step
+            else running.added_losses + layer._get_regularization_losses()
+        )
+    override = getattr(_thread, "losses", None)
+    return _plain_losses.fget(layer) if override is None else override
+
+
+def unless_inside(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Keras scales losses by the number of TensorFlow replicas; inside our steps, rows say what a replica counts."""
+
+    def scale(value: Any) -> Any:
+        return value if is_inside() else plain(value)
+
+    return scale

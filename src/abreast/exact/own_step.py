@@ -1,0 +1,39 @@
+"""The rule for a step that the user wrote: means over a replica's rows, counted by the rows.
+
+Imports no framework and nothing of Keras.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+from weakref import WeakSet
+
+_told: WeakSet[Any] = WeakSet()
+
+
+def overrides_step(model: Any, kind: str = "train") -> bool:
+    """Whether the user wrote `train_step` (or `test_step`, `predict_step`) of the model's class."""
+    return not getattr(type(model), f"{kind}_step").__module__.startswith("keras.src.")
+
+
+def _has_sums(model: Any) -> bool:
+    """Whether a compiled loss is no mean over rows."""
+    compiled = getattr(model, "_compile_loss", None)
+    losses = (entry.loss for entry in (compiled._flat_losses or () if compiled is not None else ()))
+    return any(getattr(loss, "reduction", None) in ("sum", "mean_with_sample_weight") for loss in losses)
+
+
+def state_rule_of_own_step(kind: str, model: Any, counts: tuple[int, ...]) -> None:
+    """Say, once per model, what holds for a step that the user wrote when its shards differ in length."""
+    if model in _told or kind == "predict" or not overrides_step(model, kind):
+        return
+    if len(set(counts)) == 1 and not _has_sums(model):
+        return
+    _told.add(model)
+    warnings.warn(
+        f"{type(model).__name__} has its own {kind}_step, and a batch of {sum(counts)} rows is cut into shards of "
+        f"{', '.join(map(str, counts))}: each replica's gradients and logs count by its rows, which is what one "
+        "device computes if the losses are means over rows",
+        stacklevel=2,
+    )

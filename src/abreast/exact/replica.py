@@ -1,0 +1,166 @@
+"""One replica during one step: which rows are its own, how it reaches the others, and who runs now.
+
+Imports Keras; no framework.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import keras
+from keras import ops, tree
+from keras.src.backend import get_keras_mask, set_keras_mask
+from keras.src.trainers.data_adapters import data_adapter_utils
+
+
+class Link(Protocol):
+    """How a replica reaches the others. Tensors are the backend's."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def num_replicas(self) -> int: ...
+
+    def all_sum(self, tensor: Any) -> Any:
+        """The sum over all replicas; its gradient is summed likewise."""
+        ...
+
+    def all_stack(self, tensor: Any) -> Any:
+        """The tensors of all replicas, `(num_replicas, ...)`; differentiable."""
+        ...
+
+    def gather_rows(self, tensor: Any, counts: Any) -> Any:
+        """The valid rows of all replicas in order; only this replica's own carry a gradient, `num_replicas` times.
+
+        Every replica computes the same of them, and counts it by `1 / num_replicas`.
+        """
+        ...
+
+
+@dataclass
+class Replica:
+    """One replica during one step.
+
+    `counts`: valid rows of every replica, `(num_replicas,)`; `rows`: this one's; `total_rows`: their sum (scalars). A replica
+    without rows computes on a stand-in row that counts nothing. `own_step`: the user's own `train_step` runs, whose losses
+    stay means over this replica's rows.
+    """
+
+    model: Any
+    link: Link
+    rows: Any
+    total_rows: Any
+    counts: Any
+    global_batch_norm: bool = True
+    own_step: bool = False
+    added_losses: list[Any] = field(default_factory=list)
+
+    @property
+    def weight(self) -> Any:
+        """This replica's share of the global batch."""
+        return as_float(self.rows) / as_float(self.total_rows)
+
+
+_thread = threading.local()
+
+
+def current() -> Replica | None:
+    """The replica whose step this thread runs; None outside, and where rows of all replicas are worked on."""
+    replica: Replica | None = getattr(_thread, "replica", None)
+    return replica
+
+
+def is_inside() -> bool:
+    """Whether this thread is in a step of ours, as a replica or with plain Keras."""
+    return getattr(_thread, "inside", 0) > 0
+
+
+def repeats() -> bool:
+    """Whether this thread works on the rows of all replicas, as another replica does that counts."""
+    whose: Replica | None = getattr(_thread, "whose", None)
+    return current() is None and whose is not None and whose.link.index > 0
+
+
+@contextmanager
+def all_rows(running: Replica) -> Iterator[None]:
+    """Run plain Keras on the rows of all replicas, which every replica does."""
+    before = getattr(_thread, "whose", None)
+    _thread.whose = running
+    try:
+        with replica(None):
+            yield
+    finally:
+        _thread.whose = before
+
+
+@contextmanager
+def replica(running: Replica | None) -> Iterator[None]:
+    """Run a step as `running`; with None, run plain Keras inside of one."""
+    before = current()
+    _thread.replica = running
+    _thread.inside = getattr(_thread, "inside", 0) + 1
+    try:
+        yield
+    finally:
+        _thread.replica = before
+        _thread.inside -= 1
+
+
+def valid_rows(data: Any, rows: Any) -> Any:
+    """The first `rows` rows of every tensor, masks included; drops the stand-in row of a replica without rows."""
+
+    def head(leaf: Any) -> Any:
+        if leaf is None or len(leaf.shape) == 0:  # one value for the batch
+            return leaf
+        mask = get_keras_mask(leaf)
+        leaf = leaf[:rows]
+        if mask is not None:
+            set_keras_mask(leaf, mask[:rows])
+        return leaf
+
+    return tree.map_structure(head, data)
+
+
+def unpack(data: Any) -> tuple[Any, Any, Any]:
+    """`(x, y, sample_weight)` of what a source yields."""
+    unpacked: tuple[Any, Any, Any] = data_adapter_utils.unpack_x_y_sample_weight(data)
+    return unpacked
+
+
+def gather(running: Replica, data: Any) -> Any:
+    """The data of all replicas: rows in order; of one value for the batch, the mean over rows."""
+
+    def rows_of_all(leaf: Any) -> Any:
+        if not hasattr(leaf, "shape"):
+            return leaf
+        if len(leaf.shape) == 0:  # one value for the batch
+            return shared(running, leaf * ops.cast(running.weight, leaf.dtype))
+        mask = get_keras_mask(leaf)
+        gathered = running.link.gather_rows(leaf, running.counts)
+        if mask is not None:
+            set_keras_mask(gathered, running.link.gather_rows(mask, running.counts))
+        return gathered
+
+    return tree.map_structure(rows_of_all, data)
+
+
+def shared(running: Replica, share: Any) -> Any:
+    """The sum of the replicas' shares; this replica's own carries a gradient, as in `Link.gather_rows`."""
+    own = share * running.link.num_replicas
+    return own + ops.stop_gradient(running.link.all_sum(ops.stop_gradient(share)) - own)
+
+
+def with_gradient_times(tensor: Any, factor: Any) -> Any:
+    """The same values with another gradient."""
+    still = ops.stop_gradient(tensor)
+    return still + (tensor - still) * ops.cast(factor, tensor.dtype)
+
+
+def as_float(value: Any) -> Any:
+    """A number that rows can be divided by."""
+    return value if isinstance(value, (int, float)) else ops.cast(value, keras.config.floatx())
