@@ -1,0 +1,53 @@
+"""abreast: Keras 3 models train on every GPU of a machine, with TensorFlow, JAX or PyTorch underneath.
+
+The public names. Importing this loads neither Keras nor a framework: both come when a name is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = [
+    "AbreastError",
+    "DataParallel",
+    "devices",
+    "is_main_process",
+    "parallelize",
+    "rank",
+    "use_cpu_devices",
+]
+
+if TYPE_CHECKING:
+    from abreast.errors import AbreastError
+    from abreast.parallel import DataParallel, devices, parallelize, use_cpu_devices
+    from abreast.world import is_main_process, rank
+
+_HOMES = {
+    "AbreastError": "abreast.errors",
+    "DataParallel": "abreast.parallel",
+    "devices": "abreast.parallel",
+    "is_main_process": "abreast.world",
+    "parallelize": "abreast.parallel",
+    "rank": "abreast.world",
+    "use_cpu_devices": "abreast.parallel",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'abreast' has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("jax", "tensorflow", "torch"):
+            raise
+        from abreast.errors import BackendError
+
+        hint = f'pip install "abreast[{error.name}]", or set KERAS_BACKEND to a framework that is installed'
+        raise BackendError(f"{error.name} is not installed", hint) from None
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

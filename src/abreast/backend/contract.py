@@ -1,0 +1,86 @@
+"""The seam: what a framework must offer so that everything above it need not ask which one runs.
+
+Imports no framework. `backend/jax.py`, `backend/tensorflow.py`, `backend/torch.py` and `backend/fake.py` implement it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from abreast.errors import LaunchError
+from abreast.feed import HostBatch
+from abreast.world import World
+
+BatchNorm = Literal["global", "local"]
+Kind = Literal["train", "test", "predict"]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a model lives: one replica per device, and how BatchNormalization counts rows."""
+
+    backend: Backend
+    devices: tuple[str, ...]
+    batch_norm: BatchNorm = "global"
+    check_numerics: bool = False
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.devices)
+
+
+class Backend(Protocol):
+    """One framework. A placement is made once per `DataParallel`; models come to it when they are first used."""
+
+    @property
+    def name(self) -> str: ...
+
+    def use_cpu_devices(self, count: int) -> None:
+        """Simulate `count` CPU devices; raises `BackendError` once the framework has started with fewer."""
+        ...
+
+    def device_names(self) -> tuple[str, ...]:
+        """Every device that this process can drive, as `gpu:0` or `cpu:0`, without taking their memory."""
+        ...
+
+    def join(self, world: World) -> tuple[str, ...]:
+        """Take part in a job whose processes somebody else started; gives a name per rank. Raises `LaunchError`."""
+        ...
+
+    def install(self, devices: tuple[str, ...]) -> None:
+        """Let Keras's trainer of this backend accept our feed; hide all other accelerators if nothing has started yet."""
+        ...
+
+    def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
+        """Give a function that begins an epoch of host batches of a Keras data adapter, in plain Keras's order."""
+        ...
+
+    def put(self, batch: HostBatch, placement: Placement) -> Any:
+        """Begin to copy each device's shard to it and return at once."""
+        ...
+
+    def place(self, model: Any, placement: Placement) -> None:
+        """Replicate the variables of a built model over the devices of its placement."""
+        ...
+
+    def step_function(self, kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:
+        """Give what Keras's trainer of this backend expects in `model.train_function` and its two siblings."""
+        ...
+
+    def settle(self, model: Any, placement: Placement, failed: bool) -> None:
+        """End one call of `fit`, `evaluate` or `predict`; after a failure, leave the last finished step's weights."""
+        ...
+
+    def close(self, placement: Placement) -> None:
+        """Give back processes and memory that the placement holds."""
+        ...
+
+
+def refuse(world: World, framework: str) -> LaunchError:
+    """The error of a backend that drives all devices from one process."""
+    return LaunchError(
+        f"{world.source} started {world.size} processes, but {framework} trains on all devices of a host from one",
+        "start one process (`abreast run --devices N script.py`); several hosts work with PyTorch",
+    )

@@ -1,0 +1,246 @@
+"""TensorFlow: one process drives all devices; a step is one graph in which every replica works on its rows.
+
+Here: devices, staging, and what Keras's trainer calls. The step itself is in `tensorflow_step.py`. Losses, metrics and
+BatchNormalization are made exact by `exact`. Several hosts are not supported (`MultiWorkerMirroredStrategy` fails in Keras 3).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import numpy as np
+import tensorflow as tf
+from keras import tree
+from keras.src import backend
+from keras.src.backend.tensorflow import trainer as keras_trainer
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+
+from abreast import exact
+from abreast.backend import tensorflow_variables
+from abreast.backend.contract import Kind, Placement, refuse
+from abreast.backend.tensorflow_step import Program, StagedBatch
+from abreast.backend.tensorflow_variables import Variables
+from abreast.errors import BackendError, DataError
+from abreast.feed import Feed, HostBatch, row_counts, take
+from abreast.world import World
+
+
+class TensorFlowBackend:
+    """See `backend/contract.py`."""
+
+    name = "tensorflow"
+
+    def __init__(self) -> None:
+        self._variables: WeakKeyDictionary[Any, Variables] = WeakKeyDictionary()
+        self._announced: WeakSet[Any] = WeakSet()
+        self._installed = False
+
+    def use_cpu_devices(self, count: int) -> None:
+        try:
+            cpu = tf.config.list_physical_devices("CPU")[0]
+            tf.config.set_visible_devices([], "GPU")
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+        except RuntimeError as error:
+            if self.device_names() == tuple(f"cpu:{index}" for index in range(count)):
+                return
+            raise BackendError(
+                f"TensorFlow has already started, with {', '.join(self.device_names())}",
+                "call abreast.use_cpu_devices before anything is computed",
+            ) from error
+
+    def device_names(self) -> tuple[str, ...]:
+        if gpus := _visible_gpus():
+            return gpus
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        return tuple(f"cpu:{index}" for index in range(len(tf.config.get_logical_device_configuration(cpu) or [cpu])))
+
+    def join(self, world: World) -> tuple[str, ...]:
+        raise refuse(world, "TensorFlow")
+
+    def install(self, devices: tuple[str, ...]) -> None:
+        if devices[0].startswith("gpu:"):
+            with contextlib.suppress(RuntimeError):  # it has started, with the memory of all of them
+                gpus = tf.config.list_physical_devices("GPU")
+                tf.config.set_visible_devices([gpus[int(name.removeprefix("gpu:"))] for name in devices], "GPU")
+        if self._installed:
+            return
+        self._installed = True
+        _grow_memory()
+        tensorflow_variables.install()
+        epoch_iterator: Any = keras_trainer.TFEpochIterator
+        plain_init, plain_iterator = epoch_iterator.__init__, epoch_iterator._get_iterator
+
+        def init(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
+            # Plain Keras would distribute its dataset; a feed cuts its batches itself.
+            if isinstance(kwargs.get("x"), Feed):
+                keras_trainer.EpochIterator.__init__(self, *args, **kwargs)
+                self._distribute_strategy = distribute_strategy
+            else:
+                plain_init(self, distribute_strategy, *args, **kwargs)
+
+        def get_iterator(self: Any) -> Any:
+            return iter(self.data_adapter) if isinstance(self.data_adapter, Feed) else plain_iterator(self)
+
+        epoch_iterator.__init__, epoch_iterator._get_iterator = init, get_iterator
+
+    def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
+        if isinstance(adapter, GeneratorDataAdapter):  # not through tf.data, which buries the generator's own errors
+            return lambda: iter(adapter.get_numpy_iterator())
+        raised: list[Exception] = []
+        if isinstance(adapter, PyDatasetAdapter):
+            adapter._get_iterator = _noting(adapter._get_iterator, raised)
+        dataset = adapter.get_tf_dataset()
+
+        def epoch() -> Iterator[Any]:
+            # Made now, not at the first batch: a dataset that shuffles draws its order when an iterator is made.
+            batches = iter(dataset)
+            return _unburied((tree.map_structure(_on_host, batch) for batch in batches), raised)
+
+        return epoch
+
+    def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
+        shards, structure = [], None
+        for device, shard in zip(_tf_names(placement.devices), batch.cut(placement.num_devices), strict=True):
+            structure = tree.map_structure(lambda leaf: None if leaf is None else 0, shard)
+            with tf.device(device):
+                shards.append([tf.convert_to_tensor(leaf) for leaf in tree.flatten(shard) if leaf is not None])
+        return StagedBatch(structure, shards, row_counts(batch.rows, placement.num_devices))
+
+    def place(self, model: Any, placement: Placement) -> None:
+        devices = _tf_names(placement.devices)
+        known = self._variables.get(model)
+        if known is None or known.devices != devices or not known.is_current(model):
+            self._variables[model] = Variables(model, devices)
+
+    def step_function(self, kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:
+        self._announce(model, placement)
+        programs: list[Program] = []
+
+        def one_step(batch: HostBatch) -> Any:
+            if not programs:
+                _build(kind, model, batch)
+                self.place(model, placement)
+            if not programs or programs[-1].variables is not self._variables[model]:
+                programs[:] = [Program(kind, model, placement, self._variables[model])]
+            if programs[-1].own_step:
+                exact.state_rule_of_own_step(kind, model, row_counts(batch.rows, placement.num_devices))
+            return programs[-1](self.put(batch, placement))
+
+        def steps(iterator: Any) -> Any:
+            logs = one_step(take(iterator))
+            for _ in range(1, model.steps_per_execution):
+                try:
+                    batch = take(iterator)
+                except (StopIteration, tf.errors.OutOfRangeError):
+                    break
+                logs = one_step(batch)
+            return logs
+
+        def predict_all(batches: list[Any]) -> Any:
+            outputs = [one_step(HostBatch.of(batch)) for batch in batches]
+            return tree.map_structure(
+                lambda *parts: keras_trainer.concat(parts) if len(parts) > 1 else parts[0], *outputs
+            )
+
+        return predict_all if kind == "predict" else steps
+
+    def settle(self, model: Any, placement: Placement, failed: bool) -> None:
+        pass
+
+    def close(self, placement: Placement) -> None:
+        pass
+
+    def _announce(self, model: Any, placement: Placement) -> None:
+        asked = getattr(model, "_compile_config", None)
+        if placement.num_devices == 1 or asked is None or asked.config.get("jit_compile") is not True:
+            return
+        if asked not in self._announced:
+            self._announced.add(asked)
+            warnings.warn(
+                f"jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on "
+                f"{placement.num_devices}",
+                stacklevel=2,
+            )
+
+
+def _visible_gpus() -> tuple[str, ...]:
+    """Names by the driver's numbers; TensorFlow numbers the visible ones from 0."""
+    gpus = tf.config.list_physical_devices("GPU")
+    return tuple(f"gpu:{gpus.index(gpu)}" for gpu in tf.config.get_visible_devices("GPU"))
+
+
+def _noting(plain: Callable[[], Iterable[Any]], raised: list[Exception]) -> Callable[[], Iterator[Any]]:
+    """An iterator's maker that also keeps what the iterator raises."""
+
+    def iterate() -> Iterator[Any]:
+        try:
+            yield from plain()
+        except Exception as error:
+            raised.append(error)
+            raise
+
+    return iterate
+
+
+def _unburied(batches: Iterator[Any], raised: list[Exception]) -> Iterator[Any]:
+    """The batches; what a source raised comes out as it was, not as tf.data's error about it."""
+    try:
+        yield from batches
+    except tf.errors.OpError:
+        if not raised:
+            raise
+        raise raised[0] from None
+
+
+def _tf_names(devices: tuple[str, ...]) -> tuple[str, ...]:
+    visible = _visible_gpus()
+    return tuple(f"/GPU:{visible.index(name)}" if name in visible else f"/{name.upper()}" for name in devices)
+
+
+def _grow_memory() -> None:
+    """Let TensorFlow take GPU memory as it needs it, where that can still be chosen."""
+    for gpu in tf.config.get_visible_devices("GPU"):
+        try:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        except RuntimeError:
+            return
+
+
+def _on_host(leaf: Any) -> Any:
+    """A NumPy view of a dataset's tensor; strings, which NumPy would make objects of, stay as they are."""
+    if leaf is None or isinstance(leaf, tf.experimental.Optional):
+        return None
+    if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)):
+        raise DataError(
+            f"the data source gives a {type(leaf).__name__}, which cannot be cut into shards",
+            "make it dense, by to_tensor() or tf.sparse.to_dense",
+        )
+    return leaf if leaf.dtype == tf.string else np.asarray(leaf)
+
+
+def _build(kind: Kind, model: Any, batch: HostBatch) -> None:
+    """Make every variable of the model, its losses, metrics and optimizer, before any is placed."""
+    if kind == "predict":
+        if not all(layer.built for layer in model._flatten_layers()):
+            x, _, _ = exact.unpack(batch.data)
+            backend.compute_output_spec(model, _symbolic(x), training=False)
+        return
+    try:
+        model._symbolic_build(data_batch=batch.data)
+    except Exception:
+        # A model whose train_step calls its parts need not have a `call` of its own.
+        parts = model._flatten_layers(include_self=False)
+        if not exact.overrides_step(model, kind) or not all(part.built for part in parts):
+            raise
+
+
+def _symbolic(data: Any) -> Any:
+    return tree.map_structure(lambda leaf: backend.KerasTensor(leaf.shape, backend.standardize_dtype(leaf.dtype)), data)
+
+
+BACKEND = TensorFlowBackend()

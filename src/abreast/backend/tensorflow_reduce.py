@@ -1,0 +1,63 @@
+"""Sums over the replicas of one TensorFlow process: by NCCL on GPUs, through one device on simulated ones.
+
+Called where all replicas have arrived, with what each of them brought. Imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.distribute.values import PerReplica
+
+from abreast.backend.tensorflow_variables import strategy
+
+
+class Reducer:
+    """All-reduce over a tuple of TensorFlow's device names."""
+
+    def __init__(self, devices: tuple[str, ...]) -> None:
+        self._devices = devices
+        self._use_nccl = all("GPU" in device for device in devices) and len(devices) > 1
+
+    def sum(self, values: list[Any]) -> list[Any]:
+        """The sum of one tensor per replica, once for each."""
+        return [row[0] for row in self._sum_columns([tuple(values)])]
+
+    def sum_gradients(self, values: list[list[Any]]) -> list[list[Any]]:
+        """For each replica the sums of gradients, given in one order by all; rows of embeddings are joined, not made dense."""
+        columns = list(zip(*values, strict=True))
+        dense = [column for column in columns if isinstance(column[0], (tf.Tensor, tf.Variable))]
+        sums = [iter(row) for row in self._sum_columns(dense)]
+        return [[self._given(column, rows) for column in columns] for rows in sums]
+
+    def _given(self, column: tuple[Any, ...], sums: Any) -> Any:
+        if column[0] is None:
+            return None
+        return _join_slices(column) if isinstance(column[0], tf.IndexedSlices) else next(sums)
+
+    def _sum_columns(self, columns: list[tuple[Any, ...]]) -> list[list[Any]]:
+        if len(self._devices) == 1:
+            return [[column[0] for column in columns]]
+        if self._use_nccl and columns:
+            return self._sum_by_nccl(columns)
+        sums = []
+        for index, column in enumerate(columns):
+            with tf.device(self._devices[index % len(self._devices)]):
+                sums.append(tf.add_n(column))
+        return [sums] * len(self._devices)
+
+    def _sum_by_nccl(self, columns: list[tuple[Any, ...]]) -> list[list[Any]]:
+        placed = strategy(self._devices)
+        with placed.scope():
+            pairs = [(value, value) for value in map(PerReplica, columns)]
+            sums = placed.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
+        return [[total.values[index] for total in sums] for index in range(len(self._devices))]
+
+
+def _join_slices(column: tuple[Any, ...]) -> Any:
+    return tf.IndexedSlices(
+        tf.concat([slices.values for slices in column], axis=0),
+        tf.concat([slices.indices for slices in column], axis=0),
+        column[0].dense_shape,
+    )

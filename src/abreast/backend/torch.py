@@ -1,0 +1,186 @@
+"""PyTorch: a process per device. The caller's process is rank 0 and keeps the user's model; workers step along.
+
+Keras's own trainer runs `fit` here, in rank 0; its step function cuts each batch and leads all ranks through it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import torch
+from keras.src.backend.common import global_state
+from keras.src.backend.torch import core as keras_torch
+
+from abreast import exact
+from abreast.backend.contract import Kind, Placement
+from abreast.backend.tensorflow_guard import keep_off_gpus
+from abreast.backend.torch_peers import Peers
+from abreast.backend.torch_step import to_device
+from abreast.backend.torch_team import Team
+from abreast.errors import BackendError
+from abreast.feed import HostBatch, row_counts
+from abreast.world import World
+
+_HANG_SECONDS = 60.0
+
+
+@dataclass
+class StagedBatch:
+    """Each rank's shard, still on the host (rank 0 and its workers copy their own), and its rows."""
+
+    shards: list[Any]
+    counts: tuple[int, ...]
+
+
+class TorchBackend:
+    """See `backend/contract.py`."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        self._team: Team | None = None
+        self._peers: Peers | None = None
+
+    def use_cpu_devices(self, count: int) -> None:
+        os.environ["ABREAST_CPU_DEVICES"] = str(count)
+        keras_torch.DEFAULT_DEVICE = "cpu"
+
+    def device_names(self) -> tuple[str, ...]:
+        simulated = os.environ.get("ABREAST_CPU_DEVICES")
+        if simulated is None and torch.cuda.is_available():
+            return tuple(f"gpu:{index}" for index in range(torch.cuda.device_count()))
+        return tuple(f"cpu:{index}" for index in range(int(simulated or 1)))
+
+    def join(self, world: World) -> tuple[str, ...]:
+        if self._peers is None:
+            self._peers = Peers(world, on_gpu=self.device_names()[0].startswith("gpu"))
+        return tuple(f"rank:{index}" for index in range(world.size))
+
+    def install(self, devices: tuple[str, ...]) -> None:
+        keep_off_gpus()
+
+    def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
+        def epoch() -> Iterator[Any]:
+            if self._peers is not None:
+                self._peers.agree_on_order()
+            # Begun at once, as Keras does: a loader draws a seed when it begins, which moves the shuffles after it.
+            with keras.device("cpu"):  # else Keras moves every batch to the first GPU
+                return _on_cpu(iter(adapter.get_torch_dataloader()))
+
+        return epoch
+
+    def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
+        return StagedBatch(batch.cut(placement.num_devices), row_counts(batch.rows, placement.num_devices))
+
+    def place(self, model: Any, placement: Placement) -> None:
+        device = placement.devices[0] if self._peers is None else self._peers.device
+        if device.startswith("gpu:"):
+            torch.cuda.set_device(int(device.removeprefix("gpu:")))
+        if model.steps_per_execution > 1:
+            raise ValueError(
+                "`steps_per_execution` must be 1 with the PyTorch backend. "
+                f"Received: steps_per_execution={model.steps_per_execution}"
+            )
+        optimizer = getattr(model, "optimizer", None)
+        target = keras_torch.get_device()
+        for variable in [*model.variables, *(optimizer.variables if optimizer is not None else [])]:
+            if variable._value is not None and variable._value.device.type != torch.device(target).type:
+                variable._value.data = variable._value.data.to(target)
+
+    def step_function(self, kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:
+        if placement.num_devices == 1 and self._peers is None:
+            return _plain_step(kind, model)
+
+        def step(batches: Any) -> Any:
+            batch = HostBatch.of(batches[0])
+            _build(model, batch)
+            if kind != "predict":
+                exact.state_rule_of_own_step(kind, model, row_counts(batch.rows, placement.num_devices))
+            result = self._run(kind, model, placement, batch)
+            if kind == "predict":
+                return result
+            return model.get_metrics_result() if result is None else result
+
+        return step
+
+    def _run(self, kind: Kind, model: Any, placement: Placement, batch: HostBatch) -> Any:
+        global_batch_norm = placement.batch_norm == "global"
+        if self._peers is not None:
+            return self._peers.run(kind, model, batch, global_batch_norm)
+        staged = self.put(batch, placement)
+        team = self._team_for(placement)
+        replica = team.replica(model, placement.num_devices, global_batch_norm)
+        return team.run(replica, kind, staged.shards, staged.counts)
+
+    def _team_for(self, placement: Placement) -> Team:
+        """The running team when the placement's devices are its first ones; else a new one in its place."""
+        team = self._team
+        if team is not None and (team.closed or team.job.failure or team.job.forked):
+            team = None
+        if team is None or team.devices[: placement.num_devices] != placement.devices:
+            if self._team is not None:
+                self._team.close()
+            team = self._team = Team(placement.devices, _hang_seconds())
+        return team
+
+    def settle(self, model: Any, placement: Placement, failed: bool) -> None:
+        group = self._peers or self._team
+        if group is not None and not failed:
+            group.collect_gradients(model)
+        if failed:
+            with suppress(Exception):
+                global_state.set_global_attribute("torch_device", None)
+
+    def close(self, placement: Placement) -> None:
+        if self._team is not None:
+            self._team.close()
+            self._team = None
+
+
+def _on_cpu(batches: Iterator[Any]) -> Iterator[Any]:
+    while True:
+        with keras.device("cpu"):
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+        yield batch
+
+
+def _plain_step(kind: Kind, model: Any) -> Callable[..., Any]:
+    """Keras's own step, for one device: nothing has to be exchanged."""
+    run = getattr(model, f"{kind}_step")
+    run = torch.compile(run) if model.jit_compile else run
+
+    def step(batches: Any) -> Any:
+        data = to_device(HostBatch.of(batches[0]).data)
+        with nullcontext() if kind == "train" else torch.no_grad():
+            return run(data)
+
+    return step
+
+
+def _build(model: Any, batch: HostBatch) -> None:
+    """Create the variables of a model that `predict` meets unbuilt."""
+    if not all(layer.built for layer in model._flatten_layers()):
+        with torch.no_grad():
+            model.predict_step(to_device(batch.rows_between(0, 1)))
+
+
+def _hang_seconds() -> float:
+    text = os.environ.get("ABREAST_HANG_SECONDS", str(_HANG_SECONDS))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise BackendError(f"ABREAST_HANG_SECONDS={text!r}", "give a number of seconds above 0")
+    return seconds
+
+
+BACKEND = TorchBackend()

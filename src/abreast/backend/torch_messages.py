@@ -1,0 +1,116 @@
+"""What rank 0 tells its workers, and the variables that both sides number alike. Imports torch and Keras."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+READY = 1  # worker: imports are done
+MODEL = 2  # a pickled `(key, size, model, global_batch_norm, seed)`
+FORGET = 3  # a pickled key
+SYNC = 4  # a pickled `(key, indices)`: rank 0 broadcasts these variables
+TRAIN, TEST, PREDICT = 5, 6, 7  # key, counts, batch descriptor
+COLLECT = 8  # a pickled key: gradients between accumulation steps go to Keras's accumulators
+GROUP = 9  # a pickled size: the first `size` ranks become a process group
+
+# What `fit` and its siblings keep on the model for themselves; `training` travels with each step.
+_RANK_0 = {
+    "training",
+    "train_function",
+    "test_function",
+    "predict_function",
+    "_eval_epoch_iterator",
+    "stop_training",
+    "stop_evaluating",
+    "stop_predicting",
+}
+
+KINDS = {"train": TRAIN, "test": TEST, "predict": PREDICT}
+_HEAD = struct.Struct("<q?i")
+
+
+def pack_step(key: int, training: bool, counts: Sequence[int], descriptor: bytes) -> bytes:
+    return _HEAD.pack(key, training, len(counts)) + struct.pack(f"<{len(counts)}q", *counts) + descriptor
+
+
+def unpack_step(payload: bytes) -> tuple[int, bool, tuple[int, ...], bytes]:
+    """`(model key, mode of its torch modules, rows of each rank, batch descriptor)`."""
+    key, training, size = _HEAD.unpack_from(payload)
+    end = _HEAD.size + 8 * size
+    return key, training, struct.unpack_from(f"<{size}q", payload, _HEAD.size), payload[end:]
+
+
+def numbered_variables(model: Any) -> list[Any]:
+    """Every variable of a model, its optimizer and its metrics, in an order that is the same in each process."""
+    optimizer = getattr(model, "optimizer", None)
+    variables = [*model.variables, *(optimizer.variables if optimizer is not None else []), *model.metrics_variables]
+    return list({id(variable): variable for variable in variables if variable._value is not None}.values())
+
+
+class Fingerprint:
+    """What a model was when the ranks got it: its layers, their settings, what it was compiled with, and `options`."""
+
+    def __init__(self, model: Any, *options: Any) -> None:
+        self._identity = _identity(model, options)
+        self._settings = [_plain(vars(part)) for part in _parts(model)]
+
+    def matches(self, model: Any, *options: Any) -> bool:
+        """Whether the model still is that; asked before every step, since a callback may change anything."""
+        parts = _parts(model)
+        if len(parts) != len(self._settings) or _identity(model, options) != self._identity:
+            return False
+        try:
+            return all(old.items() <= vars(part).items() for part, old in zip(parts, self._settings, strict=True))
+        except (RuntimeError, ValueError):  # a number became a tensor or an array, which does not compare
+            return False
+
+
+def _parts(model: Any) -> list[Any]:
+    optimizer = getattr(model, "optimizer", None)
+    return [*model._flatten_layers(), *([] if optimizer is None else [optimizer])]
+
+
+def _identity(model: Any, options: tuple[Any, ...]) -> Any:
+    values = tuple(id(variable._value) for variable in numbered_variables(model))
+    return (
+        options,
+        model.jit_compile,
+        id(getattr(model, "_compile_config", None)),
+        values,
+        tuple(map(id, _parts(model))),
+    )
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    kinds = (bool, int, float, str, type(None))
+    return {name: value for name, value in values.items() if isinstance(value, kinds) and name not in _RANK_0}
+
+
+def seed_rank(seed: int, rank: int) -> None:
+    """Random layers without a seed of their own draw from torch's generator: differently on every rank."""
+    torch.manual_seed((seed + rank * 1_000_003) % 2**63)
+
+
+def about_connection(error: BaseException) -> bool:
+    """Whether an error says that another rank is gone, rather than why."""
+    words = ("gloo", "nccl", "peer", "connection", "socket", "timed out", "broken pipe", "aborted")
+    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
+
+
+def broadcast(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup | None) -> None:
+    """Copy rank 0's tensors to every rank, all of one type in one message."""
+    by_type: dict[torch.dtype, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        by_type.setdefault(tensor.dtype, []).append(tensor)
+    with torch.no_grad():
+        for dtype, members in by_type.items():
+            flat = torch.cat([member.reshape(-1) for member in members])
+            flat = flat.to(torch.uint8) if dtype is torch.bool else flat
+            dist.broadcast(flat, src=0, group=group)
+            parts = flat.to(dtype).split([member.numel() for member in members])
+            for member, part in zip(members, parts, strict=True):
+                member.copy_(part.reshape(member.shape))

@@ -1,0 +1,103 @@
+"""PyTorch under `torchrun`, `srun` or `mpirun`: every process runs the user's script, and takes part with its own rank.
+
+Each process reads the same global batches and takes its rows of them. The model of rank 0 is the one that counts when a model
+is first used; shuffles follow rank 0's random state. Imports torch, Keras and `world`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from abreast import exact
+from abreast.backend import torch_messages as messages
+from abreast.backend.contract import Kind
+from abreast.backend.torch_link import TorchLink
+from abreast.backend.torch_step import ReplicaStep, to_device
+from abreast.errors import LaunchError
+from abreast.feed import HostBatch, row_counts
+from abreast.world import World
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Peers:
+    """This process among those that a launcher started."""
+
+    def __init__(self, world: World, on_gpu: bool) -> None:
+        if world.master_addr is None or world.master_port is None:
+            raise LaunchError(
+                f"{world.source} started {world.size} processes but does not say where rank 0 is",
+                "set MASTER_ADDR and MASTER_PORT to an address of rank 0's host and a free port on it",
+            )
+        self.world = world
+        self.device = f"gpu:{world.local_rank}" if on_gpu else "cpu:0"
+        if on_gpu:
+            torch.cuda.set_device(world.local_rank)
+        if world.master_addr in _LOOPBACK:
+            for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+                os.environ.setdefault(variable, "lo")
+        if not dist.is_initialized():
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+                init_method=f"tcp://{world.master_addr}:{world.master_port}",
+                rank=world.rank,
+                world_size=world.size,
+            )
+        self.link = TorchLink(dist.group.WORLD, world.rank, world.size)
+        shuffles = torch.get_rng_state()
+        messages.seed_rank(torch.initial_seed(), world.rank)
+        self._draws = torch.get_rng_state()
+        torch.set_rng_state(shuffles)
+        self._steps: WeakKeyDictionary[Any, tuple[messages.Fingerprint, ReplicaStep]] = WeakKeyDictionary()
+
+    def run(self, kind: Kind, model: Any, batch: HostBatch, global_batch_norm: bool) -> Any:
+        counts = row_counts(batch.rows, self.world.size)
+        step = self._step(model, global_batch_norm)
+        shard = to_device(batch.cut(self.world.size)[self.world.rank])
+        # All ranks shuffle alike, but their layers must draw different numbers.
+        shuffles = torch.get_rng_state()
+        torch.set_rng_state(self._draws)
+        try:
+            return getattr(step, kind)(shard, counts)
+        finally:
+            self._draws = torch.get_rng_state()
+            torch.set_rng_state(shuffles)
+
+    def agree_on_order(self) -> None:
+        """Give every rank the random state with which rank 0 would shuffle."""
+        generator = torch.get_rng_state()
+        legacy: Any = np.random.get_state()
+        _, keys, position, has_gauss, gauss = legacy
+        version, words, next_gauss = random.getstate()
+        numbers = torch.tensor([*keys.tolist(), position, has_gauss, *words], dtype=torch.int64)
+        gausses = torch.tensor([gauss, float("nan") if next_gauss is None else next_gauss], dtype=torch.float64)
+        for tensor in (generator, numbers, gausses):
+            dist.broadcast(tensor, src=0)
+        torch.set_rng_state(generator)
+        ints, floats = numbers.tolist(), gausses.tolist()
+        end = len(keys)
+        np.random.set_state(("MT19937", np.array(ints[:end], np.uint32), ints[end], ints[end + 1], floats[0]))
+        random.setstate((version, tuple(ints[end + 2 :]), None if math.isnan(floats[1]) else floats[1]))
+
+    def _step(self, model: Any, global_batch_norm: bool) -> ReplicaStep:
+        known = self._steps.get(model)
+        if known is None or not known[0].matches(model, global_batch_norm):
+            exact.check_layers(model)
+            now = messages.Fingerprint(model, global_batch_norm)
+            variables = messages.numbered_variables(model)
+            messages.broadcast([variable.value for variable in variables], self.link.group)
+            known = self._steps[model] = (now, ReplicaStep(model, self.link, global_batch_norm))
+        return known[1]
+
+    def collect_gradients(self, model: Any) -> None:
+        known = self._steps.get(model)
+        if known is not None:
+            known[1].collect_gradients()

@@ -1,0 +1,317 @@
+"""One rank's part of a step: forward, backward and update of its replica, in step with the other ranks.
+
+The same code runs in the caller's process (rank 0) and in the workers. Batches arrive here cut; who sends them is
+`torch.py`'s and `torch_worker.py`'s business. Imports torch, Keras, `exact` and `torch_link`.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from keras import tree
+from keras.src.backend.torch.core import get_device
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+from abreast import exact
+from abreast.backend.torch_link import TorchLink, keep_out_of_graphs
+
+
+class ReplicaStep:
+    """Steps of one model replica. Every rank calls the same methods in the same order, each with its own shard."""
+
+    def __init__(self, model: Any, link: TorchLink, global_batch_norm: bool) -> None:
+        exact.install()
+        _install()
+        self.model = model
+        self.link = link
+        self.global_batch_norm = global_batch_norm
+        self.forward = _Forward(model)
+        self._parallel: DistributedDataParallel | None = None
+        self._summed = _SummedState(model, link, global_batch_norm)
+        self._holds_gradients = False
+
+    def train(self, shard: Any, counts: Sequence[int]) -> Any:
+        """One optimizer step; gives the logs of a user's own `train_step` or `compute_metrics`, else None."""
+        running = self._replica(counts, exact.overrides_step(self.model, "train"))
+        with exact.replica(running), exact.metrics(self.model):
+            if running.own_step:
+                with self._summed.update():
+                    return _shared_logs(running, self.model.train_step(shard))
+            return self._train(running, shard)
+
+    def test(self, shard: Any, counts: Sequence[int]) -> Any:
+        running = self._replica(counts, exact.overrides_step(self.model, "test"))
+        with torch.no_grad(), exact.replica(running), exact.metrics(self.model):
+            if running.own_step:
+                with self._summed.update():
+                    return _shared_logs(running, self.model.test_step(shard))
+            x, y, weight = exact.unpack(shard)
+            with self._summed.update():
+                y_pred = self.forward(x, training=False)
+                contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
+                logs = exact.update_metrics(running, contribution, *_valid((x, y, y_pred, weight), running.rows))
+                return _shared_logs(running, logs)
+
+    def predict(self, shard: Any, counts: Sequence[int]) -> Any:
+        """The outputs for the rows of all ranks, on every rank."""
+        running = self._replica(counts, own_step=True)
+        with torch.no_grad():
+            outputs = self.model.predict_step(shard)
+            outputs = tree.map_structure(lambda leaf: leaf[: running.rows], outputs)
+            return tree.map_structure(lambda leaf: self.link.gather_rows(leaf, counts), outputs)
+
+    def collect_gradients(self) -> None:
+        """Move gradients kept on the ranks between accumulation steps to Keras's accumulators, summed over the ranks."""
+        if not self._holds_gradients:
+            return
+        self._holds_gradients = False
+        weights = self.model.trainable_weights
+        optimizer = self.model.optimizer
+        with torch.no_grad():
+            for weight in weights:
+                gradient = weight.value.grad
+                if gradient is not None:
+                    total = self.link.all_sum(gradient) / self._gradient_factor
+                    optimizer._accumulated_gradients[optimizer._get_variable_index(weight)].value.add_(total)
+                weight.value.grad = None
+
+    def _replica(self, counts: Sequence[int], own_step: bool) -> exact.Replica:
+        return exact.Replica(
+            self.model,
+            self.link,
+            rows=counts[self.link.index],
+            total_rows=sum(counts),
+            counts=torch.as_tensor(counts, device=get_device()),
+            global_batch_norm=self.global_batch_norm,
+            own_step=own_step,
+        )
+
+    @property
+    def _gradient_factor(self) -> int:
+        return self.link.num_replicas  # DDP divides by it
+
+    def _train(self, running: exact.Replica, shard: Any) -> Any:
+        model = self.model
+        updates = self._updates_now()
+        x, y, weight = exact.unpack(shard)
+        forward: Any = self._parallel or self.forward
+        waits = self._parallel is not None and not updates
+        self._summed.begin()
+        with self._parallel.no_sync() if waits and self._parallel is not None else nullcontext():
+            y_pred = forward(x, training=True)
+            if not self._holds_gradients:
+                model.zero_grad()
+            contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=True)
+            with torch.no_grad():
+                seen = _valid((x, y, _detached(y_pred), weight), running.rows)
+                logs = _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
+                summing = self._summed.start()  # ends behind backward, whose sums it overlaps
+            target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
+            weights = model.trainable_weights[:]
+            with self.link.waiting():
+                if weights:
+                    (target * self._gradient_factor).backward()
+        self._summed.finish(summing)
+        if not weights:
+            warnings.warn("The model does not have any trainable weights.", stacklevel=2)
+            return logs
+        if self._parallel is None and self.link.num_replicas > 1:
+            self._sum_first_gradients(weights)
+        self._apply(weights, updates)
+        return logs
+
+    def _updates_now(self) -> bool:
+        """Whether this step changes the weights; with gradient accumulation, most do not and need not communicate."""
+        optimizer = self.model.optimizer
+        steps = getattr(optimizer, "gradient_accumulation_steps", None)
+        if not steps or isinstance(optimizer, LossScaleOptimizer) or self._parallel is None:
+            return True
+        return bool((int(optimizer._iterations) + 1) % steps == 0)
+
+    def _apply(self, weights: list[Any], updates: bool) -> None:
+        gradients = [weight.value.grad for weight in weights]
+        self._holds_gradients = not updates
+        with torch.no_grad():
+            if not updates:
+                gradients = [None if gradient is None else torch.zeros_like(gradient) for gradient in gradients]
+            self.model.optimizer.apply(gradients, weights)
+
+    def _sum_first_gradients(self, weights: list[Any]) -> None:
+        """The first step: sum the gradients, learn which weights the loss depends on, and let DDP take over from here."""
+        parameters = [weight.value for weight in weights]
+        used = torch.tensor([parameter.grad is not None for parameter in parameters], device=parameters[0].device)
+        used = self.link.all_sum(used.to(torch.int32)) > 0
+        for parameter, is_used in zip(parameters, used.tolist(), strict=True):
+            if is_used:
+                gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                parameter.grad = self.link.all_sum(gradient) / self._gradient_factor
+        wanted = {id(parameter) for parameter, is_used in zip(parameters, used.tolist(), strict=True) if is_used}
+        ignored = [name for name, parameter in self.forward.named_parameters() if id(parameter) not in wanted]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.forward, ignored)
+        gradients = [parameter.grad for parameter in parameters]
+        with warnings.catch_warnings():  # torch 2.13 renames broadcast_buffers, without a name for what we mean yet
+            warnings.simplefilter("ignore", FutureWarning)
+            self._parallel = DistributedDataParallel(
+                self.forward,
+                process_group=self.link.group,
+                broadcast_buffers=False,
+                gradient_as_bucket_view=True,
+                init_sync=False,
+            )
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+
+
+def to_device(shard: Any) -> Any:
+    """Begin to copy a shard (tensors or NumPy arrays) to this rank's device."""
+    device = get_device()
+
+    def move(leaf: Any) -> Any:
+        return None if leaf is None else torch.as_tensor(leaf).to(device, non_blocking=True)
+
+    return tree.map_structure(move, shard)
+
+
+class _Forward(torch.nn.Module):
+    """The model's call as a module that DDP can wrap, compiled where the user asked for it."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.takes_training = model._call_has_training_arg
+        if model.jit_compile:
+            keep_out_of_graphs()
+        self.call = torch.compile(model) if model.jit_compile else model
+
+    def forward(self, x: Any, training: bool) -> Any:
+        return self.call(x, training=training) if self.takes_training else self.call(x)
+
+
+class _SummedState:
+    """Variables that each rank adds to, and that must hold the sum over ranks after a step: metric states.
+
+    State that follows a replica's own rows too (moving statistics of local BatchNormalization), as means over the rows.
+    """
+
+    def __init__(self, model: Any, link: TorchLink, global_batch_norm: bool) -> None:
+        self.model = model
+        self.link = link
+        self.global_batch_norm = global_batch_norm
+        self._tensors: list[torch.Tensor] = []
+        self._averaged: list[torch.Tensor] = []
+
+    @contextmanager
+    def update(self) -> Iterator[None]:
+        """Sum what the ranks add to the metrics inside."""
+        self.begin()
+        yield
+        self.finish(self.start())
+
+    @torch.no_grad()
+    def begin(self) -> None:
+        """From here on the metrics hold what this rank adds; rank 0's also what they held."""
+        self._tensors = [
+            variable.value
+            for metric in exact.leaf_metrics(self.model)
+            if exact.adds_up(metric)
+            for variable in metric.variables
+        ]
+        if self.link.index > 0:
+            for tensor in self._tensors:
+                tensor.zero_()
+
+    @torch.no_grad()
+    def start(self) -> tuple[torch.Tensor, Any] | None:
+        running = exact.current()
+        assert running is not None
+        self._averaged = [v.value for v in exact.diverging_variables(self.model, self.global_batch_norm)]
+        tensors = [*self._tensors, *self._averaged]
+        if not tensors:
+            return None
+        flat = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=torch.float64, device=tensors[0].device)
+        torch.cat([tensor.reshape(-1) for tensor in tensors], out=flat)
+        flat[sum(tensor.numel() for tensor in self._tensors) :] *= running.weight
+        return flat, self.link.start_sum(flat)
+
+    @torch.no_grad()
+    def finish(self, started: tuple[torch.Tensor, Any] | None) -> None:
+        if started is None:
+            return
+        flat, work = started
+        if work is not None:
+            with self.link.waiting():
+                work.wait()
+        tensors = [*self._tensors, *self._averaged]
+        parts = flat.split([tensor.numel() for tensor in tensors])
+        torch._foreach_copy_(tensors, [part.view(tensor.shape) for tensor, part in zip(tensors, parts, strict=True)])
+
+
+def _valid(data: Any, rows: int) -> Any:
+    """The batch without its stand-in row."""
+    return data if rows else exact.valid_rows(data, 0)
+
+
+def _detached(data: Any) -> Any:
+    def detach(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        still = leaf.detach()
+        mask = getattr(leaf, "_keras_mask", None)
+        if mask is not None:
+            still._keras_mask = mask  # type: ignore[attr-defined]
+        return still
+
+    return tree.map_structure(detach, data)
+
+
+def _shared_logs(running: exact.Replica, logs: Any) -> Any:
+    """Numbers that a user's own step or `compute_metrics` returns: the mean over rows."""
+
+    def mean(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.ndim or not value.is_floating_point():
+            return value
+        share = value.detach() * running.weight if running.rows else torch.zeros_like(value)
+        return running.link.all_sum(share)
+
+    return None if logs is None else tree.map_structure(mean, logs)
+
+
+@functools.cache
+def _install() -> None:
+    """Let optimizers called in a user's own `train_step` apply the gradient of the global batch. Once."""
+    for optimizer in (BaseOptimizer, LossScaleOptimizer):
+        optimizer.apply = _apply_summed(optimizer.apply)
+
+
+def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        running = exact.current()
+        if running is None or not running.own_step:
+            return plain(self, grads, trainable_variables)
+        with torch.no_grad():
+            grads = _sum_weighted(running, list(grads))
+        with exact.replica(None):
+            return plain(self, grads, trainable_variables)
+
+    return apply
+
+
+def _sum_weighted(running: exact.Replica, gradients: list[Any]) -> list[Any]:
+    """Means over this rank's rows to the mean over all rows, in one flat sum."""
+    present = [gradient for gradient in gradients if gradient is not None]
+    if not present:
+        return gradients
+    weight = running.weight
+    flat = torch.cat(
+        [(gradient * weight if weight else torch.zeros_like(gradient)).reshape(-1) for gradient in present]
+    )
+    parts = iter(running.link.all_sum(flat).split([gradient.numel() for gradient in present]))
+    return [None if gradient is None else next(parts).reshape(gradient.shape) for gradient in gradients]

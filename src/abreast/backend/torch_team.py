@@ -1,0 +1,276 @@
+"""Rank 0's side of PyTorch training: the caller's process with its model, and the workers that step along with it.
+
+A team is started once for its devices and serves every later `fit`. What a rank does with its shard is `torch_step.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import sys
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from keras import tree
+
+from abreast import exact, launch
+from abreast.backend import torch_messages as messages
+from abreast.backend.contract import Kind
+from abreast.backend.torch_channel import ChannelClosed, ShardWriter, channel_pair
+from abreast.backend.torch_link import TorchLink
+from abreast.backend.torch_model import dump_model
+from abreast.backend.torch_step import ReplicaStep, to_device
+from abreast.backend.torch_worker import _PATIENCE
+from abreast.errors import BackendError, WorkerError
+
+_START_SECONDS = 180.0
+
+
+class Groups:
+    """The process group of a job, and one for its first `size` ranks for every smaller placement."""
+
+    def __init__(self, rank: int, size: int, rendezvous: str, team: int, backend: str) -> None:
+        self.rank = rank
+        # A file, not a TCP store, which would listen. gloo and NCCL bind to loopback: the ranks share a host.
+        for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(variable, "lo")
+        store = dist.PrefixStore(f"team-{team}", dist.FileStore(rendezvous))  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
+        self._links = {size: TorchLink(dist.group.WORLD, rank, size)}
+
+    def has(self, size: int) -> bool:
+        return size in self._links
+
+    def open(self, size: int) -> None:
+        """Make the group of the first `size` ranks. All ranks of the job call it, for the same sizes in the same order.
+
+        Also those that do not belong: torch names a group by how many it has seen, and ranks that disagree wait for ever.
+        """
+        group = dist.new_group(list(range(size)), timeout=_PATIENCE)
+        self._links[size] = TorchLink(group, self.rank, size)
+
+    def link(self, size: int) -> TorchLink:
+        return self._links[size]
+
+
+_teams = itertools.count()
+
+
+@functools.cache
+def _rendezvous() -> int:
+    """A file without a name, which the workers inherit: nothing listens, and nothing stays after kill -9.
+
+    It stays open for good: torch keeps a store for as long as anything refers to its process group, and reopens the file.
+    """
+    return os.memfd_create("abreast-rendezvous")
+
+
+class Team:
+    """The workers of `devices[1:]`; this process is rank 0 on `devices[0]`."""
+
+    def __init__(self, devices: tuple[str, ...], hang_seconds: float) -> None:
+        if not sys.platform.startswith("linux"):
+            raise BackendError(
+                f"PyTorch workers need Linux; this is {sys.platform}", "train on one device, or with KERAS_BACKEND=jax"
+            )
+        if dist.is_initialized():
+            raise BackendError(
+                "torch.distributed is already initialized in this process",
+                "let abreast start the workers, or run the script without it",
+            )
+        self.devices = devices
+        self.closed = False
+        self._replicas: weakref.WeakKeyDictionary[Any, _Replica] = weakref.WeakKeyDictionary()
+        self._keys = itertools.count()
+        self._seen: set[Any] = set()
+        self._threads = torch.get_num_threads()
+        self._rendezvous = _rendezvous()
+        self._start(hang_seconds)
+
+    def _start(self, hang_seconds: float) -> None:
+        size = len(self.devices)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        on_cpu = self.devices[0].startswith("cpu")
+        options = {
+            "size": size,
+            "rendezvous": f"/proc/self/fd/{self._rendezvous}",
+            "team": next(_teams),
+            "backend": "gloo" if on_cpu else "cpu:gloo,cuda:nccl",
+            "threads": max(1, cores // size) if on_cpu else max(1, cores // size // 2),
+        }
+        pairs = {rank: channel_pair() for rank in range(1, size)}
+        self._channels = {rank: ours for rank, (ours, _) in pairs.items()}
+        self._writers = {rank: ShardWriter(channel) for rank, channel in self._channels.items()}
+        self.job = launch.Job(
+            "abreast.backend.torch_worker",
+            ranks=list(pairs),
+            environments={r: {"ABREAST_RANK": str(r), "ABREAST_WORLD_SIZE": str(size)} for r in pairs},
+            arguments={rank: json.dumps({**options, "device": self.devices[rank]}) for rank in pairs},
+            pass_fds={rank: (theirs.fileno(), self._rendezvous) for rank, (_, theirs) in pairs.items()},
+            hang_seconds=hang_seconds,
+            name="torch",
+            on_failure=self._wake,
+        )
+        for _, theirs in pairs.values():
+            theirs.close()
+        with self._translated():
+            for channel in self._channels.values():
+                assert channel.receive(seconds=_START_SECONDS).kind == messages.READY
+            self.groups = Groups(0, size, options["rendezvous"], options["team"], options["backend"])  # type: ignore[arg-type]
+        if on_cpu:
+            torch.set_num_threads(options["threads"])  # type: ignore[arg-type]
+
+    def replica(self, model: Any, size: int, global_batch_norm: bool) -> _Replica:
+        """The model on the first `size` ranks, sent to the workers unless they have it as it is."""
+        replica = self._replicas.get(model)
+        if replica is None or not replica.fingerprint.matches(model, size, global_batch_norm):
+            if replica is not None:
+                self._send_all(range(1, len(self.devices)), messages.FORGET, replica.key)
+            replica = self._replicas[model] = self._send(model, size, global_batch_norm)
+        return replica
+
+    def _send(self, model: Any, size: int, global_batch_norm: bool) -> _Replica:
+        exact.check_layers(model)
+        key = next(self._keys)
+        fingerprint = messages.Fingerprint(model, size, global_batch_norm)
+        data = dump_model(model)
+        with self._translated():
+            if not self.groups.has(size):
+                self._send_all(range(1, len(self.devices)), messages.GROUP, size)
+                self.groups.open(size)
+            self._send_all(range(1, size), messages.MODEL, (key, size, data, global_batch_norm, torch.initial_seed()))
+            return _Replica(self, key, ReplicaStep(model, self.groups.link(size), global_batch_norm), fingerprint)
+
+    def _send_all(self, ranks: Sequence[int], kind: int, content: Any) -> None:
+        for rank in ranks:
+            self._channels[rank].send_object(kind, content)
+
+    def run(self, replica: _Replica, kind: Kind, shards: Sequence[Any], counts: Sequence[int]) -> Any:
+        """One step on every rank; gives rank 0's result. Raises `WorkerError` when a worker fails."""
+        self.job.check()
+        first = (replica.key, kind) not in self._seen
+        with replica.undone_by_failure(), self._translated(), self.job.work(first=first):
+            self._synchronize(replica, len(counts))
+            for rank in range(1, len(counts)):
+                descriptor = self._writers[rank].write(tree.map_structure(_host_view, shards[rank]))
+                step = messages.pack_step(replica.key, replica.step.model.training, counts, descriptor)
+                self._channels[rank].send(messages.KINDS[kind], step)
+            result = getattr(replica.step, kind)(to_device(shards[0]), counts)
+        self._seen.add((replica.key, kind))
+        replica.remember()
+        return result
+
+    def collect_gradients(self, model: Any) -> None:
+        replica = self._replicas.get(model)
+        if replica is not None and replica.step._holds_gradients:
+            with self._translated():
+                self._send_all(range(1, replica.size), messages.COLLECT, replica.key)
+                replica.step.collect_gradients()
+
+    def _synchronize(self, replica: _Replica, size: int) -> None:
+        """Send what somebody assigned since the last step: a callback, `reset_metrics`, the user."""
+        indices = replica.changed()
+        if indices:
+            self._send_all(range(1, size), messages.SYNC, (replica.key, indices))
+            messages.broadcast([replica.tensors[index] for index in indices], replica.step.link.group)
+
+    def _wake(self) -> None:
+        for channel in self._channels.values():
+            channel.abort()
+        with suppress(Exception):
+            if "nccl" in dist.get_backend():
+                dist.distributed_c10d._abort_process_group()
+
+    def _translated(self) -> _Translated:
+        return _Translated(self)
+
+    def close(self) -> None:
+        """End the workers and give back what they held. Called again, it does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        for channel in self._channels.values():
+            channel.close()
+        self.job.close()
+        for writer in self._writers.values():
+            writer.close()
+        if dist.is_initialized():
+            with suppress(Exception):
+                dist.destroy_process_group()
+        torch.set_num_threads(self._threads)
+
+
+class _Translated:
+    """Turns what rank 0 sees of a worker's end (a closed connection) into the `WorkerError` that says why.
+
+    Whatever goes wrong in the middle of a step, the workers may wait for us for ever: the team ends.
+    """
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
+        if error is None:
+            return
+        failure: WorkerError | None = self.team.job.failure
+        if failure is None and isinstance(error, (RuntimeError, ChannelClosed, TimeoutError, OSError)):
+            failure = self.team.job.wait_for_failure(3.0)
+        self.team.close()
+        if failure is not None and _from_elsewhere(error):
+            raise failure from None
+
+
+def _from_elsewhere(error: BaseException) -> bool:
+    return isinstance(error, (ChannelClosed, TimeoutError, OSError, WorkerError)) or messages.about_connection(error)
+
+
+class _Replica:
+    """A model on the team: rank 0's step, and what its variables were when the ranks last agreed."""
+
+    def __init__(self, team: Team, key: int, step: ReplicaStep, fingerprint: messages.Fingerprint) -> None:
+        self.key, self.step, self.fingerprint = key, step, fingerprint
+        self.size = step.link.num_replicas
+        variables = messages.numbered_variables(step.model)
+        self.tensors = [variable._value for variable in variables]
+        self._versions: list[int] = []
+        frozen = {id(variable._value) for variable in step.model.non_trainable_variables}
+        self._frozen = [tensor for tensor in self.tensors if id(tensor) in frozen]
+        self._before = [tensor.detach().clone() for tensor in self._frozen]
+        self.remember()
+
+    @contextmanager
+    def undone_by_failure(self) -> Iterator[None]:
+        """Put back what a failed step has changed. Weights change only when all ranks are past their last exchange."""
+        with torch.no_grad():
+            for copy, tensor in zip(self._before, self._frozen, strict=True):
+                copy.copy_(tensor)
+        try:
+            yield
+        except BaseException:
+            with torch.no_grad():
+                for copy, tensor in zip(self._before, self._frozen, strict=True):
+                    tensor.copy_(copy)
+            raise
+
+    def remember(self) -> None:
+        self._versions = [tensor._version for tensor in self.tensors]
+
+    def changed(self) -> list[int]:
+        """Indices of variables assigned since `remember`: torch counts the changes of a tensor in place."""
+        return [index for index, tensor in enumerate(self.tensors) if tensor._version != self._versions[index]]
+
+
+def _host_view(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach().cpu().numpy()
+    return leaf if leaf is None else np.asarray(leaf)

@@ -1,0 +1,97 @@
+"""What a PyTorch worker process runs: ranks 1 and up, one per device, each with a replica of the caller's model.
+
+Rank 0 is the caller's own process (`torch_team.py`), which tells the workers what to do next. Imports torch and Keras late:
+the parent already waits for us.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+from typing import Any
+
+from abreast import launch
+from abreast.backend.torch_channel import Channel, ChannelClosed, Message, ShardReader
+
+_PATIENCE = timedelta(days=7)  # the job's supervisor, not the process group, decides who hangs
+
+
+def main(worker: launch.Worker) -> None:
+    options = json.loads(worker.argument)
+    os.environ["KERAS_BACKEND"] = "torch"
+    import torch
+
+    torch.set_num_threads(options["threads"])
+    if options["device"].startswith("gpu:"):
+        torch.cuda.set_device(int(options["device"].removeprefix("gpu:")))
+    _Replicas(worker, Channel.from_fd(worker.fds[0]), options).serve()
+
+
+class _Replicas:
+    """The models of this worker, by the key that rank 0 gave them."""
+
+    def __init__(self, worker: launch.Worker, channel: Channel, options: dict[str, Any]) -> None:
+        # Importing these takes seconds, and needs the environment that `main` has set.
+        from abreast.backend import torch_messages, torch_model, torch_step, torch_team
+
+        self.worker, self.channel, self.options = worker, channel, options
+        self.messages, self.model, self.step = torch_messages, torch_model, torch_step
+        self.reader = ShardReader()
+        self.steps: dict[int, Any] = {}
+        channel.send(torch_messages.READY)
+        self.groups = torch_team.Groups(
+            worker.rank, options["size"], options["rendezvous"], options["team"], options["backend"]
+        )
+
+    def serve(self) -> None:
+        """Follow rank 0 until it closes the channel."""
+        while True:
+            self.worker.set_phase(launch.IDLE)
+            try:
+                message = self.channel.receive()
+            except ChannelClosed:
+                return
+            if not self.reader.accept(message):
+                self.worker.set_phase(launch.COMPUTING)
+                self._handle(message)
+
+    def _handle(self, message: Message) -> None:
+        if message.kind in self.messages.KINDS.values():
+            self._run(message)
+        elif message.kind == self.messages.GROUP:
+            with self.worker.phase(launch.COMMUNICATING):
+                self.groups.open(message.object())
+        elif message.kind == self.messages.MODEL:
+            self._adopt(*message.object())
+        elif message.kind == self.messages.SYNC:
+            key, indices = message.object()
+            variables = self.messages.numbered_variables(self.steps[key].model)
+            with self.worker.phase(launch.COMMUNICATING):
+                self.messages.broadcast([variables[index].value for index in indices], self.steps[key].link.group)
+        elif message.kind == self.messages.COLLECT:
+            self.steps[message.object()].collect_gradients()
+        elif message.kind == self.messages.FORGET:
+            self.steps.pop(message.object(), None)
+
+    def _adopt(self, key: int, size: int, data: bytes, global_batch_norm: bool, seed: int) -> None:
+        model = self.model.load_model(data)
+        self.messages.seed_rank(seed, self.worker.rank)
+        link = self.groups.link(size)
+        link.waiting = lambda: self.worker.phase(launch.COMMUNICATING)
+        self.steps[key] = self.step.ReplicaStep(model, link, global_batch_norm)
+
+    def _run(self, message: Message) -> None:
+        key, training, counts, descriptor = self.messages.unpack_step(message.payload)
+        shard = self.step.to_device(self.reader.read(descriptor))
+        step = self.steps[key]
+        if step.model.training != training:
+            step.model.train(training)
+        run = {self.messages.TRAIN: step.train, self.messages.TEST: step.test, self.messages.PREDICT: step.predict}
+        try:
+            run[message.kind](shard, counts)
+        except RuntimeError as error:
+            if self.messages.about_connection(error):  # the complaint of a survivor, not the cause
+                self.worker.set_phase(launch.COMMUNICATING)
+            raise
+        self.reader.release(descriptor)

@@ -1,0 +1,263 @@
+"""`DataParallel` and `parallelize`: which models train on several devices, and how Keras's own `fit` is led there.
+
+A model is tagged with a `Placement`; `fit`, `evaluate`, `predict` and the `_on_batch` methods of a tagged model run Keras's own
+code over our feed and our step functions. Untagged models are plain Keras. Imports Keras, `feed`, `devices` and `backend`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import keras
+from keras.src.trainers import data_adapters
+from keras.src.trainers import trainer as base_trainer
+from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
+
+from abreast.backend import current_backend
+from abreast.backend.contract import BatchNorm, Kind, Placement
+from abreast.errors import BackendError, DataError, ModelError
+from abreast.feed import Feed
+from abreast.hardware import choose
+from abreast.numerics import watch_loss
+from abreast.world import read_world
+
+DeviceSpec = str | int | Sequence[int | str]
+Model = TypeVar("Model")
+
+_placements: WeakKeyDictionary[Any, Placement] = WeakKeyDictionary()
+_default: Placement | None = None
+_active = threading.local()  # the placements whose `with` blocks this thread is in
+
+
+class DataParallel:
+    """Train every model made or compiled inside the `with` block on all of `devices`.
+
+    `devices`: `"auto"` (every accelerator), a number, indices or names. `batch_norm`: `"global"` takes the statistics of the
+    whole batch, as one device would; `"local"` those of each device's rows. Raises `DeviceError`, `BackendError`.
+    """
+
+    def __init__(
+        self, devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = "global", check_numerics: bool = False
+    ) -> None:
+        self.placement = _placement(devices, batch_norm, check_numerics)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return self.placement.devices
+
+    def __enter__(self) -> DataParallel:
+        _stack().append(self.placement)
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        _stack().pop()
+
+    def close(self) -> None:
+        """End worker processes and give back their memory; a later `fit` starts them again."""
+        self.placement.backend.close(self.placement)
+
+
+def parallelize(
+    model: Model, devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = "global", check_numerics: bool = False
+) -> Model:
+    """Let an existing model (built, compiled, trained, or not yet) train on all of `devices`; gives the same object."""
+    if not isinstance(model, keras.Model):
+        raise ModelError(
+            f"parallelize needs a keras.Model, not a {type(model).__name__}", "wrap layers in keras.Sequential"
+        )
+    _tag(model, _placement(devices, batch_norm, check_numerics))
+    return model
+
+
+def use_cpu_devices(count: int) -> None:
+    """Simulate `count` devices on the CPU, to try things without a GPU; call it before anything is computed."""
+    if count < 1:
+        raise BackendError(f"{count} simulated CPU devices", "ask for at least 1")
+    current_backend().use_cpu_devices(count)
+
+
+def devices() -> tuple[str, ...]:
+    """Names of the devices that the current backend can train on, as `("gpu:0", "gpu:1")`."""
+    return current_backend().device_names()
+
+
+@contextmanager
+def default_placement(
+    devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = "global", check_numerics: bool = False
+) -> Iterator[Placement]:
+    """Place every model of the process that is in no scope of its own: what `abreast run` does for a whole script."""
+    global _default
+    before, _default = _default, _placement(devices, batch_norm, check_numerics)
+    try:
+        yield _default
+    finally:
+        placement, _default = _default, before
+        placement.backend.close(placement)
+
+
+def _placement(devices: DeviceSpec, batch_norm: BatchNorm, check_numerics: bool) -> Placement:
+    if batch_norm not in ("global", "local"):
+        raise BackendError(f"batch_norm={batch_norm!r}", 'give "global" or "local"')
+    backend = current_backend()
+    world = read_world()
+    chosen = choose(devices, backend.device_names()) if world.size == 1 else backend.join(world)
+    backend.install(chosen)
+    _install()
+    return Placement(backend, chosen, batch_norm, check_numerics)
+
+
+def placement_of(model: Any) -> Placement | None:
+    """Where a model trains; None for plain Keras. A first use inside a scope tags it."""
+    placement = _placements.get(model)
+    if placement is None and (around := _around()) is not None:
+        placement = _tag(model, around)
+    return placement
+
+
+def _around() -> Placement | None:
+    stack = _stack()
+    return stack[-1] if stack else _default
+
+
+def _stack() -> list[Placement]:
+    if not hasattr(_active, "stack"):
+        _active.stack = []
+    stack: list[Placement] = _active.stack
+    return stack
+
+
+def _tag(model: Any, placement: Placement) -> Placement:
+    if _placements.get(model) != placement:
+        _placements[model] = placement
+        model.train_function = model.test_function = model.predict_function = None
+    return placement
+
+
+@functools.cache
+def _install() -> None:
+    """Lead the public methods of `keras.Model` through `_call`, and its step functions to the backend's. Once."""
+    trainer: Any = keras.Model
+    for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
+        setattr(trainer, name, _method(getattr(trainer, name), _FEEDS.get(name)))
+    kinds: tuple[Kind, ...] = ("train", "test", "predict")
+    for kind in kinds:
+        setattr(trainer, f"make_{kind}_function", _maker(getattr(trainer, f"make_{kind}_function"), kind))
+    trainer.__init__ = _tagging(trainer.__init__)
+    # Keras restores a loaded model's compile settings only if `compile` is that of this very class.
+    base_trainer.Trainer.compile = _tagging(base_trainer.Trainer.compile)
+
+
+def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement], None] | None) -> Callable[..., Any]:
+    signature = inspect.signature(plain)
+
+    @functools.wraps(plain)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        placement = placement_of(self)
+        if placement is None or "_use_cached_eval_dataset" in kwargs:  # the second is Keras's own validation in `fit`
+            return plain(self, *args, **kwargs)
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        if feed is not None:
+            feed(bound.arguments, placement)
+        failed = True
+        try:
+            result = plain(*bound.args, **bound.kwargs)
+            failed = False
+            return result
+        finally:
+            placement.backend.settle(self, placement, failed)
+
+    return method
+
+
+def _maker(plain: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
+    name = f"{kind}_function"
+
+    @functools.wraps(plain)
+    def make_function(self: Any, force: bool = False) -> Any:
+        placement = placement_of(self)
+        if placement is None:
+            return plain(self, force=force)
+        placement.backend.place(self, placement)
+        if force or getattr(self, name) is None:
+            setattr(self, name, placement.backend.step_function(kind, self, placement))
+        return getattr(self, name)
+
+    return make_function
+
+
+def _tagging(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = plain(self, *args, **kwargs)
+        stack = _stack()
+        if stack:
+            _tag(self, stack[-1])
+        return result
+
+    return method
+
+
+def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
+    x, y, weight = arguments["x"], arguments["y"], arguments["sample_weight"]
+    if arguments["validation_split"] and arguments["validation_data"] is None:
+        (x, y, weight), arguments["validation_data"] = array_slicing.train_validation_split(
+            (x, y, weight), validation_split=arguments["validation_split"]
+        )
+    if arguments["validation_data"] is not None:
+        arguments["validation_data"] = _feed(
+            placement,
+            data_adapter_utils.unpack_x_y_sample_weight(arguments["validation_data"]),
+            batch_size=arguments["validation_batch_size"] or arguments["batch_size"],
+            steps_per_epoch=arguments["validation_steps"],
+        )
+    arguments["x"] = _feed(
+        placement,
+        (x, y, weight),
+        batch_size=arguments["batch_size"],
+        steps_per_epoch=arguments["steps_per_epoch"],
+        shuffle=arguments["shuffle"],
+        class_weight=arguments["class_weight"],
+    )
+    arguments["y"] = arguments["sample_weight"] = None
+    arguments["callbacks"] = watch_loss(
+        arguments["callbacks"], arguments["x"], placement.num_devices, placement.check_numerics
+    )
+
+
+def _feed_evaluate(arguments: dict[str, Any], placement: Placement) -> None:
+    data = (arguments["x"], arguments["y"], arguments["sample_weight"])
+    arguments["x"] = _feed(placement, data, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"])
+    arguments["y"] = arguments["sample_weight"] = None
+
+
+def _feed_predict(arguments: dict[str, Any], placement: Placement) -> None:
+    arguments["x"] = _feed(
+        placement, (arguments["x"], None, None), batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
+    )
+
+
+_FEEDS: dict[str, Callable[[dict[str, Any], Placement], None]] = {
+    "fit": _feed_fit,
+    "evaluate": _feed_evaluate,
+    "predict": _feed_predict,
+}
+
+
+def _feed(placement: Placement, data: tuple[Any, Any, Any], batch_size: int | None, **options: Any) -> Feed:
+    if batch_size is not None and batch_size < 1:
+        raise DataError(
+            f"batch_size={batch_size}", "a batch has at least 1 row; batch_size counts those of all devices"
+        )
+    x, y, weight = data
+    if isinstance(x, Feed):
+        return x
+    adapter = data_adapters.get_data_adapter(x=x, y=y, sample_weight=weight, batch_size=batch_size, **options)
+    return Feed(adapter, placement.backend.source(adapter))
