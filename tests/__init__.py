@@ -1,0 +1,1 @@
+"""Tests of abreast. pytest itself loads no framework: see `harness`."""

@@ -1,0 +1,59 @@
+"""The backends' workers as fixtures, and what a session says at its end.
+
+`ABREAST_REQUIRE_BACKENDS=jax,torch` makes a missing backend a failure instead of a skip. Without `-m "not full"`, each job
+runs on every number of devices.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.oracle import Contract, Ledger
+from tests.harness.client import BACKENDS, Workers
+
+_LEDGERS: dict[str, Ledger] = {}
+
+
+def pytest_configure() -> None:
+    # A shell starts what runs in the background with Ctrl-C ignored, and our scripts, which get it, would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in BACKENDS])
+def backend(request: pytest.FixtureRequest) -> str:
+    """The name of a backend that is installed."""
+    name: str = request.param
+    if importlib.util.find_spec(name) is None:
+        if name in os.environ.get("ABREAST_REQUIRE_BACKENDS", "").split(","):
+            pytest.fail(f"{name} is not installed, and ABREAST_REQUIRE_BACKENDS asks for it")
+        pytest.skip(f"{name} is not installed")
+    return name
+
+
+@pytest.fixture(scope="session")
+def workers(backend: str) -> Iterator[Workers]:
+    """Two processes with that backend: plain Keras, and abreast with four simulated devices."""
+    workers = Workers.of(backend)
+    yield workers
+    left = workers.close()
+    assert not left, f"left behind: {left}"
+
+
+@pytest.fixture(scope="session")
+def contract(workers: Workers, pytestconfig: pytest.Config) -> Contract:
+    """Holds cases to plain Keras."""
+    ledger = _LEDGERS.setdefault(workers.backend, Ledger())
+    return Contract(workers, ledger, full="not full" not in pytestconfig.option.markexpr)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for name, ledger in _LEDGERS.items():
+        terminalreporter.write_line(f"{name}: {ledger.num_comparisons} comparisons with plain Keras")
+        for policy, (difference, where) in ledger.largest.items():
+            terminalreporter.write_line(f"  {policy}: largest difference {difference:.1e} ({where})")

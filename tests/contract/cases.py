@@ -1,0 +1,164 @@
+"""A `Case`: one training job as data, that runs the same with plain Keras and on any number of devices.
+
+`run(case)` is plain Keras, `run(case, devices=4)` abreast; both give every number that the contract is about as NumPy arrays.
+What the names in a case mean is in `models.py`, `pieces.py`, `sources.py` and `scripts.py`. Imports no framework at its top:
+pytest reads this file too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Results = dict[str, Any]  # name -> NumPy array; "error" -> list of strings when the job raised
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything that decides what a job computes.
+
+    The default last batch has 3 rows, fewer than 4 devices. Of 2 rows, BatchNormalization makes 1 and -1 whatever they are, and
+    in float32 their gradient is little more than rounding.
+    """
+
+    model: str = "dense"
+    loss: str = "sparse_categorical_crossentropy"
+    reduction: str = "sum_over_batch_size"
+    optimizer: str = "sgd"
+    metrics: tuple[str, ...] = ()
+    weighted_metrics: tuple[str, ...] = ()
+    rows: int = 27
+    batch_size: int = 8
+    epochs: int = 2
+    sample_weight: str = ""  # "random", "zeros in front": a whole shard of zeros in each batch, "by output"
+    class_weight: bool = False
+    validation: str = ""  # "split", "data", "dataset"
+    source: str = "arrays"
+    shuffle: bool = False
+    steps_per_execution: int = 1
+    callbacks: tuple[str, ...] = ()
+    policy: str = "float32"
+    jit_compile: Any = "auto"
+    run_eagerly: bool = False
+    script: str = "fit"
+    batch_norm: Literal["global", "local"] = "global"
+    entry: str = "parallelize"  # "parallelize first": before compile; "scope": made and compiled inside DataParallel
+
+    def __str__(self) -> str:
+        changed = [f for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
+        return "Case(" + ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in changed) + ")"
+
+
+def run(case: Case, devices: int = 0) -> Results:
+    """Every number that the job gives; an exception becomes `{"error": [class names], "message": ..., "steps": ...}`."""
+    import traceback
+
+    import numpy as np
+
+    from tests.contract.scripts import SCRIPTS, Recorder
+
+    reset(case.policy)
+    recorder = Recorder()
+    try:
+        job = Job(case, devices, recorder)
+        return {name: np.asarray(value) for name, value in SCRIPTS[case.script](job).items()}
+    except Exception as error:
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        text = traceback.format_exc()
+        return {"error": kinds, "message": str(error), "steps": recorder.steps, "traceback": text}
+
+
+class Job:
+    """What a script works with: a compiled model with fixed weights, its data, and how to hand them to `fit`."""
+
+    def __init__(self, case: Case, devices: int, recorder: Any) -> None:
+        from tests.contract import sources
+        from tests.contract.pieces import CALLBACKS
+
+        self.case = case
+        self.devices = devices
+        self.recorder = recorder
+        self.data = sources.arrays(case, case.rows)
+        self.model = self._make()
+        self.callbacks = [recorder, *(CALLBACKS[name]() for name in case.callbacks)]
+
+    def parallelize(self, model: Any) -> Any:
+        if not self.devices:
+            return model
+        import abreast
+
+        model.precision_of_the_test = Precision(self.case.policy)
+        return abreast.parallelize(model, devices=self.devices, batch_norm=self.case.batch_norm)
+
+    def compile(self, model: Any) -> None:
+        from tests.contract.pieces import compile_arguments
+
+        model.compile(**compile_arguments(self.case))
+
+    def fit_arguments(self) -> dict[str, Any]:
+        from tests.contract import sources
+
+        return sources.fit_arguments(self.case, self.data)
+
+    def _make(self) -> Any:
+        from tests.contract import models, own_models
+        from tests.contract.models import set_weights
+
+        def build() -> Any:
+            model = {**models.MODELS, **own_models.MODELS}[self.case.model](self.case)
+            set_weights(model)
+            model.precision_of_the_test = Precision(self.case.policy)
+            return model
+
+        if self.case.entry == "scope" and self.devices:
+            import abreast
+
+            with abreast.DataParallel(devices=self.devices, batch_norm=self.case.batch_norm):
+                model = build()
+                self.compile(model)
+            return model
+        if self.case.entry == "parallelize first":
+            model = self.parallelize(build())
+            self.compile(model)
+            return model
+        model = build()
+        self.compile(model)
+        return self.parallelize(model)
+
+
+def reset(policy: str) -> None:
+    """Begin as a new process would: names, seeds, precision."""
+    import keras
+
+    keras.utils.clear_session()
+    double = policy == "float64"
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.config.update("jax_enable_x64", double)
+    keras.config.set_floatx("float64" if double else "float32")
+    keras.config.set_dtype_policy(policy)
+    keep_double(policy)
+    keras.utils.set_random_seed(int(os.environ.get("ABREAST_TEST_SEED", "1")))
+
+
+def keep_double(policy: str) -> Precision:
+    """Let Keras compute in float64 where a job asks for it: on JAX and PyTorch it makes float32 of most results."""
+    import keras
+    from keras.src.backend.common import dtypes
+
+    if keras.backend.backend() != "tensorflow":
+        dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64" if policy == "float64" else "float32"
+    return Precision(policy)
+
+
+@dataclass(frozen=True)
+class Precision:
+    """An attribute of a model that takes `keep_double` along to worker processes."""
+
+    policy: str
+
+    def __reduce__(self) -> Any:
+        return keep_double, (self.policy,)

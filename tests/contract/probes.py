@@ -1,0 +1,157 @@
+"""Questions to abreast that are no whole job: what is staged, what is left after a failure. Run in a worker with devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.contract.cases import Case, Job, Precision, reset
+
+
+def shapes_staged_by_fit(devices: int) -> list[Any]:
+    """For each batch of a fit of 26 rows by 8, the rows of `x` that each device got."""
+    from abreast.backend import current_backend
+
+    backend: Any = current_backend()
+    staged = []
+    plain = backend.put
+
+    def put(batch: Any, placement: Any) -> Any:
+        result = plain(batch, placement)
+        staged.append(_rows_per_device(backend.name, result))
+        return result
+
+    backend.put = put
+    try:
+        job = _job(Case(rows=26, epochs=1), devices)
+        job.model.fit(**job.fit_arguments())
+    finally:
+        del backend.put
+    return staged
+
+
+def _rows_per_device(name: str, staged: Any) -> Any:
+    """`(device, rows of x)` in the order of devices."""
+    if name == "jax":
+        shards = staged.data[0].addressable_shards
+        return [(str(shard.device.id), shard.data.shape[0]) for shard in shards]
+    if name == "tensorflow":
+        return [(shard[0].device[-1:], int(shard[0].shape[0])) for shard in staged.shards]
+    return [(str(rank), len(shard[0])) for rank, shard in enumerate(staged.shards)]
+
+
+def weights_after_a_failed_fit(devices: int) -> dict[str, Any]:
+    """Weights and optimizer state after a callback raised in the third batch, and whether the model trains on."""
+    import keras
+
+    class Raise(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if batch == 2:
+                raise RuntimeError("no more")
+
+    job = _job(Case(), devices)
+    try:
+        job.model.fit(**job.fit_arguments(), callbacks=[Raise()])
+    except RuntimeError as error:
+        if "no more" not in str(error):
+            raise
+    else:
+        raise AssertionError("the callback's error did not reach the caller")
+    weights = _state(job.model)
+    job.model.fit(**job.fit_arguments())
+    return weights
+
+
+def weights_after_two_steps(devices: int) -> dict[str, Any]:
+    """What the failed fit had finished."""
+    job = _job(Case(), devices)
+    x, y = job.data.between(0, 16)
+    job.model.fit(x, y, batch_size=8, shuffle=False, verbose=0)
+    return _state(job.model)
+
+
+def weights_with_and_without_the_last_rows(devices: int) -> dict[str, float]:
+    """How far two models end from one another when only the rows of the last device differ."""
+    ends = []
+    for factor in (1.0, -1.0):
+        job = _job(Case(loss="mse"), devices)
+        job.data.x[6:8] *= factor  # of a batch of 8: the last device's
+        job.model.fit(*job.data.between(0, 8), batch_size=8, verbose=0)
+        ends.append(np.concatenate([np.ravel(weight) for weight in job.model.get_weights()]))
+    return {"difference": float(np.abs(ends[0] - ends[1]).max())}
+
+
+def draws_of_dropout(devices: int) -> Any:
+    """What dropout leaves of ones in training, read through a model whose output is the dropped input, from its loss."""
+    import keras
+
+    reset("float32")
+    inputs = keras.Input((64,))
+    model = keras.Model(inputs, keras.layers.Dropout(0.5, seed=1)(inputs))
+    kept = _Kept()
+    model.compile("sgd", loss="mse", metrics=[kept])
+    import abreast
+
+    abreast.parallelize(model, devices=devices)
+    rows = np.ones((devices, 64), "float32")
+    model.fit(rows, np.zeros_like(rows), batch_size=devices, epochs=1, verbose=0)
+    return np.asarray(kept.rows.numpy())[:devices]
+
+
+def _Kept() -> Any:  # noqa: N802
+    import keras
+    from keras import ops
+
+    class Kept(keras.metrics.Metric):  # type: ignore[misc]
+        """The predictions of the last batch."""
+
+        def __init__(self) -> None:
+            super().__init__(name="kept")
+            self.rows = self.add_weight(shape=(4, 64), name="rows", initializer="zeros")
+
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            self.rows.assign(ops.concatenate([y_pred, self.rows.value])[:4])
+
+        def result(self) -> Any:
+            return ops.sum(self.rows)
+
+    return Kept()
+
+
+def local_batch_norm(devices: int, rows: int) -> dict[str, Any]:
+    """Weights before and after one step of one batch by SGD(0.125) on BatchNormalization and Dense, with the data."""
+    import keras
+
+    reset("float64")
+    random = np.random.default_rng(3)
+    x, y = random.normal(size=(rows, 3)) * 2 + 1, random.normal(size=(rows, 1))
+    norm = keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-3)
+    model = keras.Sequential([keras.Input((3,)), norm, keras.layers.Dense(1)])
+    for weight in model.weights:
+        if weight.name not in ("moving_mean", "moving_variance"):
+            weight.assign(random.uniform(0.5, 1.5, weight.shape))
+    model.compile(keras.optimizers.SGD(0.125), "mse")
+    names = [weight.name for weight in model.weights]
+    before = dict(zip(names, model.get_weights(), strict=True))
+    if devices:
+        import abreast
+
+        model.precision_of_the_test = Precision("float64")
+        abreast.parallelize(model, devices=devices, batch_norm="local")
+    history = model.fit(x, y, batch_size=rows, verbose=0, shuffle=False)
+    after = dict(zip(names, model.get_weights(), strict=True))
+    return {"x": x, "y": y, "before": before, "after": after, "loss": history.history["loss"][0]}
+
+
+def _job(case: Case, devices: int) -> Job:
+    from tests.contract.scripts import Recorder
+
+    reset(case.policy)
+    return Job(case, devices, Recorder())
+
+
+def _state(model: Any) -> dict[str, Any]:
+    from tests.contract.scripts import state
+
+    return state(model)

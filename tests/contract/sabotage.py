@@ -1,0 +1,135 @@
+"""Ways to break abreast on purpose, so that the contract tests are seen to notice. Run in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from tests.contract.cases import Case, Results, run
+
+
+def run_with_other_data(case: Case) -> Results:
+    """Plain Keras on one row fewer."""
+    return run(replace(case, rows=case.rows - 1))
+
+
+def exit_now() -> None:
+    import os
+
+    os._exit(3)
+
+
+def sleep(seconds: float) -> None:
+    import time
+
+    time.sleep(seconds)
+
+
+def loaded_modules() -> Any:
+    import sys
+
+    return sorted(sys.modules)
+
+
+def without_all_reduce(case: Case, devices: int) -> Results:
+    """The job where the caller's replica learns from its own rows only, as if nobody had summed the gradients."""
+    import keras
+
+    cut = {"jax": _cut_in_jax, "tensorflow": _cut_in_tensorflow, "torch": _cut_in_torch}
+    with cut[keras.backend.backend()]():
+        return run(case, devices=devices)
+
+
+def counting_stand_ins(case: Case, devices: int) -> Results:
+    """The job where rows that only fill up a shard count like the others, as if the row counts were lost."""
+    from abreast.backend import current_backend
+
+    backend: Any = current_backend()
+    plain = backend.put
+
+    def put(batch: Any, placement: Any) -> Any:
+        staged = plain(batch, placement)
+        if backend.name == "jax":
+            return replace(staged, rows=staged.padded_rows)
+        return replace(staged, counts=tuple(max(1, count) for count in staged.counts))
+
+    backend.put = put
+    try:
+        return run(case, devices=devices)
+    finally:
+        del backend.put
+
+
+@contextmanager
+def _cut_in_jax() -> Iterator[None]:
+    """XLA puts the all-reduce in; what a device would learn without it is what its shard alone teaches."""
+    from abreast.backend.jax import BACKEND
+    from abreast.feed import HostBatch, row_counts
+
+    backend: Any = BACKEND
+    plain = backend.put
+
+    def put(batch: Any, placement: Any) -> Any:
+        return plain(HostBatch.of(batch.rows_between(0, row_counts(batch.rows, placement.num_devices)[0])), placement)
+
+    backend.put = put
+    try:
+        yield
+    finally:
+        del backend.put
+
+
+@contextmanager
+def _cut_in_tensorflow() -> Iterator[None]:
+    from abreast.backend.tensorflow_reduce import Reducer
+
+    with _replaced(Reducer, "sum_gradients", lambda self, values: [list(row) for row in values]):
+        yield
+
+
+@contextmanager
+def _cut_in_torch() -> Iterator[None]:
+    """Rank 0 takes part in every exchange, so that nobody waits for it, and keeps its own gradients."""
+    import torch.distributed as dist
+
+    from abreast.backend import torch_step
+
+    group: Any = None
+
+    class Deaf(torch_step.DistributedDataParallel):  # type: ignore[misc, name-defined]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.register_comm_hook(None, lambda _, bucket: _keep_own(bucket))
+
+    def _keep_own(bucket: Any) -> Any:
+        sent = bucket.buffer().clone().div_(dist.get_world_size(group))
+        work = dist.all_reduce(sent, group=group, async_op=True)
+        return work.get_future().then(lambda _: bucket.buffer())
+
+    plain_first = torch_step.ReplicaStep._sum_first_gradients
+
+    def first(self: Any, weights: Any) -> None:
+        nonlocal group
+        group = self.link.group
+        own = [None if weight.value.grad is None else weight.value.grad.clone() for weight in weights]
+        plain_first(self, weights)
+        for weight, gradient in zip(weights, own, strict=True):
+            weight.value.grad = gradient
+
+    with (
+        _replaced(torch_step, "DistributedDataParallel", Deaf),
+        _replaced(torch_step.ReplicaStep, "_sum_first_gradients", first),
+    ):
+        yield
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    plain = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, plain)

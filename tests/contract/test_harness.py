@@ -1,0 +1,48 @@
+"""The harness itself: the baseline is plain Keras, equal jobs compare equal, other jobs do not, lost workers come back."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.contract import sabotage
+from tests.contract.cases import Case, run
+from tests.contract.compare import TOLERANCES, compare
+from tests.harness.client import RemoteError, Worker, WorkerLost, Workers
+
+CASE = Case(metrics=("accuracy",), model="conv_norm", epochs=1)
+
+
+def test_plain_keras_twice_gives_the_same(workers: Workers) -> None:
+    first, second = (workers.plain.run(run, case=CASE) for _ in range(2))
+    assert compare(first, second, TOLERANCES["float32"]).difference == 0.0
+    assert {"history/loss", "evaluate/accuracy", "predict/0", "batch logs/loss", "weights/0"} <= first.keys()
+
+
+def test_one_row_fewer_compares_as_different(workers: Workers) -> None:
+    first, second = workers.plain.run(run, case=CASE), workers.plain.run(sabotage.run_with_other_data, case=CASE)
+    del first["predict/0"], second["predict/0"]  # whose shapes give it away
+    comparison = compare(first, second, TOLERANCES["float32"])
+    assert comparison.verdict == "different" and comparison.difference > 1e-3
+
+
+def test_the_baseline_does_not_import_abreast(workers: Workers) -> None:
+    assert "abreast" not in workers.plain.run(sabotage.loaded_modules)
+    assert "keras" in workers.plain.run(sabotage.loaded_modules)
+
+
+def test_pytest_itself_loads_no_framework() -> None:
+    assert not {"jax", "keras", "tensorflow", "torch"} & set(sys.modules)
+
+
+def test_a_worker_that_dies_or_hangs_fails_one_call_and_comes_back() -> None:
+    worker = Worker("jax", 0)  # loads no framework before a body asks for it
+    with pytest.raises(WorkerLost, match="exit code 3"):
+        worker.run(sabotage.exit_now)
+    with pytest.raises(WorkerLost, match="no answer in 1 s"):
+        worker.run(sabotage.sleep, seconds=60, timeout_seconds=1)
+    with pytest.raises(RemoteError, match="unexpected keyword"):
+        worker.run(sabotage.sleep, minutes=60)
+    assert worker.run(sabotage.loaded_modules)
+    assert worker.close() == []

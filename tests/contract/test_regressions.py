@@ -1,0 +1,114 @@
+"""What went wrong with each framework's own way to use several devices, one test a row of the design's table of facts.
+
+Each runs on all backends: what one gets wrong, another may come to. A finding of one framework alone says so.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.contract import probes
+from tests.contract.cases import Case, run
+from tests.contract.compare import TOLERANCES, compare
+from tests.contract.oracle import Contract
+from tests.harness.client import NUM_DEVICES, Worker, Workers
+
+
+def test_a_first_batch_that_does_not_divide_trains(contract: Contract) -> None:
+    """JAX `DataParallel`: `IndivisibleError`."""
+    contract.holds(Case(rows=13, batch_size=13, validation="data"), 4)
+
+
+def test_a_failed_fit_leaves_the_weights_of_the_last_finished_step(workers: Workers) -> None:
+    """JAX: every variable of the model is None."""
+    failed = workers.abreast.run(probes.weights_after_a_failed_fit, devices=4)
+    finished = workers.plain.run(probes.weights_after_two_steps, devices=0)
+    assert compare(finished, failed, TOLERANCES["float32"]).verdict == "equal"
+
+
+def test_98_rows_with_batch_normalization_on_4_devices_stay_finite(contract: Contract) -> None:
+    """TensorFlow: an empty replica's moments make moving statistics, then weights, NaN while epoch 1 reports a number."""
+    contract.holds(Case(rows=98, batch_size=32, model="conv_norm"), 4)
+
+
+def test_a_short_last_batch_counts_by_its_rows(contract: Contract) -> None:
+    """TensorFlow: weights off by 5.6e-3 with 98 rows on 4 devices, by 1.1e-2 with 97 on 2."""
+    contract.holds(Case(rows=98, batch_size=32), 4)
+    contract.holds(Case(rows=97, batch_size=32), 2)
+
+
+def test_32_rows_train_on_3_devices(contract: Contract) -> None:
+    """TensorFlow: `AddN` of unequal shapes, as Keras averages the replicas' first batches to build the model."""
+    contract.holds(Case(rows=32, batch_size=32, model="unbuilt"), 3)
+
+
+def test_batch_normalization_takes_the_statistics_of_the_global_batch(contract: Contract) -> None:
+    """TensorFlow: statistics per replica, weights off by 9.3e-3."""
+    contract.holds(Case(rows=32, batch_size=16, model="conv_norm"), 4)
+
+
+def test_gradients_accumulate_on_several_devices(contract: Contract) -> None:
+    """TensorFlow: raises under a strategy."""
+    contract.holds(Case(optimizer="accumulate", rows=40, epochs=1), 2)
+
+
+def test_jit_compile_is_taken_or_announced_on_several_devices(contract: Contract) -> None:
+    """TensorFlow: raises under a strategy on CPU."""
+    if contract.workers.backend == "torch":
+        pytest.skip("torch.compile takes minutes; the catalogue has it with -m full")
+    contract.holds(Case(jit_compile=True, script="train"), 2)
+
+
+def test_one_process_trains_on_several_numbers_of_devices_in_turn(workers: Workers) -> None:
+    """TensorFlow: a second strategy with another number of devices raises. Of ours: PyTorch's workers are started anew."""
+    case = Case(script="train", rows=12)
+    plain = workers.plain.run(run, case=case)
+    process = Worker(workers.backend, NUM_DEVICES)  # whose first placement is the smallest
+    for devices in (2, 4, 3):
+        results = process.run(run, case=case, devices=devices, timeout_seconds=100)
+        assert compare(plain, results, TOLERANCES["float32"]).verdict == "equal"
+    assert process.close() == []
+
+
+def test_a_process_with_all_devices_goes_over_to_more_of_fewer(workers: Workers) -> None:
+    """Of ours, PyTorch: rank 2 knew one process group less than rank 0, named the next one otherwise, and both waited."""
+    case = Case(script="train", rows=12)
+    plain = workers.plain.run(run, case=case)
+    process = Worker(workers.backend, NUM_DEVICES)
+    for devices in (4, 2, 3, 4):
+        results = process.run(run, case=case, devices=devices, timeout_seconds=100)
+        assert compare(plain, results, TOLERANCES["float32"]).verdict == "equal"
+    assert process.close() == []
+
+
+def test_all_devices_train_one_model(workers: Workers) -> None:
+    """PyTorch under torchrun with Keras 3.15: ranks train different models, without an error."""
+    gradients = workers.abreast.run(probes.weights_with_and_without_the_last_rows, devices=4)
+    assert gradients["difference"] > 1e-3  # the rows of the last device move the weights that the caller sees
+
+
+def test_predict_gives_all_rows_in_order(contract: Contract) -> None:
+    """PyTorch under Keras 3.16's DDP: `predict` gives the rows of one rank."""
+    contract.holds(Case(script="evaluate_and_predict_first", rows=23, batch_size=9, epochs=1), 4)
+
+
+def test_a_metric_that_takes_a_maximum_is_not_summed(contract: Contract) -> None:
+    """PyTorch under Keras 3.16's DDP: all metric variables are summed over ranks."""
+    contract.holds(Case(loss="mse", metrics=("largest", "batches"), epochs=1), 4)
+
+
+@pytest.mark.parametrize("command", ["import abreast", "from abreast.hardware import list_devices; list_devices()"])
+def test_importing_abreast_and_listing_devices_load_no_framework(command: str) -> None:
+    """All: listing devices starts the framework, and what is configured later fails."""
+    code = f"{command}\nimport sys\nassert not {{'jax', 'tensorflow', 'torch', 'keras'}} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_same_job_gives_the_same_numbers_again(workers: Workers) -> None:
+    """A placement leaves nothing behind that the next job would notice."""
+    case = Case(script="train", model="conv_norm", epochs=1)
+    first, second = (workers.abreast.run(run, case=case, devices=3) for _ in range(2))
+    assert all((first[name] == second[name]).all() for name in first if name != "error")

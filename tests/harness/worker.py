@@ -1,0 +1,56 @@
+"""The program of a worker process: runs the functions that it is sent and sends back what they give.
+
+`python -m tests.harness.worker <descriptor> <devices>`. With devices > 0 it first imports abreast and asks for that many
+simulated CPU devices; with 0 it is plain Keras and refuses to answer once abreast was imported.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+
+def main(descriptor: int, devices: int) -> None:
+    faulthandler.register(signal.SIGUSR1)  # a call that takes too long says where it is
+    connection = Connection(descriptor)
+    os.set_inheritable(descriptor, False)  # or the worker's own children would keep the connection open
+    prepared = False
+    while True:
+        try:
+            name, arguments = connection.recv()
+        except EOFError:
+            return
+        try:
+            if not prepared:
+                _prepare(devices)
+                prepared = True
+            answer: tuple[Any, ...] = ("value", _call(name, arguments))
+            if not devices and "abreast" in sys.modules:
+                raise AssertionError("the baseline process imported abreast")
+        except BaseException as error:  # a SystemExit in a test body is an answer too
+            kinds = [kind.__name__ for kind in type(error).__mro__]
+            answer = ("error", kinds, str(error), traceback.format_exc())
+        connection.send(answer)
+
+
+def _prepare(devices: int) -> None:
+    if devices:
+        import abreast
+
+        abreast.use_cpu_devices(devices)
+
+
+def _call(name: str, arguments: Mapping[str, Any]) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)(**arguments)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,359 @@
+"""The command line, in real processes: what it prints, what a script sees, and how a failure looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import abreast
+from abreast import cli
+from tests.harness.client import ROOT
+
+FRAMEWORKS = ("jax", "tensorflow", "torch", "keras", "numpy")
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Folder:
+    """A folder with scripts, and a way to run a command in it as a user would."""
+
+    path: Path
+
+    def write(self, name: str, text: str) -> str:
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text).lstrip("\n"))
+        return name
+
+    def python(self, *arguments: str, **environ: str) -> Result:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.path,
+            env=self.environ(**environ),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def abreast(self, *arguments: str, **environ: str) -> Result:
+        return self.python("-m", "abreast", *arguments, **environ)
+
+    def environ(self, **more: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "ABREAST_"))}
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "KERAS_HOME": str(self.path)}
+        return {**kept, "PYTHONPATH": str(ROOT / "src"), **quiet, **more}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+@pytest.fixture
+def fake_keras(folder: Folder) -> Folder:
+    """A Keras that wants a framework that is not installed, found before the real one: it lies beside the script."""
+    folder.write("keras/__init__.py", "raise ModuleNotFoundError('No module named \\'torch\\'', name='torch')")
+    return folder
+
+
+def test_the_version_is_printed(folder: Folder) -> None:
+    assert folder.abreast("--version") == Result(0, f"abreast {abreast.__version__}\n", "")
+
+
+def test_help_shows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "devices list the devices of this machine, without starting a framework" in text
+    assert "run run an unchanged Keras script with its models on several devices" in text
+
+
+def test_help_of_run_shows_each_option_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["run", "--help"])
+    text = capsys.readouterr().out
+    assert text.startswith("usage: abreast run [options] SCRIPT [arguments of the script]\n")
+    for option in ("--devices SPEC", "--cpu-devices N", "--backend {", "--batch-norm {", "--check-numerics", "-m "):
+        assert text.count(option) == 1
+    assert "_devices" not in text
+
+
+def test_devices_prints_a_table_and_loads_no_framework(folder: Folder) -> None:
+    code = f"""
+        import sys
+        from abreast.cli import main
+        main(["devices"])
+        print([name for name in {FRAMEWORKS} if name in sys.modules], file=sys.stderr)
+    """
+    result = folder.python("-c", textwrap.dedent(code), ABREAST_CPU_DEVICES="2")
+    header, first, second = result.out.splitlines()
+    assert header.split() == ["NAME", "MODEL", "MEMORY", "UUID", "BUS", "ID"]
+    assert first.startswith("cpu:0  ")
+    assert second.startswith("cpu:1  ")
+    assert second.split()[-3:] == ["GiB", "-", "-"]
+    assert result.err == "[]\n"
+
+
+def test_devices_prints_json(folder: Folder) -> None:
+    devices = json.loads(folder.abreast("devices", "--json", ABREAST_CPU_DEVICES="1").out)
+    assert [device["name"] for device in devices] == ["cpu:0"]
+    assert sorted(devices[0]) == ["bus_id", "index", "kind", "memory_bytes", "model", "name", "uuid"]
+
+
+def test_importing_abreast_is_quick_and_loads_nothing(folder: Folder) -> None:
+    code = f"""
+        import sys, time
+        begin = time.perf_counter()
+        import abreast
+        print(time.perf_counter() - begin, [name for name in {FRAMEWORKS} if name in sys.modules])
+    """
+    seconds, loaded = folder.python("-c", textwrap.dedent(code)).out.split(maxsplit=1)
+    assert loaded == "[]\n"
+    assert float(seconds) < 0.1  # measured 0.002
+
+
+SEEN = """
+    import json, sys
+    print(json.dumps([sys.argv, sys.path[0], __name__, __file__, sys.modules["__main__"].__dict__ is globals()]))
+"""
+
+
+def test_a_script_sees_what_python_shows_it(folder: Folder) -> None:
+    script = folder.write("scripts/show.py", SEEN)
+    arguments = [script, "--epochs", "3", "--devices", "9", "--", "-h", "-m"]
+    assert folder.abreast("run", "--devices", "1", *arguments).out == folder.python(*arguments).out
+
+
+def test_a_module_sees_what_python_shows_it(folder: Folder) -> None:
+    folder.write("package/__init__.py", "")
+    folder.write("package/show.py", SEEN)
+    arguments = ["-m", "package.show", "--epochs", "3"]
+    assert folder.abreast("run", *arguments).out == folder.python(*arguments).out
+
+
+def test_a_script_behind_a_link_finds_its_neighbours(folder: Folder) -> None:
+    folder.write("real/show.py", "import neighbour\n")
+    folder.write("real/neighbour.py", "print('found')\n")
+    (folder.path / "link.py").symlink_to("real/show.py")
+    assert folder.abreast("run", "link.py").out == "found\n"
+
+
+ENDINGS = ["sys.exit(7)", "sys.exit('because')", "sys.exit()", "1 / 0", "raise KeyError('k') from OSError(3, 'x')"]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_script_ends_as_under_python(folder: Folder, ending: str) -> None:
+    script = folder.write("end.py", f"import sys\n\ndef end():\n    {ending}\n\nend()\n")
+    assert folder.abreast("run", script) == folder.python(script)
+
+
+def test_a_syntax_error_looks_as_under_python(folder: Folder) -> None:
+    script = folder.write("wrong.py", "def f(:\n")
+    assert folder.abreast("run", script) == folder.python(script)
+
+
+def test_a_folder_with_a_main_runs(folder: Folder) -> None:
+    folder.write("tool/__main__.py", "import neighbour")
+    folder.write("tool/neighbour.py", "print('found')\n")
+    assert folder.abreast("run", "tool").out == "found\n"
+
+
+UNUSED = "abreast: {} imported no Keras, so nothing was placed on devices\n"
+
+
+def test_a_script_without_keras_is_told_that_nothing_was_placed(folder: Folder) -> None:
+    assert folder.abreast("run", folder.write("empty.py", "")) == Result(0, "", UNUSED.format("empty.py"))
+
+
+def test_an_excepthook_of_the_script_is_used(folder: Folder) -> None:
+    script = folder.write("hook.py", "import sys\nsys.excepthook = lambda kind, *_: print(kind.__name__)\n1 / 0\n")
+    assert folder.abreast("run", script) == Result(1, "ZeroDivisionError\n", "")
+
+
+def test_ctrl_c_ends_with_130_and_without_our_frames(folder: Folder) -> None:
+    script = folder.write("wait.py", "import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+    command = [sys.executable, "-m", "abreast", "run", script]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=folder.path, env=folder.environ(), stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "wait.py" in err
+    assert err.endswith("KeyboardInterrupt\n")
+    assert "abreast" not in err.replace(str(folder.path), "")
+
+
+def test_a_missing_script_is_named(folder: Folder) -> None:
+    assert folder.abreast("run", "absent.py") == Result(
+        2,
+        "",
+        f"abreast: error: there is no script 'absent.py' in {folder.path}\n"
+        "hint: options of the script come after its name\n",
+    )
+
+
+@pytest.mark.parametrize("name", ["absent", "absent.module", "json.absent"])
+def test_a_missing_module_is_named(folder: Folder, name: str) -> None:
+    result = folder.abreast("run", "-m", name)
+    hint = "hint: without -m the name of a file is expected\n"
+    assert (result.code, result.err) == (2, f"abreast: error: there is no module {name!r}\n{hint}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--devices", "0"], "abreast: error: 0 devices asked for\nhint: ask for at least 1"),
+        (["--devices", "gpu-1"], "abreast: error: device 'gpu-1'\nhint: give \"auto\""),
+        (["--cpu-devices", "two"], "abreast run: error: argument --cpu-devices: invalid int value: 'two'"),
+        (["--backend", "numpy"], "abreast run: error: argument --backend: invalid choice: 'numpy'"),
+        (["--batch-norm", "none"], "abreast run: error: argument --batch-norm: invalid choice: 'none'"),
+        (["--device", "2"], "abreast: error: unrecognized arguments: --device"),
+    ],
+)
+def test_a_wrong_option_ends_before_the_script(folder: Folder, arguments: list[str], text: str) -> None:
+    result = folder.abreast("run", *arguments, folder.write("script.py", "print('ran')"))
+    assert result.code == 2
+    assert text in result.err
+    assert result.out == ""
+
+
+def test_no_command_is_an_error(folder: Folder) -> None:
+    result = folder.abreast()
+    assert result.code == 2
+    assert "the following arguments are required: COMMAND" in result.err
+
+
+def test_a_backend_that_is_not_installed_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert cli.main(["run", "--backend", "jax", "script.py"]) == 2
+    assert capsys.readouterr().err == 'abreast: error: jax is not installed\nhint: pip install "abreast[jax]"\n'
+
+
+def test_an_installed_backend_is_offered_for_a_missing_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "jax" else object())
+    cli.main(["run", "--backend", "jax", "script.py"])
+    hint = 'hint: pip install "abreast[jax]", or choose one that is: --backend tensorflow, --backend torch\n'
+    assert capsys.readouterr().err.endswith(hint)
+
+
+def test_a_framework_that_keras_misses_is_named_without_a_traceback(fake_keras: Folder) -> None:
+    result = fake_keras.abreast("run", fake_keras.write("train.py", "import keras\n"))
+    assert result.code == 2
+    assert result.err.startswith('abreast: error: torch is not installed\nhint: pip install "abreast[torch]"')
+
+
+WHERE = """
+    import keras, sys
+    from abreast import parallel
+    model = keras.Sequential([keras.layers.Dense(1)])
+    placement = parallel.placement_of(model)
+    print(keras.backend.backend(), *placement.devices, placement.batch_norm, placement.check_numerics)
+"""
+
+
+@pytest.mark.parametrize("spelling", ["--devices", "--nproc-per-node", "--nproc_per_node", "--gpus", "--num_processes"])
+def test_every_spelling_of_the_number_of_devices_is_taken(
+    spelling: str, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = cli._parser().parse_args(["run", spelling, "2", "--check_numerics", "--batch_norm=local", "s.py"])
+    assert (options.devices, options.check_numerics, options.batch_norm) == ("2", True, "local")
+
+
+def test_the_models_of_a_script_are_placed(folder: Folder, backend: str) -> None:
+    script = folder.write("where.py", WHERE)
+    options = ["--backend", backend, "--cpu-devices", "2", "--batch-norm", "local", "--check-numerics"]
+    result = folder.abreast("run", *options, script)
+    assert (result.code, result.out) == (0, f"{backend} cpu:0 cpu:1 local True\n"), result.err
+
+
+def test_one_device_is_taken_too(folder: Folder, backend: str) -> None:
+    result = folder.abreast("run", "--devices", "1", folder.write("where.py", WHERE), KERAS_BACKEND=backend)
+    assert (result.code, result.out) == (0, f"{backend} cpu:0 global False\n"), result.err
+
+
+@pytest.mark.parametrize(
+    "first", ["import abreast; abreast.DataParallel", "import abreast.feed", "import keras.layers"]
+)
+@pytest.mark.jax
+def test_keras_may_come_by_another_import(folder: Folder, first: str) -> None:
+    script = folder.write("where.py", first + "\n" + textwrap.dedent(WHERE))
+    result = folder.abreast("run", "--cpu-devices", "2", script, KERAS_BACKEND="jax")
+    assert (result.code, result.out) == (0, "jax cpu:0 cpu:1 global False\n"), result.err
+
+
+@pytest.mark.tensorflow
+def test_keras_may_come_in_the_middle_of_tensorflow(folder: Folder) -> None:
+    script = folder.write("where.py", "import tensorflow\n" + textwrap.dedent(WHERE))
+    result = folder.abreast("run", "--cpu-devices", "2", script, KERAS_BACKEND="tensorflow")
+    assert (result.code, result.out) == (0, "tensorflow cpu:0 cpu:1 global False\n"), result.err
+
+
+@pytest.mark.jax
+def test_a_script_may_choose_its_backend(folder: Folder) -> None:
+    script = folder.write("where.py", "import os\nos.environ['KERAS_BACKEND'] = 'jax'\n" + textwrap.dedent(WHERE))
+    assert folder.abreast("run", script, KERAS_BACKEND="torch").out == "jax cpu:0 global False\n"
+
+
+@pytest.mark.jax
+def test_a_script_that_chooses_another_backend_than_the_command_is_refused(folder: Folder) -> None:
+    script = folder.write("where.py", "import os\nos.environ['KERAS_BACKEND'] = 'jax'\n" + textwrap.dedent(WHERE))
+    result = folder.abreast("run", "--backend", "torch", script)
+    assert result == Result(
+        2,
+        "",
+        "abreast: error: --backend torch was asked for, but the script chose jax\n"
+        "hint: leave out --backend, or take KERAS_BACKEND=jax out of the script\n",
+    )
+
+
+@pytest.mark.jax
+def test_more_devices_than_there_are_is_an_error_without_a_traceback(folder: Folder) -> None:
+    result = folder.abreast("run", "--devices", "4", folder.write("where.py", WHERE), KERAS_BACKEND="jax")
+    assert (result.code, result.out) == (2, "")
+    assert "abreast: error: 4 devices asked for, but there is cpu:0\nhint: to simulate devices" in result.err
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.jax
+def test_our_error_inside_a_script_shows_the_line_of_the_script_only(folder: Folder) -> None:
+    script = folder.write(
+        "train.py",
+        """
+        import abreast
+
+        def prepare():
+            abreast.DataParallel(devices=9)
+
+        prepare()
+        """,
+    )
+    result = folder.abreast("run", script, KERAS_BACKEND="jax")
+    assert result.code == 1
+    _, _, trace = result.err.rpartition("Traceback (most recent call last):\n")
+    locations = [line.split(", ", 1)[1] for line in trace.splitlines() if line.startswith("  File")]
+    assert locations == ["line 6, in <module>", "line 4, in prepare"]
+    assert "\nabreast.errors.DeviceError: 9 devices asked for, but there is cpu:0\nhint: to simulate" in trace

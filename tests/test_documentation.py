@@ -1,0 +1,115 @@
+"""What the README and `docs/` show: code blocks run, links lead somewhere, and the reference names all that there is."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import abreast
+from abreast.cli import _parser
+from tests.harness.client import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+# Each block has names of its own and says where it stands, for the traceback.
+_RUN_BLOCKS = """
+import sys
+for path in sys.argv[1:]:
+    print("running", path, flush=True)
+    exec(compile(open(path).read(), path, "exec"), {"__name__": "__main__"})
+"""
+
+
+def blocks(language: str) -> list[tuple[Path, int, str]]:
+    """`(page, number in the page, text)` of every fenced block of a language."""
+    found = []
+    for page in PAGES:
+        texts = re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+        found += [(page, number, text) for number, text in enumerate(texts, start=1)]
+    return found
+
+
+def run(command: list[str], folder: Path, environment: dict[str, str], shim: Path) -> str:
+    """What a command prints, where `abreast` is the one of this repository."""
+    shim.mkdir()
+    (shim / "abreast").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m abreast "$@"\n')
+    (shim / "abreast").chmod(0o755)
+    search = {"PATH": f"{shim}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
+    everything = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **search, **environment}
+    result = subprocess.run(command, cwd=folder, env=everything, capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
+    return result.stdout
+
+
+def test_the_python_blocks_run(backend: str, tmp_path: Path) -> None:
+    scripts = []
+    for page, number, text in blocks("python"):
+        scripts.append(tmp_path / f"{page.stem}-{number}.py")
+        scripts[-1].write_text(text)
+    assert len(scripts) >= 8
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    command = [sys.executable, "-c", _RUN_BLOCKS, *map(str, scripts)]
+    output = run(command, folder, {"KERAS_BACKEND": backend}, tmp_path / "bin")
+    shown = next(text for page, _, text in blocks("text") if page.stem == "failures")
+    assert shown in output
+
+
+def bash_blocks() -> list[object]:
+    """The `bash` blocks as parameters; of those that train, only the README's is run every time."""
+    return [
+        pytest.param(
+            text,
+            id=f"{page.stem}-{number}",
+            marks=[pytest.mark.full] if "abreast run" in text and page.stem != "README" else [],
+        )
+        for page, number, text in blocks("bash")
+    ]
+
+
+@pytest.mark.parametrize("text", bash_blocks())
+def test_the_bash_blocks_run(text: str, tmp_path: Path) -> None:
+    output = run(["bash", "-euc", text], ROOT, {}, tmp_path / "bin")
+    assert ("test accuracy" if "digits.py" in text else "cpu:0") in output
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(
+        r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    ):
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        headings = re.findall(r"^#+ (.*)", linked.read_text(), re.MULTILINE) if anchor else []
+        anchors = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+        assert not anchor or anchor in anchors, target
+
+
+def test_the_reference_names_every_public_name() -> None:
+    text = (ROOT / "docs/reference/api.md").read_text()
+    assert [name for name in abreast.__all__ if f"`{name}" not in text] == []
+
+
+def test_the_reference_names_every_option() -> None:
+    text = (ROOT / "docs/reference/cli.md").read_text()
+    subparsers = next(action for action in _parser()._actions if isinstance(action.choices, dict))
+    assert isinstance(subparsers.choices, dict)
+    for name, parser in subparsers.choices.items():
+        assert f"## `abreast {name}" in text
+        shown = {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
+        assert [option for option in shown - {"--help"} if "_" not in option and f"`{option}" not in text] == []
+
+
+def test_the_reference_names_every_variable_of_ours() -> None:
+    text = (ROOT / "docs/reference/environment.md").read_text()
+    sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    internal = {"ABREAST_RANK", "ABREAST_WORLD_SIZE"}
+    assert (
+        set(re.findall(r"\bABREAST_[A-Z_]+", sources)) - internal - set(re.findall(r"ABREAST_[A-Z_]+", text)) == set()
+    )

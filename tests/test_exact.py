@@ -1,0 +1,102 @@
+"""The private names of Keras that `abreast.exact` leans on are there, and mean what they did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.harness.client import Workers
+
+
+def test_keras_has_the_functions_that_we_put_ours_in_the_place_of(workers: Workers) -> None:
+    assert workers.plain.run(parameters) == {
+        "reduce_weighted_values": ["values", "sample_weight", "mask", "reduction", "dtype"],
+        "scale_loss_for_distribution": ["value"],
+        "unscale_loss_for_distribution": ["value"],
+        "_moments": ["self", "inputs", "mask"],
+        "next": ["self", "ordered"],
+        "add_loss": ["self", "loss"],
+        "losses": ["self"],
+        "_compute_loss": ["self", "x", "y", "y_pred", "sample_weight", "training"],
+        "_get_regularization_losses": ["self"],
+    }
+
+
+def test_a_compiled_model_has_the_private_parts_that_we_read(workers: Workers) -> None:
+    assert workers.plain.run(missing_parts) == []
+
+
+def test_the_functions_of_keras_are_called_where_we_put_ours(workers: Workers) -> None:
+    """A name that is still there, but that nobody calls any more, would leave every replica alone without an error."""
+    assert workers.plain.run(calls_in_a_step) == ["_moments", "reduce_weighted_values"]
+
+
+def _replaced() -> dict[str, Any]:
+    import keras
+    from keras.src.losses import loss
+    from keras.src.trainers.trainer import Trainer
+
+    return {
+        "reduce_weighted_values": loss.reduce_weighted_values,
+        "scale_loss_for_distribution": loss.scale_loss_for_distribution,
+        "unscale_loss_for_distribution": loss.unscale_loss_for_distribution,
+        "_moments": keras.layers.BatchNormalization._moments,
+        "next": keras.random.SeedGenerator.next,
+        "add_loss": keras.layers.Layer.add_loss,
+        "losses": keras.layers.Layer.losses.fget,
+        "_compute_loss": Trainer._compute_loss,
+        "_get_regularization_losses": keras.layers.Layer._get_regularization_losses,
+    }
+
+
+def parameters() -> dict[str, list[str]]:
+    import inspect
+
+    return {name: list(inspect.signature(function).parameters) for name, function in _replaced().items()}
+
+
+def _model() -> Any:
+    import keras
+
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.BatchNormalization()(inputs)))
+    model.compile("sgd", "mse", metrics=["mae"])
+    return model
+
+
+def missing_parts() -> list[str]:
+    import numpy as np
+
+    model = _model()
+    model.train_on_batch(np.ones((4, 3), "float32"), np.ones((4, 2), "float32"))
+    parts = {
+        "model": (model, ("_compile_loss", "_compile_metrics", "_loss_tracker", "_flatten_layers")),
+        "compile_loss": (model._compile_loss, ("_flat_losses", "metrics")),
+        "entry": (model._compile_loss._flat_losses[0], ("loss", "_replace")),
+        "metric": (model._compile_metrics.metrics[0], ("_fn", "_variables")),
+        "normalization": (model.layers[1], ("_reduction_axes", "axis", "moving_mean")),
+    }
+    return [f"{part}.{name}" for part, (owner, names) in parts.items() for name in names if not hasattr(owner, name)]
+
+
+def calls_in_a_step() -> list[str]:
+    import keras
+    import numpy as np
+    from keras.src.losses import loss
+
+    called = set()
+
+    def recording(name: str, plain: Any) -> Any:
+        def function(*args: Any, **kwargs: Any) -> Any:
+            called.add(name)
+            return plain(*args, **kwargs)
+
+        return function
+
+    before = loss.reduce_weighted_values, keras.layers.BatchNormalization._moments
+    loss.reduce_weighted_values = recording("reduce_weighted_values", before[0])
+    keras.layers.BatchNormalization._moments = recording("_moments", before[1])
+    try:
+        _model().train_on_batch(np.ones((4, 3), "float32"), np.ones((4, 2), "float32"))
+    finally:
+        loss.reduce_weighted_values, keras.layers.BatchNormalization._moments = before
+    return sorted(called)

@@ -1,0 +1,301 @@
+"""Which devices are listed, with a made-up driver and made-up system files, and which of them a request means."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abreast.errors import DeviceError
+from abreast.hardware import Device, DeviceSpec, choose, list_devices, parse_devices
+
+GPUS = ("gpu:0", "gpu:1", "gpu:2", "gpu:3")
+CPU = ("cpu:0",)
+
+
+@dataclass
+class Card:
+    uuid: str
+    instances: list[Card] = field(default_factory=list)
+    memory_bytes: int | None = 80 * 2**30
+
+
+class FakeNvml:
+    """NVML's functions over a list of cards; `None` is a machine without the driver."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, cards: list[Card] | None) -> None:
+        self.cards = cards
+        self.open = 0
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        if self.cards is None:
+            raise self.NVMLError("Driver Not Loaded")
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.open -= 1
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return len(self.cards or [])
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Card:  # noqa: N802
+        assert self.cards is not None
+        return self.cards[index]
+
+    def nvmlDeviceGetPciInfo(self, card: Card) -> Any:  # noqa: N802
+        return SimpleNamespace(busId=f"00000000:{self.nvmlDeviceGetIndex(card):02X}:00.0")
+
+    def nvmlDeviceGetIndex(self, card: Card) -> int:  # noqa: N802
+        return [c.uuid for c in self.cards or []].index(card.uuid) + 1
+
+    def nvmlDeviceGetUUID(self, card: Card) -> str:  # noqa: N802
+        return card.uuid
+
+    def nvmlDeviceGetName(self, card: Card) -> str:  # noqa: N802
+        return "NVIDIA H200"
+
+    def nvmlDeviceGetMemoryInfo(self, card: Card) -> Any:  # noqa: N802
+        if card.memory_bytes is None:
+            raise self.NVMLError("Not Supported")
+        return SimpleNamespace(total=card.memory_bytes)
+
+    def nvmlDeviceGetMigMode(self, card: Card) -> list[int]:  # noqa: N802
+        if card.uuid == "GPU-too-old":
+            raise self.NVMLError("Not Supported")
+        return [int(bool(card.instances))] * 2
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, card: Card) -> int:  # noqa: N802
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, card: Card, index: int) -> Card:  # noqa: N802
+        if index == 0 or index > len(card.instances):
+            raise self.NVMLError("Not Found")  # place 0 is empty
+        return card.instances[index - 1]
+
+
+def cards(*uuids: str) -> list[Card]:
+    return [Card(uuid) for uuid in uuids or ("GPU-aa", "GPU-ab", "GPU-b", "GPU-c")]
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    fake = FakeNvml(cards())
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    return fake
+
+
+def seen(visible: str | None = None) -> list[str | None]:
+    return [device.uuid for device in list_devices({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})]
+
+
+def test_an_nvidia_card_is_listed_with_all_that_the_driver_says(nvml: FakeNvml) -> None:
+    assert list_devices({})[1] == Device("gpu:1", "gpu", 1, "NVIDIA H200", 80 * 2**30, "GPU-ab", "00000000:02:00.0")
+    assert nvml.open == 0
+
+
+@pytest.mark.parametrize(
+    ("visible", "uuids"),
+    [
+        (None, ["GPU-aa", "GPU-ab", "GPU-b", "GPU-c"]),
+        ("2,0", ["GPU-b", "GPU-aa"]),
+        (" 1 , 3", ["GPU-ab", "GPU-c"]),
+        ("GPU-ab,GPU-b", ["GPU-ab", "GPU-b"]),
+        ("0,9,1", ["GPU-aa"]),  # stops at the first that is not there
+        ("1,-1,2", ["GPU-ab"]),
+        ("GPU-a,0", [None]),  # two cards begin so
+        ("0,0", [None]),
+        ("", [None]),
+        ("-1", [None]),
+        ("NoDevFiles", [None]),
+    ],
+)
+def test_cuda_visible_devices_means_what_it_means_to_cuda(
+    nvml: FakeNvml, visible: str | None, uuids: list[str | None]
+) -> None:
+    assert seen(visible) == uuids  # [None] is the CPU
+
+
+def test_visible_cards_are_numbered_anew(nvml: FakeNvml) -> None:
+    assert [device.name for device in list_devices({"CUDA_VISIBLE_DEVICES": "3,1"})] == ["gpu:0", "gpu:1"]
+
+
+def test_one_instance_of_a_divided_card_is_seen(nvml: FakeNvml) -> None:
+    nvml.cards = [Card("GPU-aa", [Card("MIG-x"), Card("MIG-y")]), Card("GPU-ab", [Card("MIG-z")])]
+    nvml.nvmlDeviceGetPciInfo = lambda card: SimpleNamespace(busId="0")  # type: ignore[method-assign]
+    assert seen() == ["MIG-x"]
+    assert seen("MIG-y,MIG-z") == ["MIG-y"]
+    assert seen("1") == ["MIG-z"]
+    assert seen("MIG-nothing") == [None]
+
+
+def test_memory_that_the_driver_does_not_tell_is_none(nvml: FakeNvml) -> None:
+    nvml.cards = [Card("GPU-too-old", memory_bytes=None)]
+    assert list_devices({})[0].memory_bytes is None
+
+
+def test_simulated_cpu_devices_hide_the_accelerators(nvml: FakeNvml) -> None:
+    devices = list_devices({"ABREAST_CPU_DEVICES": "3"})
+    assert [device.name for device in devices] == ["cpu:0", "cpu:1", "cpu:2"]
+    assert devices[0].model.endswith("shared by 3 simulated devices")
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many"])
+def test_a_wrong_number_of_simulated_devices_is_named(text: str) -> None:
+    with pytest.raises(
+        DeviceError, match=f"ABREAST_CPU_DEVICES='{text}' is not a number of devices\nhint: set it to 1"
+    ):
+        list_devices({"ABREAST_CPU_DEVICES": text})
+
+
+@pytest.fixture
+def no_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(None))
+
+
+@pytest.mark.usefixtures("no_nvidia")
+def test_a_machine_without_accelerators_has_one_cpu_device(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nmodel name\t: Some CPU\n")
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("1048576\n")
+    (device,) = list_devices({}, tmp_path)
+    assert (device.name, device.memory_bytes) == ("cpu:0", 1048576)
+    assert device.model.startswith("Some CPU, ")
+
+
+@pytest.fixture
+def amd(tmp_path: Path, no_nvidia: None) -> Path:
+    """A CPU node and two MI300X, as the kernel shows them."""
+    gpu = "simd_count 1216\ngfx_target_version 90402\ndomain 0\nunique_id {}\nlocation_id {}\n"
+    texts = ["simd_count 0\ngfx_target_version 0\n", gpu.format(17, 0x0C00), gpu.format(18, 0x2F00)]
+    for index, text in enumerate(texts):
+        node = tmp_path / f"sys/class/kfd/kfd/topology/nodes/{index}"
+        node.mkdir(parents=True)
+        (node / "properties").write_text(text)
+    card = tmp_path / "sys/bus/pci/devices/0000:0c:00.0"
+    card.mkdir(parents=True)
+    for name, text in {"vendor": "0x1002", "mem_info_vram_total": "206141652992", "product_name": "MI300X"}.items():
+        (card / name).write_text(text + "\n")
+    return tmp_path
+
+
+def test_amd_cards_are_read_from_the_kernel(amd: Path) -> None:
+    assert list_devices({}, amd) == (
+        Device("gpu:0", "gpu", 0, "MI300X", 206141652992, "GPU-0000000000000011", "0000:0c:00.0"),
+        Device("gpu:1", "gpu", 1, "AMD gfx942", None, "GPU-0000000000000012", "0000:2f:00.0"),
+    )
+
+
+@pytest.mark.parametrize("visible", ["1", "GPU-0000000000000012", "1,7,0"])
+def test_rocm_variables_choose_amd_cards(amd: Path, visible: str) -> None:
+    for variable in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        assert [device.bus_id for device in list_devices({variable: visible}, amd)] == ["0000:2f:00.0"]
+
+
+def test_listing_devices_loads_no_framework() -> None:
+    code = (
+        "import sys, abreast.hardware; abreast.hardware.list_devices();"
+        "print([m for m in ('jax', 'tensorflow', 'torch', 'keras', 'numpy') if m in sys.modules])"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert output == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ("auto", GPUS),
+        ("gpu", GPUS),
+        (1, ("gpu:0",)),
+        (4, GPUS),
+        ("2", ("gpu:0", "gpu:1")),
+        ("0,2", ("gpu:0", "gpu:2")),
+        ("0,", ("gpu:0",)),
+        ([0], ("gpu:0",)),
+        ((3, "1"), ("gpu:3", "gpu:1")),
+        ("gpu:2, cuda:0", ("gpu:2", "gpu:0")),
+        ("GPU:1", ("gpu:1",)),
+        (["gpu:1", 0], ("gpu:1", "gpu:0")),
+    ],
+)
+def test_a_request_means_these_devices(spec: DeviceSpec, names: tuple[str, ...]) -> None:
+    assert choose(spec, GPUS) == names
+
+
+@pytest.mark.parametrize(("spec", "names"), [("auto", ("gpu:0",)), ("cpu", CPU), (1, ("gpu:0",)), ("cpu:0", CPU)])
+def test_accelerators_come_before_the_cpu(spec: DeviceSpec, names: tuple[str, ...]) -> None:
+    assert choose(spec, ("cpu:0", "gpu:0")) == names
+
+
+@pytest.mark.parametrize("spec", ["auto", 1, "cpu", "cpu:0", [0]])
+def test_the_cpu_is_one_device(spec: DeviceSpec) -> None:
+    assert choose(spec, CPU) == CPU
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_auto_takes_every_simulated_device(count: int) -> None:
+    names = tuple(f"cpu:{index}" for index in range(count))
+    assert choose("auto", names) == names
+
+
+SIMULATE = (
+    "hint: to simulate devices on the CPU, use `abreast run --cpu-devices {0}`, or abreast.use_cpu_devices({0}) before"
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "available", "text"),
+    [
+        (5, GPUS, "5 devices asked for, but there are 4: gpu:0, gpu:1, gpu:2, gpu:3\nhint: ask for at most 4"),
+        (2, GPUS[:1], "2 devices asked for, but there is gpu:0\nhint: ask for at most 1"),
+        (4, CPU, "4 devices asked for, but there is cpu:0\n" + SIMULATE.format(4)),
+        ("gpu:7", GPUS[:2], "no device gpu:7; there is gpu:0, gpu:1\nhint: `abreast devices` lists them"),
+        ([0, 9], GPUS[:2], "no device with index 9; there is gpu:0, gpu:1\nhint: `abreast devices` lists them"),
+        ("gpu", CPU, "no device gpu; there is cpu:0\n" + SIMULATE.format(2)),
+        ("0,0", GPUS, "device gpu:0 asked for 2 times\nhint: name each device once"),
+        ([1, "gpu:1"], GPUS, "device gpu:1 asked for 2 times\nhint: name each device once"),
+        ("cpu:0,gpu:0", ("cpu:0", "gpu:0"), "devices of different kinds: cpu:0, gpu:0\nhint: replicas run on"),
+        (0, GPUS, "0 devices asked for\nhint: ask for at least 1; for the device with index 0 alone write [0]"),
+        ("-1", GPUS, "-1 devices asked for\nhint: ask for at least 1"),
+        ([-1], GPUS, "device index -1 is negative\nhint: indices count from 0"),
+        ([], GPUS, "an empty list of devices\nhint: give at least one"),
+        ("", GPUS, "device ''\nhint: give \"auto\", a number, indices"),
+        ("gpu0", GPUS, "device 'gpu0'\nhint: give \"auto\""),
+        ("auto,0", GPUS, "'auto' in a list of devices\nhint: a list holds indices and names"),
+        (True, GPUS, 'devices=True\nhint: give "auto"'),
+        (2.0, GPUS, 'devices=2.0\nhint: give "auto"'),
+        ([None], GPUS, "device None\nhint: give an index"),
+    ],
+)
+def test_a_request_for_what_is_not_there_says_what_is(spec: Any, available: tuple[str, ...], text: str) -> None:
+    with pytest.raises(DeviceError) as caught:
+        choose(spec, available)
+    assert str(caught.value).startswith(text)
+
+
+@given(
+    st.one_of(st.text(max_size=12), st.integers(-3, 9), st.lists(st.one_of(st.integers(-2, 5), st.text(max_size=6))))
+)
+def test_any_request_gives_devices_that_are_there_once_or_a_device_error(spec: DeviceSpec) -> None:
+    try:
+        chosen = choose(spec, GPUS)
+    except DeviceError:
+        return
+    assert chosen
+    assert len(set(chosen)) == len(chosen)
+    assert set(chosen) <= set(GPUS)
+
+
+@pytest.mark.parametrize(("spec", "request_"), [("auto", "auto"), ("4", 4), ("0,2", (0, 2)), ("gpu:0", ("gpu:0",))])
+def test_a_request_is_understood_before_any_device_is_known(spec: DeviceSpec, request_: object) -> None:
+    assert parse_devices(spec) == request_

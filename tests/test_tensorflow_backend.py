@@ -1,0 +1,239 @@
+"""What only the TensorFlow backend can get wrong: traces, several strategies, replicas that take turns, staying off GPUs."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from abreast.backend.tensorflow_guard import keep_off_gpus
+from tests.harness.client import RemoteError, Worker
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    pytest.importorskip("tensorflow", reason="tensorflow is not installed")
+    worker = Worker("tensorflow", 4)
+    yield worker
+    assert not worker.close()
+
+
+pytestmark = pytest.mark.tensorflow
+
+
+def model_and_data(rows: int = 50, **compile_options: Any) -> tuple[Any, Any, Any]:
+    import keras
+    import numpy as np
+
+    keras.utils.set_random_seed(1)
+    layers = [keras.layers.Dense(8, use_bias=False), keras.layers.BatchNormalization(), keras.layers.Dense(3)]
+    model = keras.Sequential([keras.Input((6,)), *layers])
+    options = {"optimizer": keras.optimizers.SGD(0.1), "loss": "mse", "metrics": ["mae"], **compile_options}
+    model.compile(**options)
+    random = np.random.default_rng(0)
+    return model, random.normal(size=(rows, 6)).astype("float32"), random.normal(size=(rows, 3)).astype("float32")
+
+
+def test_batches_of_any_number_of_rows_share_one_trace(worker: Worker) -> None:
+    assert worker.run(traces_of_a_ragged_fit) == {"train": 1, "test": 1, "predict": 1}
+
+
+def traces_of_a_ragged_fit() -> dict[str, int]:
+    import abreast
+    from abreast.backend import tensorflow_step
+
+    programs: list[Any] = []
+    plain = tensorflow_step.Program.__init__
+
+    def init(self: Any, *arguments: Any) -> None:
+        plain(self, *arguments)
+        programs.append(self)
+
+    tensorflow_step.Program.__init__ = init  # type: ignore[assignment,method-assign]
+    try:
+        model, x, y = model_and_data()
+        abreast.parallelize(model, devices=4)
+        model.fit(x, y, batch_size=16, epochs=3, validation_data=(x[:5], y[:5]), verbose=0)
+        model.fit(x[:7], y[:7], verbose=0)
+        model.predict(x, batch_size=7, verbose=0)
+    finally:
+        tensorflow_step.Program.__init__ = plain  # type: ignore[method-assign]
+    return {program.kind: program.num_traces for program in programs}
+
+
+def test_each_device_gets_its_shard_only(worker: Worker) -> None:
+    shards = worker.run(staged_shards)
+    assert shards == [(f"CPU:{index}", rows) for index, rows in enumerate((13, 13, 12, 12))]
+
+
+def staged_shards() -> list[tuple[str, int]]:
+    import abreast
+    from abreast.backend.tensorflow import BACKEND
+    from abreast.feed import HostBatch
+
+    _, x, y = model_and_data()
+    staged = BACKEND.put(HostBatch.of((x, y)), abreast.DataParallel(4).placement)
+    return [(tensors[0].device.rpartition("device:")[2], len(tensors[0])) for tensors in staged.shards]
+
+
+def test_a_model_moves_between_numbers_of_devices_in_one_process(worker: Worker) -> None:
+    assert worker.run(largest_difference_after_moves) < 1e-5  # measured 4e-7
+
+
+def largest_difference_after_moves() -> float:
+    import keras
+    import numpy as np
+
+    import abreast
+
+    (plain, x, y), (moved, _, _) = model_and_data(optimizer="adam"), model_and_data(optimizer="adam")
+    for devices in (2, 4, 3, 1):
+        abreast.parallelize(moved, devices=devices)
+        for model in (plain, moved):
+            model.fit(x, y, batch_size=16, verbose=0)
+    pairs = zip(plain.variables + plain.optimizer.variables, moved.variables + moved.optimizer.variables, strict=True)
+    return max(float(np.max(np.abs(np.subtract(*map(keras.ops.convert_to_numpy, pair))))) for pair in pairs)
+
+
+def test_gradients_in_the_making_survive_a_save(worker: Worker) -> None:
+    assert worker.run(accumulated_gradients_of_one_and_of_three_devices) < 1e-6  # measured 4e-8
+
+
+def accumulated_gradients_of_one_and_of_three_devices() -> float:
+    import keras
+    import numpy as np
+
+    import abreast
+
+    states = []
+    for devices in (1, 3):
+        model, x, y = model_and_data(optimizer=keras.optimizers.SGD(0.1, gradient_accumulation_steps=3))
+        abreast.parallelize(model, devices=devices).fit(x[:32], y[:32], batch_size=16, verbose=0)  # 2 of 3 steps
+        states.append(np.concatenate([np.ravel(variable.numpy()) for variable in model.optimizer.variables]))
+    assert np.any(states[0][2:] != 0)
+    return float(np.max(np.abs(states[0] - states[1])))
+
+
+def test_dropout_differs_between_replicas_and_its_state_does_not(worker: Worker) -> None:
+    assert worker.run(distinct_dropouts) == (4, 1)
+
+
+def distinct_dropouts() -> tuple[int, int]:
+    import keras
+    import numpy as np
+
+    import abreast
+
+    class Drop(keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = keras.layers.Dropout(0.5, seed=1)
+
+        def call(self, x: Any) -> Any:
+            return self.drop(x, training=True)
+
+    model = abreast.parallelize(Drop(), devices=4)
+    outputs = model.predict(np.ones((8, 64), "float32"), verbose=0)
+    state = model.drop.seed_generator.state._value
+    return len({outputs[2 * i : 2 * i + 2].tobytes() for i in range(4)}), len(
+        {tuple(copy.numpy()) for copy in state.values}
+    )
+
+
+def test_local_batch_norm_gives_finite_weights_with_fewer_rows_than_devices(worker: Worker) -> None:
+    assert worker.run(local_weights_are_finite)
+
+
+def local_weights_are_finite() -> bool:
+    import numpy as np
+
+    import abreast
+
+    model, x, y = model_and_data(rows=34)
+    abreast.parallelize(model, devices=4, batch_norm="local").fit(x, y, batch_size=16, epochs=2, verbose=0)  # 16, 16, 2
+    return all(np.isfinite(weight).all() for weight in model.get_weights())
+
+
+def test_jit_compile_on_several_devices_is_ignored_aloud_once(worker: Worker) -> None:
+    said = worker.run(warnings_of_a_compiled_fit)
+    assert said == ["jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on 2"]
+
+
+def warnings_of_a_compiled_fit() -> list[str]:
+    import abreast
+
+    model, x, y = model_and_data(jit_compile=True)
+    abreast.parallelize(model, devices=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(x, y, verbose=0, validation_data=(x, y))
+        model.fit(x, y, verbose=0)
+    return [str(warning.message) for warning in caught if "jit_compile" in str(warning.message)]
+
+
+def test_uneven_shards_of_an_own_train_step_are_announced(worker: Worker) -> None:
+    (said,) = worker.run(warnings_of_an_own_step)
+    assert said.startswith("Own has its own train_step, and a batch of 5 rows is cut into shards of 2, 1, 1, 1")
+
+
+def warnings_of_an_own_step() -> list[str]:
+    import keras
+
+    import abreast
+
+    class Own(keras.Sequential):  # type: ignore[misc]
+        def train_step(self, data: Any) -> Any:
+            return super().train_step(data)
+
+    _, x, y = model_and_data(rows=5)
+    model = Own([keras.Input((6,)), keras.layers.Dense(3)])
+    model.compile("sgd", "mse")
+    abreast.parallelize(model, devices=4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(x, y, epochs=2, verbose=0)
+    return [str(warning.message) for warning in caught if "train_step" in str(warning.message)]
+
+
+def test_ragged_tensors_are_refused(worker: Worker) -> None:
+    with pytest.raises(RemoteError, match="RaggedTensor, which cannot be cut into shards\nhint: make it dense"):
+        worker.run(fit_ragged)
+
+
+def fit_ragged() -> None:
+    import tensorflow as tf
+
+    import abreast
+
+    model, _, _ = model_and_data()
+    dataset = tf.data.Dataset.from_tensors(tf.ragged.constant([[1.0], [2.0, 3.0]]))
+    abreast.parallelize(model, devices=2).fit(dataset, verbose=0)
+
+
+def test_tensorflow_is_kept_off_gpus_when_it_is_imported_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tensorflow.py").write_text(
+        "class config:\n    hidden = []\n    @classmethod\n"
+        "    def set_visible_devices(cls, devices, kind):\n        cls.hidden.append((devices, kind))\n"
+    )
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    keep_off_gpus()
+    keep_off_gpus()
+    import tensorflow
+
+    assert tensorflow.config.hidden == [([], "GPU")]
+    monkeypatch.delitem(sys.modules, "tensorflow")
+
+
+def test_tensorflow_that_is_there_is_kept_off_gpus_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = []
+    config = SimpleNamespace(set_visible_devices=lambda devices, kind: hidden.append((devices, kind)))
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))
+    keep_off_gpus()
+    assert hidden == [([], "GPU")]

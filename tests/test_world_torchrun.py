@@ -1,0 +1,136 @@
+"""Under torchrun's variables: PyTorch trains what one process trains, and the others refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.harness.client import ROOT, RemoteError, Workers
+
+SIZE = 3
+
+# Each rank starts with other weights, another seed and thus another shuffle: only rank 0's may count.
+_SCRIPT = """
+import json, os, sys
+import keras
+import numpy as np
+rank = int(os.environ.get("RANK", "0"))
+keras.utils.set_random_seed(rank)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.BatchNormalization(), keras.layers.Dense(3)])
+model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse", metrics=["mae"])
+draws = np.random.default_rng(0)
+x, y = draws.normal(size=(97, 4)).astype("float32"), draws.normal(size=(97, 3)).astype("float32")
+if sys.argv[1] == "abreast":
+    import abreast
+    abreast.parallelize(model)
+    assert (abreast.rank(), abreast.is_main_process()) == (rank, rank == 0)
+history = model.fit(x, y, batch_size=30, epochs=2, verbose=0).history
+found = {"history": history, "predicted": model.predict(x, batch_size=30, verbose=0).tolist()}
+found["weights"] = [weight.tolist() for weight in model.get_weights()]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.torch
+def test_processes_of_torchrun_train_what_one_process_trains() -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    started = [start("abreast", rank, free_port()) for rank in [None]] + start_all("abreast")
+    alone, *ranks = [result(process) for process in started]
+    assert len(ranks) == SIZE
+    for name in ("history", "predicted", "weights"):
+        for rank in ranks:
+            assert largest_difference(alone[name], rank[name]) < 1e-5, name
+
+
+@pytest.mark.torch
+def test_without_abreast_the_processes_train_different_models() -> None:
+    """The negative control, and what plain Keras does today: no synchronisation, and no error."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    first, second, *_ = [result(process) for process in start_all("plain", size=2)]
+    assert largest_difference(first["weights"], second["weights"]) > 1e-2
+
+
+def test_one_process_per_device_is_refused_where_one_drives_all(workers: Workers) -> None:
+    if workers.backend == "torch":
+        pytest.skip("torch takes part")
+    with pytest.raises(RemoteError) as caught:
+        workers.abreast.run(placement_in_a_world)
+    assert "LaunchError" in caught.value.kinds
+    assert "torchrun started 3 processes, but" in caught.value.message
+    assert "hint: start one process (`abreast run --devices N script.py`)" in caught.value.message
+
+
+def placement_in_a_world() -> None:
+    import abreast
+
+    variables = {"RANK": "0", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3"}
+    os.environ.update(variables)
+    try:
+        abreast.DataParallel()
+    finally:
+        for variable in variables:
+            del os.environ[variable]
+
+
+def start_all(what: str, size: int = SIZE) -> list[subprocess.Popen[str]]:
+    port = free_port()
+    return [start(what, rank, port, size) for rank in range(size)]
+
+
+def start(what: str, rank: int | None, port: int, size: int = SIZE) -> subprocess.Popen[str]:
+    """One process of `size`, as torchrun starts it; with None, one that is alone."""
+    world = (
+        {}
+        if rank is None
+        else {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(size),
+            "LOCAL_RANK": str(rank),
+            "LOCAL_WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }
+    )
+    common = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", _SCRIPT, what],
+        env={**os.environ, **common, "PYTHONPATH": str(ROOT / "src"), **world},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def result(process: subprocess.Popen[str]) -> dict[str, Any]:
+    try:
+        output, errors = process.communicate(timeout=150)
+    finally:
+        process.kill()
+        process.wait(10)
+    assert process.returncode == 0, errors
+    found: dict[str, Any] = json.loads(output)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def largest_difference(some: Any, others: Any) -> float:
+    """Over all numbers of two nested lists or dicts of the same shape."""
+    if isinstance(some, dict):
+        assert some.keys() == others.keys()
+        return max(largest_difference(some[name], others[name]) for name in some)
+    if isinstance(some, list):
+        assert len(some) == len(others)
+        return max(largest_difference(a, b) for a, b in zip(some, others, strict=True))
+    return float(abs(some - others))
