@@ -1,0 +1,82 @@
+"""The rival on JAX: the loop one would write by hand, a jitted step over a mesh with sharded rows and replicated variables.
+
+It feeds slices of host arrays, one `jax.device_put` per batch, and keeps no metric.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+from cases import Case
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+
+class Native:
+    def __init__(self, case: Case, num_devices: int, data: tuple[Any, Any]) -> None:
+        mesh = Mesh(np.array(jax.devices()[:num_devices]), ("batch",))
+        self.rows = NamedSharding(mesh, PartitionSpec("batch"))
+        self.case, self.data = case, data
+        self.simulated = num_devices > 1 and jax.default_backend() == "cpu"
+        model, optimizer, loss = case.build(), case.optimizer(), case.loss()
+        optimizer.build(model.trainable_variables)
+
+        def loss_of(trainable: Any, non_trainable: Any, x: Any, y: Any) -> Any:
+            y_pred, non_trainable = model.stateless_call(trainable, non_trainable, x, training=True)
+            return loss(y, y_pred), non_trainable
+
+        def step(state: Any, x: Any, y: Any) -> Any:
+            trainable, non_trainable, slots = state
+            (value, non_trainable), gradients = jax.value_and_grad(loss_of, has_aux=True)(
+                trainable, non_trainable, x, y
+            )
+            trainable, slots = optimizer.stateless_apply(slots, gradients, trainable)
+            return value, (trainable, non_trainable, slots)
+
+        variables = (model.trainable_variables, model.non_trainable_variables, optimizer.variables)
+        self.state = jax.device_put(
+            [[variable.value for variable in group] for group in variables], NamedSharding(mesh, PartitionSpec())
+        )
+        self.step = jax.jit(step, donate_argnums=0)
+
+    def run(self, dropped: int, steps: int) -> float:
+        """Seconds per step, after `dropped` steps."""
+        value = None
+        for batch in range(dropped):
+            value = self._step(batch, value)
+        jax.block_until_ready(self.state)
+        start = time.perf_counter()
+        for batch in range(dropped, dropped + steps):
+            value = self._step(batch, value)
+        jax.block_until_ready(self.state)
+        return (time.perf_counter() - start) / steps
+
+    def _step(self, batch: int, value_before: Any) -> Any:
+        x, y = self.data
+        first, last = batch * self.case.batch_size, (batch + 1) * self.case.batch_size
+        shards = jax.device_put((x[first:last], y[first:last]), self.rows)
+        if self.simulated:  # else XLA's CPU threads can wait for one another until it ends the process
+            jax.block_until_ready(value_before)
+        value, self.state = self.step(self.state, *shards)
+        return value
+
+    def close(self) -> None:
+        pass
+
+
+def wait_for(model: Any) -> None:
+    """Wait until the state of a running `fit` is computed: Keras takes it out of the model meanwhile."""
+    state = getattr(model, "_jax_state", None)
+    jax.block_until_ready(keras.tree.flatten(state))  # of Keras's own containers, which JAX would not look into
+
+
+def plain_scope(num_devices: int) -> Callable[[], Any] | None:
+    """Keras's own way to several devices, as a function that gives a new context."""
+    if num_devices == 1:
+        return contextlib.nullcontext
+    return keras.distribution.DataParallel(devices=keras.distribution.list_devices()[:num_devices]).scope

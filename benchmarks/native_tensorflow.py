@@ -1,0 +1,68 @@
+"""The rival on TensorFlow: the custom training loop of TensorFlow's guide, `strategy.run` in a `tf.function`.
+
+It feeds a distributed `tf.data` pipeline of batches, with prefetching, and keeps no metric.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from cases import Case
+
+
+class Native:
+    def __init__(self, case: Case, num_devices: int, data: tuple[Any, Any]) -> None:
+        strategy = _strategy(num_devices)
+        with strategy.scope():
+            model, optimizer, loss = case.build(), case.optimizer(), case.loss("none")
+            optimizer.build(model.trainable_variables)
+
+        def replica_step(x: Any, y: Any) -> Any:
+            with tf.GradientTape() as tape:
+                value = tf.reduce_sum(loss(y, model(x, training=True))) / case.batch_size
+            gradients = tape.gradient(value, model.trainable_variables)
+            # Keras sums the gradients of all replicas here.
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            return value
+
+        @tf.function
+        def step(x: Any, y: Any) -> Any:
+            return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica_step, (x, y)), axis=None)
+
+        dataset = tf.data.Dataset.from_tensor_slices(data).batch(case.batch_size, drop_remainder=True)
+        dataset = dataset.repeat().prefetch(tf.data.AUTOTUNE)
+        self.batches = iter(strategy.experimental_distribute_dataset(dataset))
+        self.step = step
+
+    def run(self, dropped: int, steps: int) -> float:
+        """Seconds per step, after `dropped` steps."""
+        for _ in range(dropped):
+            self.step(*next(self.batches)).numpy()
+        start = time.perf_counter()
+        value = None
+        for _ in range(steps):
+            value = self.step(*next(self.batches))
+        value.numpy()
+        return (time.perf_counter() - start) / steps
+
+    def close(self) -> None:
+        pass
+
+
+def _strategy(num_devices: int) -> Any:
+    kind = "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
+    return tf.distribute.MirroredStrategy([f"/{kind}:{index}" for index in range(num_devices)])
+
+
+def wait_for(model: Any) -> None:
+    """Wait for the step before: its variables are read."""
+    model.optimizer.iterations.numpy()
+
+
+def plain_scope(num_devices: int) -> Callable[[], Any] | None:
+    """Keras's own way to several devices, as a function that gives a new context."""
+    return contextlib.nullcontext if num_devices == 1 else _strategy(num_devices).scope

@@ -1,0 +1,142 @@
+"""Make `docs/reference/benchmarks.md` of the lines under `results/`; the newest line of each case counts.
+
+    python benchmarks/table.py [--check]
+
+`--check` writes nothing and fails when the page is not what the lines say.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import lines
+
+_PAGE = Path(__file__).parent.parent / "docs" / "reference" / "benchmarks.md"
+_HEAD = """# Benchmarks
+
+Made by `python benchmarks/table.py` from the lines under `benchmarks/results/`; do not edit. Every line there has the unit, the
+sample count, median and quartiles, machine, versions, commit and command. Warm-up is dropped (each line says how much), and the
+device is waited for before a clock is read.
+"""
+Line = dict[str, Any]
+
+
+def page() -> str:
+    parts = [_HEAD, _step_overhead(), _two_cores(), _startup()]
+    return "\n".join(part for part in parts if part)
+
+
+def _step_overhead() -> str:
+    found = _newest("step_overhead")
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        if case["side"] != "native":
+            continue
+        abreast, keras = (found.get(_key(case | {"side": side})) for side in ("abreast", "keras"))
+        place = "GPU" if case["gpu"] else "CPU, simulated"
+        name = (case["backend"], case["model"], f"{case['devices']} ({place})")
+        rows.append((*name, _milliseconds(line), _ratio(abreast), _ratio(keras), line["commit"]))
+    return _section(
+        "Time of a step",
+        "`fit` over a hand-written native loop on the same devices, in the same run, taking turns (`step_overhead.py`). "
+        "The last ratio is Keras's own way to several devices.",
+        ("backend", "model", "devices", "native step", "abreast / native", "Keras / native", "commit"),
+        rows,
+        found,
+    )
+
+
+def _two_cores() -> str:
+    found = _newest("two_cores")
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        if case["side"] != "abreast" or case["devices"] != 2:
+            continue
+        native = found[_key(case | {"side": "native"})]
+        one = found[_key(case | {"devices": 1})]
+        both = line["efficiency"], native["efficiency"]
+        name = (case["backend"], case["model"], line["rows_per_device"], _milliseconds(one))
+        rows.append((*name, f"{both[1]:.3f}", f"{both[0]:.3f}", f"{both[0] / both[1]:.3f}", line["commit"]))
+    return _section(
+        "Scaling on two cores",
+        "One device on one core against two devices on one core each, the same rows per device, single-threaded kernels "
+        "(`two_cores.py`). Efficiency is the time of a step on one device over that on two.",
+        ("backend", "model", "rows per device", "step on one", "native", "abreast", "abreast / native", "commit"),
+        rows,
+        found,
+    )
+
+
+def _startup() -> str:
+    found = _newest("startup")
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        name = (case["what"], case.get("backend", ""), case.get("devices", ""), case.get("side", ""))
+        spread = " to ".join(f"{value:.3g}" for value in line["quartiles"])
+        rows.append((*name, f"{line['median']:.3g} s", f"{spread} s", line["commit"]))
+    return _section(
+        "Start",
+        "From the first import to the end of the first step, in a fresh process (`startup.py`).",
+        ("what", "backend", "devices", "side", "median", "quartiles", "commit"),
+        rows,
+        found,
+    )
+
+
+def _newest(benchmark: str) -> dict[str, Line]:
+    return {_key(line["case"]): line for line in lines.read(benchmark)}
+
+
+def _key(case: dict[str, Any]) -> str:
+    return json.dumps(case, sort_keys=True)
+
+
+def _milliseconds(line: Line) -> str:
+    low, high = (1000 * value for value in line["quartiles"])
+    return f"{1000 * line['median']:.2f} ms ({low:.2f} to {high:.2f})"
+
+
+def _ratio(line: Line | None) -> str:
+    return "" if line is None else f"{line['ratio_to_native']:.2f}"
+
+
+def _section(
+    title: str, text: str, head: Sequence[str], rows: Sequence[Sequence[object]], found: dict[str, Line]
+) -> str:
+    if not rows:
+        return ""
+    table = [head, ["---"] * len(head), *rows]
+    body = "\n".join("| " + " | ".join(map(str, row)) + " |" for row in table)
+    return f"## {title}\n\n{text}\n\n{body}\n\n{_machines(found.values())}\n"
+
+
+def _machines(found: Any) -> str:
+    """Where the lines of a table come from."""
+    describe: Callable[[Line], str] = lambda line: _machine(line["machine"], line["versions"])  # noqa: E731
+    return "Measured on: " + "; ".join(sorted({describe(line) for line in found})) + "."
+
+
+def _machine(machine: dict[str, Any], versions: dict[str, str]) -> str:
+    gpus = f", {', '.join(machine['gpus'])}" if machine.get("gpus") else ""
+    software = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "abreast")
+    return f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB{gpus} ({software})"
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--check"]:
+        if not _PAGE.exists() or _PAGE.read_text() != page():
+            sys.exit(f"{_PAGE.name} is not what the lines say\nhint: run `python benchmarks/table.py`")
+        return
+    _PAGE.parent.mkdir(parents=True, exist_ok=True)
+    _PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
