@@ -288,7 +288,7 @@ def line_of(words: str) -> int:
     return next(number for number, line in enumerate(lines, 1) if f'raise ValueError("{words}")' in line)
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"

@@ -46,6 +46,10 @@ def wait_for_others(worker):
     worker.set_phase(launch.COMMUNICATING)
     time.sleep(600)
 
+def begin_and_stop(worker):
+    worker.set_phase(launch.IDLE)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
 def report_environment(worker):
     with open(worker.argument.split(":")[1], "w") as file:
         file.write(os.environ["ABREAST_TEST"] + str(sys.stdin.read() == "") + str("__main__" in sys.modules["__main__"].__name__))
@@ -140,7 +144,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartJob]
     assert not [thread for thread in threading.enumerate() if thread.name == "test-supervisor"]
 
 
-def failure_of(job: launch.Job, seconds: float) -> WorkerError:
+def failure_of(job: launch.Job, seconds: float = 30.0) -> WorkerError:
     started = time.monotonic()
     failure = job.wait_for_failure(seconds)
     assert failure is not None, "no failure was reported"
@@ -150,7 +154,7 @@ def failure_of(job: launch.Job, seconds: float) -> WorkerError:
     return failure
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
@@ -172,19 +176,19 @@ def test_a_killed_worker_is_named_and_ends_the_others(start: StartJob) -> None:
     failure = failure_of(job, 5)
     assert failure.rank == 2
     assert "killed (signal 9), perhaps out of memory" in str(failure)
-    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids.values()), 5)
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids.values()))
 
 
 def test_the_hook_is_called_once_with_the_verdict_there(start: StartJob) -> None:
     seen: list[int | None] = []
     job: launch.Job = start("exit_seven", on_failure=lambda: seen.append(job.failure.rank if job.failure else None))
-    assert "exit code 7" in str(failure_of(job, 10))
+    assert "exit code 7" in str(failure_of(job))
     wait_until(lambda: seen)
     assert seen == [1]
 
 
 def test_an_exception_arrives_with_its_traceback(start: StartJob) -> None:
-    failure = failure_of(start("wait", "raise_odd"), 10)
+    failure = failure_of(start("wait", "raise_odd"))
     assert failure.rank == 2
     assert "OddError: the user's own words" in failure.message
     assert failure.remote_traceback is not None
@@ -192,15 +196,15 @@ def test_an_exception_arrives_with_its_traceback(start: StartJob) -> None:
 
 
 def test_a_system_exit_is_a_failure(start: StartJob) -> None:
-    assert "SystemExit: out of here" in failure_of(start("system_exit"), 10).message
+    assert "SystemExit: out of here" in failure_of(start("system_exit")).message
 
 
 def test_a_segfault_is_named(start: StartJob) -> None:
-    assert "SIGSEGV" in failure_of(start("segfault"), 10).message
+    assert "SIGSEGV" in failure_of(start("segfault")).message
 
 
 def test_the_cause_is_named_and_not_the_first_complaint(start: StartJob) -> None:
-    failure = failure_of(start("complain_about_others", "raise_late", "complain_about_others"), 10)
+    failure = failure_of(start("complain_about_others", "raise_late", "complain_about_others"))
     assert failure.rank == 2
     assert "the cause" in failure.message
 
@@ -211,7 +215,7 @@ def test_a_dead_worker_is_named_and_not_the_one_that_complained_first(start: Sta
     wait_until(lambda: psutil.Process(job.pids[2]).status() == psutil.STATUS_STOPPED)
     wait_until(lambda: not psutil.pid_exists(job.pids[1]) or job._seats[0]._complaint)
     os.kill(job.pids[2], signal.SIGKILL)
-    assert failure_of(job, 10).rank == 2
+    assert failure_of(job).rank == 2
 
 
 def test_a_stopped_worker_is_hung(start: StartJob) -> None:
@@ -219,15 +223,20 @@ def test_a_stopped_worker_is_hung(start: StartJob) -> None:
     wait_until(lambda: job._seats[0].ready)
     os.kill(job.pids[1], signal.SIGSTOP)
     wait_until(lambda: psutil.Process(job.pids[1]).status() == psutil.STATUS_STOPPED)
-    failure = failure_of(job, 10)
+    failure = failure_of(job)
     assert failure.rank == 1
     assert "stopped answering for 2 s" in failure.message
+
+
+def test_a_worker_stopped_right_after_it_began_has_no_longer_than_others(start: StartJob) -> None:
+    failure = failure_of(start("begin_and_stop", hang_seconds=1.0))
+    assert "stopped answering for 1 s" in failure.message
 
 
 def test_a_worker_that_loops_in_a_step_is_hung(start: StartJob) -> None:
     job = start("wait_for_others", "loop", hang_seconds=2.0)
     with job.work():
-        failure = failure_of(job, 15)
+        failure = failure_of(job)
     assert failure.rank == 2
     assert "did not finish its step for 2 s" in failure.message
 
@@ -251,7 +260,7 @@ def test_what_a_worker_started_ends_with_it(start: StartJob, tmp_path: Path) -> 
     grandchild = int(report.read_text())
     assert psutil.pid_exists(grandchild)
     job.close()
-    wait_until(lambda: not _runs(grandchild), 5)
+    wait_until(lambda: not _runs(grandchild))
 
 
 def test_nothing_is_left_when_the_caller_is_killed(start: StartJob, tmp_path: Path) -> None:
@@ -268,7 +277,7 @@ def test_nothing_is_left_when_the_caller_is_killed(start: StartJob, tmp_path: Pa
         assert len(pids) == 3
         assert all(_runs(pid) for pid in pids)
         caller.kill()
-        wait_until(lambda: not any(_runs(pid) for pid in pids), 5)
+        wait_until(lambda: not any(_runs(pid) for pid in pids))
 
 
 def test_control_c_is_the_callers_alone(start: StartJob) -> None:
@@ -318,12 +327,12 @@ def test_starting_and_closing_leaks_nothing(start: StartJob) -> None:
 
 def test_a_job_that_fails_leaks_nothing(start: StartJob) -> None:
     this = psutil.Process()
-    failure_of(start("exit_seven", "wait"), 10)
+    failure_of(start("exit_seven", "wait"))
     time.sleep(0.5)
     before = this.num_fds()
     for _ in range(3):
         job = start("exit_seven", "wait")
-        failure_of(job, 10)
+        failure_of(job)
         job.close()
     assert this.num_fds() <= before
 

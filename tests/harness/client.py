@@ -115,7 +115,7 @@ class Worker:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(60)
         stuck = [f"{self} did not end by itself"] if process.poll() is None else []
-        left = stuck or _left_behind(process.pid, seconds=5)
+        left = stuck or _left_behind(process.pid, seconds=15)
         self._kill()
         return left
 

@@ -45,11 +45,13 @@ class Worker:
     def beat(self) -> None:
         """Say that a long computation goes on."""
         self._progress += 1
+        if self._progress == 1:  # `main` has begun: known at once, however soon something stops us
+            self._report()
 
     def set_phase(self, phase: int) -> None:
         """`IDLE`, `COMPUTING` or `COMMUNICATING`; counts as progress."""
         self._phase = phase
-        self._progress += 1
+        self.beat()
 
     @contextlib.contextmanager
     def phase(self, phase: int) -> Iterator[None]:
@@ -62,13 +64,13 @@ class Worker:
     def _heartbeat(self) -> None:
         self._monitor.settimeout(None)
         while True:
-            self._say(BEAT.pack(b"H", self._progress, self._phase))
+            self._report()
             time.sleep(BEAT_SECONDS)
 
-    def _say(self, message: bytes) -> None:
+    def _report(self) -> None:
         # A caller who was stopped reads nothing: when the buffer is full, this beat is not needed.
         with contextlib.suppress(OSError):
-            self._monitor.send(message, socket.MSG_DONTWAIT)
+            self._monitor.send(BEAT.pack(b"H", self._progress, self._phase), socket.MSG_DONTWAIT)
 
     def _hold_lifeline(self) -> None:
         try:
