@@ -102,6 +102,19 @@ def test_state_of_the_users_own_layers_is_announced(workers: Workers) -> None:
         assert "a sum or a count is not" in message
 
 
+@pytest.mark.parametrize("units", [4, 150_000], ids=["small", "large"])
+@pytest.mark.parametrize(("first", "then"), [("did", "does not"), ("did not", "does")])
+def test_a_loss_that_begins_to_depend_on_other_weights_is_refused(
+    workers: Workers, units: int, first: str, then: str
+) -> None:
+    """PyTorch runs Python at every step, and the ranks agree at the first one what they sum."""
+    if workers.backend != "torch":
+        pytest.skip("the others trace one step for all")
+    says = f"at the first step the loss {first} depend on .*kernel, and now it {then}\nhint: use every weight"
+    with pytest.raises(RemoteError, match=says):
+        workers.abreast.run(train_with_a_layer_left_out, units=units, at_first=first == "did")
+
+
 def test_a_limit_that_is_no_number_of_seconds_is_refused(workers: Workers) -> None:
     if workers.backend != "torch":
         pytest.skip("only PyTorch has workers")
@@ -226,6 +239,30 @@ def warnings_of_a_layer_that_counts() -> list[str]:
         warnings.simplefilter("always")
         abreast.parallelize(model, devices=4).fit(np.ones((16, 4)), np.ones((16, 3)), epochs=2, verbose=0)
     return [str(one.message) for one in caught if "keep state" in str(one.message)]
+
+
+def train_with_a_layer_left_out(units: int, at_first: bool) -> None:
+    """A layer that the loss depends on at the first step only, or only later."""
+    import keras
+    import numpy as np
+
+    import abreast
+
+    class Sometimes(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
+        def build(self, shape: Any) -> None:
+            self.dense = keras.layers.Dense(units)
+            self.dense.build(shape)
+
+        def call(self, x: Any) -> Any:
+            is_first = float(x.max()) == 1.0
+            return x + keras.ops.mean(self.dense(x), axis=-1, keepdims=True) if is_first == at_first else x
+
+    model = keras.Sequential([keras.Input((3,)), Sometimes(), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    abreast.parallelize(model, 2)
+    model.fit(
+        np.ones((12, 3)) + (np.arange(12) >= 4)[:, None], np.ones((12, 2)), batch_size=4, shuffle=False, verbose=0
+    )
 
 
 def device_that_is_not_there(model: Any, x: Any, y: Any) -> None:

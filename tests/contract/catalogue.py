@@ -162,6 +162,15 @@ OPTIMIZERS = {
     "Lion": one_shape(optimizer="lion"),
 }
 
+LARGE = {
+    "large": Case(model="wide", metrics=CLASSES, validation="data", sample_weight="random"),
+    "large, gradient accumulation": one_shape(model="wide", optimizer="adam_accumulate"),
+    "large, loss scaling": one_shape(model="wide", optimizer="loss_scale"),
+    "large, trainable changed between fits": Case(model="wide", optimizer="adam", script="trainable_changed"),
+    "large, saved and loaded": Case(model="wide", optimizer="adam", script="saved_and_loaded"),
+    "large, 1 row": Case(model="wide", rows=1, batch_size=8),
+}
+
 ROWS = {
     "97 rows in batches of 32": Case(rows=97, batch_size=32, model="conv_norm"),
     "98 rows in batches of 32": Case(rows=98, batch_size=32, model="conv_norm", validation="data"),
@@ -240,8 +249,8 @@ EVERY_NUMBER_OF_DEVICES = {"98 rows in batches of 32", "3 rows", "1 row"}
 # A per-commit run takes each of these on one backend in turn: their arithmetic is that of one file.
 ON_ONE_BACKEND = [*LOSSES, *OPTIMIZERS]
 # JAX's step is one program over the global batch, in which Keras's own arithmetic does these.
-NOT_ON_JAX = {*WEIGHTS, *METRICS}
+NOT_ON_JAX = {*WEIGHTS, *METRICS, *LARGE}
 
 CASES: dict[str, Case] = {
-    **MODELS, **LOSSES, **WEIGHTS, **METRICS, **OPTIMIZERS, **ROWS, **FIT, **CALLBACKS, **SOURCES, **PRECISION
+    **MODELS, **LOSSES, **WEIGHTS, **METRICS, **OPTIMIZERS, **LARGE, **ROWS, **FIT, **CALLBACKS, **SOURCES, **PRECISION
 }  # fmt: skip

@@ -137,6 +137,14 @@ def prepared(case: Case) -> Any:
     return keras.Model(inputs, head(case, x))
 
 
+def wide(case: Case) -> Any:
+    """As many weights as large models have: PyTorch's ranks add their gradients otherwise than those of small ones."""
+    x = inputs = keras.Input((5,))
+    x = layers.Dense(25_000, activation="tanh", name="many")(x)
+    x = layers.Reshape((5_000, 5))(x)
+    return keras.Model(inputs, head(case, layers.GlobalAveragePooling1D()(x)))
+
+
 def unbuilt(case: Case) -> Any:
     return keras.Sequential(
         [layers.Dense(4, activation="tanh", use_bias=False), layers.BatchNormalization(), layers.Dense(3, "softmax")]
@@ -163,5 +171,6 @@ MODELS: dict[str, Callable[[Case], Any]] = {
         sequential,
         subclassed,
         unbuilt,
+        wide,
     )
 }

@@ -94,11 +94,11 @@ def _cut_in_torch() -> Iterator[None]:
     """Rank 0 takes part in every exchange, so that nobody waits for it, and keeps its own gradients."""
     import torch.distributed as dist
 
-    from abreast.backend import torch_step
+    from abreast.backend import torch_sums
 
     group: Any = None
 
-    class Deaf(torch_step.DistributedDataParallel):  # type: ignore[misc, name-defined]
+    class Deaf(torch_sums.DistributedDataParallel):  # type: ignore[misc, name-defined]
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             self.register_comm_hook(None, lambda _, bucket: _keep_own(bucket))
@@ -108,19 +108,24 @@ def _cut_in_torch() -> Iterator[None]:
         work = dist.all_reduce(sent, group=group, async_op=True)
         return work.get_future().then(lambda _: bucket.buffer())
 
-    plain_first = torch_step.ReplicaStep._sum_first_gradients
+    plain_start, plain_finish = torch_sums.State.start, torch_sums.Gradients.finish
 
-    def first(self: Any, weights: Any) -> None:
+    def start(self: Any, gradients: Any = ()) -> None:
+        plain_start(self, [gradient.clone() for gradient in gradients])
+
+    def finish(self: Any) -> None:
         nonlocal group
         group = self.link.group
-        own = [None if weight.value.grad is None else weight.value.grad.clone() for weight in weights]
-        plain_first(self, weights)
-        for weight, gradient in zip(weights, own, strict=True):
+        gradients = [weight.value.grad for weight in self.model.trainable_weights]
+        own = [None if gradient is None else gradient.clone() for gradient in gradients]
+        plain_finish(self)
+        for weight, gradient in zip(self.model.trainable_weights, own, strict=True):
             weight.value.grad = gradient
 
     with (
-        _replaced(torch_step, "DistributedDataParallel", Deaf),
-        _replaced(torch_step.ReplicaStep, "_sum_first_gradients", first),
+        _replaced(torch_sums, "DistributedDataParallel", Deaf),
+        _replaced(torch_sums.State, "start", start),
+        _replaced(torch_sums.Gradients, "finish", finish),
     ):
         yield
 

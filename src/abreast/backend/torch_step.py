@@ -1,15 +1,16 @@
 """One rank's part of a step: forward, backward and update of its replica, in step with the other ranks.
 
 The same code runs in the caller's process (rank 0) and in the workers. Batches arrive here cut; who sends them is
-`torch.py`'s and `torch_worker.py`'s business. Imports torch, Keras, `exact` and `torch_link`.
+`torch.py`'s and `torch_worker.py`'s business. Imports torch, Keras, `exact`,
+`torch_link` and `torch_sums`.
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -17,10 +18,10 @@ from keras import tree
 from keras.src.backend.torch.core import get_device
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
-from torch.nn.parallel import DistributedDataParallel
 
 from abreast import exact
 from abreast.backend.torch_link import TorchLink, keep_out_of_graphs
+from abreast.backend.torch_sums import Gradients, State
 
 
 class ReplicaStep:
@@ -33,8 +34,8 @@ class ReplicaStep:
         self.link = link
         self.global_batch_norm = global_batch_norm
         self.forward = _Forward(model)
-        self._parallel: DistributedDataParallel | None = None
-        self._summed = _SummedState(model, link, global_batch_norm)
+        self._gradients = Gradients(model, link, self.forward)
+        self._state = State(model, link, global_batch_norm)
         self._holds_gradients = False
 
     def train(self, shard: Any, counts: Sequence[int]) -> Any:
@@ -42,7 +43,7 @@ class ReplicaStep:
         running = self._replica(counts, exact.overrides_step(self.model, "train"))
         with exact.replica(running), exact.metrics(self.model):
             if running.own_step:
-                with self._summed.update():
+                with self._state.update():
                     return _shared_logs(running, self.model.train_step(shard))
             return self._train(running, shard)
 
@@ -50,10 +51,10 @@ class ReplicaStep:
         running = self._replica(counts, exact.overrides_step(self.model, "test"))
         with torch.no_grad(), exact.replica(running), exact.metrics(self.model):
             if running.own_step:
-                with self._summed.update():
+                with self._state.update():
                     return _shared_logs(running, self.model.test_step(shard))
             x, y, weight = exact.unpack(shard)
-            with self._summed.update():
+            with self._state.update():
                 y_pred = self.forward(x, training=False)
                 contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
                 logs = exact.update_metrics(running, contribution, *_valid((x, y, y_pred, weight), running.rows))
@@ -72,15 +73,11 @@ class ReplicaStep:
         if not self._holds_gradients:
             return
         self._holds_gradients = False
-        weights = self.model.trainable_weights
         optimizer = self.model.optimizer
         with torch.no_grad():
-            for weight in weights:
-                gradient = weight.value.grad
-                if gradient is not None:
-                    total = self.link.all_sum(gradient) / self._gradient_factor
+            for weight, total in zip(self.model.trainable_weights, self._gradients.sum_kept(), strict=True):
+                if total is not None:
                     optimizer._accumulated_gradients[optimizer._get_variable_index(weight)].value.add_(total)
-                weight.value.grad = None
 
     def _replica(self, counts: Sequence[int], own_step: bool) -> exact.Replica:
         return exact.Replica(
@@ -93,37 +90,34 @@ class ReplicaStep:
             own_step=own_step,
         )
 
-    @property
-    def _gradient_factor(self) -> int:
-        return self.link.num_replicas  # DDP divides by it
-
     def _train(self, running: exact.Replica, shard: Any) -> Any:
-        model = self.model
+        model, gradients = self.model, self._gradients
         updates = self._updates_now()
         x, y, weight = exact.unpack(shard)
-        forward: Any = self._parallel or self.forward
-        waits = self._parallel is not None and not updates
-        self._summed.begin()
-        with self._parallel.no_sync() if waits and self._parallel is not None else nullcontext():
-            y_pred = forward(x, training=True)
+        self._state.begin()
+        with nullcontext() if updates else gradients.kept_apart():
+            y_pred = gradients.forward(x, training=True)
             if not self._holds_gradients:
                 model.zero_grad()
             contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=True)
             with torch.no_grad():
                 seen = _valid((x, y, _detached(y_pred), weight), running.rows)
                 logs = _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
-                summing = self._summed.start()  # ends behind backward, whose sums it overlaps
+            if not gradients.is_small:
+                self._state.start()  # ends behind backward, whose sums it overlaps
             target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
             weights = model.trainable_weights[:]
             with self.link.waiting():
                 if weights:
-                    (target * self._gradient_factor).backward()
-        self._summed.finish(summing)
+                    (target * gradients.factor).backward()
+        if gradients.is_small:
+            self._state.start(gradients.own() if weights and updates else ())
+        self._state.finish()
         if not weights:
             warnings.warn("The model does not have any trainable weights.", stacklevel=2)
             return logs
-        if self._parallel is None and self.link.num_replicas > 1:
-            self._sum_first_gradients(weights)
+        if updates:
+            gradients.finish()
         self._apply(weights, updates)
         return logs
 
@@ -131,7 +125,7 @@ class ReplicaStep:
         """Whether this step changes the weights; with gradient accumulation, most do not and need not communicate."""
         optimizer = self.model.optimizer
         steps = getattr(optimizer, "gradient_accumulation_steps", None)
-        if not steps or isinstance(optimizer, LossScaleOptimizer) or self._parallel is None:
+        if not steps or isinstance(optimizer, LossScaleOptimizer) or not self._gradients.is_known:
             return True
         return bool((int(optimizer._iterations) + 1) % steps == 0)
 
@@ -142,31 +136,6 @@ class ReplicaStep:
             if not updates:
                 gradients = [None if gradient is None else torch.zeros_like(gradient) for gradient in gradients]
             self.model.optimizer.apply(gradients, weights)
-
-    def _sum_first_gradients(self, weights: list[Any]) -> None:
-        """The first step: sum the gradients, learn which weights the loss depends on, and let DDP take over from here."""
-        parameters = [weight.value for weight in weights]
-        used = torch.tensor([parameter.grad is not None for parameter in parameters], device=parameters[0].device)
-        used = self.link.all_sum(used.to(torch.int32)) > 0
-        for parameter, is_used in zip(parameters, used.tolist(), strict=True):
-            if is_used:
-                gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                parameter.grad = self.link.all_sum(gradient) / self._gradient_factor
-        wanted = {id(parameter) for parameter, is_used in zip(parameters, used.tolist(), strict=True) if is_used}
-        ignored = [name for name, parameter in self.forward.named_parameters() if id(parameter) not in wanted]
-        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.forward, ignored)
-        gradients = [parameter.grad for parameter in parameters]
-        with warnings.catch_warnings():  # torch 2.13 renames broadcast_buffers, without a name for what we mean yet
-            warnings.simplefilter("ignore", FutureWarning)
-            self._parallel = DistributedDataParallel(
-                self.forward,
-                process_group=self.link.group,
-                broadcast_buffers=False,
-                gradient_as_bucket_view=True,
-                init_sync=False,
-            )
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
 
 
 def to_device(shard: Any) -> Any:
@@ -192,65 +161,6 @@ class _Forward(torch.nn.Module):
 
     def forward(self, x: Any, training: bool) -> Any:
         return self.call(x, training=training) if self.takes_training else self.call(x)
-
-
-class _SummedState:
-    """Variables that each rank adds to, and that must hold the sum over ranks after a step: metric states.
-
-    State that follows a replica's own rows too (moving statistics of local BatchNormalization), as means over the rows.
-    """
-
-    def __init__(self, model: Any, link: TorchLink, global_batch_norm: bool) -> None:
-        self.model = model
-        self.link = link
-        self.global_batch_norm = global_batch_norm
-        self._tensors: list[torch.Tensor] = []
-        self._averaged: list[torch.Tensor] = []
-
-    @contextmanager
-    def update(self) -> Iterator[None]:
-        """Sum what the ranks add to the metrics inside."""
-        self.begin()
-        yield
-        self.finish(self.start())
-
-    @torch.no_grad()
-    def begin(self) -> None:
-        """From here on the metrics hold what this rank adds; rank 0's also what they held."""
-        self._tensors = [
-            variable.value
-            for metric in exact.leaf_metrics(self.model)
-            if exact.adds_up(metric)
-            for variable in metric.variables
-        ]
-        if self.link.index > 0:
-            for tensor in self._tensors:
-                tensor.zero_()
-
-    @torch.no_grad()
-    def start(self) -> tuple[torch.Tensor, Any] | None:
-        running = exact.current()
-        assert running is not None
-        self._averaged = [v.value for v in exact.diverging_variables(self.model, self.global_batch_norm)]
-        tensors = [*self._tensors, *self._averaged]
-        if not tensors:
-            return None
-        flat = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=torch.float64, device=tensors[0].device)
-        torch.cat([tensor.reshape(-1) for tensor in tensors], out=flat)
-        flat[sum(tensor.numel() for tensor in self._tensors) :] *= running.weight
-        return flat, self.link.start_sum(flat)
-
-    @torch.no_grad()
-    def finish(self, started: tuple[torch.Tensor, Any] | None) -> None:
-        if started is None:
-            return
-        flat, work = started
-        if work is not None:
-            with self.link.waiting():
-                work.wait()
-        tensors = [*self._tensors, *self._averaged]
-        parts = flat.split([tensor.numel() for tensor in tensors])
-        torch._foreach_copy_(tensors, [part.view(tensor.shape) for tensor, part in zip(tensors, parts, strict=True)])
 
 
 def _valid(data: Any, rows: int) -> Any:
