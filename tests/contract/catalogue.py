@@ -162,10 +162,12 @@ OPTIMIZERS = {
     "Lion": one_shape(optimizer="lion"),
 }
 
+# PyTorch adds the gradients of large models otherwise than those of small ones.
 LARGE = {
     "large": Case(model="wide", metrics=CLASSES, validation="data", sample_weight="random"),
+    "large, weights without a gradient": Case(model="wide_with_unused", metrics=CLASSES),
     "large, gradient accumulation": one_shape(model="wide", optimizer="adam_accumulate"),
-    "large, loss scaling": one_shape(model="wide", optimizer="loss_scale"),
+    "large, float16, overflow": Case(model="wide", policy="mixed_float16", optimizer="loss_scale_overflow"),
     "large, trainable changed between fits": Case(model="wide", optimizer="adam", script="trainable_changed"),
     "large, saved and loaded": Case(model="wide", optimizer="adam", script="saved_and_loaded"),
     "large, 1 row": Case(model="wide", rows=1, batch_size=8),
@@ -188,8 +190,12 @@ FIT = {
     "shuffled": Case(shuffle=True, metrics=CLASSES),
     "evaluate and predict before fit": Case(script="evaluate_and_predict_first", model="conv_norm", metrics=CLASSES),
     "one batch at a time": Case(script="on_batch", model="conv_norm", metrics=CLASSES),
+    "one batch at a time, gradient accumulation": Case(script="on_batch", optimizer="accumulate_scaled"),
     "one weighted batch at a time": Case(script="on_batch", sample_weight="random", weighted_metrics=CLASSES),
     "thawed after a fit": Case(script="thawed", model="sequential", optimizer="adam"),
+    "frozen between steps that accumulate": Case(
+        script="trainable_changed_while_it_accumulates", model="sequential", optimizer="accumulate_scaled"
+    ),
     "trainable changed between fits": Case(script="trainable_changed", model="sequential", optimizer="adam"),
     "a second fit with initial_epoch": Case(script="two_fits", optimizer="adam", metrics=CLASSES),
     "weights set between fits": Case(script="weights_set_between", metrics=CLASSES),

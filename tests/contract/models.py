@@ -140,9 +140,40 @@ def prepared(case: Case) -> Any:
 def wide(case: Case) -> Any:
     """As many weights as large models have: PyTorch's ranks add their gradients otherwise than those of small ones."""
     x = inputs = keras.Input((5,))
-    x = layers.Dense(25_000, activation="tanh", name="many")(x)
-    x = layers.Reshape((5_000, 5))(x)
-    return keras.Model(inputs, head(case, layers.GlobalAveragePooling1D()(x)))
+    for layer in _wide():
+        x = layer(x)
+    return keras.Model(inputs, head(case, x))
+
+
+def _wide() -> list[Any]:
+    return [
+        layers.Dense(25_000, activation="tanh"),
+        layers.Reshape((5_000, 5)),
+        layers.GlobalAveragePooling1D(),
+    ]
+
+
+class WideWithUnused(keras.Model):  # type: ignore[misc]
+    """Its weights go by several names in torch, and the loss depends on some of them only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = keras.Sequential([keras.Input((5,)), *_wide()])
+        self.unused = layers.Dense(2)
+        self.out = layers.Dense(3, activation="softmax")
+
+    def build(self, shape: Any) -> None:
+        self.unused.build((None, 5))
+        self.out.build((None, 5))
+
+    def call(self, x: Any) -> Any:
+        return self.out(self.body(x))
+
+
+def wide_with_unused(case: Case) -> Any:
+    model = WideWithUnused()
+    model.build((None, 5))
+    return model
 
 
 def unbuilt(case: Case) -> Any:
@@ -172,5 +203,6 @@ MODELS: dict[str, Callable[[Case], Any]] = {
         subclassed,
         unbuilt,
         wide,
+        wide_with_unused,
     )
 }

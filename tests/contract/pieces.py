@@ -89,6 +89,7 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "ema_at_end": lambda: optimizers.Adam(0.02, use_ema=True, ema_momentum=0.8),
     "accumulate": lambda: optimizers.SGD(0.1, momentum=0.9, gradient_accumulation_steps=2),
     "adam_accumulate": lambda: optimizers.Adam(0.02, gradient_accumulation_steps=3, global_clipnorm=0.1),
+    "accumulate_scaled": lambda: optimizers.SGD(0.1, gradient_accumulation_steps=2, loss_scale_factor=64.0),
     "loss_scale": lambda: optimizers.LossScaleOptimizer(
         optimizers.SGD(0.1, momentum=0.9), initial_scale=1024.0, dynamic_growth_steps=2
     ),

@@ -96,36 +96,22 @@ def _cut_in_torch() -> Iterator[None]:
 
     from abreast.backend import torch_sums
 
-    group: Any = None
-
-    class Deaf(torch_sums.DistributedDataParallel):  # type: ignore[misc, name-defined]
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            self.register_comm_hook(None, lambda _, bucket: _keep_own(bucket))
-
-    def _keep_own(bucket: Any) -> Any:
-        sent = bucket.buffer().clone().div_(dist.get_world_size(group))
-        work = dist.all_reduce(sent, group=group, async_op=True)
-        return work.get_future().then(lambda _: bucket.buffer())
-
-    plain_start, plain_finish = torch_sums.State.start, torch_sums.Gradients.finish
+    plain_start, plain_sum = torch_sums.State.start, torch_sums.Gradients._sum
 
     def start(self: Any, gradients: Any = ()) -> None:
         plain_start(self, [gradient.clone() for gradient in gradients])
 
-    def finish(self: Any) -> None:
-        nonlocal group
-        group = self.link.group
-        gradients = [weight.value.grad for weight in self.model.trainable_weights]
-        own = [None if gradient is None else gradient.clone() for gradient in gradients]
-        plain_finish(self)
-        for weight, gradient in zip(self.model.trainable_weights, own, strict=True):
-            weight.value.grad = gradient
+    def sum_apart(self: Any, gradients: Any) -> None:
+        plain_sum(self, [gradient.clone() for gradient in gradients])
+
+    def sum_bucket(group: Any, bucket: Any) -> Any:
+        work = dist.all_reduce(bucket.buffer().clone(), group=group, async_op=True)
+        return work.get_future().then(lambda _: bucket.buffer())
 
     with (
-        _replaced(torch_sums, "DistributedDataParallel", Deaf),
         _replaced(torch_sums.State, "start", start),
-        _replaced(torch_sums.Gradients, "finish", finish),
+        _replaced(torch_sums.Gradients, "_sum", sum_apart),
+        _replaced(torch_sums, "_sum_bucket", sum_bucket),
     ):
         yield
 

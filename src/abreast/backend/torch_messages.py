@@ -75,7 +75,7 @@ def _parts(model: Any) -> list[Any]:
 
 
 def _identity(model: Any, options: tuple[Any, ...]) -> Any:
-    values = tuple(id(variable._value) for variable in numbered_variables(model))
+    values = tuple((id(variable._value), variable.trainable) for variable in numbered_variables(model))
     return (
         options,
         model.jit_compile,

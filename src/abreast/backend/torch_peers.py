@@ -91,6 +91,7 @@ class Peers:
         known = self._steps.get(model)
         if known is None or not known[0].matches(model, global_batch_norm):
             exact.check_layers(model)
+            self.collect_gradients(model)
             now = messages.Fingerprint(model, global_batch_norm)
             variables = messages.numbered_variables(model)
             messages.broadcast([variable.value for variable in variables], self.link.group)

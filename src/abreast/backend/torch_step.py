@@ -36,7 +36,9 @@ class ReplicaStep:
         self.forward = _Forward(model)
         self._gradients = Gradients(model, link, self.forward)
         self._state = State(model, link, global_batch_norm)
+        self._optimizer = getattr(model, "optimizer", None)
         self._holds_gradients = False
+        self._counts: tuple[Sequence[int], torch.Tensor] | None = None
 
     def train(self, shard: Any, counts: Sequence[int]) -> Any:
         """One optimizer step; gives the logs of a user's own `train_step` or `compute_metrics`, else None."""
@@ -45,7 +47,11 @@ class ReplicaStep:
             if running.own_step:
                 with self._state.update():
                     return _shared_logs(running, self.model.train_step(shard))
-            return self._train(running, shard)
+            try:
+                return self._train(running, shard)
+            except BaseException:
+                self._gradients.end_overlap()
+                raise
 
     def test(self, shard: Any, counts: Sequence[int]) -> Any:
         running = self._replica(counts, exact.overrides_step(self.model, "test"))
@@ -73,19 +79,22 @@ class ReplicaStep:
         if not self._holds_gradients:
             return
         self._holds_gradients = False
-        optimizer = self.model.optimizer
+        optimizer: Any = self._optimizer
+        scale = getattr(optimizer, "loss_scale_factor", None) or 1.0
         with torch.no_grad():
-            for weight, total in zip(self.model.trainable_weights, self._gradients.sum_kept(), strict=True):
+            for weight, total in zip(self._gradients.weights, self._gradients.sum_kept(), strict=True):
                 if total is not None:
-                    optimizer._accumulated_gradients[optimizer._get_variable_index(weight)].value.add_(total)
+                    optimizer._accumulated_gradients[optimizer._get_variable_index(weight)].value.add_(total / scale)
 
     def _replica(self, counts: Sequence[int], own_step: bool) -> exact.Replica:
+        if self._counts is None or self._counts[0] != counts:  # a copy to a GPU waits for it
+            self._counts = counts, torch.as_tensor(counts, device=get_device())
         return exact.Replica(
             self.model,
             self.link,
             rows=counts[self.link.index],
             total_rows=sum(counts),
-            counts=torch.as_tensor(counts, device=get_device()),
+            counts=self._counts[1],
             global_batch_norm=self.global_batch_norm,
             own_step=own_step,
         )
@@ -103,22 +112,23 @@ class ReplicaStep:
             with torch.no_grad():
                 seen = _valid((x, y, _detached(y_pred), weight), running.rows)
                 logs = _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
-            if not gradients.is_small:
+            if gradients.overlaps:
                 self._state.start()  # ends behind backward, whose sums it overlaps
             target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
-            weights = model.trainable_weights[:]
-            with self.link.waiting():
-                if weights:
-                    (target * gradients.factor).backward()
-        if gradients.is_small:
-            self._state.start(gradients.own() if weights and updates else ())
+            if gradients.weights:
+                with self.link.waiting():
+                    target.backward()
+        in_message = gradients.is_small and gradients.weights and updates
+        if not gradients.overlaps:
+            self._state.start(gradients.own() if in_message else ())
         self._state.finish()
-        if not weights:
+        if not gradients.weights:
             warnings.warn("The model does not have any trainable weights.", stacklevel=2)
             return logs
         if updates:
             gradients.finish()
-        self._apply(weights, updates)
+        self._apply(gradients.weights, updates)
+        gradients.begin_overlap()
         return logs
 
     def _updates_now(self) -> bool:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from abreast import exact
@@ -22,100 +23,130 @@ _SMALL = 2**17  # weights whose gradients fill 1 MiB in a message of float64
 
 
 class Gradients:
-    """The gradients of a replica's weights, each rank's own until they are summed.
+    """The gradients of a replica's trainable weights: each rank's own after its backward, until they are summed.
 
-    The first step learns which weights the loss depends on. Loss contributions are taken times `factor` before backward.
+    The first step learns which weights the loss depends on. Where that is the same on all ranks, DDP sums those of a large
+    model from the second step on.
     """
 
-    def __init__(self, model: Any, link: TorchLink, forward: torch.nn.Module) -> None:
+    def __init__(self, model: Any, link: TorchLink, module: torch.nn.Module) -> None:
         self.link = link
-        self.model = model
-        self.is_small = sum(weight.value.numel() for weight in model.trainable_weights) <= _SMALL
-        self.factor = 1 if self.is_small else link.num_replicas  # DDP divides by the number of ranks
-        self.forward: Any = forward
+        self.weights = list(model.trainable_weights)
+        self.is_small = sum(weight.value.numel() for weight in self.weights) <= _SMALL
+        self._module = module
+        self._ddp: DistributedDataParallel | None = None
         self._present: list[bool] | None = None  # on this rank
         self._used: list[bool] = []  # on any rank
-        self._everywhere = True  # on any rank means on all
+
+    @property
+    def forward(self) -> Any:
+        """The module, or DDP around it."""
+        return self._ddp or self._module
 
     @property
     def is_known(self) -> bool:
         """Whether there has been a first step."""
         return self._present is not None
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether backward sums the gradients."""
+        return self._ddp is not None
+
     def kept_apart(self) -> AbstractContextManager[None]:
         """Backward inside leaves each rank its own gradients."""
-        if isinstance(self.forward, DistributedDataParallel):
-            return self.forward.no_sync()
-        return nullcontext()
+        return nullcontext() if self._ddp is None else self._ddp.no_sync()
 
     @torch.no_grad()
     def own(self) -> list[torch.Tensor]:
-        """This rank's gradients of what the loss depends on, to sum in place. Raises `ModelError` when that changes."""
-        weights = self.model.trainable_weights
-        present = [weight.value.grad is not None for weight in weights]
+        """The gradients of what the loss depends on, to sum in place. Raises `ModelError` when that has changed."""
+        present = [weight.value.grad is not None for weight in self.weights]
         if self._present is None:
-            self._present = present
-            count = self.link.all_sum(torch.tensor(present, dtype=torch.int32, device=weights[0].value.device)).tolist()
-            self._used = [ranks > 0 for ranks in count]
-            self._everywhere = all(ranks in (0, self.link.num_replicas) for ranks in count)
-        if present != self._present:
+            self._learn(present)
+        elif present != self._present:
             index = next(i for i, there in enumerate(present) if there != self._present[i])
             then, now = ("did not", "does") if present[index] else ("did", "does not")
             raise ModelError(
-                f"at the first step the loss {then} depend on {weights[index].path}, and now it {now}",
+                f"at the first step the loss {then} depend on {self.weights[index].path}, and now it {now}",
                 "use every weight at every step; to leave a layer out, multiply what it gives by 0",
             )
-        parameters = [weight.value for weight, is_used in zip(weights, self._used, strict=True) if is_used]
+        return self._of_used()
+
+    def _learn(self, present: list[bool]) -> None:
+        self._present = present
+        count = torch.tensor(present, dtype=torch.int32, device=self.weights[0].value.device)
+        ranks = self.link.all_sum(count).tolist()
+        self._used = [number > 0 for number in ranks]
+        self._everywhere = all(number in (0, self.link.num_replicas) for number in ranks)
+
+    def _of_used(self) -> list[torch.Tensor]:
+        parameters = [weight.value for weight, is_used in zip(self.weights, self._used, strict=True) if is_used]
         for parameter in parameters:
             if parameter.grad is None:  # another rank has one
                 parameter.grad = torch.zeros_like(parameter)
         return [parameter.grad for parameter in parameters]
 
     @torch.no_grad()
+    def finish(self) -> None:
+        """Sum those of a large model after a backward that has not."""
+        if self.is_small:
+            return
+        gradients = self.own()
+        if not self.overlaps:
+            self._sum(gradients)
+
+    @torch.no_grad()
     def sum_kept(self) -> list[torch.Tensor | None]:
-        """The sums of what `kept_apart` left, one per trainable weight; then the ranks hold none."""
-        self.own()
-        sums = []
-        for weight in self.model.trainable_weights:
-            gradient = weight.value.grad
-            sums.append(None if gradient is None else self.link.all_sum(gradient) / self.factor)
+        """The sums of what `kept_apart` left, one per weight; then the ranks hold none."""
+        self._sum(self._of_used())
+        sums = [weight.value.grad for weight in self.weights]
+        for weight in self.weights:
             weight.value.grad = None
         return sums
 
-    @torch.no_grad()
-    def finish(self) -> None:
-        """After a backward whose gradients were not kept apart, of a large model: DDP has summed them, once it exists."""
-        if self.is_small or self.link.num_replicas == 1:
-            return
-        gradients = self.own()
-        if not isinstance(self.forward, DistributedDataParallel):
-            sums = [self.link.all_sum(gradient) / self.factor for gradient in gradients]
-            self._start_ddp()
-            for gradient, total in zip(gradients, sums, strict=True):
-                gradient.copy_(total)
+    def _sum(self, gradients: list[torch.Tensor]) -> None:
+        with self.link.waiting():
+            for work in [self.link.start_sum(gradient) for gradient in gradients]:
+                if work is not None:
+                    work.wait()
 
-    def _start_ddp(self) -> None:
-        wanted = {
-            id(weight.value)
-            for weight, is_used in zip(self.model.trainable_weights, self._used, strict=True)
-            if is_used
-        }
-        ignored = [name for name, parameter in self.forward.named_parameters() if id(parameter) not in wanted]
-        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self.forward, ignored)
-        kept = [(weight.value, weight.value.grad) for weight in self.model.trainable_weights]
+    def begin_overlap(self) -> None:
+        """Let DDP sum from the next step on, where it can; called when this step's gradients are of no more use."""
+        if self.is_small or self.overlaps or not self.is_known or not self._everywhere or self.link.group is None:
+            return
+        used = {id(weight.value) for weight, is_used in zip(self.weights, self._used, strict=True) if is_used}
+        # Under all of their names: Keras's layers share parameters, which go by several.
+        ignored = [
+            f"{path}.{name}" if path else name
+            for path, module in self._module.named_modules()
+            for name, parameter in module.named_parameters(recurse=False)
+            if id(parameter) not in used
+        ]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self._module, ignored)
+        for weight in self.weights:
+            weight.value.grad = None
         with warnings.catch_warnings():  # torch 2.13 renames broadcast_buffers, without a name for what we mean yet
             warnings.simplefilter("ignore", FutureWarning)
-            self.forward = DistributedDataParallel(
-                self.forward,
+            self._ddp = DistributedDataParallel(
+                self._module,
                 process_group=self.link.group,
                 broadcast_buffers=False,
                 gradient_as_bucket_view=True,
-                find_unused_parameters=not self._everywhere,
                 init_sync=False,
             )
-        for parameter, gradient in kept:
-            parameter.grad = gradient
-        self._present = self._used
+        self._ddp.register_comm_hook(self.link.group, _sum_bucket)
+
+    def end_overlap(self) -> None:
+        """After a failed step, whose backward DDP may still wait for: let go of the weights, whoever keeps this object."""
+        if self._ddp is not None:
+            self._ddp._remove_autograd_hooks()
+            self._ddp = None
+
+
+def _sum_bucket(group: dist.ProcessGroup, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+    """DDP's own would give the mean, for which a scaled loss of half precision would have to be larger than on one device."""
+    work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])  # type: ignore[no-any-return]
 
 
 class State:
@@ -166,8 +197,7 @@ class State:
         sizes = [tensor.numel() for tensor in self._summed]
         flat = torch.empty(sum(sizes), dtype=torch.float64, device=self._summed[0].device)
         torch.cat([tensor.reshape(-1) for tensor in self._summed], out=flat)
-        if averaged:
-            flat[-sum(tensor.numel() for tensor in averaged) :] *= running.weight
+        flat[flat.numel() - sum(tensor.numel() for tensor in averaged) :] *= running.weight
         self._parts = flat.split(sizes)
         self._work = self.link.start_sum(flat)
 

@@ -132,6 +132,7 @@ class Team:
         replica = self._replicas.get(model)
         if replica is None or not replica.fingerprint.matches(model, size, global_batch_norm):
             if replica is not None:
+                self.collect_gradients(model)
                 self._send_all(range(1, len(self.devices)), messages.FORGET, replica.key)
             replica = self._replicas[model] = self._send(model, size, global_batch_norm)
         return replica
