@@ -86,6 +86,13 @@ def test_an_exception_on_a_worker_arrives_with_its_traceback(caller: Worker, tmp
     assert_usable(end)
 
 
+def test_a_large_model_trains_on_after_a_failure_that_somebody_keeps(caller: Worker, tmp_path: Path) -> None:
+    """DDP waits for the backward that does not come, and lives as long as the traceback: in a notebook, for good."""
+    end = caller.run(end_of_fit, trap="raise", rank=0, fired=str(tmp_path / "fired"), large=True)
+    assert end["kinds"][0] == "ValueError"
+    assert_usable(end)
+
+
 def test_an_exception_on_rank_0_is_the_users_own(caller: Worker, tmp_path: Path) -> None:
     end = caller.run(end_of_fit, trap="raise", rank=0, fired=str(tmp_path / "fired"))
     assert end["kinds"][0] == "ValueError"
@@ -309,8 +316,11 @@ def named_shared_memory(pids: list[int]) -> list[str]:
 # Bodies, for the caller.
 
 
-def task(trap: str = "", fired: str = "") -> tuple[Any, Any, Any]:
-    """A model with a layer that does what `trap` says when it meets a large value, and 150 rows: five steps."""
+def task(trap: str = "", fired: str = "", large: bool = False) -> tuple[Any, Any, Any]:
+    """A model with a layer that does what `trap` says when it meets a large value, and 150 rows: five steps.
+
+    If it is large, its loss does so.
+    """
     import keras
     import numpy as np
 
@@ -323,6 +333,11 @@ def task(trap: str = "", fired: str = "") -> tuple[Any, Any, Any]:
             if float(x.max()) > 50:
                 spring(trap, fired)
             return x
+
+    def trapped_loss(y_true: Any, y_pred: Any) -> Any:
+        if float(y_true.max()) > 50:
+            spring(trap, fired)
+        return keras.losses.mean_squared_error(y_true, y_pred)
 
     def spring(trap: str, fired: str) -> None:
         if os.path.exists(fired):
@@ -338,9 +353,12 @@ def task(trap: str = "", fired: str = "") -> tuple[Any, Any, Any]:
         while trap == "loop":
             pass
 
-    layers = [Trap(), keras.layers.Dense(5), keras.layers.BatchNormalization(), keras.layers.Dense(3)]
+    hidden = [keras.layers.Dense(5), keras.layers.BatchNormalization()]
+    if large:
+        hidden = [keras.layers.Dense(30_000), keras.layers.Reshape((6_000, 5)), keras.layers.GlobalAveragePooling1D()]
+    layers = [Trap(), *hidden, keras.layers.Dense(3)]
     model = keras.Sequential([keras.Input((4,)), *layers])
-    model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse", metrics=["mae"])
+    model.compile(keras.optimizers.SGD(0.05, momentum=0.9), trapped_loss if large else "mse", metrics=["mae"])
     draws = np.random.default_rng(1)
     x, y = draws.normal(size=(150, 4)).astype("float32"), draws.normal(size=(150, 3)).astype("float32")
     return abreast.parallelize(model, devices=3), x, y
@@ -371,11 +389,12 @@ def end_of_fit(
     fired: str = "",
     signals: tuple[int, int, int] | None = None,
     callback_raises: str = "",
+    large: bool = False,
 ) -> dict[str, Any]:
     """How a fit ends that fails at `STEP`, and how the model stands then."""
-    model, x, y = task(trap, fired)
+    model, x, y = task(trap, fired, large)
     if trap:
-        x[30 * STEP + 10 * rank, 0] = 100.0
+        (y if large else x)[30 * STEP + 10 * rank, 0] = 100.0
     planted = plant(signals, callback_raises)
     workers: dict[int, int] = {}
     try:
@@ -383,18 +402,19 @@ def end_of_fit(
     except BaseException as error:
         ended = time.monotonic()
         workers = planted.workers
-        end = description(error)
+        end, kept = description(error), error
     else:
         raise AssertionError("fit did not fail")
     end["seconds"] = ended - (float(Path(fired).read_text()) if fired else planted.time)
     after = model.get_weights()
     left = still_running(workers) if not callback_raises else []
-    finished, x, y = task()
+    finished, x, y = task(large=large)
     finished.fit(x[: 30 * STEP], y[: 30 * STEP], **options())
     end["difference"] = difference(after, finished.get_weights())
     end["same_workers"] = workers_of_team() == workers
     model.fit(x, y, **options())  # the same object goes on
     end["next_difference"] = difference(after, model.get_weights())
+    del kept
     return end | {"left": left}
 
 

@@ -167,7 +167,7 @@ LARGE = {
     "large": Case(model="wide", metrics=CLASSES, validation="data", sample_weight="random"),
     "large, weights without a gradient": Case(model="wide_with_unused", metrics=CLASSES),
     "large, gradient accumulation": one_shape(model="wide", optimizer="adam_accumulate"),
-    "large, float16, overflow": Case(model="wide", policy="mixed_float16", optimizer="loss_scale_overflow"),
+    "large, float16, overflow": Case(model="wide", policy="mixed_float16", optimizer="loss_scale_edge"),
     "large, trainable changed between fits": Case(model="wide", optimizer="adam", script="trainable_changed"),
     "large, saved and loaded": Case(model="wide", optimizer="adam", script="saved_and_loaded"),
     "large, 1 row": Case(model="wide", rows=1, batch_size=8),

@@ -97,6 +97,10 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "loss_scale_overflow": lambda: optimizers.LossScaleOptimizer(
         optimizers.SGD(0.1), initial_scale=2.0**24, dynamic_growth_steps=3
     ),
+    # Half precision overflows at times, and at twice the scale always.
+    "loss_scale_edge": lambda: optimizers.LossScaleOptimizer(
+        optimizers.SGD(0.1), initial_scale=2.0**19, dynamic_growth_steps=2
+    ),
     "schedule": lambda: optimizers.SGD(optimizers.schedules.ExponentialDecay(0.2, 2, 0.5)),
     "rmsprop": lambda: optimizers.RMSprop(0.01, momentum=0.5, centered=True),
     "adagrad": lambda: optimizers.Adagrad(0.1),

@@ -134,7 +134,8 @@ class Gradients:
                 gradient_as_bucket_view=True,
                 init_sync=False,
             )
-        self._ddp.register_comm_hook(self.link.group, _sum_bucket)
+        # Not by itself: torch checks the annotations.
+        self._ddp.register_comm_hook(self.link.group, lambda group, bucket: _sum_bucket(group, bucket))
 
     def end_overlap(self) -> None:
         """After a failed step, whose backward DDP may still wait for: let go of the weights, whoever keeps this object."""
