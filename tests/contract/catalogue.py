@@ -193,9 +193,6 @@ FIT = {
     "one batch at a time, gradient accumulation": Case(script="on_batch", optimizer="accumulate_scaled"),
     "one weighted batch at a time": Case(script="on_batch", sample_weight="random", weighted_metrics=CLASSES),
     "thawed after a fit": Case(script="thawed", model="sequential", optimizer="adam"),
-    "frozen between steps that accumulate": Case(
-        script="trainable_changed_while_it_accumulates", model="sequential", optimizer="accumulate_scaled"
-    ),
     "trainable changed between fits": Case(script="trainable_changed", model="sequential", optimizer="adam"),
     "a second fit with initial_epoch": Case(script="two_fits", optimizer="adam", metrics=CLASSES),
     "weights set between fits": Case(script="weights_set_between", metrics=CLASSES),
@@ -223,7 +220,10 @@ CALLBACKS = {
         "stop": "dense",
         "terminate_on_nan": "dense",
     }.items()
-} | {"callback: swap EMA": Case(callbacks=("swap_ema",), optimizer="ema_at_end", epochs=2, validation="data")}
+} | {
+    "callback: swap EMA": Case(callbacks=("swap_ema",), optimizer="ema_at_end", epochs=2, validation="data"),
+    "callback: changes a layer while gradients accumulate": Case(callbacks=("notes_batch",), optimizer="accumulate"),
+}
 
 SOURCES = {
     f"source: {name.replace('_', ' ')}": Case(source=name, model="conv_norm", sample_weight=weight)

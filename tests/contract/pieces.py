@@ -233,6 +233,13 @@ class LearningRateMidEpoch(keras.callbacks.Callback):  # type: ignore[misc]
         self.model.optimizer.learning_rate = 0.1 / (1 + batch)
 
 
+class NotesBatch(keras.callbacks.Callback):  # type: ignore[misc]
+    """Gives a layer another attribute after each batch: the layer may do otherwise from then on."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.model.layers[-1].noted_batch = batch
+
+
 class ReadsWeights(keras.callbacks.Callback):  # type: ignore[misc]
     """Notes the sum of all weights after each batch: what a callback reads is the newest."""
 
@@ -245,6 +252,7 @@ CALLBACKS: dict[str, Callable[[], Any]] = {
     "early_stopping": lambda: keras.callbacks.EarlyStopping("loss", mode="max", patience=1, restore_best_weights=True),
     "learning_rate_mid_epoch": LearningRateMidEpoch,
     "learning_rate_scheduler": lambda: keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5),
+    "notes_batch": NotesBatch,
     "reads_weights": ReadsWeights,
     "reduce_on_plateau": lambda: keras.callbacks.ReduceLROnPlateau("loss", factor=0.3, patience=0, min_delta=100.0),
     "set_weights": SetWeightsMidEpoch,

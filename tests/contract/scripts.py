@@ -103,15 +103,6 @@ def trainable_changed(job: Any) -> dict[str, Any]:
     return {**results, **_predict(job)}
 
 
-def trainable_changed_while_it_accumulates(job: Any) -> dict[str, Any]:
-    """A layer is frozen, and its regularizer's neighbours changed, between two steps that accumulate gradients."""
-    results = {}
-    for i, (first, last) in enumerate([(0, 8), (8, 15), (15, 22)]):
-        job.model.layers[0].trainable = i != 1
-        results[f"train/{i}"] = np.asarray(job.model.train_on_batch(*job.data.between(first, last)))
-    return {**results, **state(job.model)}
-
-
 def thawed(job: Any) -> dict[str, Any]:
     """A layer that was frozen when the model first came to the devices is trained later."""
     job.model.layers[0].trainable = False
@@ -175,7 +166,6 @@ SCRIPTS: dict[str, Callable[[Any], dict[str, Any]]] = {
         thawed,
         train,
         trainable_changed,
-        trainable_changed_while_it_accumulates,
         trained_before,
         two_fits,
         weights_set_between,
