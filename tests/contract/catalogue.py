@@ -222,7 +222,7 @@ CALLBACKS = {
     }.items()
 } | {
     "callback: swap EMA": Case(callbacks=("swap_ema",), optimizer="ema_at_end", epochs=2, validation="data"),
-    "callback: changes a layer while gradients accumulate": Case(callbacks=("notes_batch",), optimizer="accumulate"),
+    "callback: new settings while gradients accumulate": Case(callbacks=("clips_far_off",), optimizer="accumulate"),
 }
 
 SOURCES = {

@@ -233,11 +233,11 @@ class LearningRateMidEpoch(keras.callbacks.Callback):  # type: ignore[misc]
         self.model.optimizer.learning_rate = 0.1 / (1 + batch)
 
 
-class NotesBatch(keras.callbacks.Callback):  # type: ignore[misc]
-    """Gives a layer another attribute after each batch: the layer may do otherwise from then on."""
+class ClipsFarOff(keras.callbacks.Callback):  # type: ignore[misc]
+    """Sets a limit that no gradient reaches, another one after each batch."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.model.layers[-1].noted_batch = batch
+        self.model.optimizer.clipvalue = 1e6 + batch
 
 
 class ReadsWeights(keras.callbacks.Callback):  # type: ignore[misc]
@@ -252,7 +252,7 @@ CALLBACKS: dict[str, Callable[[], Any]] = {
     "early_stopping": lambda: keras.callbacks.EarlyStopping("loss", mode="max", patience=1, restore_best_weights=True),
     "learning_rate_mid_epoch": LearningRateMidEpoch,
     "learning_rate_scheduler": lambda: keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5),
-    "notes_batch": NotesBatch,
+    "clips_far_off": ClipsFarOff,
     "reads_weights": ReadsWeights,
     "reduce_on_plateau": lambda: keras.callbacks.ReduceLROnPlateau("loss", factor=0.3, patience=0, min_delta=100.0),
     "set_weights": SetWeightsMidEpoch,
