@@ -105,7 +105,7 @@ def _dropped(steps: int) -> int:
 
 
 def _in_fresh_process(cell: dict[str, Any]) -> dict[str, list[float]]:
-    environment = os.environ | {"KERAS_BACKEND": cell["backend"], "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = os.environ | lines.STEADY_HEAP | {"KERAS_BACKEND": cell["backend"], "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, __file__, "--cell", json.dumps(cell)]
     done = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, text=True, timeout=_CELL_SECONDS, check=True

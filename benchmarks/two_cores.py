@@ -24,7 +24,7 @@ import lines
 _SIDES = ("native", "abreast")
 _DEVICES = (1, 2)
 _DROPPED = 3
-_ENVIRONMENT = {
+_ENVIRONMENT = lines.STEADY_HEAP | {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
