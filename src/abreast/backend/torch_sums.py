@@ -19,7 +19,7 @@ from abreast import exact
 from abreast.backend.torch_link import TorchLink
 from abreast.errors import ModelError
 
-_SMALL = 2**17  # weights whose gradients fill 1 MiB in a message of float64
+_SMALL = 2**17  # weights whose gradients fill half a MiB
 
 
 class Gradients:
@@ -196,7 +196,9 @@ class State:
         if not self._summed:
             return
         sizes = [tensor.numel() for tensor in self._summed]
-        flat = torch.empty(sum(sizes), dtype=torch.float64, device=self._summed[0].device)
+        narrow = all(tensor.is_floating_point() and tensor.dtype.itemsize <= 4 for tensor in self._summed)
+        dtype = torch.float32 if narrow else torch.float64  # also for whole numbers
+        flat = torch.empty(sum(sizes), dtype=dtype, device=self._summed[0].device)
         torch.cat([tensor.reshape(-1) for tensor in self._summed], out=flat)
         flat[flat.numel() - sum(tensor.numel() for tensor in averaged) :] *= running.weight
         self._parts = flat.split(sizes)

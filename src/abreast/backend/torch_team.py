@@ -159,8 +159,9 @@ class Team:
         first = (replica.key, kind) not in self._seen
         with replica.undone_by_failure(), self._translated(), self.job.work(first=first):
             self._synchronize(replica, len(counts))
-            for rank in range(1, len(counts)):
-                descriptor = self._writers[rank].write(tree.map_structure(_host_view, shards[rank]))
+            ranks = range(1, len(counts))
+            written = [self._writers[rank].write(tree.map_structure(_host_view, shards[rank])) for rank in ranks]
+            for rank, descriptor in zip(ranks, written, strict=True):  # only now: each wakes a process
                 step = messages.pack_step(replica.key, replica.step.model.training, counts, descriptor)
                 self._channels[rank].send(messages.KINDS[kind], step)
             result = getattr(replica.step, kind)(to_device(shards[0]), counts)
