@@ -158,7 +158,7 @@ def _plain_step(kind: Kind, model: Any) -> Callable[..., Any]:
     run = torch.compile(run) if model.jit_compile else run
 
     def step(batches: Any) -> Any:
-        data = to_device(HostBatch.of(batches[0]).data)
+        data = to_device(batches[0])
         with nullcontext() if kind == "train" else torch.no_grad():
             return run(data)
 
