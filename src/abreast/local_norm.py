@@ -43,7 +43,7 @@ def _call(layer: Any, inputs: Any, training: Any = None, mask: Any = None) -> An
     num_devices = getattr(_thread, "num_devices", None)
     if not num_devices or not training or not layer.trainable:
         return _plain_call(layer, inputs, training=training, mask=mask)
-    if layer.renorm:
+    if getattr(layer, "renorm", False):  # Keras 3.14 and newer
         raise ModelError(f"{layer.name} uses renorm, which local statistics leave undefined", 'use batch_norm="global"')
     return _normalize(layer, inputs, mask, row_counts(inputs.shape[0], num_devices))
 
