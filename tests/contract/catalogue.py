@@ -255,7 +255,8 @@ EVERY_NUMBER_OF_DEVICES = {"98 rows in batches of 32", "3 rows", "1 row"}
 # A per-commit run takes each of these on one backend in turn: their arithmetic is that of one file.
 ON_ONE_BACKEND = [*LOSSES, *OPTIMIZERS]
 # JAX's step is one program over the global batch, in which Keras's own arithmetic does these.
-NOT_ON_JAX = {*WEIGHTS, *METRICS, *LARGE}
+NOT_ON_JAX = {*WEIGHTS, *METRICS}
+ON_TORCH = {*LARGE}
 
 CASES: dict[str, Case] = {
     **MODELS, **LOSSES, **WEIGHTS, **METRICS, **OPTIMIZERS, **LARGE, **ROWS, **FIT, **CALLBACKS, **SOURCES, **PRECISION
