@@ -330,7 +330,7 @@ def _simulated_cpu_devices(environ: Mapping[str, str]) -> int:
 
 def _cpu_devices(simulated: int | None, root: Path) -> tuple[Device, ...]:
     count = simulated or 1
-    model = f"{_cpu_model(root)}, {_num_cores()} cores{f', shared by {count} simulated devices' if simulated else ''}"
+    model = f"{_cpu_model(root)}, {num_cores()} cores{f', shared by {count} simulated devices' if simulated else ''}"
     memory_bytes = _cpu_memory_bytes(root)
     return tuple(Device(f"cpu:{index}", "cpu", index, model, memory_bytes) for index in range(count))
 
@@ -343,7 +343,7 @@ def _cpu_model(root: Path) -> str:
     return platform.processor() or platform.machine() or "CPU"
 
 
-def _num_cores() -> int:
+def num_cores() -> int:
     """Cores that this process may use: a container or `taskset` can give fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

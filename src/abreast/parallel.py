@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
@@ -24,11 +24,10 @@ from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
 from abreast.errors import BackendError, DataError, ModelError
 from abreast.feed import Feed
-from abreast.hardware import choose
+from abreast.hardware import DeviceSpec, choose
 from abreast.numerics import watch_loss
 from abreast.world import read_world
 
-DeviceSpec = str | int | Sequence[int | str]
 Model = TypeVar("Model")
 
 _placements: WeakKeyDictionary[Any, Placement] = WeakKeyDictionary()

@@ -1,6 +1,6 @@
 """The seam: what a framework must offer so that everything above it need not ask which one runs.
 
-Imports no framework. `backend/jax.py`, `backend/tensorflow.py`, `backend/torch.py` and `backend/fake.py` implement it.
+Imports no framework. `backend/jax.py`, `backend/tensorflow.py` and `backend/torch.py` implement it.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from abreast.backend.torch_step import to_device
 from abreast.backend.torch_team import Team
 from abreast.errors import BackendError
 from abreast.feed import HostBatch, row_counts
+from abreast.hardware import CPU_DEVICES
 from abreast.world import World
 
 _HANG_SECONDS = 60.0
@@ -47,11 +48,11 @@ class TorchBackend:
         self._peers: Peers | None = None
 
     def use_cpu_devices(self, count: int) -> None:
-        os.environ["ABREAST_CPU_DEVICES"] = str(count)
+        os.environ[CPU_DEVICES] = str(count)
         keras_torch.DEFAULT_DEVICE = "cpu"
 
     def device_names(self) -> tuple[str, ...]:
-        simulated = os.environ.get("ABREAST_CPU_DEVICES")
+        simulated = os.environ.get(CPU_DEVICES)
         if simulated is None and torch.cuda.is_available():
             return tuple(f"gpu:{index}" for index in range(torch.cuda.device_count()))
         return tuple(f"cpu:{index}" for index in range(int(simulated or 1)))

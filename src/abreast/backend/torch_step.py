@@ -1,8 +1,7 @@
 """One rank's part of a step: forward, backward and update of its replica, in step with the other ranks.
 
 The same code runs in the caller's process (rank 0) and in the workers. Batches arrive here cut; who sends them is
-`torch.py`'s and `torch_worker.py`'s business. Imports torch, Keras, `exact`,
-`torch_link` and `torch_sums`.
+`torch.py`'s and `torch_worker.py`'s business. Imports torch, Keras, `exact`, `torch_link` and `torch_sums`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class ReplicaStep:
         self._gradients = Gradients(model, link, self.forward)
         self._state = State(model, link, global_batch_norm)
         self._optimizer = getattr(model, "optimizer", None)
-        self._holds_gradients = False
+        self.holds_gradients = False
         self._counts: tuple[Sequence[int], torch.Tensor] | None = None
 
     def train(self, shard: Any, counts: Sequence[int]) -> Any:
@@ -76,9 +75,9 @@ class ReplicaStep:
 
     def collect_gradients(self) -> None:
         """Move gradients kept on the ranks between accumulation steps to Keras's accumulators, summed over the ranks."""
-        if not self._holds_gradients:
+        if not self.holds_gradients:
             return
-        self._holds_gradients = False
+        self.holds_gradients = False
         optimizer: Any = self._optimizer
         scale = getattr(optimizer, "loss_scale_factor", None) or 1.0
         with torch.no_grad():
@@ -106,7 +105,7 @@ class ReplicaStep:
         self._state.begin()
         with nullcontext() if updates else gradients.kept_apart():
             y_pred = gradients.forward(x, training=True)
-            if not self._holds_gradients:
+            if not self.holds_gradients:
                 model.zero_grad()
             contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=True)
             with torch.no_grad():
@@ -141,7 +140,7 @@ class ReplicaStep:
 
     def _apply(self, weights: list[Any], updates: bool) -> None:
         gradients = [weight.value.grad for weight in weights]
-        self._holds_gradients = not updates
+        self.holds_gradients = not updates
         with torch.no_grad():
             if not updates:
                 gradients = [None if gradient is None else torch.zeros_like(gradient) for gradient in gradients]

@@ -29,6 +29,7 @@ from abreast.backend.torch_model import dump_model
 from abreast.backend.torch_step import ReplicaStep, to_device
 from abreast.backend.torch_worker import _PATIENCE
 from abreast.errors import BackendError, WorkerError
+from abreast.hardware import num_cores
 
 _START_SECONDS = 180.0
 
@@ -96,7 +97,7 @@ class Team:
 
     def _start(self, hang_seconds: float) -> None:
         size = len(self.devices)
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = num_cores()
         on_cpu = self.devices[0].startswith("cpu")
         options = {
             "size": size,
@@ -171,7 +172,7 @@ class Team:
 
     def collect_gradients(self, model: Any) -> None:
         replica = self._replicas.get(model)
-        if replica is not None and replica.step._holds_gradients:
+        if replica is not None and replica.step.holds_gradients:
             with self._translated():
                 self._send_all(range(1, replica.size), messages.COLLECT, replica.key)
                 replica.step.collect_gradients()

@@ -156,7 +156,7 @@ def shared(running: Replica, share: Any) -> Any:
 
 
 def with_gradient_times(tensor: Any, factor: Any) -> Any:
-    """The same values with another gradient."""
+    """The same values with another gradient; finite ones: of infinite ones it makes NaN."""
     still = ops.stop_gradient(tensor)
     return still + (tensor - still) * ops.cast(factor, tensor.dtype)
 
