@@ -7,10 +7,9 @@ BatchNormalization are made exact by `exact`. Several hosts are not supported (`
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
@@ -37,7 +36,6 @@ class TensorFlowBackend:
 
     def __init__(self) -> None:
         self._variables: WeakKeyDictionary[Any, Variables] = WeakKeyDictionary()
-        self._announced: WeakSet[Any] = WeakSet()
         self._installed = False
 
     def use_cpu_devices(self, count: int) -> None:
@@ -159,13 +157,12 @@ class TensorFlowBackend:
         asked = getattr(model, "_compile_config", None)
         if placement.num_devices == 1 or asked is None or asked.config.get("jit_compile") is not True:
             return
-        if asked not in self._announced:
-            self._announced.add(asked)
-            warnings.warn(
-                f"jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on "
-                f"{placement.num_devices}",
-                stacklevel=2,
-            )
+        exact.warn_once(
+            asked,
+            "jit_compile",
+            f"jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on "
+            f"{placement.num_devices}",
+        )
 
 
 def _visible_gpus() -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from abreast.exact.losses import loss_contribution
 from abreast.exact.metrics import adds_up, leaf_metrics, metrics, update_metrics
 from abreast.exact.own_step import overrides_step, state_rule_of_own_step
 from abreast.exact.replica import Link, Replica, current, replica, unpack, valid_rows
+from abreast.exact.telling import warn_once
 
 __all__ = [
     "Link",
@@ -36,4 +37,5 @@ __all__ = [
     "unpack",
     "update_metrics",
     "valid_rows",
+    "warn_once",
 ]

@@ -5,10 +5,8 @@ Imports Keras; no framework.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakSet
 
 import keras
 from keras import ops
@@ -16,9 +14,9 @@ from keras import ops
 from abreast.errors import ModelError
 from abreast.exact.metrics import leaf_metrics
 from abreast.exact.replica import Replica, current, with_gradient_times
+from abreast.exact.telling import warn_once
 
 _SEED_STRIDE = 1_000_003  # any number that two generators' seeds are unlikely to differ by
-_told: WeakSet[Any] = WeakSet()
 _plain_next: Any = keras.random.SeedGenerator.next
 _plain_moments: Any = keras.layers.BatchNormalization._moments
 
@@ -99,11 +97,11 @@ def check_layers(model: Any) -> None:
             )
         if layer._non_trainable_variables and not type(layer).__module__.startswith("keras.src."):
             own.append(f"{layer.name} ({', '.join(variable.name for variable in layer._non_trainable_variables)})")
-    if own and model not in _told:
-        _told.add(model)
-        warnings.warn(
+    if own:
+        warn_once(
+            model,
+            "own state",
             f"layers of your own keep state: {'; '.join(own)}. Each replica changes it by its own rows; after a step it is the "
             "mean over the rows if it has a floating type, else that of the first replica. A running mean is then what one "
             "device computes; a sum or a count is not",
-            stacklevel=2,
         )

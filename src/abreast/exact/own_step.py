@@ -5,11 +5,9 @@ Imports no framework and nothing of Keras.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
-from weakref import WeakSet
 
-_told: WeakSet[Any] = WeakSet()
+from abreast.exact.telling import warn_once
 
 
 def overrides_step(model: Any, kind: str = "train") -> bool:
@@ -26,14 +24,14 @@ def _has_sums(model: Any) -> bool:
 
 def state_rule_of_own_step(kind: str, model: Any, counts: tuple[int, ...]) -> None:
     """Say, once per model, what holds for a step that the user wrote when its shards differ in length."""
-    if model in _told or kind == "predict" or not overrides_step(model, kind):
+    if kind == "predict" or not overrides_step(model, kind):
         return
     if len(set(counts)) == 1 and not _has_sums(model):
         return
-    _told.add(model)
-    warnings.warn(
+    warn_once(
+        model,
+        "own step",
         f"{type(model).__name__} has its own {kind}_step, and a batch of {sum(counts)} rows is cut into shards of "
         f"{', '.join(map(str, counts))}: each replica's gradients and logs count by its rows, which is what one "
         "device computes if the losses are means over rows",
-        stacklevel=2,
     )
