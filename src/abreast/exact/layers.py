@@ -5,6 +5,7 @@ Imports Keras; no framework.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,12 @@ def check_layers(model: Any) -> None:
                 f"{layer.name} is stateful: it keeps a state for each row of a batch, and each replica has other rows",
                 "train it on one device, or with KERAS_BACKEND=jax",
             )
+        if getattr(layer, "activity_regularizer", None) is not None and _sums_activity():
+            raise ModelError(
+                f"{layer.name} has an activity regularizer, which Keras {keras.__version__} sums over the rows of a batch: "
+                "replicas would count it by their shares",
+                "use Keras 3.15, which takes the mean, or train with KERAS_BACKEND=jax or on one device",
+            )
         if layer._non_trainable_variables and not type(layer).__module__.startswith("keras.src."):
             own.append(f"{layer.name} ({', '.join(variable.name for variable in layer._non_trainable_variables)})")
     if own:
@@ -105,3 +112,11 @@ def check_layers(model: Any) -> None:
             "mean over the rows if it has a floating type, else that of the first replica. A running mean is then what one "
             "device computes; a sum or a count is not",
         )
+
+
+@functools.cache
+def _sums_activity() -> bool:
+    """Whether an activity regularizer adds up over rows, as in older Keras, instead of averaging over them."""
+    layer = keras.layers.ActivityRegularization(l1=1.0, name="abreast_sums_activity")
+    layer(ops.ones((2, 1)))
+    return bool(ops.convert_to_numpy(layer.losses[0]) > 1.5)
