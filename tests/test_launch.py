@@ -19,14 +19,8 @@ import psutil
 import pytest
 
 from abreast import launch
-from abreast.backend.torch_channel import (
-    DESCRIPTOR_BYTES,
-    Channel,
-    ChannelClosed,
-    ShardReader,
-    ShardWriter,
-    channel_pair,
-)
+from abreast.backend.torch_channel import Channel, ChannelClosed, channel_pair
+from abreast.backend.torch_shards import DESCRIPTOR_BYTES, ShardReader, ShardWriter
 from abreast.errors import DataError, LaunchError, WorkerError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="worker processes need Linux")
@@ -106,7 +100,8 @@ def return_when_closed(worker):
     socket.socket(fileno=worker.fds[0]).recv(1)
 
 def sum_shards(worker):
-    from abreast.backend.torch_channel import Channel, ShardReader
+    from abreast.backend.torch_channel import Channel
+    from abreast.backend.torch_shards import ShardReader
     channel, reader = Channel.from_fd(worker.fds[0]), ShardReader()
     while True:
         try:
@@ -428,7 +423,7 @@ def test_text_is_refused(ends: tuple[Channel, Channel]) -> None:
 
 def test_a_slot_is_used_again_only_after_its_release(ends: tuple[Channel, Channel]) -> None:
     caller, worker = ends
-    writer, reader = ShardWriter(caller, num_slots=2), ShardReader()
+    writer, reader = ShardWriter(caller, max_pending=2), ShardReader()
     for i in range(2):
         caller.send(1, writer.write(np.full(4, i)))
     first, second = take(reader, worker), take(reader, worker)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from abreast.errors import LaunchError
-from abreast.feed import HostBatch
+from abreast.feed import DEFAULT_STAGING, HostBatch, Staging
 from abreast.world import World
 
 BatchNorm = Literal["global", "local"]
@@ -19,12 +19,13 @@ Kind = Literal["train", "test", "predict"]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a model lives: one replica per device, and how BatchNormalization counts rows."""
+    """Where a model lives: one replica per device; how BatchNormalization counts rows; how far its feed works ahead."""
 
     backend: Backend
     devices: tuple[str, ...]
     batch_norm: BatchNorm = "global"
     check_numerics: bool = False
+    staging: Staging = DEFAULT_STAGING
 
     @property
     def num_devices(self) -> int:
@@ -58,7 +59,15 @@ class Backend(Protocol):
         ...
 
     def put(self, batch: HostBatch, placement: Placement) -> Any:
-        """Begin to copy each device's shard to it and return at once."""
+        """Begin to copy each device's shard to it and return at once. Called from a thread of the feed."""
+        ...
+
+    def discard(self, staged: Any) -> None:
+        """Give back what `put` gave for a batch that no step will run."""
+        ...
+
+    def drawn(self, placement: Placement) -> bytes | None:
+        """The state of the random generator that steps and sources both draw from; None where they share none."""
         ...
 
     def place(self, model: Any, placement: Placement) -> None:

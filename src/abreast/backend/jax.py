@@ -11,7 +11,7 @@ import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,11 +21,12 @@ from jax._src.xla_bridge import backends_are_initialized
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from keras import tree
 from keras.src.backend.jax import trainer as keras_trainer
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from abreast.backend.contract import Kind, Placement, refuse
 from abreast.backend.tensorflow_guard import keep_off_gpus
 from abreast.errors import BackendError
-from abreast.feed import Feed, HostBatch, take
+from abreast.feed import Feed, HostBatch, dataset_views, take
 from abreast.hardware import list_devices
 from abreast.local_norm import local_batch_norm
 from abreast.world import World
@@ -127,6 +128,8 @@ class JaxBackend:
         epoch_iterator._get_iterator = get_iterator
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
+        if isinstance(adapter, TFDatasetAdapter):
+            return lambda: dataset_views(adapter)
         return lambda: iter(adapter.get_jax_iterator())
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
@@ -138,6 +141,12 @@ class JaxBackend:
             lambda leaf: None if leaf is None else _spread(leaf, padded_rows, sharded), batch.data
         )
         return StagedBatch(data, batch.rows, padded_rows)
+
+    def discard(self, staged: Any) -> None:
+        pass
+
+    def drawn(self, placement: Placement) -> bytes | None:
+        return None
 
     def place(self, model: Any, placement: Placement) -> None:
         replicated = _replicated(placement.devices)
@@ -151,11 +160,12 @@ class JaxBackend:
         replicated = _replicated(placement.devices)
         newest = self._states[model] = _State(kind)
         simulated = placement.num_devices > 1 and _platform() == "cpu"
+        put = partial(self.put, placement=placement)
 
         def one_step(state: Any, iterator: Any) -> Any:
             if state is not newest.values:  # Keras read the variables anew: a callback may have assigned to them.
                 newest.values = tuple(_Values(jax.device_put(list(values), replicated)) for values in state)
-            staged = self.put(take(iterator), placement)
+            staged = take(iterator, put).staged
             if simulated:  # with many steps under way, XLA's CPU threads can wait for one another until it aborts
                 jax.block_until_ready(newest.logs)
             newest.logs, newest.values = program(newest.values, staged.data, staged.rows)

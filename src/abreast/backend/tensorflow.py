@@ -7,25 +7,26 @@ BatchNormalization are made exact by `exact`. Several hosts are not supported (`
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+import functools
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import tensorflow as tf
 from keras import tree
 from keras.src import backend
 from keras.src.backend.tensorflow import trainer as keras_trainer
-from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from abreast import exact
 from abreast.backend import tensorflow_variables
 from abreast.backend.contract import Kind, Placement, refuse
 from abreast.backend.tensorflow_step import Program, StagedBatch
 from abreast.backend.tensorflow_variables import Variables
-from abreast.errors import BackendError, DataError
-from abreast.feed import Feed, HostBatch, row_counts, take
+from abreast.errors import BackendError
+from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, row_counts, take
 from abreast.world import World
 
 
@@ -82,32 +83,42 @@ class TensorFlowBackend:
                 plain_init(self, distribute_strategy, *args, **kwargs)
 
         def get_iterator(self: Any) -> Any:
-            return iter(self.data_adapter) if isinstance(self.data_adapter, Feed) else plain_iterator(self)
+            if not isinstance(self.data_adapter, Feed):
+                return plain_iterator(self)
+            iterator = iter(self.data_adapter)
+            iterator.hands_staged = True  # only `predict` takes batches out of it by `next`
+            return iterator
 
         epoch_iterator.__init__, epoch_iterator._get_iterator = init, get_iterator
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
-        if isinstance(adapter, GeneratorDataAdapter):  # not through tf.data, which buries the generator's own errors
-            return lambda: iter(adapter.get_numpy_iterator())
-        raised: list[Exception] = []
-        if isinstance(adapter, PyDatasetAdapter):
-            adapter._get_iterator = _noting(adapter._get_iterator, raised)
+        if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):
+            # Keras leads these through tf.data, which would copy each batch once more and bury what their code raises.
+            return lambda: (tree.map_structure(_dense, batch) for batch in adapter.get_numpy_iterator())
         dataset = adapter.get_tf_dataset()
 
         def epoch() -> Iterator[Any]:
             # Made now, not at the first batch: a dataset that shuffles draws its order when an iterator is made.
             batches = iter(dataset)
-            return _unburied((tree.map_structure(_on_host, batch) for batch in batches), raised)
+            return (tree.map_structure(_dense, batch) for batch in batches)
 
         return epoch
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
-        shards, structure = [], None
-        for device, shard in zip(_tf_names(placement.devices), batch.cut(placement.num_devices), strict=True):
-            structure = tree.map_structure(lambda leaf: None if leaf is None else 0, shard)
+        counts = row_counts(batch.rows, placement.num_devices)
+        leaves = [leaf for leaf in tree.flatten(batch.data) if leaf is not None]
+        parts = [_cut(leaf, counts) for leaf in leaves]
+        shards = []
+        for index, device in enumerate(_tf_names(placement.devices)):
             with tf.device(device):
-                shards.append([tf.convert_to_tensor(leaf) for leaf in tree.flatten(shard) if leaf is not None])
-        return StagedBatch(structure, shards, row_counts(batch.rows, placement.num_devices))
+                shards.append([_to_device(part[index]) for part in parts])
+        return StagedBatch(tree.map_structure(lambda leaf: None if leaf is None else 0, batch.data), shards, counts)
+
+    def discard(self, staged: Any) -> None:
+        pass
+
+    def drawn(self, placement: Placement) -> bytes | None:
+        return None
 
     def place(self, model: Any, placement: Placement) -> None:
         devices = _tf_names(placement.devices)
@@ -118,8 +129,10 @@ class TensorFlowBackend:
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:
         self._announce(model, placement)
         programs: list[Program] = []
+        put = functools.partial(self.put, placement=placement)
 
-        def one_step(batch: HostBatch) -> Any:
+        def one_step(taken: Taken) -> Any:
+            batch = taken.host
             if not programs:
                 _build(kind, model, batch)
                 self.place(model, placement)
@@ -127,20 +140,21 @@ class TensorFlowBackend:
                 programs[:] = [Program(kind, model, placement, self._variables[model])]
             if programs[-1].own_step:
                 exact.state_rule_of_own_step(kind, model, row_counts(batch.rows, placement.num_devices))
-            return programs[-1](self.put(batch, placement))
+            return programs[-1](taken.staged)
 
         def steps(iterator: Any) -> Any:
-            logs = one_step(take(iterator))
+            logs = one_step(take(iterator, put))
             for _ in range(1, model.steps_per_execution):
                 try:
-                    batch = take(iterator)
+                    taken = take(iterator, put)
                 except (StopIteration, tf.errors.OutOfRangeError):
                     break
-                logs = one_step(batch)
+                logs = one_step(taken)
             return logs
 
         def predict_all(batches: list[Any]) -> Any:
-            outputs = [one_step(HostBatch.of(batch)) for batch in batches]
+            # Keras takes the batches of `predict` itself; those of `predict_on_batch` are plain.
+            outputs = [one_step(take(batch if isinstance(batch, Handed) else iter([batch]), put)) for batch in batches]
             return tree.map_structure(
                 lambda *parts: keras_trainer.concat(parts) if len(parts) > 1 else parts[0], *outputs
             )
@@ -171,29 +185,6 @@ def _visible_gpus() -> tuple[str, ...]:
     return tuple(f"gpu:{gpus.index(gpu)}" for gpu in tf.config.get_visible_devices("GPU"))
 
 
-def _noting(plain: Callable[[], Iterable[Any]], raised: list[Exception]) -> Callable[[], Iterator[Any]]:
-    """An iterator's maker that also keeps what the iterator raises."""
-
-    def iterate() -> Iterator[Any]:
-        try:
-            yield from plain()
-        except Exception as error:
-            raised.append(error)
-            raise
-
-    return iterate
-
-
-def _unburied(batches: Iterator[Any], raised: list[Exception]) -> Iterator[Any]:
-    """The batches; what a source raised comes out as it was, not as tf.data's error about it."""
-    try:
-        yield from batches
-    except tf.errors.OpError:
-        if not raised:
-            raise
-        raise raised[0] from None
-
-
 def _tf_names(devices: tuple[str, ...]) -> tuple[str, ...]:
     visible = _visible_gpus()
     return tuple(f"/GPU:{visible.index(name)}" if name in visible else f"/{name.upper()}" for name in devices)
@@ -208,16 +199,29 @@ def _grow_memory() -> None:
             return
 
 
-def _on_host(leaf: Any) -> Any:
-    """A NumPy view of a dataset's tensor; strings, which NumPy would make objects of, stay as they are."""
+def _dense(leaf: Any) -> Any:
+    """A leaf of a source's batch; a tensor stays one, so that nothing of it passes through Python."""
     if leaf is None or isinstance(leaf, tf.experimental.Optional):
         return None
-    if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)):
-        raise DataError(
-            f"the data source gives a {type(leaf).__name__}, which cannot be cut into shards",
-            "make it dense, by to_tensor() or tf.sparse.to_dense",
-        )
-    return leaf if leaf.dtype == tf.string else np.asarray(leaf)
+    if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)) or hasattr(leaf, "tocoo"):
+        raise not_dense(leaf)
+    return leaf
+
+
+def _cut(leaf: Any, counts: tuple[int, ...]) -> list[Any]:
+    """A part per device; an empty one repeats the first row (see `HostBatch.cut`)."""
+    if len(counts) == 1:
+        return [leaf]
+    if not tf.is_tensor(leaf):
+        ends = list(itertools.accumulate(counts))
+        return [leaf[end - count : end] if count else leaf[:1] for end, count in zip(ends, counts, strict=True)]
+    with tf.device("/CPU:0"):  # else the whole batch would go to the first GPU
+        parts = tf.raw_ops.SplitV(value=leaf, size_splits=tf.constant(counts), axis=0, num_split=len(counts))
+        return [part if count else leaf[:1] for part, count in zip(parts, counts, strict=True)]
+
+
+def _to_device(part: Any) -> Any:
+    return tf.identity(part) if tf.is_tensor(part) else tf.convert_to_tensor(part)
 
 
 def _build(kind: Kind, model: Any, batch: HostBatch) -> None:

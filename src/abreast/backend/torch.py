@@ -5,25 +5,31 @@ Keras's own trainer runs `fit` here, in rank 0; its step function cuts each batc
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
 import torch
+from keras import tree
 from keras.src.backend.common import global_state
 from keras.src.backend.torch import core as keras_torch
+from keras.src.backend.torch import trainer as keras_trainer
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from abreast import exact
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow_guard import keep_off_gpus
+from abreast.backend.torch_channel import ChannelClosed
 from abreast.backend.torch_peers import Peers
-from abreast.backend.torch_step import to_device
-from abreast.backend.torch_team import Team
+from abreast.backend.torch_stage import StagedShard, begin_copy
+from abreast.backend.torch_team import SentShards, Team
 from abreast.errors import BackendError
-from abreast.feed import HostBatch, row_counts
+from abreast.feed import Feed, Handed, HostBatch, Taken, dataset_views, row_counts, take
 from abreast.hardware import CPU_DEVICES
 from abreast.world import World
 
@@ -32,10 +38,12 @@ _HANG_SECONDS = 60.0
 
 @dataclass
 class StagedBatch:
-    """Each rank's shard, still on the host (rank 0 and its workers copy their own), and its rows."""
+    """This rank's shard on its way to its device, and those that `team` has in its workers' memory, if it had started."""
 
-    shards: list[Any]
+    own: StagedShard
     counts: tuple[int, ...]
+    team: Team | None = None
+    sent: SentShards | None = None
 
 
 class TorchBackend:
@@ -64,11 +72,14 @@ class TorchBackend:
 
     def install(self, devices: tuple[str, ...]) -> None:
         keep_off_gpus()
+        _install()
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         def epoch() -> Iterator[Any]:
             if self._peers is not None:
                 self._peers.agree_on_order()
+            if isinstance(adapter, TFDatasetAdapter):
+                return (tree.map_structure(_as_keras_would, batch) for batch in dataset_views(adapter))
             # Begun at once, as Keras does: a loader draws a seed when it begins, which moves the shuffles after it.
             with keras.device("cpu"):  # else Keras moves every batch to the first GPU
                 return _on_cpu(iter(adapter.get_torch_dataloader()))
@@ -76,7 +87,28 @@ class TorchBackend:
         return epoch
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
-        return StagedBatch(batch.cut(placement.num_devices), row_counts(batch.rows, placement.num_devices))
+        counts = row_counts(batch.rows, placement.num_devices)
+        if placement.num_devices == 1 and self._peers is None:
+            return StagedBatch(begin_copy(batch.data, placement.devices[0]), counts)
+        shards = batch.cut(placement.num_devices)
+        if self._peers is not None:
+            return StagedBatch(begin_copy(shards[self._peers.world.rank], self._peers.device), counts)
+        staged = StagedBatch(begin_copy(shards[0], placement.devices[0]), counts)
+        team = self._team
+        if team is not None and not team.closed and team.devices[: placement.num_devices] == placement.devices:
+            with suppress(ChannelClosed):  # the step will say why, and sends the batch again if it can
+                staged.sent, staged.team = team.send_shards(shards), team
+        return staged
+
+    def discard(self, staged: StagedBatch) -> None:
+        if staged.team is not None and staged.sent is not None and not staged.team.closed:
+            with suppress(ChannelClosed):
+                staged.team.discard(staged.sent)
+
+    def drawn(self, placement: Placement) -> bytes | None:
+        # On GPUs steps draw from generators of their own.
+        on_gpu = placement.devices[0].startswith("gpu") or (self._peers and self._peers.device.startswith("gpu"))
+        return None if on_gpu else torch.get_rng_state().numpy().tobytes()
 
     def place(self, model: Any, placement: Placement) -> None:
         device = placement.devices[0] if self._peers is None else self._peers.device
@@ -94,29 +126,32 @@ class TorchBackend:
                 variable._value.data = variable._value.data.to(target)
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:
+        put = partial(self.put, placement=placement)
         if placement.num_devices == 1 and self._peers is None:
-            return _plain_step(kind, model)
+            return _plain_step(kind, model, put)
 
         def step(batches: Any) -> Any:
-            batch = HostBatch.of(batches[0])
-            _build(model, batch)
+            taken = take(batches if isinstance(batches, Handed) else iter(batches), put)
+            _build(model, taken.host)
             if kind != "predict":
-                exact.state_rule_of_own_step(kind, model, row_counts(batch.rows, placement.num_devices))
-            result = self._run(kind, model, placement, batch)
+                exact.state_rule_of_own_step(kind, model, taken.staged.counts)
+            result = self._run(kind, model, placement, taken)
             if kind == "predict":
                 return result
             return model.get_metrics_result() if result is None else result
 
         return step
 
-    def _run(self, kind: Kind, model: Any, placement: Placement, batch: HostBatch) -> Any:
+    def _run(self, kind: Kind, model: Any, placement: Placement, taken: Taken) -> Any:
         global_batch_norm = placement.batch_norm == "global"
+        staged: StagedBatch = taken.staged
         if self._peers is not None:
-            return self._peers.run(kind, model, batch, global_batch_norm)
-        staged = self.put(batch, placement)
+            return self._peers.run(kind, model, staged.own.ready(), staged.counts, global_batch_norm)
         team = self._team_for(placement)
+        if staged.sent is None or staged.team is not team:
+            staged.sent = team.send_shards(taken.host.cut(placement.num_devices))
         replica = team.replica(model, placement.num_devices, global_batch_norm)
-        return team.run(replica, kind, staged.shards, staged.counts)
+        return team.run(replica, kind, staged.own, staged.sent, staged.counts)
 
     def _team_for(self, placement: Placement) -> Team:
         """The running team when the placement's devices are its first ones; else a new one in its place."""
@@ -127,6 +162,7 @@ class TorchBackend:
             if self._team is not None:
                 self._team.close()
             team = self._team = Team(placement.devices, _hang_seconds())
+        team.allow_waiting(placement.staging.prefetch)
         return team
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
@@ -153,24 +189,55 @@ def _on_cpu(batches: Iterator[Any]) -> Iterator[Any]:
         yield batch
 
 
-def _plain_step(kind: Kind, model: Any) -> Callable[..., Any]:
+def _as_keras_would(leaf: Any) -> Any:
+    """A NumPy view of a dataset's tensor as it is, where torch has its type; else converted as Keras does."""
+    if leaf is None or (leaf.dtype.kind in "biuf" and leaf.dtype.name not in ("uint16", "uint32", "uint64")):
+        return leaf
+    with keras.device("cpu"):
+        return keras_torch.convert_to_tensor(leaf)
+
+
+def _plain_step(kind: Kind, model: Any, put: Callable[[HostBatch], StagedBatch]) -> Callable[..., Any]:
     """Keras's own step, for one device: nothing has to be exchanged."""
     run = getattr(model, f"{kind}_step")
     run = torch.compile(run) if model.jit_compile else run
 
     def step(batches: Any) -> Any:
-        data = to_device(batches[0])
+        taken = take(batches if isinstance(batches, Handed) else iter(batches), put)
         with nullcontext() if kind == "train" else torch.no_grad():
-            return run(data)
+            return run(taken.staged.own.ready())
 
     return step
+
+
+@functools.cache
+def _install() -> None:
+    """Let Keras hand a feed's batches on as they were staged, not as plain arrays."""
+    epoch_iterator: Any = keras_trainer.TorchEpochIterator
+    plain = epoch_iterator.__next__
+
+    def next_batch(self: Any) -> Any:
+        if not isinstance(self.data_adapter, Feed):
+            return plain(self)
+        begin_step, end_step, iterator = next(self._epoch_iterator)
+        with self.catch_stop_iteration():
+            return begin_step, end_step, Handed(iterator)
+        raise StopIteration
+
+    epoch_iterator.__next__ = next_batch
 
 
 def _build(model: Any, batch: HostBatch) -> None:
     """Create the variables of a model that `predict` meets unbuilt."""
     if not all(layer.built for layer in model._flatten_layers()):
         with torch.no_grad():
-            model.predict_step(to_device(batch.rows_between(0, 1)))
+            row = begin_copy(batch.rows_between(0, 1), _here())
+            model.predict_step(row.ready())
+
+
+def _here() -> str:
+    """This process's own device, as abreast names it."""
+    return f"gpu:{torch.cuda.current_device()}" if keras_torch.get_device().startswith("cuda") else "cpu:0"
 
 
 def _hang_seconds() -> float:

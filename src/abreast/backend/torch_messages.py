@@ -16,6 +16,8 @@ SYNC = 4  # a pickled `(key, indices)`: rank 0 broadcasts these variables
 TRAIN, TEST, PREDICT = 5, 6, 7  # key, counts, batch descriptor
 COLLECT = 8  # a pickled key: gradients between accumulation steps go to Keras's accumulators
 GROUP = 9  # a pickled size: the first `size` ranks become a process group
+STAGE = 10  # a batch descriptor: begin to copy that shard to the device
+DISCARD = 11  # a batch descriptor: no step will take that shard
 
 # What `fit` and its siblings keep on the model for themselves; `training` travels with each step.
 _RANK_0 = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import random
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,9 +21,8 @@ from abreast import exact
 from abreast.backend import torch_messages as messages
 from abreast.backend.contract import Kind
 from abreast.backend.torch_link import TorchLink
-from abreast.backend.torch_step import ReplicaStep, to_device
+from abreast.backend.torch_step import ReplicaStep
 from abreast.errors import LaunchError
-from abreast.feed import HostBatch, row_counts
 from abreast.world import World
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -58,10 +58,9 @@ class Peers:
         torch.set_rng_state(shuffles)
         self._steps: WeakKeyDictionary[Any, tuple[messages.Fingerprint, ReplicaStep]] = WeakKeyDictionary()
 
-    def run(self, kind: Kind, model: Any, batch: HostBatch, global_batch_norm: bool) -> Any:
-        counts = row_counts(batch.rows, self.world.size)
+    def run(self, kind: Kind, model: Any, shard: Any, counts: Sequence[int], global_batch_norm: bool) -> Any:
+        """One step of this rank with its shard, already on its device."""
         step = self._step(model, global_batch_norm)
-        shard = to_device(batch.cut(self.world.size)[self.world.rank])
         # All ranks shuffle alike, but their layers must draw different numbers.
         shuffles = torch.get_rng_state()
         torch.set_rng_state(self._draws)

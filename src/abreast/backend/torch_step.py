@@ -147,16 +147,6 @@ class ReplicaStep:
             self.model.optimizer.apply(gradients, weights)
 
 
-def to_device(shard: Any) -> Any:
-    """Begin to copy a shard (tensors or NumPy arrays) to this rank's device."""
-    device = get_device()
-
-    def move(leaf: Any) -> Any:
-        return None if leaf is None else torch.as_tensor(leaf).to(device, non_blocking=True)
-
-    return tree.map_structure(move, shard)
-
-
 class _Forward(torch.nn.Module):
     """The model's call as a module that DDP can wrap, compiled where the user asked for it."""
 

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,15 +24,19 @@ from keras import tree
 from abreast import exact, launch
 from abreast.backend import torch_messages as messages
 from abreast.backend.contract import Kind
-from abreast.backend.torch_channel import ChannelClosed, ShardWriter, channel_pair
+from abreast.backend.torch_channel import ChannelClosed, channel_pair
 from abreast.backend.torch_link import TorchLink
 from abreast.backend.torch_model import dump_model
-from abreast.backend.torch_step import ReplicaStep, to_device
+from abreast.backend.torch_shards import ShardWriter
+from abreast.backend.torch_stage import StagedShard
+from abreast.backend.torch_step import ReplicaStep
 from abreast.backend.torch_worker import _PATIENCE
 from abreast.errors import BackendError, WorkerError
 from abreast.hardware import num_cores
 
 _START_SECONDS = 180.0
+
+SentShards = list[bytes]  # the descriptors of a batch's shards in the workers' memory, by rank from 1
 
 
 class Groups:
@@ -88,6 +93,8 @@ class Team:
             )
         self.devices = devices
         self.closed = False
+        self._copies_ahead = devices[0].startswith("gpu:")
+        self._sending = threading.Lock()
         self._replicas: weakref.WeakKeyDictionary[Any, _Replica] = weakref.WeakKeyDictionary()
         self._keys = itertools.count()
         self._seen: set[Any] = set()
@@ -154,18 +161,39 @@ class Team:
         for rank in ranks:
             self._channels[rank].send_object(kind, content)
 
-    def run(self, replica: _Replica, kind: Kind, shards: Sequence[Any], counts: Sequence[int]) -> Any:
+    def allow_waiting(self, prefetch: int) -> None:
+        """Let that many batches wait in the workers' memory, beside those under way."""
+        for writer in self._writers.values():
+            writer.max_pending = max(writer.max_pending, prefetch + 3)
+
+    def send_shards(self, shards: Sequence[Any]) -> SentShards:
+        """Copy the shards of ranks 1 and up to where those can read them; from any thread. Raises `ChannelClosed`."""
+        ranks = range(1, len(shards))
+        with self._sending:
+            sent = [self._writers[rank].write(tree.map_structure(_host_view, shards[rank])) for rank in ranks]
+        if self._copies_ahead:
+            for rank, descriptor in zip(ranks, sent, strict=True):
+                self._channels[rank].send(messages.STAGE, descriptor)
+        return sent
+
+    def discard(self, sent: SentShards) -> None:
+        """Give back the memory of shards that no step will run."""
+        for rank, descriptor in enumerate(sent, start=1):
+            if self._copies_ahead:
+                self._channels[rank].send(messages.DISCARD, descriptor)
+            else:  # the worker has not heard of it
+                self._writers[rank].forget(descriptor)
+
+    def run(self, replica: _Replica, kind: Kind, own: StagedShard, sent: SentShards, counts: Sequence[int]) -> Any:
         """One step on every rank; gives rank 0's result. Raises `WorkerError` when a worker fails."""
         self.job.check()
         first = (replica.key, kind) not in self._seen
         with replica.undone_by_failure(), self._translated(), self.job.work(first=first):
             self._synchronize(replica, len(counts))
-            ranks = range(1, len(counts))
-            written = [self._writers[rank].write(tree.map_structure(_host_view, shards[rank])) for rank in ranks]
-            for rank, descriptor in zip(ranks, written, strict=True):  # only now: each wakes a process
+            for rank, descriptor in enumerate(sent, start=1):
                 step = messages.pack_step(replica.key, replica.step.model.training, counts, descriptor)
                 self._channels[rank].send(messages.KINDS[kind], step)
-            result = getattr(replica.step, kind)(to_device(shards[0]), counts)
+            result = getattr(replica.step, kind)(own.ready(), counts)
         self._seen.add((replica.key, kind))
         replica.remember()
         return result
@@ -187,6 +215,8 @@ class Team:
     def _wake(self) -> None:
         for channel in self._channels.values():
             channel.abort()
+        for writer in self._writers.values():
+            writer.abort()
         with suppress(Exception):
             if "nccl" in dist.get_backend():
                 dist.distributed_c10d._abort_process_group()

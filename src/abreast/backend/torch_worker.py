@@ -12,7 +12,8 @@ from datetime import timedelta
 from typing import Any
 
 from abreast import launch
-from abreast.backend.torch_channel import Channel, ChannelClosed, Message, ShardReader
+from abreast.backend.torch_channel import Channel, ChannelClosed, Message
+from abreast.backend.torch_shards import ShardReader
 
 _PATIENCE = timedelta(days=7)  # the job's supervisor, not the process group, decides who hangs
 
@@ -33,11 +34,12 @@ class _Replicas:
 
     def __init__(self, worker: launch.Worker, channel: Channel, options: dict[str, Any]) -> None:
         # Importing these takes seconds, and needs the environment that `main` has set.
-        from abreast.backend import torch_messages, torch_model, torch_step, torch_team
+        from abreast.backend import torch_messages, torch_model, torch_stage, torch_step, torch_team
 
         self.worker, self.channel, self.options = worker, channel, options
-        self.messages, self.model, self.step = torch_messages, torch_model, torch_step
-        self.reader = ShardReader()
+        self.messages, self.model, self.step, self.stage = torch_messages, torch_model, torch_step, torch_stage
+        self.reader = ShardReader(torch_stage.pin_slot)
+        self.staged: dict[bytes, Any] = {}
         self.steps: dict[int, Any] = {}
         channel.send(torch_messages.READY)
         self.groups = torch_team.Groups(
@@ -69,6 +71,11 @@ class _Replicas:
             variables = self.messages.numbered_variables(self.steps[key].model)
             with self.worker.phase(launch.COMMUNICATING):
                 self.messages.broadcast([variables[index].value for index in indices], self.steps[key].link.group)
+        elif message.kind == self.messages.STAGE:
+            self.staged[message.payload] = self._begin_copy(message.payload)
+        elif message.kind == self.messages.DISCARD:
+            self.staged.pop(message.payload).wait()
+            self.reader.release(message.payload)
         elif message.kind == self.messages.COLLECT:
             self.steps[message.object()].collect_gradients()
         elif message.kind == self.messages.FORGET:
@@ -83,15 +90,19 @@ class _Replicas:
 
     def _run(self, message: Message) -> None:
         key, training, counts, descriptor = self.messages.unpack_step(message.payload)
-        shard = self.step.to_device(self.reader.read(descriptor))
+        shard = self.staged.pop(descriptor, None) or self._begin_copy(descriptor)
         step = self.steps[key]
         if step.model.training != training:
             step.model.train(training)
         run = {self.messages.TRAIN: step.train, self.messages.TEST: step.test, self.messages.PREDICT: step.predict}
         try:
-            run[message.kind](shard, counts)
+            run[message.kind](shard.ready(), counts)
         except RuntimeError as error:
             if self.messages.about_connection(error):  # the complaint of a survivor, not the cause
                 self.worker.set_phase(launch.COMMUNICATING)
             raise
+        shard.wait()
         self.reader.release(descriptor)
+
+    def _begin_copy(self, descriptor: bytes) -> Any:
+        return self.stage.begin_copy(self.reader.read(descriptor), self.options["device"])

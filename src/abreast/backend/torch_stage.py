@@ -1,0 +1,85 @@
+"""A shard on its way from host memory to this rank's device.
+
+On a GPU it comes on a stream of its own, from pinned memory, beside the step that computes; on the CPU it is where it is.
+Imports torch, NumPy and Keras.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import torch
+from keras import tree
+from keras.src.backend.torch.core import get_device
+
+
+class StagedShard:
+    """A shard whose copy has begun."""
+
+    def __init__(self, data: Any, copied: torch.cuda.Event | None = None) -> None:
+        self._data = data
+        self._copied = copied
+
+    def ready(self) -> Any:
+        """The shard for what comes next on the present stream, which waits for the copy; the host does not."""
+        if self._copied is not None:
+            stream = torch.cuda.current_stream()
+            stream.wait_event(self._copied)
+            for leaf in tree.flatten(self._data):
+                if leaf is not None:
+                    leaf.record_stream(stream)  # its memory belongs to the copying stream, and is freed there
+        return self._data
+
+    def wait(self) -> None:
+        """Wait until the host memory is no longer read."""
+        if self._copied is not None:
+            self._copied.synchronize()
+
+
+def begin_copy(shard: Any, device: str) -> StagedShard:
+    """Begin to copy a shard (tensors or NumPy arrays) to `device`, named as `gpu:0` or `cpu:0`; from any thread."""
+    if not device.startswith("gpu:"):
+        there = get_device()
+        return StagedShard(_mapped(shard, lambda leaf: _own(leaf).to(there)))
+    target = torch.device("cuda", int(device.removeprefix("gpu:")))
+    with torch.cuda.stream(_copying_stream(target)):
+        data = _mapped(shard, lambda leaf: _pinned(leaf).to(target, non_blocking=True))
+        copied = torch.cuda.Event()
+        copied.record()
+    return StagedShard(data, copied)
+
+
+def pin_slot(memory: Any) -> None:
+    """Let the driver read shared memory directly; where it refuses, shards are copied once more on their way."""
+    if torch.cuda.is_available():
+        address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
+        torch.cuda.cudart().cudaHostRegister(address, len(memory), 0)
+
+
+def _mapped(shard: Any, move: Any) -> Any:
+    return tree.map_structure(lambda leaf: None if leaf is None else move(leaf), shard)
+
+
+def _own(leaf: Any) -> torch.Tensor:
+    """A tensor on the array's memory, or on a copy of memory that is not ours to write: Keras scales weights in place."""
+    return torch.tensor(leaf) if _is_read_only(leaf) else torch.as_tensor(leaf)
+
+
+def _pinned(leaf: Any) -> torch.Tensor:
+    if _is_read_only(leaf):
+        tensor = torch.empty(leaf.shape, dtype=torch.as_tensor(leaf[:0].copy()).dtype, pin_memory=True)
+        tensor.numpy()[...] = leaf
+        return tensor
+    tensor = torch.as_tensor(leaf)
+    return tensor if tensor.is_cuda or tensor.is_pinned() else tensor.pin_memory()
+
+
+def _is_read_only(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and not leaf.flags.writeable
+
+
+@functools.cache
+def _copying_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)

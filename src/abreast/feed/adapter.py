@@ -1,0 +1,162 @@
+"""What Keras sees of a staged source: a data adapter whose iterators give batches in plain Keras's order.
+
+Order, epochs and shuffling stay those of the Keras data adapter that plain `fit` would have used. Within an epoch batches
+are read ahead; never past its end, so that what happens between epochs happens between the same batches. Imports Keras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+
+from abreast.errors import DataError
+from abreast.feed.batch import HostBatch, names
+from abreast.feed.pipeline import Habits, Pipeline, Stage, Taken
+from abreast.feed.staging import Staging
+
+
+class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
+    """A Keras data adapter that hands a step function staged batches, and lets Keras see them as its own."""
+
+    def __init__(
+        self,
+        adapter: DataAdapter,
+        source: Callable[[], Iterator[Any]],
+        stage: Stage,
+        staging: Staging,
+        steps_per_epoch: int | None = None,
+    ) -> None:
+        if adapter.num_batches == 0:
+            raise DataError("the data source is empty", "give at least one row")
+        self.adapter = adapter
+        self.source = source
+        self.stage = stage
+        self.staging = staging
+        self.steps_per_epoch = steps_per_epoch
+        self.structure: tuple[Any, ...] | None = None
+        self.keep_last = False
+        self.last_batch: HostBatch | None = None
+        self._habits = Habits()
+        self._iterator: FeedIterator | None = None
+
+    def __iter__(self) -> FeedIterator:
+        self.close()
+        pipeline = Pipeline(self.source(), self.check, self.stage, self.staging, self._habits)
+        self._iterator = FeedIterator(self, pipeline)
+        self._permit(self._iterator)
+        return self._iterator
+
+    def check(self, batch: HostBatch) -> HostBatch:
+        """The batch; raises `DataError` when it is built otherwise than the first one."""
+        if self.structure is None:
+            self.structure = batch.structure
+        elif batch.structure != self.structure:
+            raise DataError(
+                f"a batch has the arrays {names(batch.structure)}, the first one had {names(self.structure)}",
+                "every batch of a source needs the same structure",
+            )
+        return batch
+
+    def close(self) -> None:
+        """End the threads of the present iterator."""
+        if self._iterator is not None:
+            self._iterator.pipeline.close()
+            self._iterator = None
+
+    def get_numpy_iterator(self) -> FeedIterator:
+        return iter(self)
+
+    def get_jax_iterator(self) -> FeedIterator:
+        return iter(self)
+
+    def get_torch_dataloader(self) -> FeedIterator:
+        return iter(self)
+
+    def get_tf_dataset(self) -> Feed:
+        return self
+
+    @property
+    def num_batches(self) -> Any:
+        return self.adapter.num_batches
+
+    @property
+    def batch_size(self) -> Any:
+        return self.adapter.batch_size
+
+    @property
+    def has_partial_batch(self) -> Any:
+        return self.adapter.has_partial_batch
+
+    @property
+    def partial_batch_size(self) -> Any:
+        return self.adapter.partial_batch_size
+
+    def on_epoch_begin(self) -> None:
+        if self._iterator is not None:
+            self._permit(self._iterator)
+        self.adapter.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        self.adapter.on_epoch_end()
+
+    def _permit(self, iterator: FeedIterator) -> None:
+        """Let an iterator be read as far as Keras will ask for in one epoch. Called at its beginning."""
+        steps = self.steps_per_epoch
+        if limit := keras.config.max_steps_per_epoch():
+            steps = min(steps or limit, limit)
+        steps = steps or self.adapter.num_batches
+        if steps is not None:
+            iterator.pipeline.permitted = iterator.pipeline.num_taken + steps
+
+
+class FeedIterator:
+    """Batches of one source. `next` gives Keras the plain batch, or one to hand to a step."""
+
+    def __init__(self, feed: Feed, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.hands_staged = False  # whether `next` gives a `Handed`
+        self._feed = feed
+
+    def __iter__(self) -> FeedIterator:
+        return self
+
+    def __next__(self) -> Any:
+        handed = Handed(self)
+        return handed if self.hands_staged else next(handed)
+
+    def take(self) -> Taken:
+        taken = self.pipeline.take()
+        if self._feed.keep_last:
+            self._feed.last_batch = taken.host
+        return taken
+
+
+class Handed:
+    """A batch of a `FeedIterator` in Keras's hands: a step takes it, or Keras looks at it (by `next`) to build a model."""
+
+    def __init__(self, iterator: FeedIterator) -> None:
+        self._iterator = iterator
+        self._taken = iterator.take()
+
+    def __next__(self) -> Any:
+        return self._taken.host.data
+
+    def take(self) -> Taken:
+        self._iterator.pipeline.look_ahead()
+        return self._iterator.pipeline.stage(self._taken)
+
+
+def take(iterator: Any, put: Callable[[HostBatch], Any]) -> Taken:
+    """The next batch of a `FeedIterator`, or of any iterator (`train_on_batch` brings a generator of its own).
+
+    A step asks here; so from now on the feed works ahead.
+    """
+    if isinstance(iterator, FeedIterator):
+        iterator = Handed(iterator)
+    if isinstance(iterator, Handed):
+        return iterator.take()
+    host = HostBatch.of(next(iterator))
+    return Taken(host, put(host))

@@ -1,0 +1,151 @@
+"""A thread that makes items ahead of who takes them: as many as it was allowed to, and never more.
+
+Nothing is made before somebody asks, so that a source of which one batch was looked at has lost one batch. What the maker
+raises comes out of `take` in its place. Imports no framework.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar, cast
+
+from keras.src import tree
+from keras.src.backend.common import global_state
+
+Item = TypeVar("Item")
+
+_JOIN_SECONDS = 5.0
+_NOT_THEIRS = (*(os.path.dirname(os.path.dirname(path)) for path in (__file__, tree.__file__)), threading.__file__)
+_GO, _END = True, False
+
+
+class Closed(Exception):
+    """`take` was waiting when somebody closed the queue."""
+
+
+class Ahead(Generic[Item]):
+    """Items of `make`, in order, made in a thread called `name`. One thread takes; any may close."""
+
+    def __init__(self, make: Callable[[], Item], name: str) -> None:
+        self.name = name
+        self.num_asked = 0
+        self.num_taken = 0
+        self._make = make
+        self._turns: SimpleQueue[bool] = SimpleQueue()
+        self._made: SimpleQueue[tuple[Item | None, BaseException | None]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._error: BaseException | None = None
+
+    def ask(self, total: int) -> None:
+        """Allow the thread to have made `total` items since the beginning."""
+        if self._closed or self._error is not None:
+            return
+        if self._thread is None:
+            self._start()
+        while self.num_asked < total:
+            self.num_asked += 1
+            self._turns.put(_GO)
+
+    def take(self, while_waiting: Callable[[], None] | None = None, every_seconds: float = 1.0) -> Item:
+        """The next item, or what making it raised; asks for it if nobody has. `while_waiting` may raise."""
+        if self._error is not None:
+            raise self._error
+        self.ask(self.num_taken + 1)
+        item, error = self._next(while_waiting, every_seconds)
+        self.num_taken += 1
+        if error is None:
+            return cast(Item, item)
+        if not isinstance(error, StopIteration):
+            self._error = StopIteration()  # a source that has raised is at its end, as a generator is
+            raise error
+        self._error = error
+        raise StopIteration
+
+    def close(self, discard: Callable[[Item], None] | None = None) -> bool:
+        """End the thread; gives whether it has ended: one inside a source that does not return ends when that does."""
+        self._closed = True
+        if self._thread is None:
+            return True
+        self._turns.put(_END)
+        self._made.put((None, Closed()))
+        if self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_SECONDS)
+        while discard is not None:
+            try:
+                item, error = self._made.get_nowait()
+            except Empty:
+                break
+            if error is None:
+                discard(cast(Item, item))
+        return not self._thread.is_alive()
+
+    def where(self) -> str:
+        """The line that the thread is at, outside of Keras and abreast where possible."""
+        frame = None if self._thread is None else sys._current_frames().get(self._thread.ident or 0)
+        if frame is None:
+            return ""
+        calls = traceback.extract_stack(frame)
+        theirs = [call for call in calls if not call.filename.startswith(_NOT_THEIRS)]
+        call = (theirs or calls)[-1]
+        return f"{call.filename}:{call.lineno} in {call.name}"
+
+    def _next(self, while_waiting: Callable[[], None] | None, every_seconds: float) -> Any:
+        try:
+            return self._made.get_nowait()
+        except Empty:
+            pass
+        while True:
+            try:
+                return self._made.get(timeout=every_seconds if while_waiting else None)
+            except Empty:
+                assert while_waiting is not None
+                while_waiting()
+
+    def _start(self) -> None:
+        keras_state = dict(global_state.GLOBAL_STATE_TRACKER.__dict__)  # Keras keeps it per thread
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._run, keras_state), name=self.name, daemon=True)
+        self._thread.start()
+
+    def _run(self, keras_state: dict[str, Any]) -> None:
+        global_state.GLOBAL_STATE_TRACKER.__dict__.update(keras_state)
+        while self._turns.get() and not self._closed:
+            try:
+                item = self._make()
+            except BaseException as error:  # raised again by `take`
+                self._made.put((None, error))
+                return
+            self._made.put((item, None))
+            del item
+
+
+class Patience:
+    """Says on stderr, once, that a step has waited long for its batch, and ends the wait after `timeout_seconds`."""
+
+    def __init__(self, warn_seconds: float, timeout_seconds: float | None) -> None:
+        self.warn_seconds = warn_seconds
+        self.timeout_seconds = timeout_seconds
+
+    def waiting(self, say: Callable[[float], None], end: Callable[[float], Exception]) -> Callable[[], None]:
+        """What to call now and then during one wait."""
+        began = time.monotonic()
+        said = False
+
+        def check() -> None:
+            nonlocal said
+            waited = time.monotonic() - began
+            if self.timeout_seconds is not None and waited >= self.timeout_seconds:
+                raise end(waited)
+            if waited >= self.warn_seconds and not said:
+                said = True
+                say(waited)
+
+        return check

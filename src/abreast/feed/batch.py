@@ -1,0 +1,82 @@
+"""One global batch on the host, and its cutting into one shard per device. Imports Keras's tree and `errors`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from keras import tree
+
+from abreast.errors import DataError
+
+
+@dataclass(frozen=True)
+class HostBatch:
+    """One global batch as its source gave it: `data` is `(x, y, sample_weight)` or a shorter tuple, all of `rows` rows."""
+
+    data: Any
+    rows: int
+    structure: tuple[Any, ...] = ()
+
+    @staticmethod
+    def of(data: Any) -> HostBatch:
+        """Wrap a batch; raises `DataError` when it is empty or its arrays have different numbers of rows."""
+        rows: int | None = None
+        structure = []
+        for path, leaf in tree.flatten_with_path(data):
+            structure.append((path, leaf is None))
+            if leaf is None:
+                continue
+            shape = getattr(leaf, "shape", None)
+            if shape is None or len(shape) == 0:
+                raise DataError(
+                    f"the batch holds {leaf!r} at {path}, which has no rows",
+                    "give arrays whose first axis is the batch",
+                )
+            if rows is None:
+                rows = int(shape[0])
+            elif int(shape[0]) != rows:
+                raise DataError(
+                    f"the batch holds arrays of {rows} and of {int(shape[0])} rows (at {path})",
+                    "inputs, targets and sample weights need the same number of rows",
+                )
+        if not rows:
+            raise DataError("the data source gave a batch without rows", "check its length, and what it yields")
+        return HostBatch(data, rows, tuple(structure))
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all its arrays; 0 for those that do not say, as strings of TensorFlow."""
+        return sum(_num_bytes(leaf) for leaf in tree.flatten(self.data) if leaf is not None)
+
+    def cut(self, num_shards: int) -> list[Any]:
+        """One view per shard. With fewer rows than shards, an empty shard repeats the first row (see `row_counts`)."""
+        shards, start = [], 0
+        for count in row_counts(self.rows, num_shards):
+            first, last = (start, start + count) if count else (0, 1)
+            shards.append(self.rows_between(first, last))
+            start += count
+        return shards
+
+    def rows_between(self, first: int, last: int) -> Any:
+        return tree.map_structure(lambda leaf: None if leaf is None else leaf[first:last], self.data)
+
+
+def names(structure: tuple[Any, ...]) -> str:
+    """The arrays of a batch, for an error."""
+    return "[" + ", ".join("/".join(map(str, path)) or "x" for path, missing in structure if not missing) + "]"
+
+
+def row_counts(rows: int, num_shards: int) -> tuple[int, ...]:
+    """Rows of each shard, larger ones first: 98 rows on 4 are 25, 25, 24, 24."""
+    quotient, remainder = divmod(rows, num_shards)
+    return tuple(quotient + (index < remainder) for index in range(num_shards))
+
+
+def _num_bytes(leaf: Any) -> int:
+    known = getattr(leaf, "nbytes", None)
+    if known is not None:
+        return int(known)
+    item_bytes = getattr(getattr(leaf, "dtype", None), "size", None) or 0  # TensorFlow's
+    return int(item_bytes) * math.prod(map(int, leaf.shape))

@@ -1,0 +1,207 @@
+"""The way of one iterator's batches from their source to the devices: read in one thread, staged in another, taken by a step.
+
+At most `depth` batches wait on the devices and one more on the host. Nothing is read that no step may ask for. Not here:
+epochs and what Keras sees (`adapter.py`). Imports `errors` and `measure.spans`.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any
+
+from abreast.errors import DataError
+from abreast.feed.ahead import Ahead, Patience
+from abreast.feed.batch import HostBatch
+from abreast.feed.reuse import ReuseGuard
+from abreast.feed.staging import Staging
+from abreast.measure import spans
+
+WARN_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A batch that a step may run: as its source gave it, and as the backend staged it (None: not yet)."""
+
+    host: HostBatch
+    staged: Any
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How a backend stages batches; `drawn` gives what changes when a source draws from a generator that steps draw from."""
+
+    put: Callable[[HostBatch], Any]
+    discard: Callable[[Any], None]
+    drawn: Callable[[], bytes | None]
+
+
+@dataclass
+class Habits:
+    """What is learnt of a source at its first batches, for all its iterators."""
+
+    draws: bool | None = None  # from the random generator of the steps: then it is read between steps, never beside one
+    told_budget: bool = False
+
+
+class Pipeline:
+    """Batches of one iterator. `permitted` is how many of them, from its first, a step may ask for."""
+
+    def __init__(
+        self,
+        batches: Iterator[Any],
+        check: Callable[[HostBatch], HostBatch],
+        stage: Stage,
+        staging: Staging,
+        habits: Habits,
+    ) -> None:
+        self.permitted: float = float("inf")
+        self.num_taken = self._num_read = self._num_put = 0
+        self._batches = batches
+        self._check = check
+        self._stage = stage
+        self._staging = staging
+        self._habits = habits
+        self._depth = staging.prefetch
+        self._largest = 0
+        self._reuse = ReuseGuard(staging.prefetch + 3)
+        self._looks_ahead = False
+        self._reads = False
+        self._given: Taken | None = None
+        self._patience = Patience(WARN_SECONDS, staging.input_timeout)
+        self._reader = Ahead(self._read, "abreast-reader")
+        self._stager = Ahead(self._read_and_put, "abreast-stager")
+
+    def take(self) -> Taken:
+        """The next batch. An iterator's first is not yet staged: Keras may only look at it, to build a model.
+
+        Raises what its source raises, `DataError`, `StopIteration`.
+        """
+        start = perf_counter_ns()
+        if not self._staging.prefetch:
+            taken = Taken(self._read(), None)
+        elif self.num_taken == 0:
+            taken = Taken(self._reader.take(self._waiting()), None)
+            self._measure(taken.host)
+        else:
+            taken = self._stager.take(self._waiting())
+        if spans.LISTENERS:
+            spans.leave(spans.MAIN, "wait", start, perf_counter_ns(), batch=self.num_taken)
+        self.num_taken += 1
+        self._given = taken
+        return taken
+
+    def stage(self, taken: Taken) -> Taken:
+        """The batch that was taken last, for a step to run."""
+        self._given = None
+        return Taken(taken.host, self._put(taken.host, spans.MAIN)) if taken.staged is None else taken
+
+    def look_ahead(self) -> None:
+        """Let the threads go on to the batches of later steps, while the present one runs."""
+        habits = self._habits
+        if not self._staging.prefetch or habits.draws or (habits.draws is None and not self._knows_draws()):
+            return
+        self._looks_ahead = True
+        if self._depth < self._staging.prefetch and not habits.told_budget:
+            self._tell_budget()
+        self._stager.ask(
+            int(min(self.permitted - 1, self._stager.num_taken + self._depth))
+        )  # the first came without it
+
+    def close(self) -> None:
+        """End the threads; staged batches are given back."""
+        reader_ended = self._reader.close()
+        stager_ended = self._stager.close(self._discard)
+        if self._given is not None:
+            self._discard(self._given)
+            self._given = None
+        if not (reader_ended and stager_ended):
+            where = self._reader.where()
+            print(
+                f"abreast: the data source has not returned{f' ({where})' if where else ''}; its thread ends when it does",
+                file=sys.stderr,
+            )
+
+    def _discard(self, taken: Taken) -> None:
+        if taken.staged is not None:
+            self._stage.discard(taken.staged)
+
+    def _waiting(self) -> Callable[[], None]:
+        return self._patience.waiting(self._say, self._timeout)
+
+    def _knows_draws(self) -> bool:
+        """Whether the habit matters or is known; else the second batch is read while no step runs."""
+        if self._stage.drawn() is None:
+            self._habits.draws = False
+        return self._habits.draws is not None
+
+    def _read(self) -> HostBatch:
+        """In the reader's thread: the next batch of the source."""
+        start = perf_counter_ns()
+        watch = self._habits.draws is None and self._num_read == 1
+        before = self._stage.drawn() if watch else None
+        self._reads = True
+        try:
+            data = next(self._batches)
+        finally:
+            self._reads = False
+        if watch:
+            self._habits.draws = before is not None and before != self._stage.drawn()
+        host = self._check(HostBatch.of(self._reuse.guard(data) if self._staging.prefetch else data))
+        if spans.LISTENERS:
+            track = spans.READER if self._staging.prefetch else spans.MAIN
+            spans.leave(track, "read", start, perf_counter_ns(), batch=self._num_read)
+        self._num_read += 1
+        return host
+
+    def _read_and_put(self) -> Taken:
+        """In the stager's thread: the next batch, on its way to the devices."""
+        host = self._reader.take()
+        if self._looks_ahead:
+            self._reader.ask(int(min(self.permitted, self._reader.num_taken + 1)))
+        self._measure(host)
+        return Taken(host, self._put(host, spans.STAGER))
+
+    def _measure(self, host: HostBatch) -> None:
+        """Let the depth suit the largest batch so far."""
+        num_bytes = host.num_bytes
+        if num_bytes > self._largest:
+            self._largest, self._depth = num_bytes, self._staging.depth(num_bytes)
+
+    def _put(self, host: HostBatch, track: str) -> Any:
+        start = perf_counter_ns()
+        staged = self._stage.put(host)
+        if spans.LISTENERS:
+            spans.leave(track, "put", start, perf_counter_ns(), batch=self._num_put, bytes=host.num_bytes)
+        self._num_put += 1
+        return staged
+
+    def _tell_budget(self) -> None:
+        self._habits.told_budget = True
+        fit = f"{self._depth} of them" if self._depth else "none of them"
+        warnings.warn(
+            f"batches of {self._largest / 2**20:,.1f} MiB: {fit} instead of {self._staging.prefetch} can wait on the "
+            f"devices within the memory budget for staging; set prefetch_bytes to allow more",
+            stacklevel=2,
+        )
+
+    def _who(self) -> str:
+        if not self._reads:
+            return "it is being copied to the devices"
+        where = self._reader.where()
+        return f"the data source has not given it{f' ({where})' if where else ''}"
+
+    def _say(self, seconds: float) -> None:
+        message = f"a step has waited {seconds:.0f} s for batch {self.num_taken}: {self._who()}"
+        hint = "the wait goes on; input_timeout (abreast run --input-timeout) would end it"
+        print(f"abreast: {message}\nhint: {hint}", file=sys.stderr)
+
+    def _timeout(self, seconds: float) -> DataError:
+        return DataError(
+            f"a step has waited {seconds:.0f} s for batch {self.num_taken}: {self._who()}",
+            "look at that line of the source, or give a longer input_timeout",
+        )

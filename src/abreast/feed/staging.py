@@ -1,0 +1,58 @@
+"""How far a feed works ahead of the step, and within which memory. Imports `errors`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from abreast.errors import DataError
+
+_SHARE_OF_FREE_MEMORY = 8
+
+
+@dataclass(frozen=True)
+class Staging:
+    """`prefetch` batches wait on the devices, as many as fit into `budget_bytes` (None: an eighth of the free memory).
+
+    `input_timeout` ends a `fit` that waits that many seconds for one batch; None waits for ever, and says so.
+    """
+
+    prefetch: int = 2
+    budget_bytes: int | None = None
+    input_timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.prefetch, bool) or not isinstance(self.prefetch, int) or not 0 <= self.prefetch <= 64:
+            raise DataError(f"prefetch={self.prefetch!r}", "give a number of batches from 0 (no staging) to 64")
+        if self.budget_bytes is not None and self.budget_bytes < 1:
+            raise DataError(f"prefetch_bytes={self.budget_bytes}", "give a number of bytes above 0")
+        if self.input_timeout is not None and not self.input_timeout > 0:
+            raise DataError(f"input_timeout={self.input_timeout}", "give a number of seconds above 0")
+        if self.input_timeout is not None and self.prefetch == 0:
+            raise DataError(
+                "input_timeout needs prefetch of at least 1",
+                "without staging the source runs in the training thread, which nothing can interrupt",
+            )
+
+    def depth(self, batch_bytes: int) -> int:
+        """How many batches of that size to have ready: at most `prefetch`, within the budget; 0 when not one fits.
+
+        One more is on the host by then: the next one, which the reader has in hand.
+        """
+        if not self.prefetch or not batch_bytes:
+            return self.prefetch
+        budget = self.budget_bytes if self.budget_bytes is not None else free_bytes() // _SHARE_OF_FREE_MEMORY
+        return max(0, min(self.prefetch, budget // batch_bytes))
+
+
+DEFAULT_STAGING = Staging()
+
+
+def free_bytes() -> int:
+    """Host memory that can be taken without swapping."""
+    try:
+        with open("/proc/meminfo") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
