@@ -115,7 +115,7 @@ class Worker:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(60)
         stuck = [f"{self} did not end by itself"] if process.poll() is None else []
-        left = stuck or _left_behind(process.pid, seconds=15)
+        left = stuck or left_behind(process.pid, seconds=15)
         self._kill()
         return left
 
@@ -168,7 +168,7 @@ class Worker:
         self._process = self._connection = None
 
 
-def _left_behind(session: int, seconds: float) -> list[str]:
+def left_behind(session: int, seconds: float) -> list[str]:
     deadline = time.monotonic() + seconds
     while (left := _processes_of(session)) and time.monotonic() < deadline:
         time.sleep(0.05)

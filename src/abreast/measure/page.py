@@ -1,0 +1,82 @@
+"""A diagnosis as one HTML file that needs nothing else: `write_page`.
+
+No network: style, script and charts are inside, and the page's own policy forbids the browser to fetch anything. It is
+complete without the script, which zooms the timeline and reads out its spans. Not here: what the sections show
+(`sections.py`, `section_times.py`). Imports those, and `errors`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+from importlib import resources
+from pathlib import Path
+
+from abreast.errors import AbreastError
+from abreast.measure import section_times, sections
+from abreast.measure.diagnosis import Diagnosis
+from abreast.measure.markup import Markup, joined, shortened, tag
+
+
+def write_page(diagnosis: Diagnosis, path: str | os.PathLike[str]) -> None:
+    """Write the page as a whole or not at all; raises `AbreastError` where that fails."""
+    text = page(diagnosis)
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        raise AbreastError(
+            f"cannot write the page to {path}: it is not a file", "give the name of a file, as report.html"
+        )
+    # A short name of its own: a long one with something added could be too long for the file system.
+    part = target.with_name(f".abreast-{secrets.token_hex(6)}")
+    try:
+        try:
+            with part.open("x", encoding="utf-8") as file:
+                file.write(text)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise AbreastError(
+            f"cannot write the page to {path}: {error.strerror or error}",
+            "give a file in a folder that exists, that you may write to, and that has room",
+        ) from error
+
+
+def page(diagnosis: Diagnosis) -> str:
+    """The page as text."""
+    main = tag(
+        "main",
+        sections.headline(diagnosis),
+        sections.breakdown(diagnosis),
+        sections.findings(diagnosis),
+        section_times.timeline(diagnosis),
+        section_times.devices(diagnosis),
+        sections.experiments(diagnosis),
+        sections.facts(diagnosis),
+    )
+    footer = tag("footer", tag("p", "Made by abreast doctor. This file is complete; it loads nothing."))
+    script = _asset("page.js")
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", f"{shortened(diagnosis.model, 80)}: where the time goes"),
+        tag("style", _asset("page.css")),
+    )
+    body = tag("body", main, footer, tag("script", script))
+    return joined(Markup("<!doctype html>\n"), tag("html", head, body, lang="en"), Markup("\n"))
+
+
+def _policy(script: str) -> str:
+    """Nothing from anywhere, and no script but ours."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def _asset(name: str) -> Markup:
+    return Markup((resources.files(__package__) / name).read_text(encoding="utf-8"))

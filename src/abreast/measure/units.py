@@ -1,0 +1,64 @@
+"""Numbers as people read them: three digits and a unit. A number that is none reads `unknown`.
+
+Imports nothing of abreast.
+"""
+
+from __future__ import annotations
+
+import math
+
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "bytes"))
+UNKNOWN = "unknown"
+
+
+def duration(seconds: float, like: float | None = None) -> str:
+    """`38.2 ms`. With `like`, in the unit and with the decimals that suit that time, so that a column lines up."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
+    measure = seconds if like is None or not math.isfinite(like) else like
+    size, unit = _unit(measure, _SECONDS)
+    return f"{seconds / size:,.{_decimals(measure / size)}f} {unit}"
+
+
+def byte_count(num_bytes: float) -> str:
+    """`1.50 GiB`."""
+    if not math.isfinite(num_bytes):
+        return UNKNOWN
+    size, unit = _unit(num_bytes, _BYTES)
+    return f"{num_bytes / size:,.{0 if unit == 'bytes' else _decimals(num_bytes / size)}f} {unit}"
+
+
+def byte_unit(num_bytes: float) -> tuple[float, str]:
+    """The unit in which `byte_count` gives that many: its bytes, and its name."""
+    return _unit(num_bytes, _BYTES) if math.isfinite(num_bytes) else _BYTES[-1]
+
+
+def count(number: float) -> str:
+    """`11,118`; below a hundred, three digits."""
+    if not math.isfinite(number):
+        return UNKNOWN
+    return f"{number:,.{0 if number == int(number) else _decimals(number)}f}"
+
+
+def share(part: float) -> str:
+    """`41%`; below ten percent with one decimal."""
+    if not math.isfinite(part):
+        return UNKNOWN
+    percent = 100 * part
+    return f"{percent:.1f}%" if 0 < abs(percent) < 9.95 else f"{percent:.0f}%"
+
+
+def times(ratio: float) -> str:
+    """How many times as much, as `1.70` and the sign of multiplication."""
+    return f"{ratio:.2f}\N{MULTIPLICATION SIGN}" if math.isfinite(ratio) else UNKNOWN
+
+
+def _unit(value: float, units: tuple[tuple[float, str], ...]) -> tuple[float, str]:
+    if value == 0:
+        return units[-1] if units is _BYTES else units[1]
+    return next((unit for unit in units if abs(value) >= 0.9995 * unit[0]), units[-1])
+
+
+def _decimals(value: float) -> int:
+    return 0 if abs(value) >= 99.95 or value == 0 else 1 if abs(value) >= 9.995 else 2
