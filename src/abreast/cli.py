@@ -85,6 +85,24 @@ def _add_run(commands: Any) -> None:
         help="statistics of the whole batch, or of each device's rows (default: global)",
     )
     _add_option(parser, "--check-numerics", action="store_true", help="stop at the first loss that is not finite")
+    _add_option(
+        parser,
+        "--prefetch",
+        metavar="N",
+        type=int,
+        default=2,
+        help="batches that wait on the devices while a step runs; 0 feeds in the training thread (default: 2)",
+    )
+    _add_option(
+        parser,
+        "--prefetch-bytes",
+        metavar="BYTES",
+        type=int,
+        help="memory for them (default: an eighth of what is free)",
+    )
+    _add_option(
+        parser, "--input-timeout", metavar="SECONDS", type=float, help="end a fit that waits so long for one batch"
+    )
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
     parser.add_argument("script", metavar="SCRIPT", help="a Python file; what follows it goes to the script untouched")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

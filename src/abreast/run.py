@@ -38,6 +38,9 @@ class RunOptions:
     backend: BackendName | None = None
     batch_norm: Literal["global", "local"] = "global"
     check_numerics: bool = False
+    prefetch: int = 2
+    prefetch_bytes: int | None = None
+    input_timeout: float | None = None
 
 
 def run_script(target: str, arguments: Sequence[str], options: RunOptions, *, module: bool = False) -> int:
@@ -168,6 +171,7 @@ class _Placing(importlib.abc.MetaPathFinder):
 
     def _place(self) -> None:
         from abreast import parallel  # imports Keras
+        from abreast.feed import Staging
 
         self.placed = True
         options = self.options
@@ -176,7 +180,10 @@ class _Placing(importlib.abc.MetaPathFinder):
             if options.cpu_devices is not None:
                 parallel.use_cpu_devices(options.cpu_devices)
             placement = parallel.default_placement(
-                options.devices, batch_norm=options.batch_norm, check_numerics=options.check_numerics
+                options.devices,
+                batch_norm=options.batch_norm,
+                check_numerics=options.check_numerics,
+                staging=Staging(options.prefetch, options.prefetch_bytes, options.input_timeout),
             )
             self.stack.enter_context(placement)
         except AbreastError as error:

@@ -44,6 +44,7 @@ class Case:
     run_eagerly: bool = False
     script: str = "fit"
     batch_norm: Literal["global", "local"] = "global"
+    prefetch: int = 2
     entry: str = "parallelize"  # "parallelize first": before compile; "scope": made and compiled inside DataParallel
 
     def __str__(self) -> str:
@@ -90,7 +91,8 @@ class Job:
         import abreast
 
         model.precision_of_the_test = Precision(self.case.policy)
-        return abreast.parallelize(model, devices=self.devices, batch_norm=self.case.batch_norm)
+        case = self.case
+        return abreast.parallelize(model, devices=self.devices, batch_norm=case.batch_norm, prefetch=case.prefetch)
 
     def compile(self, model: Any) -> None:
         from tests.contract.pieces import compile_arguments
@@ -115,7 +117,8 @@ class Job:
         if self.case.entry == "scope" and self.devices:
             import abreast
 
-            with abreast.DataParallel(devices=self.devices, batch_norm=self.case.batch_norm):
+            case = self.case
+            with abreast.DataParallel(devices=self.devices, batch_norm=case.batch_norm, prefetch=case.prefetch):
                 model = build()
                 self.compile(model)
             return model

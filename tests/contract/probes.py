@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+import abreast
 from tests.contract.cases import Case, Job, Precision, reset
 
 
-def shapes_staged_by_fit(devices: int) -> list[Any]:
-    """For each batch of a fit of 26 rows by 8, the rows of `x` that each device got."""
+def shards_staged_by_fit(devices: int) -> list[Any]:
+    """For each batch of a fit of 26 rows by 8 of `uint8` images, what each device got: `(device, rows, type, bytes)`."""
     from abreast.backend import current_backend
 
     backend: Any = current_backend()
@@ -19,26 +20,56 @@ def shapes_staged_by_fit(devices: int) -> list[Any]:
 
     def put(batch: Any, placement: Any) -> Any:
         result = plain(batch, placement)
-        staged.append(_rows_per_device(backend.name, result))
+        staged.append(_shards_on_devices(backend.name, result, batch))
         return result
 
     backend.put = put
     try:
-        job = _job(Case(rows=26, epochs=1), devices)
-        job.model.fit(**job.fit_arguments())
+        model = _image_model()
+        abreast.parallelize(model, devices=devices)
+        x = np.random.default_rng(0).integers(0, 256, (26, 4, 4, 3)).astype("uint8")
+        model.fit(x, np.zeros((26, 1), "float32"), batch_size=8, shuffle=False, verbose=0)
     finally:
         del backend.put
     return staged
 
 
-def _rows_per_device(name: str, staged: Any) -> Any:
-    """`(device, rows of x)` in the order of devices."""
+def _image_model() -> Any:
+    import keras
+
+    reset("float32")
+    layers = [keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.layers.Input((4, 4, 3), dtype="uint8"), *layers])
+    model.compile("sgd", "mse")
+    return model
+
+
+def _shards_on_devices(name: str, staged: Any, batch: Any) -> Any:
     if name == "jax":
-        shards = staged.data[0].addressable_shards
-        return [(str(shard.device.id), shard.data.shape[0]) for shard in shards]
+        x = staged.data[0]
+        if isinstance(x, np.ndarray):  # one CPU device: the program takes it as it is
+            return [_about(0, x)]
+        return [_about(shard.device.id, shard.data) for shard in x.addressable_shards]
     if name == "tensorflow":
-        return [(shard[0].device[-1:], int(shard[0].shape[0])) for shard in staged.shards]
-    return [(str(rank), len(shard[0])) for rank, shard in enumerate(staged.shards)]
+        return [_about(shard[0].device[-1:], shard[0]) for shard in staged.shards]
+    own = _about(0, staged.own.ready()[0])
+    if staged.sent is None:  # the workers start with the first step, which sends them their shards
+        return [own, *(_about(rank, shard[0]) for rank, shard in enumerate(batch.cut(len(staged.counts))) if rank)]
+    writers = staged.team._writers
+    return [own, *(_in_slot(rank, writers[rank], sent) for rank, sent in enumerate(staged.sent, start=1))]
+
+
+def _in_slot(rank: int, writer: Any, descriptor: bytes) -> Any:
+    """What lies in a worker's memory, read as the worker reads it."""
+    from abreast.backend.torch_shards import _DESCRIPTOR
+
+    _, slot, layout = _DESCRIPTOR.unpack_from(descriptor)
+    return _about(rank, writer._views[slot][layout][0])
+
+
+def _about(device: Any, array: Any) -> tuple[str, int, str, int]:
+    dtype = str(getattr(array.dtype, "name", array.dtype)).removeprefix("torch.")
+    return str(device), int(array.shape[0]), dtype, int(np.asarray(array).nbytes)
 
 
 def weights_after_a_failed_fit(devices: int) -> dict[str, Any]:

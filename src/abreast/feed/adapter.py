@@ -15,6 +15,7 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.pipeline import Habits, Pipeline, Stage, Taken
+from abreast.feed.reuse import ReuseGuard
 from abreast.feed.staging import Staging
 
 
@@ -39,7 +40,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.structure: tuple[Any, ...] | None = None
         self.keep_last = False
         self.last_batch: HostBatch | None = None
-        self._habits = Habits()
+        self._habits = Habits(ReuseGuard(staging.prefetch + 3))
         self._iterator: FeedIterator | None = None
 
     def __iter__(self) -> FeedIterator:

@@ -42,9 +42,11 @@ class Stage:
 
 @dataclass
 class Habits:
-    """What is learnt of a source at its first batches, for all its iterators."""
+    """What is learnt of a source at its first two batches, which nothing is read beside, for all its iterators."""
 
-    draws: bool | None = None  # from the random generator of the steps: then it is read between steps, never beside one
+    reuse: ReuseGuard
+    known: bool = False
+    draws: bool = False  # from the random generator of the steps: then it is read between steps, never beside one
     told_budget: bool = False
 
 
@@ -68,7 +70,6 @@ class Pipeline:
         self._habits = habits
         self._depth = staging.prefetch
         self._largest = 0
-        self._reuse = ReuseGuard(staging.prefetch + 3)
         self._looks_ahead = False
         self._reads = False
         self._given: Taken | None = None
@@ -103,7 +104,7 @@ class Pipeline:
     def look_ahead(self) -> None:
         """Let the threads go on to the batches of later steps, while the present one runs."""
         habits = self._habits
-        if not self._staging.prefetch or habits.draws or (habits.draws is None and not self._knows_draws()):
+        if not self._staging.prefetch or habits.draws or not habits.known:
             return
         self._looks_ahead = True
         if self._depth < self._staging.prefetch and not habits.told_budget:
@@ -133,25 +134,20 @@ class Pipeline:
     def _waiting(self) -> Callable[[], None]:
         return self._patience.waiting(self._say, self._timeout)
 
-    def _knows_draws(self) -> bool:
-        """Whether the habit matters or is known; else the second batch is read while no step runs."""
-        if self._stage.drawn() is None:
-            self._habits.draws = False
-        return self._habits.draws is not None
-
     def _read(self) -> HostBatch:
         """In the reader's thread: the next batch of the source."""
         start = perf_counter_ns()
-        watch = self._habits.draws is None and self._num_read == 1
-        before = self._stage.drawn() if watch else None
+        habits = self._habits
+        learns = not habits.known and self._num_read == 1
+        before = self._stage.drawn() if learns else None
         self._reads = True
         try:
             data = next(self._batches)
         finally:
             self._reads = False
-        if watch:
-            self._habits.draws = before is not None and before != self._stage.drawn()
-        host = self._check(HostBatch.of(self._reuse.guard(data) if self._staging.prefetch else data))
+        if learns:
+            habits.draws, habits.known = before != self._stage.drawn(), True
+        host = self._check(HostBatch.of(habits.reuse.guard(data) if self._staging.prefetch else data))
         if spans.LISTENERS:
             track = spans.READER if self._staging.prefetch else spans.MAIN
             spans.leave(track, "read", start, perf_counter_ns(), batch=self._num_read)
@@ -161,7 +157,7 @@ class Pipeline:
     def _read_and_put(self) -> Taken:
         """In the stager's thread: the next batch, on its way to the devices."""
         host = self._reader.take()
-        if self._looks_ahead:
+        if self._looks_ahead and self._depth:
             self._reader.ask(int(min(self.permitted, self._reader.num_taken + 1)))
         self._measure(host)
         return Taken(host, self._put(host, spans.STAGER))

@@ -1,0 +1,328 @@
+"""Bodies of the feed's tests; they run in a worker with devices. Batches have 4 rows of one number: their own index."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+
+WAIT_SECONDS = 5.0
+
+
+def model_on(devices: int, dropout: bool = False, **settings: Any) -> Any:
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(7)
+    layers = [keras.layers.Dense(64), keras.layers.Dropout(0.5)] if dropout else []
+    model = keras.Sequential([keras.layers.Input((1,)), *layers, keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(1e-3), "mse")
+    if not devices:
+        return model
+    import abreast
+
+    return abreast.parallelize(model, devices=devices, **settings)
+
+
+def batch(index: int) -> tuple[Any, Any]:
+    return np.full((4, 1), index, "float32"), np.zeros((4, 1), "float32")
+
+
+class Counted:
+    """An endless generator of batches that knows how many it gave."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def rows(self) -> Iterator[Any]:
+        while True:
+            self.given += 1
+            yield batch(self.given - 1)
+
+
+class Steps(keras.callbacks.Callback):  # type: ignore[misc]
+    """Counts steps, and calls a function after each."""
+
+    def __init__(self, after: Callable[[int], None] | None = None) -> None:
+        super().__init__()
+        self.finished = 0
+        self.after = after
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.finished += 1
+        if self.after is not None:
+            self.after(self.finished)
+
+
+def feed_threads() -> list[str]:
+    names = ("abreast-reader", "abreast-stager")
+    return [thread.name for thread in threading.enumerate() if thread.name in names]
+
+
+def reads_ahead(prefetch: int) -> dict[str, int]:
+    """`held`: whether batch 4 (from 1) could not be read while step 2 had not ended."""
+    source = Counted()
+    held = 0
+
+    def hold(step: int) -> None:
+        nonlocal held
+        deadline = time.monotonic() + (WAIT_SECONDS if prefetch else 0.3)
+        while step == 2 and source.given < 4 and time.monotonic() < deadline:
+            time.sleep(1e-3)
+        held += int(step == 2 and source.given < 4)
+
+    model_on(2, prefetch=prefetch).fit(source.rows(), steps_per_epoch=6, callbacks=[Steps(hold)], verbose=0)
+    return {"held": held}
+
+
+def batches_ahead(prefetch: int, **settings: Any) -> list[int]:
+    """How many batches had been read after each step, beyond those that steps have had."""
+    source = Counted()
+    ahead: list[int] = []
+
+    def count(step: int) -> None:
+        time.sleep(0.03)
+        ahead.append(source.given - step)
+
+    model = model_on(2, prefetch=prefetch, **settings)
+    model.fit(source.rows(), steps_per_epoch=10, callbacks=[Steps(count)], verbose=0)
+    return ahead
+
+
+def batches_drawn(devices: int, steps: int) -> int:
+    """How far two epochs of a few steps each, with validation, have read a generator."""
+    source = Counted()
+    held_out = (np.ones((6, 1), "float32"), np.ones((6, 1), "float32"))
+    model_on(devices).fit(source.rows(), steps_per_epoch=steps, epochs=2, validation_data=held_out, verbose=0)
+    return source.given
+
+
+def events_of_a_dataset() -> list[Any]:
+    heard: list[Any] = []
+
+    class Rows(keras.utils.PyDataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, index: int) -> Any:
+            heard.append(index)
+            return batch(index)
+
+        def on_epoch_begin(self) -> None:
+            heard.append("begin")
+
+        def on_epoch_end(self) -> None:
+            heard.append("end")
+
+    model_on(2).fit(Rows(), epochs=2, shuffle=False, callbacks=[Steps(lambda _: time.sleep(5e-3))], verbose=0)
+    return heard
+
+
+def rows_that_raise(at: int) -> Iterator[Any]:
+    for index in range(100):
+        if index == at:
+            raise ValueError(f"bad file {index}")
+        yield batch(index)
+
+
+def source_raises(at: int) -> dict[str, Any]:
+    steps = Steps()
+    try:
+        model_on(2).fit(rows_that_raise(at), callbacks=[steps], verbose=0)
+    except ValueError as error:
+        functions, trace = [], error.__traceback__
+        while trace is not None:
+            functions.append(trace.tb_frame.f_code.co_name)
+            trace = trace.tb_next
+        return _end(error, steps, functions=functions)
+    raise AssertionError("the source's error is gone")
+
+
+def _end(error: BaseException, steps: Steps, **more: Any) -> dict[str, Any]:
+    text = f"{type(error).__name__}: {error}"
+    return {"error": text, "steps": steps.finished, "threads": feed_threads(), **more}
+
+
+def rows_that_hang(go_on: threading.Event) -> Iterator[Any]:
+    for index in range(3):
+        yield batch(index)
+    go_on.wait(60)
+    yield batch(3)
+
+
+def source_hangs() -> dict[str, Any]:
+    import abreast
+    from abreast.feed import ahead, pipeline
+
+    steps, said, go_on = Steps(), io.StringIO(), threading.Event()
+    before = pipeline.WARN_SECONDS, ahead._JOIN_SECONDS
+    pipeline.WARN_SECONDS, ahead._JOIN_SECONDS = 0.5, 0.2
+    try:
+        with contextlib.redirect_stderr(said):
+            model_on(2, input_timeout=2.5).fit(rows_that_hang(go_on), callbacks=[steps], verbose=0)
+    except abreast.AbreastError as error:
+        go_on.set()
+        deadline = time.monotonic() + WAIT_SECONDS
+        while feed_threads() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return _end(error, steps, said=said.getvalue())
+    finally:
+        pipeline.WARN_SECONDS, ahead._JOIN_SECONDS = before
+    raise AssertionError("the wait has not ended")
+
+
+def stopped_early(how: str) -> list[str]:
+    model = model_on(2)
+
+    def stop(step: int) -> None:
+        if step == 3 and how == "stop_training":
+            model.stop_training = True
+        if step == 3 and how == "KeyboardInterrupt":
+            raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        model.fit(Counted().rows(), steps_per_epoch=8, epochs=2, callbacks=[Steps(stop)], verbose=0)
+    model.evaluate(*batch(1), verbose=0)
+    model.predict(batch(1)[0], verbose=0)
+    return feed_threads()
+
+
+def small_budget() -> dict[str, Any]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ahead = batches_ahead(2, prefetch_bytes=16)
+    return {"ahead": ahead, "warnings": [str(each.message) for each in caught], "finite": True}
+
+
+def rows_seen(buffers: int, constant: bool = False) -> Any:
+    """The index that each step found in its batch: its loss with a weight of one, without a bias, is its square."""
+    ring = [batch(index) for index in range(buffers)]
+
+    class Rows(keras.utils.PyDataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return 8
+
+        def __getitem__(self, index: int) -> Any:
+            x, y = ring[index % buffers]
+            if not constant:
+                x[...] = index
+            return x[:], y
+
+    import abreast
+
+    seen: list[int] = []
+
+    class Loss(keras.callbacks.Callback):  # type: ignore[misc]
+        total = 0.0
+
+        def on_train_batch_end(self, step: int, logs: Any = None) -> None:
+            time.sleep(0.02)
+            total = float(logs["loss"]) * (step + 1)
+            seen.append(round(max(total - self.total, 0.0) ** 0.5))
+            self.total = total
+
+    keras.utils.clear_session()
+    model = keras.Sequential(
+        [keras.layers.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")]
+    )
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    try:
+        abreast.parallelize(model, devices=2).fit(Rows(), shuffle=False, callbacks=[Loss()], verbose=0)
+    except abreast.AbreastError as error:
+        return str(error)
+    return seen
+
+
+def evaluated_in_between() -> float:
+    """Largest difference of weights between fits with and without evaluations in the middle of their epoch."""
+    ends = []
+    for evaluates in (False, True):
+        model = model_on(3)
+        other = model_on(3)
+        keras.utils.set_random_seed(7)
+
+        def evaluate(step: int, other: Any = other, evaluates: bool = evaluates) -> None:
+            if evaluates and step in (2, 5):
+                other.evaluate(np.ones((10, 1), "float32"), np.ones((10, 1), "float32"), batch_size=4, verbose=0)
+
+        model.set_weights([np.full((1, 1), 0.3), np.zeros(1)])
+        model.fit(Counted().rows(), steps_per_epoch=9, callbacks=[Steps(evaluate)], verbose=0)
+        ends.append(np.concatenate([weight.ravel() for weight in model.get_weights()]))
+    return float(np.abs(ends[0] - ends[1]).max())
+
+
+def drawn_twice() -> float:
+    """How far apart two equal runs end whose rows and whose dropout are drawn from the framework's own generator."""
+    ends = []
+    for _ in range(2):
+        model = model_on(1, dropout=True)
+        keras.utils.set_random_seed(3)
+        model.fit(_random_rows(), shuffle=False, verbose=0)
+        ends.append(np.concatenate([weight.ravel() for weight in model.get_weights()]))
+    return float(np.abs(ends[0] - ends[1]).max())
+
+
+def _random_rows() -> Any:
+    if keras.backend.backend() != "torch":
+        return _RandomRows()
+    import torch
+
+    class Rows(torch.utils.data.Dataset):  # type: ignore[type-arg]
+        def __len__(self) -> int:
+            return 160
+
+        def __getitem__(self, index: int) -> Any:
+            return torch.rand(1), torch.rand(1)
+
+    return torch.utils.data.DataLoader(Rows(), batch_size=8)
+
+
+class _RandomRows(keras.utils.PyDataset):  # type: ignore[misc]
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, index: int) -> Any:
+        return np.random.rand(8, 1).astype("float32"), np.random.rand(8, 1).astype("float32")
+
+
+def copies_of_tf_data() -> int:
+    """How many batches of a `tf.data` pipeline came to the devices' side as a copy of the tensor's memory."""
+    import tensorflow as tf
+
+    tensors: list[Any] = []
+    x = np.arange(64 * 512, dtype="float32").reshape(64, 512)
+    dataset = tf.data.Dataset.from_tensor_slices(x).batch(8)
+
+    class Kept:
+        """The data set, with a hold on each tensor that it gives."""
+
+        def __iter__(self) -> Iterator[Any]:
+            for tensor in dataset:
+                tensors.append(tensor)
+                yield (tensor,)
+
+    from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+
+    from abreast.backend import current_backend
+
+    adapter = TFDatasetAdapter(dataset)
+    adapter.get_tf_dataset = Kept
+    batches = [each[0] for each in current_backend().source(adapter)()]
+    assert len(batches) == 8
+    pairs = zip(batches, tensors, strict=True)
+    return sum(given is not held and not np.shares_memory(np.asarray(given), np.asarray(held)) for given, held in pairs)
+
+
+def wrong_setting(arguments: dict[str, Any]) -> str:
+    import abreast
+
+    try:
+        abreast.DataParallel(2, **arguments)
+    except abreast.AbreastError as error:
+        return str(error)
+    return "accepted"
