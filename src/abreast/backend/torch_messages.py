@@ -18,6 +18,7 @@ COLLECT = 8  # a pickled key: gradients between accumulation steps go to Keras's
 GROUP = 9  # a pickled size: the first `size` ranks become a process group
 STAGE = 10  # a batch descriptor: begin to copy that shard to the device
 DISCARD = 11  # a batch descriptor: no step will take that shard
+SUM = 12  # a pickled `(size, size_bytes)`: the first `size` ranks time their sums
 
 # What `fit` and its siblings keep on the model for themselves; `training` travels with each step.
 _RANK_0 = {

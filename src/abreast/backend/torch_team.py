@@ -22,6 +22,7 @@ import torch.distributed as dist
 from keras import tree
 
 from abreast import exact, launch
+from abreast.backend import torch_all_reduce
 from abreast.backend import torch_messages as messages
 from abreast.backend.contract import Kind
 from abreast.backend.torch_channel import ChannelClosed, channel_pair
@@ -197,6 +198,13 @@ class Team:
         self._seen.add((replica.key, kind))
         replica.remember()
         return result
+
+    def all_reduce_seconds(self, size: int, size_bytes: int) -> float:
+        """How long the first `size` ranks, which have trained together, take to sum a buffer."""
+        self.job.check()
+        with self._translated(), self.job.work(first=True):
+            self._send_all(range(1, size), messages.SUM, (size, size_bytes))
+            return torch_all_reduce.seconds(self.groups.link(size).group, size_bytes)
 
     def collect_gradients(self, model: Any) -> None:
         replica = self._replicas.get(model)

@@ -34,10 +34,11 @@ class _Replicas:
 
     def __init__(self, worker: launch.Worker, channel: Channel, options: dict[str, Any]) -> None:
         # Importing these takes seconds, and needs the environment that `main` has set.
-        from abreast.backend import torch_messages, torch_model, torch_stage, torch_step, torch_team
+        from abreast.backend import torch_all_reduce, torch_messages, torch_model, torch_stage, torch_step, torch_team
 
         self.worker, self.channel, self.options = worker, channel, options
         self.messages, self.model, self.step, self.stage = torch_messages, torch_model, torch_step, torch_stage
+        self.all_reduce = torch_all_reduce
         self.reader = ShardReader(torch_stage.pin_slot)
         self.staged: dict[bytes, Any] = {}
         self.steps: dict[int, Any] = {}
@@ -76,6 +77,10 @@ class _Replicas:
         elif message.kind == self.messages.DISCARD:
             self.staged.pop(message.payload).wait()
             self.reader.release(message.payload)
+        elif message.kind == self.messages.SUM:
+            size, size_bytes = message.object()
+            with self.worker.phase(launch.COMMUNICATING):
+                self.all_reduce.seconds(self.groups.link(size).group, size_bytes)
         elif message.kind == self.messages.COLLECT:
             self.steps[message.object()].collect_gradients()
         elif message.kind == self.messages.FORGET:

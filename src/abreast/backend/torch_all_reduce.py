@@ -1,0 +1,26 @@
+"""How long ranks take to sum a buffer with nothing else running: what the doctor holds against a step."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from keras.src.backend.torch.core import get_device
+
+_FLOAT_BYTES = 4
+_TIMES = 7
+
+
+def seconds(group: dist.ProcessGroup | None, size_bytes: int) -> float:
+    """The median of some sums; every rank of the group calls it."""
+    values = torch.ones(max(1, size_bytes // _FLOAT_BYTES), device=get_device())
+    times = []
+    for _ in range(_TIMES + 1):
+        dist.barrier(group=group)
+        start = time.perf_counter()
+        dist.all_reduce(values, group=group)
+        values[0].item()  # waits for a GPU
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
