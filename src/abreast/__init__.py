@@ -12,7 +12,10 @@ __version__ = "0.1.0"
 __all__ = [
     "AbreastError",
     "DataParallel",
+    "DeviceTrace",
+    "Timeline",
     "devices",
+    "diagnose",
     "is_main_process",
     "parallelize",
     "rank",
@@ -21,13 +24,19 @@ __all__ = [
 
 if TYPE_CHECKING:
     from abreast.errors import AbreastError
+    from abreast.measure.device_trace import DeviceTrace
+    from abreast.measure.doctor.diagnose import diagnose
+    from abreast.measure.timeline import Timeline
     from abreast.parallel import DataParallel, devices, parallelize, use_cpu_devices
     from abreast.world import is_main_process, rank
 
 _HOMES = {
     "AbreastError": "abreast.errors",
     "DataParallel": "abreast.parallel",
+    "DeviceTrace": "abreast.measure.device_trace",
+    "Timeline": "abreast.measure.timeline",
     "devices": "abreast.parallel",
+    "diagnose": "abreast.measure.doctor.diagnose",
     "is_main_process": "abreast.world",
     "parallelize": "abreast.parallel",
     "rank": "abreast.world",

@@ -32,6 +32,29 @@ class Placement:
         return len(self.devices)
 
 
+@dataclass(frozen=True)
+class DeviceTimes:
+    """What `mark` and `finished` tell: of which devices, and whether sums over devices are told apart from computing."""
+
+    devices: tuple[str, ...]
+    all_reduce: bool
+    notes: tuple[str, ...] = ()  # for the user: what is not told
+
+
+class Tracer(Protocol):
+    """A framework's profiler that runs."""
+
+    def begin_step(self, number: int) -> None:
+        """Name what follows, until `end_step`."""
+        ...
+
+    def end_step(self) -> None: ...
+
+    def stop(self) -> str | None:
+        """Write its files and give how to open them; None, from a thread that cannot stop it. Called again, the same."""
+        ...
+
+
 class Backend(Protocol):
     """One framework. A placement is made once per `DataParallel`; models come to it when they are first used."""
 
@@ -80,6 +103,29 @@ class Backend(Protocol):
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         """End one call of `fit`, `evaluate` or `predict`; after a failure, leave the last finished step's weights."""
+        ...
+
+    def device_times(self, placement: Placement | None) -> DeviceTimes:
+        """What can be told of the devices of a placement, or of plain Keras, without a profiler."""
+        ...
+
+    def mark(self, outputs: Any) -> Any:
+        """Note, without waiting, the work that ends with a step's outputs; None when it had ended as the step returned."""
+        ...
+
+    def finished(self, handle: Any) -> tuple[int, ...]:
+        """Wait for marked work, in any thread; gives when each device had done it, by `perf_counter_ns`, or one time for all."""
+        ...
+
+    def trace(self, logdir: str) -> Tracer:
+        """Start the framework's profiler; raises `BackendError` when one runs already."""
+        ...
+
+    def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
+        """How long the devices take to sum float32 numbers of that size, one buffer of each, with nothing else running.
+
+        0 where one process does not lead all devices.
+        """
         ...
 
     def close(self, placement: Placement) -> None:

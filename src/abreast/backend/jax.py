@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from time import perf_counter_ns
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,7 +24,9 @@ from keras import tree
 from keras.src.backend.jax import trainer as keras_trainer
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
-from abreast.backend.contract import Kind, Placement, refuse
+from abreast.backend import jax_all_reduce
+from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer, refuse
+from abreast.backend.jax_trace import JaxTracer
 from abreast.backend.tensorflow_guard import keep_off_gpus
 from abreast.errors import BackendError
 from abreast.feed import Feed, HostBatch, dataset_views, take
@@ -197,6 +200,31 @@ class JaxBackend:
                 if variable._value is None:
                     variable._value = value
         state.values = state.logs = None
+
+    def device_times(self, placement: Placement | None) -> DeviceTimes:
+        if placement is None:
+            return DeviceTimes((f"{_platform()}:0",), all_reduce=True)
+        if placement.num_devices == 1:
+            return DeviceTimes(placement.devices, all_reduce=True)
+        return DeviceTimes(
+            placement.devices, False, ("JAX sums in the program that computes: all-reduce is not told apart",)
+        )
+
+    def mark(self, outputs: Any) -> Any:
+        return next((leaf for leaf in jax.tree.leaves(outputs) if isinstance(leaf, jax.Array)), None)
+
+    def finished(self, handle: Any) -> tuple[int, ...]:
+        times = []
+        for shard in handle.addressable_shards:  # a device that has finished before those that come first looks as late
+            shard.data.block_until_ready()
+            times.append(perf_counter_ns())
+        return tuple(times)
+
+    def trace(self, logdir: str) -> Tracer:
+        return JaxTracer(logdir)
+
+    def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
+        return jax_all_reduce.seconds(_sharded(placement.devices), _replicated(placement.devices), size_bytes)
 
     def close(self, placement: Placement) -> None:
         pass

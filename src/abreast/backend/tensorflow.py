@@ -10,9 +10,11 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from time import perf_counter_ns
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import tensorflow as tf
 from keras import tree
 from keras.src import backend
@@ -21,9 +23,10 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from abreast import exact
-from abreast.backend import tensorflow_variables
-from abreast.backend.contract import Kind, Placement, refuse
+from abreast.backend import tensorflow_all_reduce, tensorflow_variables
+from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer, refuse
 from abreast.backend.tensorflow_step import Program, StagedBatch
+from abreast.backend.tensorflow_trace import TensorFlowTracer
 from abreast.backend.tensorflow_variables import Variables
 from abreast.errors import BackendError
 from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, row_counts, take
@@ -163,6 +166,29 @@ class TensorFlowBackend:
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         pass
+
+    def device_times(self, placement: Placement | None) -> DeviceTimes:
+        if placement is None:
+            return DeviceTimes((self.device_names()[0],), all_reduce=True)
+        if placement.num_devices == 1:
+            return DeviceTimes(placement.devices, all_reduce=True)
+        notes = "TensorFlow runs one graph on all devices: all-reduce and the single devices are not told apart"
+        return DeviceTimes(placement.devices, False, (notes,))
+
+    def mark(self, outputs: Any) -> Any:
+        if not _visible_gpus():
+            return None  # a graph on the CPU has ended when its call returns
+        return next((leaf for leaf in tree.flatten(outputs) if tf.is_tensor(leaf)), None)
+
+    def finished(self, handle: Any) -> tuple[int, ...]:
+        np.asarray(handle)
+        return (perf_counter_ns(),)
+
+    def trace(self, logdir: str) -> Tracer:
+        return TensorFlowTracer(logdir)
+
+    def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
+        return tensorflow_all_reduce.seconds(_tf_names(placement.devices), size_bytes)
 
     def close(self, placement: Placement) -> None:
         pass

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter_ns
 from typing import Any
 
 import keras
@@ -22,12 +23,13 @@ from keras.src.backend.torch import trainer as keras_trainer
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from abreast import exact
-from abreast.backend.contract import Kind, Placement
+from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer
 from abreast.backend.tensorflow_guard import keep_off_gpus
 from abreast.backend.torch_channel import ChannelClosed
 from abreast.backend.torch_peers import Peers
 from abreast.backend.torch_stage import StagedShard, begin_copy
 from abreast.backend.torch_team import SentShards, Team
+from abreast.backend.torch_trace import TorchTracer
 from abreast.errors import BackendError
 from abreast.feed import Feed, Handed, HostBatch, Taken, dataset_views, row_counts, take
 from abreast.hardware import CPU_DEVICES
@@ -54,6 +56,7 @@ class TorchBackend:
     def __init__(self) -> None:
         self._team: Team | None = None
         self._peers: Peers | None = None
+        self._tracer: TorchTracer | None = None
 
     def use_cpu_devices(self, count: int) -> None:
         os.environ[CPU_DEVICES] = str(count)
@@ -169,9 +172,41 @@ class TorchBackend:
         group = self._peers or self._team
         if group is not None and not failed:
             group.collect_gradients(model)
+        if failed and self._tracer is not None:
+            self._tracer.stop()  # here: only the thread that started it can
         if failed:
             with suppress(Exception):
                 global_state.set_global_attribute("torch_device", None)
+
+    def device_times(self, placement: Placement | None) -> DeviceTimes:
+        if placement is None or placement.num_devices == 1:
+            device = self.device_names()[0] if placement is None else placement.devices[0]
+            return DeviceTimes((device,), all_reduce=True)
+        rank = 0 if self._peers is None else self._peers.world.rank
+        device = placement.devices[0] if self._peers is None else self._peers.device
+        on_cpu = device.startswith("cpu")
+        told = "its waiting for other ranks is all-reduce" if on_cpu else "all-reduce on GPUs is not told apart"
+        return DeviceTimes((placement.devices[rank],), on_cpu, (f"only rank {rank} is seen; {told}",))
+
+    def mark(self, outputs: Any) -> Any:
+        if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+            return None  # on the CPU a step has ended when its call returns
+        event = torch.cuda.Event()
+        event.record()
+        return event
+
+    def finished(self, handle: Any) -> tuple[int, ...]:
+        handle.synchronize()
+        return (perf_counter_ns(),)
+
+    def trace(self, logdir: str) -> Tracer:
+        self._tracer = TorchTracer(logdir)
+        return self._tracer
+
+    def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
+        if self._peers is not None or placement.num_devices == 1:
+            return 0.0
+        return self._team_for(placement).all_reduce_seconds(placement.num_devices, size_bytes)
 
     def close(self, placement: Placement) -> None:
         if self._team is not None:

@@ -6,12 +6,15 @@ Imports torch; nothing of Keras.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from time import perf_counter_ns
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from abreast.measure import spans
 
 
 class TorchLink:
@@ -27,16 +30,22 @@ class TorchLink:
         self.index = index
         self.num_replicas = num_replicas
 
+    @contextmanager
+    def meeting(self) -> Iterator[None]:
+        """`waiting` where nothing is computed, which leaves a span."""
+        with self.waiting(), _span():
+            yield
+
     def all_sum(self, tensor: torch.Tensor) -> Any:
         if self.group is None:
             return tensor
-        with self.waiting():
+        with self.meeting():
             return _AllSum.apply(tensor, self.group)  # type: ignore[no-untyped-call]
 
     def all_stack(self, tensor: torch.Tensor) -> Any:
         if self.group is None:
             return tensor[None]
-        with self.waiting():
+        with self.meeting():
             return _AllStack.apply(tensor, self.group, self.index, self.num_replicas)  # type: ignore[no-untyped-call]
 
     def gather_rows(self, tensor: torch.Tensor, counts: Any) -> torch.Tensor:
@@ -49,7 +58,7 @@ class TorchLink:
         padded = as_bytes.new_zeros((max(rows), *as_bytes.shape[1:]))
         padded[: rows[self.index]] = as_bytes
         parts = [torch.empty_like(padded) for _ in rows]
-        with self.waiting():
+        with self.meeting():
             dist.all_gather(parts, padded, group=self.group)
         gathered = [part[:count].to(still.dtype) for part, count in zip(parts, rows, strict=True)]
         gathered[self.index] = _TimesGradient.apply(tensor, self.num_replicas)  # type: ignore[no-untyped-call]
@@ -58,6 +67,19 @@ class TorchLink:
     def start_sum(self, tensor: torch.Tensor) -> Any:
         """Begin to sum in place; the result's `wait()` ends it."""
         return None if self.group is None else dist.all_reduce(tensor, group=self.group, async_op=True)
+
+
+def leave_span(start_ns: int) -> None:
+    """Say that this rank has met the others since `start_ns`, to whoever listens in this process."""
+    if spans.LISTENERS:
+        spans.leave(spans.MAIN, "all-reduce", start_ns, perf_counter_ns())
+
+
+@contextmanager
+def _span() -> Iterator[None]:
+    start = perf_counter_ns()
+    yield
+    leave_span(start)
 
 
 @functools.cache
@@ -78,7 +100,8 @@ class _AllSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         total = gradient.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total, group=ctx.group)
+        with _span():
+            dist.all_reduce(total, group=ctx.group)
         return total, None
 
 
@@ -104,5 +127,6 @@ class _AllStack(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         total = gradient.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total, group=ctx.group)
+        with _span():
+            dist.all_reduce(total, group=ctx.group)
         return total[ctx.index], None, None, None

@@ -115,8 +115,7 @@ class ReplicaStep:
                 self._state.start()  # ends behind backward, whose sums it overlaps
             target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
             if gradients.weights:
-                with self.link.waiting():
-                    target.backward()
+                gradients.backward(target)
         in_message = gradients.is_small and gradients.weights and updates
         if not gradients.overlaps:
             self._state.start(gradients.own() if in_message else ())

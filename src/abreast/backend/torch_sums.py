@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from time import perf_counter_ns
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from abreast import exact
-from abreast.backend.torch_link import TorchLink
+from abreast.backend.torch_link import TorchLink, leave_span
 from abreast.errors import ModelError
 
 _SMALL = 2**17  # weights whose gradients fill half a MiB
@@ -37,6 +38,7 @@ class Gradients:
         self._ddp: DistributedDataParallel | None = None
         self._present: list[bool] | None = None  # on this rank
         self._used: list[bool] = []  # on any rank
+        self._last_bucket_ns = [0]  # when DDP began to sum its last one
 
     @property
     def forward(self) -> Any:
@@ -52,6 +54,14 @@ class Gradients:
     def overlaps(self) -> bool:
         """Whether backward sums the gradients."""
         return self._ddp is not None
+
+    def backward(self, target: torch.Tensor) -> None:
+        """Compute the gradients. What is left to sum when the last ones are there is not hidden, and leaves a span."""
+        self._last_bucket_ns[0] = 0
+        with self.link.waiting():
+            target.backward()
+        if self._last_bucket_ns[0]:
+            leave_span(self._last_bucket_ns[0])
 
     def kept_apart(self) -> AbstractContextManager[None]:
         """Backward inside leaves each rank its own gradients."""
@@ -105,7 +115,7 @@ class Gradients:
         return sums
 
     def _sum(self, gradients: list[torch.Tensor]) -> None:
-        with self.link.waiting():
+        with self.link.meeting():
             for work in [self.link.start_sum(gradient) for gradient in gradients]:
                 if work is not None:
                     work.wait()
@@ -135,7 +145,8 @@ class Gradients:
                 init_sync=False,
             )
         # Not by itself: torch checks the annotations.
-        self._ddp.register_comm_hook(self.link.group, lambda group, bucket: _sum_bucket(group, bucket))
+        begun = self._last_bucket_ns
+        self._ddp.register_comm_hook(self.link.group, lambda group, bucket: _sum_bucket(group, bucket, begun))
 
     def end_overlap(self) -> None:
         """After a failed step, whose backward DDP may still wait for: let go of the weights, whoever keeps this object."""
@@ -144,8 +155,9 @@ class Gradients:
             self._ddp = None
 
 
-def _sum_bucket(group: dist.ProcessGroup, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+def _sum_bucket(group: dist.ProcessGroup, bucket: Any, begun_ns: list[int]) -> torch.futures.Future[torch.Tensor]:
     """DDP's own would give the mean, for which a scaled loss of half precision would have to be larger than on one device."""
+    begun_ns[0] = perf_counter_ns()
     work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])  # type: ignore[no-any-return]
 
@@ -209,7 +221,7 @@ class State:
         if not self._summed:
             return
         if self._work is not None:
-            with self.link.waiting():
+            with self.link.meeting():
                 self._work.wait()
         parts = [part.view(tensor.shape) for tensor, part in zip(self._summed, self._parts, strict=True)]
         torch._foreach_copy_(self._summed, parts)

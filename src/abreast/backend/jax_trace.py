@@ -1,0 +1,46 @@
+"""JAX's profiler over some steps, for `Backend.trace`. Imports JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from abreast.backend.nvtx_range import NvtxRange
+from abreast.errors import BackendError
+
+_OPEN = "open perfetto_trace.json.gz at https://ui.perfetto.dev, or: pip install xprof, then xprof --logdir {}"
+
+
+class JaxTracer:
+    """See `Tracer` in `backend/contract.py`."""
+
+    def __init__(self, logdir: str) -> None:
+        self._logdir = logdir
+        self._step: Any = None
+        self._range = NvtxRange(jax.default_backend() != "cpu")
+        try:
+            self._is_running = True
+            jax.profiler.start_trace(logdir, create_perfetto_trace=True)
+        except RuntimeError as error:
+            raise BackendError(
+                f"JAX's profiler cannot start: {error}", "end the other one, with jax.profiler.stop_trace"
+            ) from error
+
+    def begin_step(self, number: int) -> None:
+        self.end_step()
+        self._range.begin(f"step {number}")
+        self._step = jax.profiler.StepTraceAnnotation("train", step_num=number)
+        self._step.__enter__()
+
+    def end_step(self) -> None:
+        if self._step is not None:
+            step, self._step = self._step, None
+            step.__exit__(None, None, None)
+            self._range.end()
+
+    def stop(self) -> str | None:
+        if self._is_running:
+            self._is_running = False
+            jax.profiler.stop_trace()
+        return _OPEN.format(self._logdir)

@@ -1,0 +1,48 @@
+"""TensorFlow's profiler over some steps, for `Backend.trace`. Imports TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from abreast.backend.nvtx_range import NvtxRange
+from abreast.errors import BackendError
+
+_OPEN = "pip install xprof, then: xprof --logdir {}"
+
+
+class TensorFlowTracer:
+    """See `Tracer` in `backend/contract.py`."""
+
+    def __init__(self, logdir: str) -> None:
+        self._logdir = logdir
+        self._step: Any = None
+        self._range = NvtxRange(bool(tf.config.get_visible_devices("GPU")))
+        try:
+            self._is_running = True
+            tf.profiler.experimental.start(logdir)
+        except (tf.errors.AlreadyExistsError, tf.errors.UnavailableError) as error:
+            raise BackendError(
+                f"TensorFlow's profiler cannot start: {error.message}",
+                "end the other one, with tf.profiler.experimental.stop; Keras's TensorBoard callback starts one by "
+                "`profile_batch`",
+            ) from error
+
+    def begin_step(self, number: int) -> None:
+        self.end_step()
+        self._range.begin(f"step {number}")
+        self._step = tf.profiler.experimental.Trace("train", step_num=number, _r=1)
+        self._step.__enter__()
+
+    def end_step(self) -> None:
+        if self._step is not None:
+            step, self._step = self._step, None
+            step.__exit__(None, None, None)
+            self._range.end()
+
+    def stop(self) -> str | None:
+        if self._is_running:
+            self._is_running = False
+            tf.profiler.experimental.stop()
+        return _OPEN.format(self._logdir)

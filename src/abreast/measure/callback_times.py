@@ -1,0 +1,140 @@
+"""When Keras calls the callbacks of one fit, and for how long: of all callbacks together, not of one.
+
+The methods of one `CallbackList` object are wrapped, not those of the class: other fits, nested ones too, are left alone,
+and with the object goes the wrapping. Here too: which fit a callback is in. Imports Keras.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any, Protocol
+
+from keras.callbacks import CallbackList
+
+from abreast.errors import BackendError
+
+EVENTS = (
+    "on_epoch_begin",
+    "on_train_batch_begin",
+    "on_train_batch_end",
+    "on_test_begin",
+    "on_test_end",
+    "on_epoch_end",
+    "on_train_end",
+)
+_LISTENERS = "_abreast_listeners"
+
+
+class Listener(Protocol):
+    """Is told in the training thread, before and after all callbacks were called with an event."""
+
+    def before(self, event: str, index: int, logs: Any, time_ns: int) -> None: ...
+
+    def after(self, event: str, time_ns: int) -> None: ...
+
+
+class Fit:
+    """The `fit` that called a callback's `on_train_begin`; ask `is_over` when it did not say so by `on_train_end`."""
+
+    def __init__(self, callbacks: Any, frame: FrameType | None) -> None:
+        self._callbacks = weakref.ref(callbacks)
+        self._thread = threading.get_ident()
+        # Not the frame, which would keep the user's data. Its place is not used again while its `CallbackList` is alive.
+        self._frame = id(frame) if frame is not None else None
+
+    @staticmethod
+    def around(callback: Any) -> Fit:
+        """The one whose `CallbackList` is calling `callback` now."""
+        frame: FrameType | None = sys._getframe(1)
+        callbacks: Any = None
+        while frame is not None:
+            if callbacks is not None:
+                if frame.f_code.co_name == "fit":
+                    return Fit(callbacks, frame)
+            elif isinstance(found := frame.f_locals.get("self"), CallbackList):
+                callbacks = found
+            frame = frame.f_back
+        if callbacks is None:
+            raise BackendError(
+                f"{type(callback).__name__}.on_train_begin was not called by a keras.callbacks.CallbackList",
+                "give it to `fit(callbacks=[...])`; in a loop of your own, make a CallbackList of your callbacks",
+            )
+        return Fit(callbacks, None)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has returned or raised, as any thread can see it."""
+        if self._callbacks() is None:
+            return True
+        if self._frame is None:
+            return False
+        frame = sys._current_frames().get(self._thread)
+        while frame is not None:
+            if id(frame) == self._frame:
+                return False
+            frame = frame.f_back
+        return True
+
+    def follow(self, listener: Listener) -> None:
+        """Tell `listener` of every event, until `leave`."""
+        callbacks = self._callbacks()
+        assert callbacks is not None
+        listeners = callbacks.__dict__.setdefault(_LISTENERS, [])
+        if not listeners:
+            for event in EVENTS:
+                setattr(callbacks, event, _told(event, callbacks, listeners))
+        listeners.append(listener)
+
+    def leave(self, listener: Listener) -> None:
+        """Undo `follow`; the last one to leave takes the wrapping away. Called again, it does nothing."""
+        callbacks = self._callbacks()
+        listeners = None if callbacks is None else callbacks.__dict__.get(_LISTENERS)
+        if not listeners or not any(other is listener for other in listeners):
+            return
+        listeners[:] = [other for other in listeners if other is not listener]
+        if not listeners:
+            for name in (*EVENTS, _LISTENERS):
+                callbacks.__dict__.pop(name, None)
+
+    def when_forgotten(self, function: Callable[[], None]) -> None:
+        """Call `function` when the `CallbackList` is gone, as soon after a failed fit as its traceback is."""
+        callbacks = self._callbacks()
+        if callbacks is not None:
+            weakref.finalize(callbacks, function).atexit = False
+
+
+def _told(event: str, callbacks: Any, listeners: list[Listener]) -> Callable[..., None]:
+    plain = getattr(type(callbacks), event)
+    owner = weakref.ref(callbacks)  # no circle: it goes as soon as nobody holds it
+
+    if event == "on_train_end":  # takes its listeners away while it runs
+
+        def method(logs: Any = None) -> None:
+            start = perf_counter_ns()
+            for listener in tuple(listeners):
+                listener.before(event, 0, logs, start)
+            plain(owner(), logs)
+
+        return method
+
+    takes_index = event not in ("on_test_begin", "on_test_end")
+
+    def told(*args: Any, **kwargs: Any) -> None:
+        logs = kwargs.get("logs", args[-1] if len(args) > takes_index else None)
+        index = args[0] if takes_index and args else 0
+        start = perf_counter_ns()
+        for listener in listeners:
+            listener.before(event, index, logs, start)
+        try:
+            plain(owner(), *args, **kwargs)
+        finally:
+            end = perf_counter_ns()
+            for listener in listeners:
+                listener.after(event, end)
+
+    return told

@@ -1,0 +1,141 @@
+"""From spans to rows: which spans are a step's. Times are in milliseconds; every step takes 100 of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from abreast.measure.accounts import Accounts, StepRecord, Window
+from abreast.measure.spans import MAIN, READER, STAGER, Span
+from abreast.measure.step_parts import Parts
+
+MILLISECOND = 1_000_000
+
+
+def span(track: str, name: str, start: float, end: float, **numbers: float) -> Span:
+    return Span(track, name, int(start * MILLISECOND), int(end * MILLISECOND), numbers)
+
+
+def window(start: float, finished: tuple[float, ...] = (), end: float = 0, is_last: bool = False) -> Window:
+    """Callbacks take 5 ms before the call of the step and 5 ms after it, which ends 15 ms before the step does."""
+    begun, called, returned, ended = (int((start + offset) * MILLISECOND) for offset in (0, 5, 85, 90))
+    closed = Window(0, int(start // 100), begun, int(start // 100), called, returned, ended)
+    closed.end, closed.is_last = int((end or start + 100) * MILLISECOND), is_last
+    closed.finished = tuple(int(time * MILLISECOND) for time in finished)
+    return closed
+
+
+def call(start: float, wait: float = 20) -> list[Span]:
+    number = start // 100
+    return [
+        span(MAIN, "wait", start + 10, start + 10 + wait, batch=number),
+        span(MAIN, "step", start + 6, start + 84, kind=0),
+    ]
+
+
+def milliseconds(record: StepRecord) -> Parts:
+    return Parts(*(part // MILLISECOND for part in record.parts))
+
+
+def test_a_step_whose_call_computes_is_split() -> None:
+    accounts = Accounts(0, ("cpu:0",), keep_steps=10)
+    put = span(STAGER, "put", 25, 30, batch=0, bytes=4096, rows=32)
+    accounts.take([span(READER, "read", 0, 25, batch=0), put, *call(0)])
+    record = accounts.enter(window(0))
+    assert milliseconds(record) == Parts(wait=15, copy=5, compute=58, all_reduce=0, callbacks=10, rest=12)
+    row = accounts.table.rows[0]
+    assert (row["rows"], row["bytes"]) == (32, 4096)
+    assert row["read"] == pytest.approx(0.025)
+    assert row["put"] == pytest.approx(0.005)
+    assert row["call"] == pytest.approx(0.058)
+    assert accounts.table.device_seconds[0] == pytest.approx([0.058])
+
+
+def test_devices_that_finish_later_compute_into_the_next_step() -> None:
+    accounts = Accounts(0, ("gpu:0", "gpu:1"), keep_steps=10)
+    accounts.take([*call(0), *call(100)])
+    first = milliseconds(accounts.enter(window(0, finished=(130, 120))))
+    second = milliseconds(accounts.enter(window(100, finished=(180, 190))))
+    # 0-5 callbacks, 5-6 rest, 6-10 busy, 10-30 wait, 30-100 busy.
+    assert first == Parts(wait=20, copy=0, compute=74, all_reduce=0, callbacks=5, rest=1)
+    # 100-130 busy hides callbacks and wait, 130-190 busy, 190-200 rest.
+    assert second == Parts(wait=0, copy=0, compute=90, all_reduce=0, callbacks=0, rest=10)
+    assert accounts.table.device_seconds[1] == pytest.approx([0.050, 0.060])
+
+
+def test_an_all_reduce_inside_computing_is_told_apart() -> None:
+    accounts = Accounts(0, ("cpu:0",), keep_steps=10)
+    accounts.take([*call(0), span(MAIN, "all-reduce", 60, 75), span(MAIN, "all-reduce", 70, 80)])
+    parts = milliseconds(accounts.enter(window(0)))
+    assert (parts.compute, parts.all_reduce) == (38, 20)
+
+
+def test_a_fit_inside_a_callback_is_that_callback() -> None:
+    accounts = Accounts(0, ("cpu:0",), keep_steps=10)
+    nested = [span(MAIN, "wait", 1, 2, batch=0), span(MAIN, "step", 0.5, 4, kind=0)]
+    accounts.take([*nested, span(MAIN, "all-reduce", 2, 3), *call(0)])
+    assert milliseconds(accounts.enter(window(0))) == Parts(20, 0, 58, 0, 10, 12)
+
+
+def test_spans_between_two_steps_belong_to_neither() -> None:
+    accounts = Accounts(0, ("cpu:0",), keep_steps=10)
+    accounts.take(call(0))
+    accounts.enter(window(0, is_last=True, end=90))
+    validation = [span(MAIN, "wait", 120, 180, batch=0), span(MAIN, "step", 110, 190, kind=1)]
+    accounts.take([*validation, *call(200)])
+    parts = milliseconds(accounts.enter(window(200)))
+    assert (sum(parts), parts.wait) == (100, 20)
+
+
+def test_the_last_step_of_an_epoch_ends_when_it_is_computed() -> None:
+    accounts = Accounts(0, ("gpu:0",), keep_steps=10)
+    accounts.take(call(0))
+    assert sum(milliseconds(accounts.enter(window(0, finished=(130,), end=400, is_last=True)))) == 130
+    accounts.take(call(400))
+    assert sum(milliseconds(accounts.enter(window(400, finished=(600,), end=550, is_last=True)))) == 150
+
+
+def test_without_staging_reading_is_waiting_and_putting_is_copying() -> None:
+    accounts = Accounts(0, ("cpu:0",), keep_steps=10)
+    own = [span(MAIN, "read", 10, 30, batch=0), span(MAIN, "put", 30, 40, batch=0, bytes=8)]
+    accounts.take([*own, span(MAIN, "step", 6, 84, kind=0)])
+    assert milliseconds(accounts.enter(window(0))) == Parts(20, 10, 48, 0, 10, 12)
+    assert accounts.table.rows[0]["bytes"] == 8
+
+
+def test_a_batch_taken_before_the_step_is_the_steps() -> None:
+    """Keras takes it out of the feed on PyTorch: in the window before, or before the first one."""
+    accounts = Accounts(0, ("cpu:0",), keep_steps=10)
+    for number, start in enumerate((100, 200)):
+        put = span(STAGER, "put", start - 20, start - 10, batch=number, bytes=1 + number, rows=32)
+        accounts.take([put, span(MAIN, "wait", start - 8, start - 4, batch=number), call(start)[1]])
+    assert milliseconds(accounts.enter(window(100))).wait == 4  # that for the next one
+    assert milliseconds(accounts.enter(window(200))).wait == 0
+    assert accounts.table.rows["bytes"].tolist() == [1, 2]
+
+
+def test_memory_is_bounded() -> None:
+    accounts = Accounts(0, ("cpu:0",), keep_steps=10)
+    for number in range(2000):
+        start = 100 * number
+        accounts.take([span(READER, "read", start, start + 1, batch=number), *call(start)])
+        accounts.take([span(STAGER, "put", start + 1, start + 2, batch=number)])
+        accounts.enter(window(start))
+    assert len(accounts.table) == 2000
+    assert min(span.end_ns for span in accounts.spans) >= (1989 * 100) * MILLISECOND
+    assert len(accounts._spans) <= 10 * 12
+    left = (
+        accounts._waits,
+        accounts._calls,
+        accounts._puts,
+        accounts._sums,
+        accounts._taken,
+        accounts._read._spans,
+        accounts._busy,
+    )
+    assert sum(map(len, left)) < 20
+
+
+def test_a_step_without_spans_computes_during_its_call() -> None:
+    """A model that abreast has not placed leaves none."""
+    accounts = Accounts(0, ("cpu",), keep_steps=10)
+    assert milliseconds(accounts.enter(window(0))) == Parts(0, 0, 80, 0, 10, 10)
