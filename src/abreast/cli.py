@@ -17,6 +17,7 @@ from abreast.errors import AbreastError
 
 if TYPE_CHECKING:
     from abreast.hardware import Device
+    from abreast.run import RunOptions
 
 # What the same thing is called by torchrun, Accelerate, Lightning and others.
 _DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-processes")
@@ -45,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_devices(commands)
     _add_run(commands)
+    _add_doctor(commands)
     return parser
 
 
@@ -66,6 +68,28 @@ def _add_run(commands: Any) -> None:
         usage="abreast run [options] SCRIPT [arguments of the script]",
         allow_abbrev=False,
     )
+    _add_script(parser)
+    parser.set_defaults(command=_run)
+
+
+def _add_doctor(commands: Any) -> None:
+    about = "run a Keras script up to its first fit; say where the time of that goes, and what to do"
+    parser = commands.add_parser(
+        "doctor",
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.",
+        usage="abreast doctor [options] SCRIPT [arguments of the script]",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--steps", metavar="N", type=int, default=30, help="steps as given to measure (default: 30)")
+    parser.add_argument("--html", metavar="FILE", help="write a page of the diagnosis too")
+    parser.add_argument("--json", metavar="FILE", help="write the diagnosis as data too")
+    _add_script(parser)
+    parser.set_defaults(command=_doctor)
+
+
+def _add_script(parser: argparse.ArgumentParser) -> None:
+    """A script with its arguments, and where its models train."""
     _add_option(
         parser,
         "--devices",
@@ -106,7 +130,6 @@ def _add_run(commands: Any) -> None:
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
     parser.add_argument("script", metavar="SCRIPT", help="a Python file; what follows it goes to the script untouched")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    parser.set_defaults(command=_run)
 
 
 def _add_option(parser: argparse.ArgumentParser, name: str, elsewhere: Sequence[str] = (), **settings: Any) -> None:
@@ -143,7 +166,31 @@ def _gib(size_bytes: int | None) -> str:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from abreast.run import RunOptions, run_script
+    from abreast.run import run_script
 
-    settings = {field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)}
-    return run_script(options.script, options.arguments, RunOptions(**settings), module=options.module)
+    return run_script(options.script, options.arguments, _run_options(options), module=options.module)
+
+
+def _run_options(options: argparse.Namespace) -> RunOptions:
+    from abreast.run import RunOptions
+
+    return RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)})
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from abreast.measure.doctor.report import report
+    from abreast.measure.doctor.script import diagnose_script, write_json
+
+    code, diagnosis = diagnose_script(
+        options.script, options.arguments, _run_options(options), module=options.module, steps=options.steps
+    )
+    if diagnosis is None:
+        return code
+    print(report(diagnosis))
+    if options.json:
+        write_json(diagnosis, options.json)
+    if options.html:
+        from abreast.measure.page import write_page
+
+        write_page(diagnosis, options.html)
+    return code

@@ -16,7 +16,7 @@ import os
 import runpy
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import ModuleType, TracebackType
@@ -43,11 +43,19 @@ class RunOptions:
     input_timeout: float | None = None
 
 
-def run_script(target: str, arguments: Sequence[str], options: RunOptions, *, module: bool = False) -> int:
+def run_script(
+    target: str,
+    arguments: Sequence[str],
+    options: RunOptions,
+    *,
+    module: bool = False,
+    placed: Callable[[], None] | None = None,
+) -> int:
     """Run a file (or, with `module`, a module by name) as `__main__`; gives the exit code that Python would give.
 
-    `SystemExit` passes through. What the script raises is shown as Python shows it, without our frames. `AbreastError`
-    comes out only when the script cannot start, or its models cannot be placed.
+    `placed` is called once the script has imported Keras and its models will be placed. `SystemExit` passes through. What
+    the script raises is shown as Python shows it, without our frames. `AbreastError` comes out only when the script cannot
+    start, or its models cannot be placed.
     """
     parse_devices(options.devices)
     if options.backend is not None:
@@ -55,7 +63,7 @@ def run_script(target: str, arguments: Sequence[str], options: RunOptions, *, mo
         os.environ["KERAS_BACKEND"] = options.backend
     start = _prepare(target, arguments, module)
     with ExitStack() as stack:
-        placing = _Placing(options, stack)
+        placing = _Placing(options, stack, placed)
         placing.watch()
         try:
             start()
@@ -125,9 +133,10 @@ class _Placing(importlib.abc.MetaPathFinder):
     not yet usable. So the imports of all these are counted, and the outermost one ends the wait.
     """
 
-    def __init__(self, options: RunOptions, stack: ExitStack) -> None:
+    def __init__(self, options: RunOptions, stack: ExitStack, when_placed: Callable[[], None] | None) -> None:
         self.options = options
         self.stack = stack
+        self.when_placed = when_placed
         self.placed = False
         self.error: AbreastError | None = None
         self._depth = 0
@@ -186,6 +195,8 @@ class _Placing(importlib.abc.MetaPathFinder):
                 staging=Staging(options.prefetch, options.prefetch_bytes, options.input_timeout),
             )
             self.stack.enter_context(placement)
+            if self.when_placed is not None:
+                self.when_placed()
         except AbreastError as error:
             self.error = error
             raise

@@ -21,15 +21,15 @@ def seconds(devices: tuple[str, ...], size_bytes: int) -> float:
             values.append(tf.ones([max(1, size_bytes // _FLOAT_BYTES)]))
     reducer = Reducer(devices)
 
-    @tf.function(autograph=False)
     def add(*shares: tf.Tensor) -> list[tf.Tensor]:
         # One number of each: the sums are not to be copied again on their way out.
         return [total[0] for total in reducer.sum(list(shares))]
 
+    program = tf.function(add, autograph=False)
     times = []
     for _ in range(_TIMES + 1):
         start = time.perf_counter()
-        for number in add(*values):
+        for number in program(*values):
             number.numpy()
         times.append(time.perf_counter() - start)
     return statistics.median(times[1:])

@@ -1,0 +1,255 @@
+"""One `fit` as data: its model, its source and its settings, and the arguments of every shorter `fit` that a doctor runs.
+
+Here: what the source is, how it is read again, and how a batch of it is changed (repeated, doubled, as `uint8`). Not here:
+timing (`trials.py`) and which changes are tried (`remedies.py`). Imports Keras, NumPy and `errors`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+from keras import tree
+from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters import array_slicing
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
+
+from abreast.errors import DataError, ModelError
+
+# More epochs than any trial lasts.
+_ENDLESS = 10**9
+# More batches than a feed has in hand at its usual depth.
+_RING = 6
+
+
+class SourceEnded(DataError):
+    """A generator gave its last batch before the diagnosis had read enough."""
+
+
+@dataclass
+class FitCall:
+    """The arguments of `fit`, by name, with `validation_split` already done. `kind` says what the source is."""
+
+    model: Any
+    arguments: dict[str, Any]
+    kind: str = ""  # "arrays", "generator", "py_dataset", "torch" or "other"
+    batches_read: int = field(default=0, init=False)
+
+    @staticmethod
+    def of(model: Any, *args: Any, **kwargs: Any) -> FitCall:
+        """Bind what `model.fit` was given. Raises `TypeError` as `fit` would, `ModelError`, `DataError`."""
+        if not isinstance(model, keras.Model):
+            raise ModelError(f"diagnose needs a keras.Model, not a {type(model).__name__}", "give the model to train")
+        bound = inspect.signature(keras.Model.fit).bind(model, *args, **kwargs)
+        bound.apply_defaults()
+        if not model.compiled:
+            raise ModelError("the model is not compiled", "call model.compile with an optimizer and a loss first")
+        arguments = dict(bound.arguments)
+        arguments.pop("self")
+        if arguments["x"] is None:
+            raise DataError("there is no data", "give what fit takes: diagnose(model, x, y, batch_size=...)")
+        _split(arguments)
+        call = FitCall(model, arguments)
+        call._settle_source()
+        return call
+
+    @property
+    def callbacks(self) -> list[Any]:
+        given = self.arguments["callbacks"]
+        if isinstance(given, keras.callbacks.CallbackList):
+            given = given.callbacks
+        return [each for each in tree.flatten(given) if each is not None]
+
+    def fit_arguments(self, **changes: Any) -> dict[str, Any]:
+        """Arguments of a `fit` that goes on until a callback ends it, without validation. Made anew for each."""
+        arguments = {**self.arguments, "epochs": _ENDLESS, "initial_epoch": 0, "callbacks": self.callbacks}
+        arguments |= {"validation_data": None, "validation_split": 0.0, "x": self.source()}
+        return arguments | changes
+
+    def source(self) -> Any:
+        """The source for one more reading. A `PyDataset` goes on where the last one ended, as another epoch might."""
+        x = self.arguments["x"]
+        if self.kind == "py_dataset":
+            return _Onwards(self, x)
+        return x.again() if isinstance(x, _Tape) else x
+
+    def adapter(self) -> Any:
+        """Keras's data adapter of the source, as `fit` would make it."""
+        names = ("y", "sample_weight", "batch_size", "steps_per_epoch", "shuffle", "class_weight")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # `fit` says it itself
+            return data_adapters.get_data_adapter(x=self.source(), **{name: self.arguments[name] for name in names})
+
+    def with_batch(self, batch: Any, **changes: Any) -> dict[str, Any]:
+        """Arguments of a `fit` on one batch again and again."""
+        nothing = {"y": None, "sample_weight": None, "class_weight": None, "batch_size": None, "shuffle": False}
+        return self.fit_arguments(x=_repeat(batch), steps_per_epoch=None, **nothing, **changes)
+
+    def can_have_rows(self, rows: int) -> bool:
+        """Whether `batch_size` says how many rows a batch has, and there are so many."""
+        return self.kind == "arrays" and rows <= self._num_rows()
+
+    def with_batch_rows(self, rows: int) -> dict[str, Any]:
+        """Arguments of a `fit` with another batch size."""
+        return self.fit_arguments(batch_size=rows, steps_per_epoch=None)
+
+    @property
+    def num_workers(self) -> int | None:
+        """Workers of the source; None where it has none that could be more."""
+        x = self.arguments["x"]
+        if self.kind == "py_dataset":
+            return None if x.use_multiprocessing else int(x.workers)
+        return int(x.num_workers) if self.kind == "torch" and hasattr(x, "batch_sampler") else None
+
+    def with_workers(self, workers: int) -> dict[str, Any]:
+        """Arguments of a `fit` whose source has so many workers."""
+        x = self.arguments["x"]
+        if self.kind == "py_dataset":
+            return self.fit_arguments(x=_Onwards(self, x, workers))
+        loader = type(x)(
+            x.dataset,
+            batch_sampler=x.batch_sampler,
+            collate_fn=x.collate_fn,
+            num_workers=workers,
+            pin_memory=x.pin_memory,
+        )
+        return self.fit_arguments(x=loader)
+
+    @property
+    def ended(self) -> SourceEnded | None:
+        """What a generator that gave its last batch raised."""
+        x = self.arguments["x"]
+        return x.ended if isinstance(x, _Tape) else None
+
+    def with_uint8(self, change: Callable[[Any], Any]) -> dict[str, Any] | None:
+        """Arguments of a `fit` on arrays that were changed beforehand; None where the source makes them."""
+        if self.kind != "arrays":
+            return None
+        return self.fit_arguments(x=change(self.arguments["x"]))
+
+    def _num_rows(self) -> int:
+        return min(len(leaf) for leaf in tree.flatten(self.arguments["x"]) if leaf is not None)
+
+    def _settle_source(self) -> None:
+        x = self.arguments["x"]
+        if inspect.isgenerator(x) or (isinstance(x, Iterator) and not hasattr(x, "__len__")):
+            self.arguments["x"] = _Tape(x)
+            self.kind = "generator"
+            return
+        kinds = {
+            ArrayDataAdapter: "arrays",
+            PyDatasetAdapter: "py_dataset",
+            TorchDataLoaderAdapter: "torch",
+            GeneratorDataAdapter: "generator",
+        }
+        adapter = self.adapter()
+        self.kind = next((kind for known, kind in kinds.items() if isinstance(adapter, known)), "other")
+        if adapter.num_batches == 0:
+            raise DataError("the data source is empty", "give at least one row")
+
+
+def _split(arguments: dict[str, Any]) -> None:
+    if arguments["validation_split"] and arguments["validation_data"] is None:
+        data = (arguments["x"], arguments["y"], arguments["sample_weight"])
+        train, arguments["validation_data"] = array_slicing.train_validation_split(
+            data, validation_split=arguments["validation_split"]
+        )
+        arguments["x"], arguments["y"], arguments["sample_weight"] = train
+    arguments["validation_split"] = 0.0
+
+
+class _Tape:
+    """A generator that many trials read, each going on where the last one ended."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+        self._lock = threading.Lock()  # the reader's thread of an earlier trial may still be in `next`
+        self._given = 0
+        self.ended: SourceEnded | None = None
+
+    def again(self) -> Iterator[Any]:
+        while True:
+            with self._lock:
+                try:
+                    batch = next(self._batches)
+                except StopIteration:
+                    break
+                self._given += 1
+            yield batch
+        if not self._given:
+            raise DataError("the data source is empty", "check what the generator yields")
+        self.ended = SourceEnded(
+            f"the generator ended after {self._given} batches, and a diagnosis reads more",
+            "let it go on for ever, or ask for fewer steps",
+        )
+        raise self.ended
+
+
+class _Onwards(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
+    """A `PyDataset` from the batch that no trial has asked for yet, around its end: each trial reads new files."""
+
+    def __init__(self, call: FitCall, inner: Any, workers: int | None = None) -> None:
+        super().__init__(
+            workers=inner.workers if workers is None else workers,
+            use_multiprocessing=inner.use_multiprocessing,
+            max_queue_size=max(inner.max_queue_size, workers or 0),
+        )
+        self._inner, self._first, self._call = inner, call.batches_read, call
+
+    def __getitem__(self, index: int) -> Any:
+        number = self._first + index
+        self._call.batches_read = max(self._call.batches_read, number + 1)
+        size = self._inner.num_batches
+        return self._inner[number if size is None else number % size]
+
+    @property
+    def num_batches(self) -> int | None:
+        size: int | None = self._inner.num_batches
+        return size
+
+    def on_epoch_begin(self) -> None:
+        self._inner.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        self._inner.on_epoch_end()
+
+
+def _repeat(batch: Any) -> Iterator[Any]:
+    """Copies in a ring: a feed that sees one buffer again and again would copy every batch."""
+    ring = [tree.map_structure(lambda leaf: None if leaf is None else np.array(leaf), batch) for _ in range(_RING)]
+    while True:
+        yield from ring
+
+
+def rows_of(batch: Any) -> int:
+    return int(next(leaf.shape[0] for leaf in tree.flatten(batch) if leaf is not None))
+
+
+def bytes_of(batch: Any) -> int:
+    return sum(int(np.asarray(leaf).nbytes) for leaf in tree.flatten(batch) if leaf is not None)
+
+
+def shapes_of(batch: Any) -> tuple[str, ...]:
+    return tuple("x".join(map(str, leaf.shape)) for leaf in tree.flatten(batch) if leaf is not None)
+
+
+def with_rows(batch: Any, rows: int) -> Any:
+    """A batch of that many rows, its own again and again."""
+    own = rows_of(batch)
+    order = np.arange(rows) % own
+    return tree.map_structure(lambda leaf: None if leaf is None else np.asarray(leaf)[order], batch)
+
+
+def on_host(batch: Any) -> Any:
+    """Copies as NumPy arrays, of tensors of any framework; a PyTorch loader's list becomes the tuple that `fit` takes."""
+    batch = tuple(batch) if isinstance(batch, list) else batch
+    return tree.map_structure(lambda leaf: None if leaf is None else np.array(leaf), batch)

@@ -1,0 +1,195 @@
+"""What a diagnosis measured of one `fit`, as plain numbers: the ground on which `findings.py` judges.
+
+Nothing here measures. Imports nothing of abreast, so that a rule can be tried on facts that somebody made up.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+# Names of experiments.
+GIVEN = "as given"
+SAME_BATCH = "same batch"
+SOURCE = "source alone"
+COMPILED = "compiled step"
+DOUBLE_BATCH = "double batch"
+EVEN_BATCH = "even batch"
+MANY_STEPS = "many steps per call"
+MORE_WORKERS = "more workers"
+NO_CALLBACKS = "no callbacks"
+ONE_DEVICE = "one device"
+PRECISION = "bfloat16"
+UINT8 = "uint8"
+
+STEPS_PER_EXECUTION = 16  # of the experiment with many steps per call
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Seconds per step of one experiment, a sample per turn, beside the samples of what it is compared with.
+
+    `base` names the experiment that differs from this one in one thing; `base_samples` are its turns, in the same order,
+    so that a drift of the machine is in both. A step has `rows` rows here and `base_rows` there.
+    """
+
+    name: str
+    what: str
+    rows: int
+    samples: tuple[float, ...]
+    base: str = GIVEN
+    base_rows: int = 0
+    base_samples: tuple[float, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        return statistics.median(self.samples)
+
+    @property
+    def spread(self) -> float:
+        low, high = quartiles(self.samples)
+        return high - low
+
+    @property
+    def seconds_per_row(self) -> float:
+        return self.seconds / self.rows
+
+    @property
+    def share(self) -> float:
+        """Time per row over that of the base: the median over the turns. 0.5 is twice as fast."""
+        return statistics.median(self._shares())
+
+    @property
+    def sure(self) -> bool:
+        """Whether three turns in four agree that this is faster than its base."""
+        return quartiles(self._shares())[1] < 1
+
+    def _shares(self) -> list[float]:
+        base_rows = self.base_rows or self.rows
+        pairs = zip(self.samples, self.base_samples, strict=True)
+        return [(mine / self.rows) / (base / base_rows) for mine, base in pairs]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the source gives batches when nothing else runs.
+
+    `busy_cores`: processor time over time, all threads. `active_threads`: how many threads of the source had a batch in
+    hand, on average. `decoding`, `other_python`: shares of what these threads were seen doing while they used a processor.
+    `place` is where they mostly were, in the user's code if `place_is_own`.
+    """
+
+    num_batches: int
+    seconds: float  # per batch
+    busy_cores: float = 0.0
+    active_threads: float = 1.0
+    decoding: float = 0.0
+    place: str = ""
+    place_is_own: bool = False
+    kind: str = ""  # as of `FitCall`
+    workers: int | None = None  # None: the source has no workers to set
+    setting: str = ""  # what sets the workers, as `PyDataset(workers=...)`
+
+    @property
+    def waiting(self) -> float:
+        """Share of the time in which a thread that has a batch in hand uses no processor."""
+        return max(0.0, 1.0 - self.busy_cores / max(self.active_threads, 1e-9))
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Seconds per step of each of the user's callbacks, by class name, and whether a progress bar is printed."""
+
+    per_step: dict[str, float] = field(default_factory=dict)
+    per_epoch: dict[str, float] = field(default_factory=dict)
+    progress_bar: bool = False
+
+    @property
+    def slowest(self) -> str | None:
+        return max(self.per_step, key=self.per_step.__getitem__) if self.per_step else None
+
+
+@dataclass(frozen=True)
+class Validation:
+    """`seconds` of one validation as given, from `num_steps` steps measured of `steps`."""
+
+    seconds: float
+    steps: int
+    num_steps: int
+    every: int = 1
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One `fit`: where and with what it runs, and every measure by the name of its experiment."""
+
+    devices: tuple[str, ...]
+    batch_rows: int
+    measures: dict[str, Measure]
+    backend: str = ""
+    cores: int = 1
+    reading: Reading | None = None
+    callbacks: Callbacks = Callbacks()
+    steps_per_epoch: int | None = None
+    validation: Validation | None = None
+    shapes: Sequence[tuple[str, ...]] = ()  # of the batches read, in order
+    batch_bytes: int = 0
+    as_uint8_bytes: int = 0  # of the same batch with its whole numbers as uint8; 0 when it has none
+    scaled: bool = False  # whether these are whole numbers over 255
+    put_seconds: float = 0.0  # to begin the copies of a batch, in the stager's thread
+    gradient_bytes: int = 0
+    all_reduce_seconds: float = 0.0
+    added_devices: tuple[float, ...] = ()  # seconds of a step on 1, 2, ... devices with the same rows on each
+    idle_cores: float = 0.0  # in a step of the same batch
+    run_eagerly: bool = False
+    jit_compile: bool = True
+    steps_per_execution: int = 1
+    has_tensor_cores: bool = False
+    reduced_precision: bool = False  # whether some layer computes in bfloat16 or float16
+    learning_rate: float | None = None
+    learning_rate_is_default: bool = False
+    optimizer: str = ""
+    batch_norm: str = "global"
+    has_batch_norm: bool = False
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.devices)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the devices share the processor's cores."""
+        return all(name.startswith("cpu") for name in self.devices)
+
+    @property
+    def given(self) -> Measure:
+        return self.measures[GIVEN]
+
+    @property
+    def epoch_share(self) -> float:
+        """Seconds of validation and of epoch ends that fall to one step."""
+        if not self.steps_per_epoch:
+            return 0.0
+        return (self.validation_seconds + self.epoch_end_seconds) / self.steps_per_epoch
+
+    @property
+    def validation_seconds(self) -> float:
+        """Per epoch."""
+        return 0.0 if self.validation is None else self.validation.seconds / self.validation.every
+
+    @property
+    def epoch_end_seconds(self) -> float:
+        return sum(self.callbacks.per_epoch.values())
+
+    @property
+    def step_seconds(self) -> float:
+        """A step of the run as given, with its share of what happens once an epoch."""
+        return self.given.seconds + self.epoch_share
+
+
+def quartiles(samples: Sequence[float]) -> tuple[float, float]:
+    if len(samples) < 2:
+        return samples[0], samples[0]
+    low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return low, high

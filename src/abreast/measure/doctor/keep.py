@@ -1,0 +1,70 @@
+"""A model as it was: what a diagnosis changes (weights, optimizer, random generators, callbacks) and puts back.
+
+Imports Keras and NumPy; no framework.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from keras.src.backend.common import global_state
+
+_SEEDS = "global_seed_generator"
+_ATTRIBUTES = (
+    *("train_function", "test_function", "predict_function", "history", "stop_training", "steps_per_execution"),
+    *("_jit_compile", "_run_eagerly", "_eval_epoch_iterator"),
+)
+
+
+def build(model: Any, batch: Any) -> None:
+    """Make every variable of a compiled model, its losses, metrics and optimizer, as the first `fit` would."""
+    try:
+        model._symbolic_build(data_batch=batch)
+    except Exception:
+        # A model whose train_step calls its parts need not have a `call` of its own.
+        if not all(part.built for part in model._flatten_layers(include_self=False)):
+            raise
+
+
+@contextmanager
+def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
+    """Put everything back at the end of the block, however it ends. The model is built."""
+    values = [(variable, np.array(variable)) for variable in _variables(model)]
+    attributes = {name: model.__dict__[name] for name in _ATTRIBUTES if name in model.__dict__}
+    states = [(callback, dict(vars(callback))) for callback in callbacks]
+    try:
+        with _random():
+            yield
+    finally:
+        for variable, value in values:
+            variable.assign(value)
+        for name, value in attributes.items():
+            object.__setattr__(model, name, value)
+        for callback, state in states:
+            vars(callback).clear()
+            vars(callback).update(state)
+
+
+def _variables(model: Any) -> list[Any]:
+    optimizer = getattr(model, "optimizer", None)
+    found = [*model.variables, *(optimizer.variables if optimizer is not None else []), *model.metrics_variables]
+    seeds = global_state.get_global_attribute(_SEEDS)
+    found += [] if seeds is None else [seeds.state]
+    return list({id(variable): variable for variable in found}.values())
+
+
+@contextmanager
+def _random() -> Iterator[None]:
+    """Python's and NumPy's global generators; Keras's own is a variable, and is made when it is first needed."""
+    state, legacy = random.getstate(), np.random.get_state()
+    seeds = global_state.get_global_attribute(_SEEDS)
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(legacy)
+        global_state.set_global_attribute(_SEEDS, seeds)

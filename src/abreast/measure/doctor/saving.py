@@ -1,0 +1,32 @@
+"""What a measured change saves of a step, and whether that is worth a word. Imports `facts`."""
+
+from __future__ import annotations
+
+from abreast.measure.doctor.facts import Facts
+
+LEAST_SHARE = 0.1
+
+
+def saved(facts: Facts, name: str) -> float:
+    """Seconds of a step of the run as given that an experiment saved; 0 when it was not run or is not sure."""
+    measure = facts.measures.get(name)
+    if measure is None or not measure.sure or measure.base not in facts.measures:
+        return 0.0
+    return facts.measures[measure.base].seconds * max(0.0, 1 - measure.share)
+
+
+def worth(facts: Facts, seconds: float, share: float = LEAST_SHARE) -> bool:
+    return seconds >= share * facts.step_seconds
+
+
+def rows_after(facts: Facts, seconds: float) -> float:
+    """Rows per second with so many seconds less in each step."""
+    return facts.batch_rows / (facts.step_seconds - seconds)
+
+
+def percent(seconds: float, facts: Facts) -> str:
+    return f"{100 * seconds / facts.step_seconds:.0f}%"
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{1000 * seconds:,.0f} ms"

@@ -1,0 +1,181 @@
+"""Short runs of `fit` that differ in one thing, in turns, so that a drift of the machine is in all of them.
+
+A trial's first steps are dropped: they compile, and fill what is read ahead. Nothing is timed without waiting for the
+device. Not here: which trials there are (`remedies.py`, `doctor.py`). Imports Keras, `call` and `facts`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+
+from abreast.errors import DataError
+from abreast.measure.doctor.call import FitCall
+from abreast.measure.doctor.facts import GIVEN, Measure
+
+ROUNDS = 5
+WARMUP_STEPS = 3
+_SHORTEST_SECONDS = 0.2  # of what is timed in one turn
+_MOST_STEPS = 100
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A `fit` with one thing changed. `arguments` gives those of one turn, `around` what holds while it runs."""
+
+    name: str
+    what: str
+    rows: int
+    arguments: Callable[[], dict[str, Any]]
+    around: Callable[[], AbstractContextManager[Any]] = nullcontext
+    base: str = GIVEN
+    base_rows: int = 0
+    own_function: bool = False  # whether the step must be compiled for it
+    warmup_steps: int = 0  # more than others need
+    run: Callable[[int], float] | None = None  # instead of a `fit`: seconds per step of so many
+
+
+@dataclass
+class Bench:
+    """Runs trials of one call. `failed` says which trials raised, and what."""
+
+    call: FitCall
+    steps: int
+    warmup_steps: int = WARMUP_STEPS
+    measures: dict[str, Measure] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    _functions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def model(self) -> Any:
+        return self.call.model
+
+    def warm_up(self, trial: Trial) -> None:
+        """Compile, and choose how many steps a turn needs. Raises what `fit` raises."""
+        self.run(trial, self.warmup_steps, 1)
+        seconds = self.run(trial, self.warmup_steps, 3)
+        if seconds is None:
+            raise self.call.ended or DataError("the data source ended at once", "give a source of more batches")
+        self.steps = max(-(-self.steps // ROUNDS), min(_MOST_STEPS, math.ceil(_SHORTEST_SECONDS / max(seconds, 1e-6))))
+
+    def take_turns(self, trials: Sequence[Trial], rounds: int = ROUNDS) -> None:
+        """Measure trials, each beside its base, which is among them. A trial that raises is left out."""
+        taken: dict[str, list[float]] = {trial.name: [] for trial in trials}
+        for turn in range(rounds):
+            # Each starts a round once, so that none is always behind the same other.
+            for trial in [*trials[turn % len(trials) :], *trials[: turn % len(trials)]]:
+                if trial.name in self.failed:
+                    continue
+                seconds = self._try(trial, first=turn == 0)
+                if seconds is not None:
+                    taken[trial.name].append(seconds)
+            if self.call.ended is not None:
+                break
+        for trial in trials:
+            if trial.name not in self.failed and taken[trial.name] and taken.get(trial.base):
+                self.measures[trial.name] = _measure(trial, taken, self.measures.get(trial.name))
+
+    def _try(self, trial: Trial, first: bool) -> float | None:
+        try:
+            if first and trial.own_function:
+                self.run(trial, 1, 1)
+            if trial.run is not None:
+                return trial.run(self.steps)
+            return self.run(trial, max(self.warmup_steps, trial.warmup_steps), self.steps)
+        except Exception as error:
+            if self.call.ended is not None:
+                return None
+            if trial.name == GIVEN:
+                raise
+            self.failed[trial.name] = f"{type(error).__name__}: {error}".splitlines()[0]
+            return None
+
+    def run(self, trial: Trial, warmup: int, steps: int) -> float | None:
+        """Seconds per step of one turn; None when the source ended before it did."""
+        clock = Clock(self.model, warmup, steps)
+        arguments = trial.arguments()
+        arguments["callbacks"] = [*arguments["callbacks"], clock]
+        key = trial.name if trial.own_function else ""
+        mine = self.model.train_function
+        with trial.around():
+            if key:
+                self.model.train_function = self._functions.get(key)
+            try:
+                with quiet():
+                    self.model.fit(**arguments)
+            finally:
+                if key:
+                    self._functions[key] = self.model.train_function
+                    self.model.train_function = mine
+        return clock.seconds_per_step
+
+
+class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Times `steps` steps of a `fit` behind the first `warmup` ones, then ends it.
+
+    A step's time goes from the begin of one to the begin of the next: with all callbacks, and what Keras does between.
+    """
+
+    async_safe = True  # or Keras would run the progress bar in the training thread because of us
+
+    def __init__(self, model: Any, warmup: int, steps: int) -> None:
+        super().__init__()
+        self._per_call = max(1, int(model.steps_per_execution or 1))
+        self._first = max(1, math.ceil(warmup / self._per_call))
+        self._calls = math.ceil(steps / self._per_call)
+        self._seen = 0
+        self._start = self._end = 0.0
+        self._logs: Any = None
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if self._seen == self._first:
+            self._wait()
+            self._start = time.perf_counter()
+        elif self._seen == self._first + self._calls:
+            self._wait()
+            self._end = time.perf_counter()
+        if self._seen >= self._first + self._calls:
+            self.model.stop_training = True
+        self._seen += 1
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._logs = logs
+
+    def _wait(self) -> None:
+        """For the device: a number of the step before."""
+        for value in (self._logs or {}).values():
+            np.asarray(value)
+
+    @property
+    def seconds_per_step(self) -> float | None:
+        if not self._end:
+            return None
+        return (self._end - self._start) / (self._calls * self._per_call)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what a `fit` prints and warns of, which belongs to no run of the user's."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _measure(trial: Trial, taken: dict[str, list[float]], earlier: Measure | None) -> Measure:
+    """Of this group's turns, behind those of an earlier group."""
+    rounds = min(len(taken[trial.name]), len(taken[trial.base]))
+    samples, base_samples = tuple(taken[trial.name][:rounds]), tuple(taken[trial.base][:rounds])
+    if earlier is not None:
+        samples, base_samples = earlier.samples + samples, earlier.base_samples + base_samples
+    base_rows = trial.base_rows or trial.rows
+    return Measure(trial.name, trial.what, trial.rows, samples, trial.base, base_rows, base_samples)
