@@ -38,6 +38,7 @@ _FLAGS = (
     "--disable-crash-reporter",
     "--disable-dev-shm-usage",
     "--disable-extensions",
+    "--disable-lcd-text",
     "--force-color-profile=srgb",
     "--hide-scrollbars",
     "--host-resolver-rules=MAP * ~NOTFOUND",

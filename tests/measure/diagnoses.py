@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from abreast.measure.accounts import CALLBACKS, STEPS
 from abreast.measure.diagnosis import Diagnosis, Experiment, Finding, Sample
 from abreast.measure.spans import MAIN, READER, STAGER, Span
 
@@ -163,13 +164,13 @@ def _steps(names: tuple[str, ...], wait: int, num_steps: int) -> tuple[Span, ...
     for number in range(num_steps):
         start = number * (wait + 54) + 3.0
         reading = wait + 52 if wait else 21
-        add("steps", f"step {number}", start, wait + 53.5, epoch=0)
+        add(STEPS, f"step {number}", start, wait + 53.5, epoch=0)
         add(READER, "read", start - 2, reading, batch=number)
         add(STAGER, "put", start + wait - 4.4, 4.2, batch=number, bytes=616_562_688)
         if wait:
             add(MAIN, "wait", start, wait, batch=number)
         add(MAIN, "step", start + wait + 0.3, 1.5, kind=0)
-        add("callbacks", "on_train_batch_end", start + wait + 50.2, 2.8)
+        add(CALLBACKS, "on_train_batch_end", start + wait + 50.2, 2.8)
         for name in names:
             begin = start + wait + 1.5 + draws.random()
             add(name, "compute", begin, 41 + draws.random())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.measure import charts, palette, tracks, units
+from abreast.measure import charts, palette, step_parts, tracks, units
 from abreast.measure.spans import MAIN, Span
 
 # Machado, Oliveira and Fernandes, IEEE TVCG 15 (2009), severity 1.0: what readers without one kind of cone see.
@@ -21,7 +21,6 @@ _SEEN_BY = {
     "deuteranopes": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
     "tritanopes": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
 }
-_PARTS = ["waiting for input", "copying to devices", "computing", "all-reduce", "callbacks", "rest of Python"]
 _TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
 
@@ -69,11 +68,11 @@ def test_readers_tell_any_two_colours_apart(scheme: str, readers: str) -> None:
 
 
 def test_each_part_of_a_step_has_a_colour_of_its_own_and_spans_have_that_of_their_part() -> None:
-    parts = palette.colour_classes(_PARTS)
+    parts = palette.colour_classes(step_parts.LABELS.values())
     assert len(set(parts.values())) == len(parts)
     spans = palette.colour_classes(["wait", "put", "compute", "all-reduce", "on_train_batch_end", "read", "step 3"])
-    assert list(spans.values())[:5] == [parts[name] for name in _PARTS][:5]
-    assert set(palette.colour_classes(["computing", "compute (with all-reduce)"]).values()) == {spans["compute"]}
+    assert list(spans.values())[:5] == [parts[name] for name in step_parts.LABELS.values()][:5]
+    assert set(palette.colour_classes(["computing", step_parts.COMPUTE_WITH_ALL_REDUCE]).values()) == {spans["compute"]}
 
 
 def test_names_beyond_the_colours_are_grey() -> None:
@@ -129,6 +128,7 @@ def test_durations_have_three_digits_and_a_unit(seconds: float, text: str) -> No
 
 def test_a_column_of_durations_lines_up() -> None:
     assert [units.duration(part, like=0.0921) for part in (0.0382, 0.0001, 0.0)] == ["38.2 ms", "0.1 ms", "0.0 ms"]
+    assert [units.duration(part, like=0.122) for part in (0.1216, 0.0003)] == ["121.6 ms", "0.3 ms"]
 
 
 def test_other_numbers_have_units_too() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from abreast.errors import AbreastError
-from abreast.measure.diagnosis import Diagnosis
+from abreast.measure.diagnosis import Diagnosis, Finding
 from abreast.measure.page import page, write_page
 from tests.measure import diagnoses
 
@@ -94,6 +94,14 @@ def test_findings_come_in_the_order_of_their_cost_and_the_first_one_is_the_headl
     assert "The devices wait for data in 41% of each step.</strong>" in text
     assert "It costs 38.2 ms of each 92.1 ms step." in text
     assert "11,118" in text and "18,998" in text and "1.71\N{MULTIPLICATION SIGN}" in text
+
+
+def test_what_the_doctor_says_becomes_sentences_and_code() -> None:
+    finding = Finding("no-scale", "the learning rate was not scaled", "uint8 `a<b` `c", "use `sgd(0.4)`!", 0.0)
+    text = page(Diagnosis("model", "jax", ("cpu:0",), 8, 1, 0.5, {}, (finding,)))
+    assert "<strong>The learning rate was not scaled.</strong>" in text and "It costs no time now." in text
+    assert "uint8 `a&lt;b` `c." in text  # a backtick without a partner
+    assert "Use <code>sgd(0.4)</code>!" in text
 
 
 def test_a_healthy_run_is_told_so() -> None:

@@ -48,6 +48,14 @@ def prose(text: str, most: int = 4000) -> Markup:
     return joined(*(tag("code", piece) if number % 2 else piece for number, piece in enumerate(pieces)))
 
 
+def sentence(text: str) -> str:
+    """The text with a capital letter, unless it begins with a name such as `uint8`, and with a full stop."""
+    text = text.strip()
+    first = text.partition(" ")[0]
+    capital = text[:1].upper() if first.isalpha() and first.islower() else text[:1]
+    return capital + text[1:] + ("" if not text or text[-1] in ".!?" else ".")
+
+
 def joined(*children: str) -> Markup:
     """Several pieces after one another."""
     return Markup("".join(map(escaped, children)))

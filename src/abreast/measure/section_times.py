@@ -10,6 +10,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
+from abreast.measure.accounts import CALLBACKS, STEPS
 from abreast.measure.charts import Series, legend, line_chart, thinned
 from abreast.measure.diagnosis import Diagnosis, Sample
 from abreast.measure.markup import Markup, joined, shortened, tag
@@ -101,7 +102,7 @@ _HEADS = ("device", "samples", "median utilisation", "most memory", "median cloc
 def _drawable(diagnosis: Diagnosis) -> tuple[list[Span], list[str], str]:
     """The spans to draw, their tracks in order, and words that say what is left out."""
     spans = [span for span in diagnosis.spans if span.end_ns >= span.start_ns]
-    names = track_order(spans, ["steps", MAIN, READER, STAGER, *diagnosis.devices, "callbacks"])
+    names = track_order(spans, [STEPS, MAIN, READER, STAGER, *diagnosis.devices, CALLBACKS])
     words = []
     if len(names) > MOST_TRACKS:
         words.append(f"The first {MOST_TRACKS} of {len(names):,} tracks are drawn.")

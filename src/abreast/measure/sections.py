@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from abreast.measure.charts import Bar, stacked_bar, swatch
 from abreast.measure.diagnosis import Diagnosis, Experiment, Finding
-from abreast.measure.markup import Markup, joined, prose, shortened, tag
+from abreast.measure.markup import Markup, joined, prose, sentence, shortened, tag
 from abreast.measure.palette import colour_classes
 from abreast.measure.units import UNKNOWN, count, duration, share, times
 
@@ -82,7 +82,7 @@ def breakdown(diagnosis: Diagnosis) -> Markup:
     total = sum(parts.values())
     rows.append(("together", duration(total, like=step), _share(total, step), ""))
     numbers = table("Parts of the median step", ("part", "time", "share", "what it is"), rows, foot=True, kind="parts")
-    about = f"The median step takes {duration(step)}; this is where it goes."
+    about = f"The median step takes {duration(step, like=step)}; this is where it goes."
     return section("One step", about, tag("figure", bar), numbers)
 
 
@@ -163,13 +163,15 @@ def _verdict(diagnosis: Diagnosis) -> Markup:
             class_="verdict good",
         )
     first = found[0]
-    what = prose(first.what.rstrip(". "), 600)
+    what = prose(sentence(first.what), 600)
     step = diagnosis.step_seconds
-    lost = f" It costs {duration(first.lost_seconds, like=step)} of each {duration(step)} step."
+    lost = f" It costs {duration(first.lost_seconds, like=step)} of each {duration(step, like=step)} step."
+    if first.lost_seconds == 0:
+        lost = " It costs no time now."
     return tag(
         "div",
-        tag("p", tag("strong", what, "."), tag("span", lost, class_="cost")),
-        tag("p", prose(first.advice), class_="advice"),
+        tag("p", tag("strong", what), tag("span", lost, class_="cost")),
+        tag("p", prose(sentence(first.advice)), class_="advice"),
         class_="verdict bad",
     )
 
@@ -198,8 +200,8 @@ def _finding(finding: Finding, diagnosis: Diagnosis) -> Markup:
     step = diagnosis.step_seconds
     cost = tag(
         "div",
-        tag("b", duration(finding.lost_seconds, like=step)),
-        tag("span", f"{_share(finding.lost_seconds, step)} of a step"),
+        tag("b", duration(finding.lost_seconds, like=step) if finding.lost_seconds else "no time"),
+        tag("span", f"{_share(finding.lost_seconds, step)} of a step" if finding.lost_seconds else "is lost now"),
         stacked_bar(
             Bar("lost", {"lost": finding.lost_seconds}), {"lost": "c0"}, duration, full=max(step, 1e-12), height=5
         ),
@@ -207,9 +209,14 @@ def _finding(finding: Finding, diagnosis: Diagnosis) -> Markup:
     )
     words = tag(
         "div",
-        tag("h3", prose(finding.what, 1000), " ", tag("code", shortened(finding.cause, 60), class_="cause")),
-        tag("p", prose(finding.evidence), class_="evidence"),
-        tag("p", prose(finding.advice), class_="advice"),
+        tag(
+            "h3",
+            prose(sentence(finding.what).removesuffix("."), 1000),
+            " ",
+            tag("code", shortened(finding.cause, 60), class_="cause"),
+        ),
+        tag("p", prose(sentence(finding.evidence)), class_="evidence"),
+        tag("p", prose(sentence(finding.advice)), class_="advice"),
         _after(finding, diagnosis),
     )
     return joined(cost, words)

@@ -18,7 +18,8 @@ def duration(seconds: float, like: float | None = None) -> str:
         return UNKNOWN
     measure = seconds if like is None or not math.isfinite(like) else like
     size, unit = _unit(measure, _SECONDS)
-    return f"{seconds / size:,.{_decimals(measure / size)}f} {unit}"
+    decimals = _decimals(measure / size) if like is None else max(1, _decimals(measure / size))
+    return f"{seconds / size:,.{decimals}f} {unit}"
 
 
 def byte_count(num_bytes: float) -> str:
