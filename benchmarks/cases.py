@@ -59,12 +59,12 @@ def seconds_per_step(
     """Time `fit` over `data`, which has one batch more than are dropped and timed; `wait` waits for the device."""
     x, y = data
     steps = len(x) // batch_size - dropped - 1
-    clock = _Clock(dropped, dropped + steps, wait)
+    clock = Clock(dropped, dropped + steps, wait)
     model.fit(x, y, batch_size=batch_size, epochs=1, shuffle=False, verbose=0, callbacks=[clock])
     return (clock.end_seconds - clock.start_seconds) / steps
 
 
-class _Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
     """Reads the time when batch `first` begins and when batch `last` does, each time with nothing left to compute.
 
     It has no `on_train_batch_end`: one would keep Keras from its asynchronous path.

@@ -70,7 +70,7 @@ _CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 @pytest.mark.timeout(600)
 def test_a_job_gives_the_same_numbers_on_any_number_of_devices(contract: Contract) -> None:
-    @settings(max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=_CHECKS)
+    @settings(max_examples=5, deadline=None, derandomize=True, database=None, suppress_health_check=_CHECKS)
     @given(jobs())
     def check(job: tuple[Case, int]) -> None:
         _check(contract, job)

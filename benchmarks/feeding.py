@@ -1,0 +1,142 @@
+"""Feeding from a slow source: a step should take as long as the slower of the two, not as long as both.
+
+    python benchmarks/feeding.py [--quick] [--backends jax,torch] [--devices 1,2,4] [--rates 0.1,0.5,1,1.5]
+
+The source sleeps `rate` times the step's own time for each batch. In each process abreast and plain Keras (on one device)
+take turns: first each one's step without the delay, then each rate. The figure is seconds per step over
+max(source, step); plain Keras adds the two up wherever it reads between steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import lines
+
+_SIDES = ("abreast", "keras")
+_DROPPED = 4
+_NUM_BATCHES = 8
+_ENVIRONMENT = lines.STEADY_HEAP | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def main() -> None:
+    arguments = _arguments()
+    if arguments.cell:
+        print(json.dumps(_measure(json.loads(arguments.cell))))
+        return
+    for backend in arguments.backends:
+        for num_devices in arguments.devices:
+            cell = {"backend": backend, "devices": num_devices, "rates": arguments.rates}
+            cell |= {"model": arguments.model, "steps": arguments.steps, "rounds": arguments.rounds}
+            _report(cell, _in_a_process(cell))
+
+
+def _in_a_process(cell: dict[str, Any]) -> Any:
+    environment = os.environ | _ENVIRONMENT | {"KERAS_BACKEND": cell["backend"]}
+    command = [sys.executable, __file__, "--cell", json.dumps(cell)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _measure(cell: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
+    """By side, the seconds of a step on its own, and by rate seconds per step over those of the slower."""
+    import cases
+
+    import abreast
+
+    abreast.use_cpu_devices(cell["devices"])
+    module: Any = importlib.import_module(f"native_{cell['backend']}")
+    case = cases.case(cell["model"])
+    models = {"abreast": abreast.parallelize(case.compiled(), cell["devices"]), "keras": case.compiled()}
+    found: dict[str, dict[str, list[float]]] = {side: {} for side in _SIDES}
+    for turn in range(cell["rounds"] + 1):
+        for side, model in models.items():
+            step, _ = _fit(model, case, cell["steps"], 0.0, lambda model=model: module.wait_for(model))
+            if turn:  # the first compiles
+                found[side].setdefault("step", []).append(step)
+            for rate in cell["rates"] if turn else ():
+                seconds, source = _fit(
+                    model, case, cell["steps"], rate * step, lambda model=model: module.wait_for(model)
+                )
+                found[side].setdefault(str(rate), []).append(seconds / max(source, step))
+    return found
+
+
+def _fit(model: Any, case: Any, steps: int, delay: float, wait: Any) -> tuple[float, float]:
+    """Seconds per step of a fit from a source that sleeps `delay` seconds per batch, and those that a batch took it."""
+    import cases
+
+    source = _Source(case, delay)
+    clock = cases.Clock(_DROPPED, _DROPPED + steps, wait)
+    model.fit(source.batches(), steps_per_epoch=_DROPPED + steps + 1, verbose=0, callbacks=[clock])
+    return (clock.end_seconds - clock.start_seconds) / steps, source.seconds
+
+
+class _Source:
+    def __init__(self, case: Any, delay: float) -> None:
+        self.x, self.y = case.data(_NUM_BATCHES)
+        self.rows = case.batch_size
+        self.delay = delay
+        self.spent: list[float] = []
+
+    @property
+    def seconds(self) -> float:
+        return statistics.mean(self.spent[_DROPPED:])
+
+    def batches(self) -> Iterator[Any]:
+        index = 0
+        while True:
+            start = time.perf_counter()
+            if self.delay:
+                time.sleep(self.delay)
+            rows = slice(index * self.rows, (index + 1) * self.rows)
+            index = (index + 1) % _NUM_BATCHES
+            self.spent.append(time.perf_counter() - start)
+            yield self.x[rows], self.y[rows]
+
+
+def _report(cell: dict[str, Any], found: dict[str, dict[str, list[float]]]) -> None:
+    step = statistics.median(found["abreast"]["step"])
+    print(f"{cell['backend']:<11}{cell['devices']} device(s), step {1000 * step:.1f} ms", flush=True)
+    for rate in cell["rates"]:
+        ratios = {side: found[side][str(rate)] for side in _SIDES}
+        for side, values in ratios.items():
+            case = {"backend": cell["backend"], "model": cell["model"], "rate": rate, "side": side}
+            case["devices"] = cell["devices"] if side == "abreast" else 1
+            own = statistics.median(found[side]["step"])
+            notes = {"step_seconds": round(own, 6), "steps_per_sample": cell["steps"], "process": cell["devices"]}
+            warm_up = f"the first turn, and the first {_DROPPED} steps of each fit"
+            one = lines.line("feeding", case, values, "seconds per step / max(source, step)", **notes, warm_up=warm_up)
+            lines.append([one])
+        middle = {side: statistics.median(values) for side, values in ratios.items()}
+        print(f"  source {rate:4.2f} of a step: abreast {middle['abreast']:.3f}  Keras {middle['keras']:.3f}", flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--backends", type=lambda text: text.split(","), default=("jax", "tensorflow", "torch"))
+    parser.add_argument("--devices", type=lambda text: [int(part) for part in text.split(",")], default=(1, 2, 4))
+    rates = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5)
+    parser.add_argument("--rates", type=lambda text: [float(part) for part in text.split(",")], default=rates)
+    parser.add_argument("--model", default="convnet")
+    parser.add_argument("--steps", type=int, help="timed steps of one fit")
+    parser.add_argument("--rounds", type=int, help="fits of each side at each rate")
+    parser.add_argument("--quick", action="store_true", help="few and short fits, for a first look")
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    arguments.steps = arguments.steps or (10 if arguments.quick else 20)
+    arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
+    return arguments
+
+
+if __name__ == "__main__":
+    main()
