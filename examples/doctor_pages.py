@@ -1,4 +1,4 @@
-"""Two pages of the doctor: the same model with a source that is too slow, and with arrays.
+"""Two pages of the doctor: the same model with a source and a callback that are too slow, and with arrays.
 
     python examples/doctor_pages.py                          # writes doctor-slow.html and doctor-healthy.html here
     python examples/doctor_pages.py --images docs/images     # makes the pictures in the documentation, too
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from abreast.measure.page import write_page  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 SIZE, BATCH_ROWS, NUM_BATCHES = 48, 64, 40
 WIDTH = 1080
-SHADES = 96  # colours of a picture: it keeps its looks, and a third of its bytes
+SHADES = 128  # colours of a picture: it keeps its looks, and a third of its bytes
 
 
 def main() -> None:
@@ -37,7 +38,7 @@ def main() -> None:
     arguments = parser.parse_args()
     images, labels = _photos()
     sources: dict[str, dict[str, Any]] = {
-        "slow": {"x": Packed(images, labels)},
+        "slow": {"x": Packed(images, labels), "callbacks": [_slow_logger()]},
         "healthy": {"x": images, "y": labels, "batch_size": BATCH_ROWS},
     }
     for name, source in sources.items():
@@ -75,6 +76,11 @@ def _photos() -> tuple[Any, Any]:
     return draws.integers(0, 256, (num_rows, SIZE, SIZE, 3), dtype="uint8"), draws.integers(0, 10, num_rows)
 
 
+def _slow_logger() -> Any:
+    """Stands for a callback that writes too much."""
+    return keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(0.012))
+
+
 def _model() -> keras.Model:
     layers = keras.layers
     model = keras.Sequential(
@@ -108,7 +114,8 @@ def _picture(page: Path, path: Path) -> None:
         browser.screenshot(path, whole=True)
     finally:
         browser.close()
-    Image.open(path).convert("RGB").quantize(SHADES, dither=Image.Dither.NONE).save(path, optimize=True)
+    few = Image.open(path).convert("RGB").quantize(SHADES, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
     print(path)
 
 

@@ -41,7 +41,7 @@ def timeline(diagnosis: Diagnosis) -> Markup:
         lambda time: f"{1e3 * time:.5g} ms",
         lambda span: _told(span, start),
     )
-    about = "A few steps, side by side: what the main thread, the reader, the stager and each device did. " + left_out
+    about = "Who did what in a few steps. " + left_out
     return section(
         "Timeline",
         about.strip(),
