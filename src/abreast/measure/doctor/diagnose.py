@@ -20,11 +20,12 @@ from abreast.measure.diagnosis import Diagnosis
 from abreast.measure.doctor import once, remedies
 from abreast.measure.doctor.call import FitCall, bytes_of, rows_of
 from abreast.measure.doctor.facts import GIVEN, ONE_DEVICE, SAME_BATCH, SOURCE, Facts
+from abreast.measure.doctor.findings import IDLE_CORES
 from abreast.measure.doctor.keep import build, kept
 from abreast.measure.doctor.remedies import Case
 from abreast.measure.doctor.script import check_steps
 from abreast.measure.doctor.source_alone import SourceAlone
-from abreast.measure.doctor.trials import Bench, Trial
+from abreast.measure.doctor.trials import ROUNDS, Bench, Trial
 from abreast.measure.doctor.verdict import verdict
 from abreast.measure.spans import Span
 from abreast.world import read_world
@@ -33,7 +34,7 @@ _PROBED_BATCHES = 16
 _SHOWN_STEPS = 5
 # Below this share of a step nothing is looked for on the devices one by one.
 _UNEXPLAINED = 0.15
-_IDLE_CORES = 0.4
+_LONG_STEP_SECONDS = 0.03
 
 
 def diagnose(model: Any, x: Any = None, y: Any = None, *, steps: int = 30, **fit_arguments: Any) -> Diagnosis:
@@ -125,7 +126,8 @@ class _Doctor:
 
     def _try_remedies(self, case: Case, facts: Facts) -> Facts:
         if suggested := remedies.suggested(case, facts):
-            self.bench.take_turns([case.given(), case.same_batch(), *suggested])
+            rounds = ROUNDS if facts.given.seconds < _LONG_STEP_SECONDS else 3
+            self.bench.take_turns([case.given(), case.same_batch(), *suggested], rounds)
         return replace(facts, measures=dict(self.bench.measures))
 
     def _look_at_devices(self, case: Case, facts: Facts) -> Facts:
@@ -137,7 +139,7 @@ class _Doctor:
         idle = idle_cores.mean()
         sums = self.placement.backend.all_reduce_seconds(self.placement, facts.gradient_bytes)
         facts = replace(facts, idle_cores=idle, all_reduce_seconds=sums)
-        if facts.simulated and idle < _IDLE_CORES:
+        if facts.simulated and idle < IDLE_CORES:
             return facts  # the devices share the cores: what one alone takes says nothing of the others
         self.bench.take_turns([case.given(), case.same_batch(), remedies.on_devices(case, 1)], rounds=3)
         facts = replace(facts, measures=dict(self.bench.measures))

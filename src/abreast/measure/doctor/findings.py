@@ -32,6 +32,7 @@ _SMALL_BATCH_SHARE = 0.7
 _MOST_VALIDATION = 0.3
 _FEW_ROWS = 16
 _LARGE_BATCH = 1024
+IDLE_CORES = 0.75  # where devices share the cores and leave so much, one of them waits for something else
 
 
 def findings(facts: Facts) -> tuple[Finding, ...]:
@@ -144,7 +145,7 @@ def unequal_shards(facts: Facts) -> Finding | None:
 def slow_device(facts: Facts) -> Finding | None:
     """A device with which the others' step grows by more than sums and shared cores explain."""
     added = facts.added_devices
-    if len(added) < 2 or (facts.simulated and facts.idle_cores < 0.4):
+    if len(added) < 2 or (facts.simulated and facts.idle_cores < IDLE_CORES):
         return None
     grows = [after - before for before, after in itertools.pairwise(added)]
     most = max(range(len(grows)), key=grows.__getitem__)

@@ -47,7 +47,7 @@ def _workers_advice(facts: Facts) -> str:
 
 def _part(facts: Facts, reading: Reading) -> tuple[str, str]:
     """Cause and advice for a source that more workers do not help, or that has none."""
-    held = reading.active_threads >= 1.5 and 0.6 <= reading.busy_cores < 1.4 and facts.cores > 1
+    held = (reading.workers or 0) > 1 and 0.6 <= reading.busy_cores < 1.4 and facts.cores > 1
     if held:
         return (
             "gil",

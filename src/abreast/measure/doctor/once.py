@@ -27,6 +27,7 @@ from abreast.hardware import num_cores
 from abreast.measure.doctor.call import FitCall
 from abreast.measure.doctor.facts import Callbacks, Validation
 from abreast.measure.doctor.trials import Clock, quiet
+from abreast.measure.processor import Processor
 
 _BATCH_METHODS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 _EPOCH_METHODS = ("on_epoch_begin", "on_epoch_end")
@@ -155,22 +156,16 @@ class IdleCores:
     """How many cores have nothing to do from now on: neither for us and our children, which work as ranks, nor for others."""
 
     def __init__(self) -> None:
-        self._start, self._ours, self._all = time.perf_counter(), _our_seconds(), _idle_seconds()
+        self._processor = Processor()
+        self._processor.sample()
+        self._start, self._before = time.perf_counter(), _idle_seconds()
 
     def mean(self) -> float:
-        seconds = time.perf_counter() - self._start
-        unused = num_cores() - (_our_seconds() - self._ours) / seconds
-        return max(0.0, min(unused, (_idle_seconds() - self._all) / seconds))
-
-
-def _our_seconds() -> float:
-    mine, total = os.getpid(), time.process_time()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = path.read_text().rpartition(")")[2].split()
-            if int(fields[1]) == mine:
-                total += (int(fields[11]) + int(fields[12])) / _TICKS
-    return total
+        samples = self._processor.sample()
+        if not samples:
+            return 0.0
+        idle = (_idle_seconds() - self._before) / (time.perf_counter() - self._start)
+        return max(0.0, min(num_cores() * (1 - samples[0].utilisation), idle))
 
 
 def _idle_seconds() -> float:

@@ -60,7 +60,8 @@ class Case:
         return 1 if self.placement is None else int(self.placement.num_devices)
 
     def given(self) -> Trial:
-        return Trial(GIVEN, "the run as it is", self.rows, self.call.fit_arguments)
+        workers = self.call.num_workers or 1
+        return Trial(GIVEN, "the run as it is", self.rows, self.call.fit_arguments, burst=workers)
 
     def same_batch(self) -> Trial:
         return Trial(
@@ -89,7 +90,9 @@ def wanted_workers(facts: Facts) -> int | None:
     if max(reading.seconds, facts.given.seconds) < 1.1 * alone:
         return None
     now = max(1, reading.workers)
-    return min(_MOST_WORKERS, max(now + 1, math.ceil(1.3 * now * reading.seconds / alone) + 1))
+    wanted = max(now + 1, math.ceil(1.3 * now * reading.seconds / alone) + 1)
+    most = _MOST_WORKERS if reading.waiting > 0.5 else facts.cores  # those that compute need a core each
+    return min(most, wanted) if most > now else None
 
 
 def _more_workers(case: Case, facts: Facts) -> Trial | None:
@@ -98,7 +101,7 @@ def _more_workers(case: Case, facts: Facts) -> Trial | None:
         return None
     arguments = partial(case.call.with_workers, workers)
     what = f"{workers} workers of the source instead of {case.call.num_workers}"
-    return Trial(MORE_WORKERS, what, case.rows, arguments, warmup_steps=workers)
+    return Trial(MORE_WORKERS, what, case.rows, arguments, warmup_steps=2 * workers, burst=workers)
 
 
 def _uint8(case: Case, facts: Facts) -> Trial | None:

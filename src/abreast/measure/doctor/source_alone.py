@@ -39,7 +39,9 @@ class SourceAlone:
     def read(self, num_batches: int) -> float:
         """Seconds per batch, from the first to the last of so many."""
         times: list[float] = []
-        reading = stacks.watch(lambda: self._read(max(_LEAST_BATCHES, num_batches) + 1, times))
+        # With workers batches come in bursts: as many as there are.
+        least = max(_LEAST_BATCHES, 2 * (self._call.num_workers or 0))
+        reading = stacks.watch(lambda: self._read(max(least, num_batches) + 1, times))
         times = times[_PEEKED - 1 :] if len(times) > _PEEKED else times
         seconds = (times[-1] - times[0]) / max(1, len(times) - 1)
         self._readings.append(replace(reading, seconds=seconds))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import keras
-import numpy as np
 
 from abreast.errors import DataError
 from abreast.measure.doctor.call import FitCall
@@ -27,6 +27,7 @@ ROUNDS = 5
 WARMUP_STEPS = 3
 _SHORTEST_SECONDS = 0.2  # of what is timed in one turn
 _MOST_STEPS = 100
+_PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Trial:
     base_rows: int = 0
     own_function: bool = False  # whether the step must be compiled for it
     warmup_steps: int = 0  # more than others need
+    burst: int = 1  # batches that may come at once: a turn has a multiple of so many steps
     run: Callable[[int], float] | None = None  # instead of a `fit`: seconds per step of so many
 
 
@@ -66,7 +68,8 @@ class Bench:
         seconds = self.run(trial, self.warmup_steps, 3)
         if seconds is None:
             raise self.call.ended or DataError("the data source ended at once", "give a source of more batches")
-        self.steps = max(-(-self.steps // ROUNDS), min(_MOST_STEPS, math.ceil(_SHORTEST_SECONDS / max(seconds, 1e-6))))
+        steps = max(-(-self.steps // ROUNDS), min(_MOST_STEPS, math.ceil(_SHORTEST_SECONDS / max(seconds, 1e-6))))
+        self.steps = -(-steps // trial.burst) * trial.burst
 
     def take_turns(self, trials: Sequence[Trial], rounds: int = ROUNDS) -> None:
         """Measure trials, each beside its base, which is among them. A trial that raises is left out."""
@@ -91,7 +94,8 @@ class Bench:
                 self.run(trial, 1, 1)
             if trial.run is not None:
                 return trial.run(self.steps)
-            return self.run(trial, max(self.warmup_steps, trial.warmup_steps), self.steps)
+            steps = -(-self.steps // trial.burst) * trial.burst
+            return self.run(trial, max(self.warmup_steps, trial.warmup_steps), steps)
         except Exception as error:
             if self.call.ended is not None:
                 return None
@@ -102,12 +106,12 @@ class Bench:
 
     def run(self, trial: Trial, warmup: int, steps: int) -> float | None:
         """Seconds per step of one turn; None when the source ended before it did."""
-        clock = Clock(self.model, warmup, steps)
         arguments = trial.arguments()
-        arguments["callbacks"] = [*arguments["callbacks"], clock]
         key = trial.name if trial.own_function else ""
         mine = self.model.train_function
         with trial.around():
+            clock = Clock(self.model, warmup, steps)
+            arguments["callbacks"] = [*arguments["callbacks"], clock]
             if key:
                 self.model.train_function = self._functions.get(key)
             try:
@@ -126,7 +130,7 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
     A step's time goes from the begin of one to the begin of the next: with all callbacks, and what Keras does between.
     """
 
-    async_safe = True  # or Keras would run the progress bar in the training thread because of us
+    async_safe = True  # or Keras would run the progress bar in the training thread, and JAX not ahead, because of us
 
     def __init__(self, model: Any, warmup: int, steps: int) -> None:
         super().__init__()
@@ -135,7 +139,8 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
         self._calls = math.ceil(steps / self._per_call)
         self._seen = 0
         self._start = self._end = 0.0
-        self._logs: Any = None
+        self._done = 0
+        self._told = threading.Condition()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if self._seen == self._first:
@@ -149,12 +154,15 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
         self._seen += 1
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._logs = logs
+        """Called with numbers: the device has done the step. In a thread of Keras's where all callbacks allow it."""
+        with self._told:
+            self._done += 1
+            self._told.notify_all()
 
     def _wait(self) -> None:
-        """For the device: a number of the step before."""
-        for value in (self._logs or {}).values():
-            np.asarray(value)
+        """For the device to have done all steps that were begun."""
+        with self._told:
+            self._told.wait_for(lambda: self._done >= self._seen, _PATIENCE_SECONDS)
 
     @property
     def seconds_per_step(self) -> float | None:

@@ -77,7 +77,13 @@ def _described(facts: Facts, bench: Bench) -> dict[str, str]:
         "gradients": f"{facts.gradient_bytes / 2**20:.2f} MiB",
     }
     if facts.reading is not None:
-        described["source alone"] = f"a batch every {1000 * facts.reading.seconds:.2f} ms"
+        reading = facts.reading
+        described["source alone"] = (
+            f"a batch every {1000 * reading.seconds:.2f} ms, {reading.busy_cores:.2f} cores busy, "
+            f"{reading.active_threads:.1f} threads with a batch in hand"
+        )
+    if facts.num_devices > 1:
+        described["idle cores"] = f"{facts.idle_cores:.2f} while one batch is trained on"
     if facts.all_reduce_seconds:
         described["all-reduce alone"] = f"{1000 * facts.all_reduce_seconds:.2f} ms"
     described |= {f"not tried: {name}": why for name, why in bench.failed.items()}
