@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-import abreast
 from tests.contract.cases import Case, Job, Precision, reset
 
 
 def shards_staged_by_fit(devices: int) -> list[Any]:
     """For each batch of a fit of 26 rows by 8 of `uint8` images, what each device got: `(device, rows, type, bytes)`."""
+    import abreast
     from abreast.backend import current_backend
 
     backend: Any = current_backend()
