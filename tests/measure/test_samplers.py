@@ -112,9 +112,12 @@ def test_workers_count_with_the_process_that_started_them(tmp_path: Path) -> Non
         (folder / "statm").write_text("100 5 0")
         if process != 10:  # which ends while it is looked at
             (folder / f"task/{process}/children").write_text(children)
-    ticks, memory_bytes = Processor(tmp_path, process=7)._look(7)
-    assert ticks == {7: 40, 8: 40, 9: 40}
-    assert memory_bytes == 3 * 5 * os.sysconf("SC_PAGE_SIZE")
+    processor = Processor(tmp_path, process=7)
+    assert processor.sample() == []
+    (sample,) = processor.sample()
+    assert processor._before == {7: 40, 8: 40, 9: 40, 10: 40}
+    assert sample.utilisation == 0
+    assert sample.memory_bytes == 4 * 5 * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_the_sampler_ends_its_thread_and_closes_its_sources() -> None:

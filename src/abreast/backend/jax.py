@@ -215,13 +215,19 @@ class JaxBackend:
 
     def finished(self, handle: Any) -> tuple[int, ...]:
         times = []
-        for shard in handle.addressable_shards:  # a device that has finished before those that come first looks as late
-            shard.data.block_until_ready()
+        for index in range(len(handle.sharding.device_set)):  # one that is done before an earlier one looks as late
+            handle.addressable_data(index).block_until_ready()
             times.append(perf_counter_ns())
         return tuple(times)
 
     def trace(self, logdir: str) -> Tracer:
         return JaxTracer(logdir)
+
+    def random_state(self) -> Any:
+        return None
+
+    def set_random_state(self, state: Any) -> None:
+        pass
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return jax_all_reduce.seconds(_sharded(placement.devices), _replicated(placement.devices), size_bytes)

@@ -1,17 +1,17 @@
 """From spans and the times of callbacks to one row per step: which spans belong to a step, and what was hidden.
 
-Runs in the recorder's thread, step after step, in order. Not here: how one step is split (`step_parts.py`), who hears the
-spans (`recorder.py`). Imports `spans`, `step_parts` and `step_table`.
+Runs in the recorder's thread, step after step, in order, and takes about 30 microseconds of each. Not here: how one step is
+split (`step_parts.py`), who hears the spans (`recorder.py`). Imports `spans`, `step_parts` and `step_table`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from abreast.measure.intervals import Interval, length, merged, without
-from abreast.measure.spans import MAIN, READER, STAGER, Span
+from abreast.measure.spans import MAIN, Span
 from abreast.measure.step_parts import Parts, split
 from abreast.measure.step_table import StepTable
 
@@ -19,9 +19,9 @@ ALL_REDUCE = "all-reduce"
 COMPUTE = "compute"
 CALLBACKS = "callbacks"
 STEPS = "steps"
-_FEED_TRACKS = {MAIN, READER, STAGER}
 _SPANS_PER_STEP = 64  # that are kept, at most
 _MOST_WAITING = 8192  # spans for the next step: a long validation leaves many, which are of no step
+_MOST_BATCHES = 512
 
 
 @dataclass(slots=True)
@@ -39,12 +39,13 @@ class Window:
     is_last: bool = False  # of its epoch: `end` is when something else begins
     handle: object = None
     finished: tuple[int, ...] = ()  # when each device had computed it; empty: when its call returned
+    computed: tuple[tuple[Interval, ...], ...] = ()  # when each device did, as it was found out
 
-    def callbacks(self) -> list[Interval]:
-        return [(self.start, self.called), (self.returned, self.ended)]
+    def callbacks(self) -> tuple[Interval, Interval]:
+        return (self.start, self.called), (self.returned, self.ended)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StepRecord:
     """What became of a window."""
 
@@ -73,166 +74,158 @@ class Accounts:
     def __init__(self, begin_ns: int, tracks: tuple[str, ...], keep_steps: int) -> None:
         self.begin_ns = begin_ns
         self.table = StepTable(len(tracks))
-        self._spans: deque[Span] = deque(maxlen=_SPANS_PER_STEP * keep_steps)
         self._tracks = tracks
-        self._starts: deque[int] = deque(maxlen=keep_steps)
+        self._kept: deque[Span] = deque(maxlen=_SPANS_PER_STEP * keep_steps)
+        self._windows: deque[Window] = deque(maxlen=keep_steps)
         self._taken: deque[Span] = deque(maxlen=_MOST_WAITING)
         self._waits: deque[Span] = deque(maxlen=_MOST_WAITING)
         self._calls: deque[Span] = deque(maxlen=_MOST_WAITING)
         self._puts: deque[Span] = deque(maxlen=_MOST_WAITING)
         self._sums: deque[Span] = deque(maxlen=_MOST_WAITING)
-        self._read = _Newest()
-        self._put = _Newest()
+        self._read_by_batch: dict[float, Span] = {}
+        self._put_by_batch: dict[float, Span] = {}
         self._busy: list[Interval] = []
         self._finished = [begin_ns] * len(tracks)
 
-    @property
     def spans(self) -> tuple[Span, ...]:
-        """Those of the newest steps."""
-        oldest = self._starts[0] if self._starts else self.begin_ns
-        return tuple(span for span in self._spans.copy() if span.end_ns >= oldest)
+        """Everything of the newest steps, and what was left between them."""
+        windows = list(self._windows)
+        oldest = windows[0].start if windows else self.begin_ns
+        kept = [span for span in self._kept.copy() if span.end_ns >= oldest]
+        found = [span._replace(track=self._tracks[0]) if span.name == ALL_REDUCE else span for span in kept]
+        return (*found, *(span for window in windows for span in self._spans_of(window)))
 
-    def take(self, spans: Iterable[Span]) -> None:
+    def take(self, spans: list[Span]) -> None:
         """Sort spans that others have left by what they are to a step."""
+        self._kept.extend(spans)
         for span in spans:
-            self._spans.append(span)
-            if span.name == "step" and span.track == MAIN:
+            name = span.name
+            if name == "wait":
+                self._waits.append(span)
+                self._taken.append(span)
+            elif name == "step":
                 self._calls.append(span)
-            elif span.name == ALL_REDUCE:
+            elif name == ALL_REDUCE:
                 self._sums.append(span)
-                self._spans[-1] = span._replace(track=self._tracks[0])
-            elif span.track in _FEED_TRACKS:
-                self._take_of_feed(span)
-
-    def _take_of_feed(self, span: Span) -> None:
-        """Without staging, the training thread reads and puts by itself: then both are in the step's way."""
-        if span.name == "wait" or span.track == MAIN:
-            self._waits.append(span)
-        if span.name == "wait" or (span.name == "put" and span.track == MAIN):
-            self._taken.append(span)
-        if span.name == "put":
-            self._puts.append(span)
-            self._put.add(span)
-        elif span.name == "read":
-            self._read.add(span)
+            elif name == "put":
+                self._puts.append(span)
+                _remember(self._put_by_batch, span)
+            elif name == "read":
+                _remember(self._read_by_batch, span)
+            if span.track == MAIN and (name == "read" or name == "put"):
+                # Without staging the training thread does both by itself: they are in the step's way.
+                self._waits.append(span)
+                if name == "put":
+                    self._taken.append(span)
 
     def enter(self, window: Window) -> StepRecord:
         """The row of a window; it must be closed, and all spans of its time taken."""
         start, limit, callbacks = window.start, window.end, window.callbacks()
-        waits, calls, sums = (
-            [span for span in _leave(spans, start, limit) if not _inside(span, callbacks)]
-            for spans in (self._waits, self._calls, self._sums)
-        )
-        call = (calls[0].start_ns, calls[0].end_ns) if calls else (window.called, window.returned)
-        pauses = merged((span.start_ns, span.end_ns) for span in waits)
-        device_seconds = self._compute(window, call, pauses)
-        finished = max(self._finished)
-        end = min(limit, max(window.ended, finished)) if window.is_last else limit
+        waits = _leave(self._waits, start, limit, callbacks)
+        calls = _leave(self._calls, start, limit, callbacks)
+        call = calls[0] if calls else (window.called, window.returned)
+        pauses = merged(waits) if len(waits) > 1 else waits
+        self._compute(window, call, pauses)
+        end = min(limit, max(window.ended, *self._finished)) if window.is_last else limit
         parts = split(
             start,
             end,
             busy=self._busy,
-            sums=[(span.start_ns, span.end_ns) for span in sums],
+            sums=_leave(self._sums, start, limit, callbacks),
             callbacks=callbacks,
-            waits=pauses,
-            puts=[(span.start_ns, span.end_ns) for span in self._puts if span.end_ns > start],
+            waits=waits,
+            puts=[(span.start_ns, span.end_ns) for span in self._puts],
         )
         self._busy = [interval for interval in self._busy if interval[1] > end]
         while self._puts and self._puts[0].end_ns <= end:
             self._puts.popleft()
         window.end = end
-        record = self._record(window, parts, self._batches(call, callbacks), length(without([call], pauses)))
-        self._append(record, device_seconds)
-        return record
+        self._windows.append(window)
+        return self._record(window, parts, call, pauses)
 
-    def _compute(self, window: Window, call: Interval, pauses: list[Interval]) -> list[float]:
-        """Note when the devices computed this step, from its call or their last finish on; gives seconds by device."""
+    def _compute(self, window: Window, call: Interval, pauses: list[Interval]) -> None:
+        """Note when the devices computed this step: from its call, or from their last finish, on; never while it waits."""
         given = window.finished or (call[1],)
-        seconds = []
-        for index, track in enumerate(self._tracks):
-            start, finish = max(call[0], self._finished[index]), given[min(index, len(given) - 1)]
+        computed = []
+        for index, before in enumerate(self._finished):
+            start, finish = max(call[0], before), given[index if index < len(given) else -1]
             times = without([(start, finish)], pauses) if start < finish else []
-            self._finished[index] = max(finish, self._finished[index])
+            if finish > before:
+                self._finished[index] = finish
             self._busy.extend(times)
-            self._spans.extend(Span(track, COMPUTE, a, b, {"step": window.first}) for a, b in times)
-            seconds.append(length(times) / 1e9)
-        return seconds
+            computed.append(tuple(times))
+        window.computed = tuple(computed)
 
-    def _batches(self, call: Interval, callbacks: list[Interval]) -> list[float]:
-        """The batches of a step: those taken during its call, or else (Keras takes them on PyTorch) the one before it."""
-        taken = [span for span in _leave(self._taken, 0, call[1]) if not _inside(span, callbacks)]
-        own = [span for span in taken if span.start_ns >= call[0]] or taken[-1:]
-        return [span.numbers.get("batch", -1) for span in own]
-
-    def _record(self, window: Window, parts: Parts, batches: list[float], call_ns: int) -> StepRecord:
-        put = [span for batch in batches if (span := self._put.of(batch)) is not None]
-        read = [span for batch in batches if (span := self._read.of(batch)) is not None]
-        return StepRecord(
-            window,
-            parts,
-            rows=sum(int(span.numbers.get("rows", 0)) for span in put),
-            num_bytes=sum(int(span.numbers.get("bytes", 0)) for span in put),
-            call_seconds=call_ns / 1e9,
-            read_seconds=sum(span.seconds for span in read),
-            put_seconds=sum(span.seconds for span in put),
-        )
-
-    def _append(self, record: StepRecord, device_seconds: list[float]) -> None:
-        window, parts = record.window, record.parts
+    def _record(self, window: Window, parts: Parts, call: Interval, pauses: list[Interval]) -> StepRecord:
+        read_ns = put_ns = rows = num_bytes = 0
+        for batch in self._batches(call, window.callbacks()):
+            put, read = self._put_by_batch.pop(batch, None), self._read_by_batch.pop(batch, None)
+            if put is not None:
+                put_ns += put.end_ns - put.start_ns
+                rows += int(put.numbers.get("rows", 0))
+                num_bytes += int(put.numbers.get("bytes", 0))
+            if read is not None:
+                read_ns += read.end_ns - read.start_ns
+        call_seconds = length(without([call], pauses)) / 1e9
+        record = StepRecord(window, parts, rows, num_bytes, call_seconds, read_ns / 1e9, put_ns / 1e9)
         self.table.append(
             (
                 window.epoch,
                 window.first,
                 window.last - window.first + 1,
-                record.rows,
-                record.num_bytes,
+                rows,
+                num_bytes,
                 (window.start - self.begin_ns) / 1e9,
-                sum(parts) / 1e9,
-                *(part / 1e9 for part in parts),
-                record.call_seconds,
+                (window.end - window.start) / 1e9,
+                *[part / 1e9 for part in parts],
+                call_seconds,
                 record.read_seconds,
                 record.put_seconds,
             ),
-            device_seconds,
+            [length(times) / 1e9 for times in window.computed],
         )
-        self._keep(window)
+        return record
 
-    def _keep(self, window: Window) -> None:
-        """Keep the spans of the newest steps, and of older ones those that happen to be left behind younger ones."""
+    def _batches(self, call: Interval, callbacks: tuple[Interval, Interval]) -> list[float]:
+        """The batches of a step: those taken during its call, or else (Keras takes them on PyTorch) the one before it."""
+        own: list[float] = []
+        last: Span | None = None
+        while self._taken and self._taken[0].start_ns < call[1]:
+            span = self._taken.popleft()
+            if span.start_ns >= call[0]:
+                own.append(span.numbers.get("batch", -1))
+            elif not _inside(span, callbacks):
+                last = span
+        return own or ([] if last is None else [last.numbers.get("batch", -1)])
+
+    def _spans_of(self, window: Window) -> Iterator[Span]:
         (begun, called), (returned, ended) = window.callbacks()
-        self._spans.append(Span(STEPS, f"step {window.first}", window.start, window.end, {"epoch": window.epoch}))
-        self._spans.append(Span(CALLBACKS, "on_train_batch_begin", begun, called, {}))
-        self._spans.append(Span(CALLBACKS, "on_train_batch_end", returned, ended, {}))
-        self._starts.append(window.start)
-        while self._spans and self._spans[0].end_ns < self._starts[0]:
-            self._spans.popleft()
+        yield Span(STEPS, f"step {window.first}", window.start, window.end, {"epoch": window.epoch})
+        yield Span(CALLBACKS, "on_train_batch_begin", begun, called, {})
+        yield Span(CALLBACKS, "on_train_batch_end", returned, ended, {})
+        for track, times in zip(self._tracks, window.computed, strict=True):
+            for start, end in times:
+                yield Span(track, COMPUTE, start, end, {"step": window.first})
 
 
-class _Newest:
-    """The newest span of each batch, by its number: a few hundred, since a batch is soon taken."""
-
-    def __init__(self) -> None:
-        self._spans: dict[float, Span] = {}
-
-    def add(self, span: Span) -> None:
-        self._spans[span.numbers.get("batch", -1)] = span
-        if len(self._spans) > 512:
-            del self._spans[next(iter(self._spans))]
-
-    def of(self, batch: float) -> Span | None:
-        return self._spans.pop(batch, None)
+def _remember(by_batch: dict[float, Span], span: Span) -> None:
+    """Keep the newest span of each batch, by its number: of a few hundred, since a batch is soon taken."""
+    by_batch[span.numbers.get("batch", -1)] = span
+    if len(by_batch) > _MOST_BATCHES:
+        del by_batch[next(iter(by_batch))]
 
 
-def _leave(spans: deque[Span], start: int, end: int) -> list[Span]:
-    """Take out all that began before `end`; gives those that began at `start` or later."""
+def _leave(spans: deque[Span], start: int, end: int, callbacks: tuple[Interval, Interval]) -> list[Interval]:
+    """Take out all that began before `end`; gives those from `start` on that are not of somebody else's work."""
     found = []
     while spans and spans[0].start_ns < end:
         span = spans.popleft()
-        if span.start_ns >= start:
-            found.append(span)
+        if span.start_ns >= start and not _inside(span, callbacks):
+            found.append((span.start_ns, span.end_ns))
     return found
 
 
-def _inside(span: Span, intervals: list[Interval]) -> bool:
-    """Whether it is of somebody else's work: a `fit` or `evaluate` inside a callback."""
-    return any(start <= span.start_ns < end for start, end in intervals)
+def _inside(span: Span, callbacks: tuple[Interval, Interval]) -> bool:
+    """Whether it is of a `fit` or `evaluate` inside a callback."""
+    begin, end = callbacks
+    return begin[0] <= span.start_ns < begin[1] or end[0] <= span.start_ns < end[1]

@@ -27,6 +27,7 @@ EVENTS = (
     "on_epoch_end",
     "on_train_end",
 )
+_WITHOUT_INDEX = {"on_test_begin", "on_test_end", "on_train_end"}
 _LISTENERS = "_abreast_listeners"
 
 
@@ -109,32 +110,30 @@ class Fit:
 
 
 def _told(event: str, callbacks: Any, listeners: list[Listener]) -> Callable[..., None]:
+    """The method that tells of one event. It runs at every step: it does no more than it must."""
     plain = getattr(type(callbacks), event)
     owner = weakref.ref(callbacks)  # no circle: it goes as soon as nobody holds it
 
-    if event == "on_train_end":  # takes its listeners away while it runs
-
-        def method(logs: Any = None) -> None:
-            start = perf_counter_ns()
-            for listener in tuple(listeners):
-                listener.before(event, 0, logs, start)
-            plain(owner(), logs)
-
-        return method
-
-    takes_index = event not in ("on_test_begin", "on_test_end")
-
-    def told(*args: Any, **kwargs: Any) -> None:
-        logs = kwargs.get("logs", args[-1] if len(args) > takes_index else None)
-        index = args[0] if takes_index and args else 0
+    def told(index: int, logs: Any = None) -> None:
         start = perf_counter_ns()
         for listener in listeners:
             listener.before(event, index, logs, start)
         try:
-            plain(owner(), *args, **kwargs)
+            plain(owner(), index, logs)
         finally:
             end = perf_counter_ns()
             for listener in listeners:
                 listener.after(event, end)
 
-    return told
+    def told_without_index(logs: Any = None) -> None:
+        start = perf_counter_ns()
+        for listener in listeners:
+            listener.before(event, 0, logs, start)
+        try:
+            plain(owner(), logs)
+        finally:
+            end = perf_counter_ns()
+            for listener in listeners:
+                listener.after(event, end)
+
+    return told_without_index if event in _WITHOUT_INDEX else told

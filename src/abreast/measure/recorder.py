@@ -50,7 +50,8 @@ class Recorder:
         self._wake: SimpleQueue[threading.Event | None] = SimpleQueue()
         self._open: Window | None = None
         self._epoch = self._epoch_start = self._validation = self._validation_start = self._event_start = 0
-        self._stopped = False
+        self._records: list[StepRecord | EpochRecord] = []
+        self._is_idle = self._stopped = False
         self._thread = threading.Thread(target=self._run, name="abreast-timeline", daemon=True)
 
     def start(self) -> None:
@@ -93,7 +94,7 @@ class Recorder:
                 window.last, window.returned = index, time_ns
                 window.handle = self._clock.mark(logs)
                 self._items.append(window)
-                if window.handle is not None:
+                if self._is_idle and window.handle is not None:
                     self._wake.put(None)
             return
         self._close(time_ns, is_last=event != "on_train_batch_begin")
@@ -137,12 +138,15 @@ class Recorder:
             self._end()
 
     def _listen(self) -> None:
-        looked = perf_counter_ns()
+        looked = told = perf_counter_ns()
         while True:
             asked = self._next_request()
             is_last = self._stopped
             try:
                 self._work()
+                if asked is not None or is_last or perf_counter_ns() - told > _ROUND_SECONDS * 1e9:
+                    told = perf_counter_ns()
+                    self._tell_records()
             except Exception as error:  # a measurement must not end a training
                 self.error = self.error or error
                 self._heard.clear()
@@ -155,13 +159,17 @@ class Recorder:
                 self._stopped = self._stopped or self._fit.is_over
 
     def _next_request(self) -> threading.Event | None:
+        self._is_idle = True  # before one looks, so that what comes after is told by `_wake`
         try:
+            if any(isinstance(item, Window) and item.handle is not None for item in self._items.copy()):
+                return self._wake.get_nowait()
             return self._wake.get(timeout=_ROUND_SECONDS)
         except Empty:
             return None
+        finally:
+            self._is_idle = False
 
     def _work(self) -> None:
-        records: list[StepRecord | EpochRecord] = []
         while self._items:
             item = self._items[0]
             if isinstance(item, Window):
@@ -170,14 +178,14 @@ class Recorder:
                 if not item.end:
                     break  # its successor has not begun
             self._items.popleft()
-            records.append(self._entered(item) if isinstance(item, Window) else item)
+            self._take_spans()
+            self._records.append(self.accounts.enter(item) if isinstance(item, Window) else item)
         self._take_spans()
+
+    def _tell_records(self) -> None:
+        records, self._records = self._records, []
         if records:
             self._tell(records)
-
-    def _entered(self, window: Window) -> StepRecord:
-        self._take_spans()
-        return self.accounts.enter(window)
 
     def _take_spans(self) -> None:
         count = len(self._heard)

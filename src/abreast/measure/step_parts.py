@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from abreast.measure.intervals import Interval, length, merged, shared, within, without
+from abreast.measure.intervals import Interval
 
 
 class Parts(NamedTuple):
@@ -50,14 +50,36 @@ def split(
 
     `puts` are the times in which a batch is cut and its copies are begun. The intervals need not be sorted or disjoint.
     """
-    summing = within(merged(sums), start, end) if sums else []
-    computing = without(within(merged(busy), start, end), summing)
-    taken = merged([*summing, *computing]) if summing else computing
-    calling = without(within(merged(callbacks), start, end), taken)
-    waiting = without(without(within(merged(waits), start, end), taken), calling)
-    copying = shared(waiting, merged(puts)) if puts else []
-    copy = length(copying)
-    wait = length(waiting) - copy
-    compute, all_reduce, calls = length(computing), length(summing), length(calling)
-    rest = end - start - wait - copy - compute - all_reduce - calls
-    return Parts(wait, copy, compute, all_reduce, calls, rest)
+    lengths = [0, 0, 0, 0, 0, 0]
+    open_now = [0, 0, 0, 0, 0]
+    before = start
+    # One sweep over all beginnings and ends: this runs at every step of a training.
+    edges = []
+    for kind, intervals in enumerate((sums, busy, callbacks, waits, puts)):
+        for first, last in intervals:
+            if first < end and last > start and first < last:
+                edges.append((first if first > start else start, kind, 1))
+                if last < end:
+                    edges.append((last, kind, -1))
+    edges.sort()
+    edges.append((end, 0, 0))
+    for time, kind, change in edges:
+        if time > before:
+            lengths[_belongs(open_now)] += time - before
+            before = time
+        open_now[kind] += change
+    return Parts(*lengths)
+
+
+def _belongs(open_now: Sequence[int]) -> int:
+    """The index in `Parts` of a moment at which so many intervals of each kind are open."""
+    summing, computing, calling, waiting, putting = open_now
+    if summing:
+        return 3
+    if computing:
+        return 2
+    if calling:
+        return 4
+    if waiting:
+        return 1 if putting else 0
+    return 5

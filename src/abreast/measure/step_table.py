@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from abreast.measure.step_parts import PARTS
 
-# Seconds are float32: seven digits of a step, in half of the memory.
 STEP = np.dtype(
     [
         ("epoch", "i4"),
@@ -17,47 +18,44 @@ STEP = np.dtype(
         ("rows", "i8"),  # 0: not told
         ("bytes", "i8"),  # of the batch, on the host
         ("begin", "f8"),  # seconds since the fit began
-        ("wall", "f4"),
-        *((name, "f4") for name in PARTS),
-        ("call", "f4"),  # in the step function, waits left out
-        ("read", "f4"),  # by the reader, for this step's batches
-        ("put", "f4"),  # by the stager, for this step's batches
+        ("wall", "f8"),
+        *((name, "f8") for name in PARTS),
+        ("call", "f8"),  # in the step function, waits left out
+        ("read", "f8"),  # by the reader, for this step's batches
+        ("put", "f8"),  # by the stager, for this step's batches
     ]
 )
+_NAMES: tuple[str, ...] = STEP.names or ()
 
 
 class StepTable:
     """Rows of `STEP`, and beside each the seconds that each device computed."""
 
+    # Plain arrays, since they grow at every step: NumPy takes ten times as long to store a row.
+
     def __init__(self, num_devices: int) -> None:
-        self._rows = np.zeros(256, STEP)
-        self._devices = np.zeros((256, num_devices), "f4")
-        self._count = 0
+        self._num_devices = num_devices
+        self._values = array("d")
+        self._devices = array("f")
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._values) // len(_NAMES)
 
-    def append(self, row: tuple[Any, ...], device_seconds: list[float]) -> None:
-        if self._count == len(self._rows):
-            # New arrays: whoever holds a view of the old ones keeps it.
-            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
-            self._devices = np.concatenate([self._devices, np.zeros_like(self._devices)])
-        self._rows[self._count] = row
-        self._devices[self._count] = device_seconds
-        self._count += 1
+    def append(self, row: Sequence[float], device_seconds: Sequence[float]) -> None:
+        """Add a row, in the order of `STEP`."""
+        self._devices.extend(device_seconds)
+        self._values.extend(row)
 
-    @property
-    def rows(self) -> np.ndarray[Any, Any]:
-        """A read-only view of what is there."""
-        return _read_only(self._rows[: self._count])
+    def rows(self, first: int = 0, end: int | None = None) -> np.ndarray[Any, Any]:
+        """A copy of the rows between two indices, as `STEP`."""
+        width = len(_NAMES)
+        values = np.array(self._values[first * width : None if end is None else end * width]).reshape(-1, width)
+        found = np.empty(len(values), STEP)
+        for index, name in enumerate(_NAMES):
+            found[name] = values[:, index]
+        return found
 
     @property
     def device_seconds(self) -> np.ndarray[Any, Any]:
-        """Steps by devices; not a number where a device does not tell."""
-        return _read_only(self._devices[: self._count])
-
-
-def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+        """Steps by devices."""
+        return np.array(self._devices[: len(self) * self._num_devices]).reshape(-1, self._num_devices)

@@ -106,8 +106,8 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
 
     @property
     def steps(self) -> np.ndarray[Any, Any]:
-        """A row of numbers per step; see `step_table.STEP`. Read-only."""
-        return self._table().rows
+        """A row of numbers per step; see `step_table.STEP`."""
+        return self._table().rows()
 
     @property
     def device_seconds(self) -> np.ndarray[Any, Any]:
@@ -118,7 +118,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
     def spans(self) -> tuple[Span, ...]:
         """Everything that happened in the newest `keep_steps` steps."""
         self._flush()
-        return () if self._accounts is None else self._accounts.spans
+        return () if self._accounts is None else self._accounts.spans()
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -162,7 +162,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
 
     def _count_epoch(self, record: EpochRecord) -> None:
         assert self._accounts is not None
-        steps = self._accounts.table.rows[self._num_counted : self._num_steps]
+        steps = self._accounts.table.rows(self._num_counted, self._num_steps)
         self._num_counted = self._num_steps
         total, wall = (record.end - record.start) / 1e9, float(steps["wall"].sum(dtype="f8"))
         values = {
