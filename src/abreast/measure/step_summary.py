@@ -110,4 +110,5 @@ def _table(summary: Summary) -> str:
 def _row(label: str, spread: dict[str, Any], part: float | None, like: float) -> str:
     low, high = (duration(value, like) for value in spread["quartiles"])
     shown = "" if part is None else share(part)
-    return f"{label:<28}{duration(spread['median'], like):>12}  ({low} to {high})".ljust(66) + shown.rjust(6)
+    times = f"{label:<28}{duration(spread['median'], like):>12}  ({low} to {high})"
+    return f"{times:<66}{shown:>6}".rstrip()
