@@ -104,7 +104,7 @@ def _cut_in_torch() -> Iterator[None]:
     def sum_apart(self: Any, gradients: Any) -> None:
         plain_sum(self, [gradient.clone() for gradient in gradients])
 
-    def sum_bucket(group: Any, bucket: Any) -> Any:
+    def sum_bucket(group: Any, bucket: Any, begun_ns: Any) -> Any:
         work = dist.all_reduce(bucket.buffer().clone(), group=group, async_op=True)
         return work.get_future().then(lambda _: bucket.buffer())
 
