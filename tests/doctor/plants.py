@@ -147,9 +147,9 @@ def callback(devices: int, ms: float) -> Fit:
 
 def validating(devices: int, times: int) -> Fit:
     """A validation of `times` as many rows as are trained on; the fix validates as seldom as the doctor says."""
-    x, y = data(ROWS * 12)
+    x, y = data(ROWS * 40)
     settings = {"x": x, "y": y, "batch_size": ROWS, "verbose": 0}
-    return Fit(compiled(layers(), devices), settings | {"validation_data": data(ROWS * 12 * times)}, settings)
+    return Fit(compiled(layers(), devices), settings | {"validation_data": data(ROWS * 40 * times)}, settings)
 
 
 def small_batch(devices: int, rows: int) -> Fit:
@@ -181,7 +181,7 @@ class Slow(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
 
     def call(self, x: Any) -> Any:
         pixels = keras.ops.repeat(x[:, :1], 160_000, axis=1)
-        for _ in range(4):
+        for _ in range(10):
             pixels = keras.ops.tanh(pixels * 1.01)
         return x + keras.ops.mean(pixels, axis=1, keepdims=True)
 
@@ -239,11 +239,11 @@ def sleeping_rank(devices: int, ms: float) -> Fit:
 def uneven(devices: int, rows: int) -> Fit:
     """One row more on the first device than on the second, of rows that each take long."""
     keras.utils.set_random_seed(1)
-    images = [keras.layers.Conv2D(16, 3, activation="relu"), keras.layers.GlobalAveragePooling2D()]
-    model = keras.Sequential([keras.Input((96, 96, 3)), *images, keras.layers.Dense(CLASSES)], name="planted")
+    images = [keras.layers.Conv2D(32, 3, activation="relu"), keras.layers.GlobalAveragePooling2D()]
+    model = keras.Sequential([keras.Input((160, 160, 3)), *images, keras.layers.Dense(CLASSES)], name="planted")
     model.compile(keras.optimizers.SGD(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     draws = np.random.default_rng(0)
-    x, y = draws.normal(size=(rows * 60, 96, 96, 3)).astype("float32"), draws.integers(0, CLASSES, rows * 60)
+    x, y = draws.normal(size=(rows * 60, 160, 160, 3)).astype("float32"), draws.integers(0, CLASSES, rows * 60)
     settings = {"x": x, "y": y, "verbose": 0}
     model = abreast.parallelize(model, devices=devices)
     return Fit(model, settings | {"batch_size": rows}, settings | {"batch_size": rows + 1}, fixed_rows=rows + 1)

@@ -121,6 +121,12 @@ class Backend(Protocol):
         """Start the framework's profiler; raises `BackendError` when one runs already."""
         ...
 
+    def random_state(self) -> Any:
+        """The framework's global random generator as it is now, for `set_random_state`; None where there is none."""
+        ...
+
+    def set_random_state(self, state: Any) -> None: ...
+
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         """How long the devices take to sum float32 numbers of that size, one buffer of each, with nothing else running.
 

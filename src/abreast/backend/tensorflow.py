@@ -21,6 +21,7 @@ from keras.src import backend
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+from tensorflow.python.eager import context
 
 from abreast import exact
 from abreast.backend import tensorflow_all_reduce, tensorflow_variables
@@ -186,6 +187,15 @@ class TensorFlowBackend:
 
     def trace(self, logdir: str) -> Tracer:
         return TensorFlowTracer(logdir)
+
+    def random_state(self) -> Any:
+        # Where operations without a seed of their own get one: among them the shuffling of a dataset.
+        generator = getattr(context.context(), "_rng", None)
+        return None if generator is None else generator.getstate()
+
+    def set_random_state(self, state: Any) -> None:
+        if state is not None:
+            context.context()._rng.setstate(state)
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return tensorflow_all_reduce.seconds(_tf_names(placement.devices), size_bytes)

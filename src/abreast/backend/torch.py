@@ -203,6 +203,15 @@ class TorchBackend:
         self._tracer = TorchTracer(logdir)
         return self._tracer
 
+    def random_state(self) -> Any:
+        return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+    def set_random_state(self, state: Any) -> None:
+        on_cpu, on_gpus = state
+        torch.set_rng_state(on_cpu)
+        for index, each in enumerate(on_gpus):
+            torch.cuda.set_rng_state(each, index)
+
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         if self._peers is not None or placement.num_devices == 1:
             return 0.0

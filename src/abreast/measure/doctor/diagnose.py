@@ -21,7 +21,7 @@ from abreast.measure.doctor import once, remedies
 from abreast.measure.doctor.call import FitCall, bytes_of, rows_of
 from abreast.measure.doctor.facts import GIVEN, ONE_DEVICE, SAME_BATCH, SOURCE, Facts
 from abreast.measure.doctor.findings import IDLE_CORES
-from abreast.measure.doctor.keep import build, kept
+from abreast.measure.doctor.keep import build, kept, kept_random
 from abreast.measure.doctor.remedies import Case
 from abreast.measure.doctor.script import check_steps
 from abreast.measure.doctor.source_alone import SourceAlone
@@ -56,23 +56,24 @@ def diagnose_call(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ste
             "diagnose a script that runs once: abreast doctor --devices N script.py",
         )
     call = FitCall.of(model, *args, **kwargs)
-    source = SourceAlone(call)
-    build(model, source.first())
-    with kept(model, call.callbacks):
-        return _Doctor(call, source, steps).diagnose()
+    placement = parallel.placement_of(model)
+    source = SourceAlone(call, placement.staging.input_timeout if placement is not None else None)
+    with kept_random():
+        build(model, source.first())
+        with kept(model, call.callbacks):
+            return _Doctor(call, source, placement, steps).diagnose()
 
 
 class _Doctor:
-    def __init__(self, call: FitCall, source: SourceAlone, steps: int) -> None:
+    def __init__(self, call: FitCall, source: SourceAlone, placement: Any, steps: int) -> None:
         self.call = call
         self.source = source
         self.bench = Bench(call, steps)
-        self.placement = parallel.placement_of(call.model)
+        self.placement = placement
         self.devices = current_backend().device_names()[:1] if self.placement is None else self.placement.devices
 
     def diagnose(self) -> Diagnosis:
         self.source.read(_PROBED_BATCHES)
-        self.source.forget()
         case = Case(self.call, self.source.batch, rows_of(self.source.batch), self.placement)
         with once.timed_callbacks(self.call.callbacks) as clocks:
             self.bench.warmup_steps += self.call.num_workers or 0

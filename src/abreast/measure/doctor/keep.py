@@ -1,6 +1,6 @@
 """A model as it was: what a diagnosis changes (weights, optimizer, random generators, callbacks) and puts back.
 
-Imports Keras and NumPy; no framework.
+Imports Keras, NumPy and `backend`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 from keras.src.backend.common import global_state
+
+from abreast.backend import current_backend
 
 _SEEDS = "global_seed_generator"
 _ATTRIBUTES = (
@@ -32,13 +34,12 @@ def build(model: Any, batch: Any) -> None:
 
 @contextmanager
 def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
-    """Put everything back at the end of the block, however it ends. The model is built."""
+    """Put back the variables of a model that is built, and its callbacks, at the end of the block, however it ends."""
     values = [(variable, np.array(variable)) for variable in _variables(model)]
     attributes = {name: model.__dict__[name] for name in _ATTRIBUTES if name in model.__dict__}
     states = [(callback, dict(vars(callback))) for callback in callbacks]
     try:
-        with _random():
-            yield
+        yield
     finally:
         for variable, value in values:
             variable.assign(value)
@@ -58,13 +59,15 @@ def _variables(model: Any) -> list[Any]:
 
 
 @contextmanager
-def _random() -> Iterator[None]:
-    """Python's and NumPy's global generators; Keras's own is a variable, and is made when it is first needed."""
-    state, legacy = random.getstate(), np.random.get_state()
+def kept_random() -> Iterator[None]:
+    """Global generators: Python's, NumPy's, the framework's; Keras's own is a variable, made when it is first needed."""
+    backend = current_backend()
+    state, legacy, framework = random.getstate(), np.random.get_state(), backend.random_state()
     seeds = global_state.get_global_attribute(_SEEDS)
     try:
         yield
     finally:
         random.setstate(state)
         np.random.set_state(legacy)
+        backend.set_random_state(framework)
         global_state.set_global_attribute(_SEEDS, seeds)

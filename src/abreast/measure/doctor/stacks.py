@@ -1,11 +1,12 @@
 """What the threads of a data source do: where they are, whether they use a processor, and whether they decode.
 
 The stacks of all threads that came to life since are looked at a few hundred times a second, by `sys._current_frames`.
-Processor time is that of the process, since nothing else runs. Imports `facts`.
+Processor time is that of the process, since nothing else runs. Imports Keras and `facts`.
 """
 
 from __future__ import annotations
 
+import contextvars
 import linecache
 import os
 import re
@@ -18,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+
+from keras.src.backend.common import global_state
 
 from abreast.measure.doctor.facts import Reading
 
@@ -48,23 +51,30 @@ class _Seen:
     places: Counter[tuple[str, bool]] = field(default_factory=Counter)
 
 
-def watch(read: Callable[[], int]) -> Reading:
-    """Run `read` (it gives how many batches it read) in a thread of its own and watch it. Raises what `read` raises."""
+def watch(read: Callable[[], int], while_waiting: Callable[[], None]) -> Reading:
+    """Run `read` (it gives how many batches it read) in a thread of its own and watch it. Raises what `read` raises.
+
+    `while_waiting` is called now and then, and may raise; the thread then ends when its source does.
+    """
+    keras_state = dict(global_state.GLOBAL_STATE_TRACKER.__dict__)  # Keras keeps it per thread
     before = set(sys._current_frames())
     outcome: list[int | BaseException] = []
 
     def run() -> None:
+        global_state.GLOBAL_STATE_TRACKER.__dict__.update(keras_state)
         try:
             outcome.append(read())
         except BaseException as error:  # raised again below
             outcome.append(error)
 
-    thread = threading.Thread(target=run, name="abreast-doctor-source", daemon=True)
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(run,), name="abreast-doctor-source", daemon=True)
     seen, start, processor, mine = _Seen(), time.perf_counter(), time.process_time(), time.thread_time()
     thread.start()
     while thread.is_alive():
         thread.join(_EVERY_SECONDS)
         _look(seen, before)
+        while_waiting()
     seconds = time.perf_counter() - start
     used = time.process_time() - processor - (time.thread_time() - mine)
     result = outcome[0]

@@ -1,0 +1,242 @@
+"""What a diagnosis leaves behind, and what it says to what it cannot diagnose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.harness.client import RemoteError, Worker, Workers
+
+
+@pytest.mark.parametrize("devices", [2, pytest.param(0, marks=pytest.mark.full)])
+def test_a_diagnosis_leaves_everything_as_it_was(workers: Workers, devices: int) -> None:
+    """Also the random generators: the next fit shuffles, drops and ends as if there had been no diagnosis."""
+    after, without = (workers.abreast.run(fit_after, devices=devices, diagnosed=each) for each in (True, False))
+    assert after["changed"] == 0.0
+    assert after["callback"] == without["callback"]
+    assert after["placed"] == without["placed"] == (devices > 0)
+    if devices and workers.backend == "torch":
+        return  # workers draw their dropout from generators of their own
+    assert (
+        largest_difference(after["weights"], without["weights"]) < 1e-6
+    )  # measured 0; 1e-1 with another order of rows
+
+
+def test_a_fit_after_another_draw_is_seen_to_differ(jax_worker: Worker) -> None:
+    """The negative control of the one above."""
+    plain, other = (jax_worker.run(fit_after, devices=0, diagnosed=False, draw=each) for each in (False, True))
+    assert largest_difference(plain["weights"], other["weights"]) > 1e-4
+
+
+@pytest.mark.parametrize("where", ["callback", "source"])
+def test_a_diagnosis_that_is_interrupted_leaves_the_weights(workers: Workers, where: str) -> None:
+    end = workers.abreast.run(interrupted, where=where)
+    assert end["kind"] == ("KeyboardInterrupt" if where == "callback" else "RuntimeError")
+    assert "planted" in end["message"]
+    assert end["changed"] == 0.0
+    assert end["trains"]
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "message"),
+    [
+        ("not a model", "ModelError", "diagnose needs a keras.Model, not a dict"),
+        ("not compiled", "ModelError", "the model is not compiled"),
+        ("no data", "DataError", "there is no data"),
+        ("wrong argument", "TypeError", "unexpected keyword argument 'batchsize'"),
+        ("few steps", "DataError", "steps=2"),
+        ("empty generator", "DataError", "the data source is empty"),
+        ("empty dataset", "DataError", "the data source is empty"),
+        ("short generator", "DataError", "the generator ended after 7 batches"),
+        ("hanging generator", "DataError", "the doctor has waited 1 s for the data source"),
+        ("other structure", "DataError", "the first one had"),
+    ],
+)
+def test_what_cannot_be_diagnosed_is_refused(jax_worker: Worker, what: str, kind: str, message: str) -> None:
+    with pytest.raises(RemoteError, match=message) as refusal:
+        jax_worker.run(diagnose_badly, what=what)
+    assert kind in refusal.value.kinds
+    assert kind == "TypeError" or "hint: " in refusal.value.message
+
+
+def test_a_small_run_that_ends_often_is_diagnosed(jax_worker: Worker) -> None:
+    """Three batches an epoch, the last one short; several inputs; class weights; a split for validation."""
+    found = jax_worker.run(diagnose_small)
+    assert found["batch_rows"] == 32
+    assert found["experiments"] >= {"as given", "same batch", "source alone", "no callbacks"}
+    assert found["breakdown"] == pytest.approx(found["step_seconds"], rel=1e-6)
+    assert "validation" in found["parts"]
+
+
+def test_every_layer_is_in_float32_again_after_a_trial_in_bfloat16(jax_worker: Worker) -> None:
+    end = jax_worker.run(in_bfloat16)
+    assert end["during"] == {"bfloat16"}
+    assert end["variables"] == {"float32"}
+    assert end["after"] == {"float32"}
+
+
+@pytest.fixture(scope="module")
+def jax_worker() -> Any:
+    worker = Worker("jax", 2)
+    yield worker
+    assert not worker.close()
+
+
+def largest_difference(some: list[Any], others: list[Any]) -> float:
+    return max(float(abs(a - b).max()) for a, b in zip(some, others, strict=True))
+
+
+# Bodies.
+
+
+def task(devices: int = 2) -> tuple[Any, Any, Any]:
+    import keras
+    import numpy as np
+
+    import abreast
+
+    keras.utils.set_random_seed(7)
+    layers = [keras.layers.Dense(16, "relu"), keras.layers.Dropout(0.3), keras.layers.BatchNormalization()]
+    model = keras.Sequential([*layers, keras.layers.Dense(3)])  # not built yet
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    x, y = np.random.normal(size=(640, 8)).astype("float32"), np.random.normal(size=(640, 3)).astype("float32")
+    return (abreast.parallelize(model, devices=devices) if devices else model), x, y
+
+
+def state(model: Any) -> list[Any]:
+    import numpy as np
+
+    return [np.array(variable) for variable in [*model.variables, *model.optimizer.variables]]
+
+
+def fit_after(devices: int, diagnosed: bool, draw: bool = False) -> dict[str, Any]:
+    import keras
+    import numpy as np
+
+    import abreast
+    from abreast import parallel
+
+    model, x, y = task(devices)
+    stopping = keras.callbacks.EarlyStopping("loss", patience=1, restore_best_weights=True)
+    model.fit(x, y, batch_size=32, verbose=0)  # now everything is built, which reads from the source too
+    before, changed = state(model), 0.0
+    if diagnosed:
+        abreast.diagnose(model, x, y, batch_size=32, callbacks=[stopping], steps=5, validation_split=0.1)
+        changed = largest_difference(before, state(model))
+    if draw:
+        keras.utils.set_random_seed(8)
+    attributes = {name: value for name, value in vars(stopping).items() if isinstance(value, (int, float, str))}
+    placed = parallel.placement_of(model) is not None
+    model.fit(x, y, batch_size=32, verbose=0)
+    weights = [np.array(weight) for weight in model.get_weights()]
+    return {"changed": changed, "weights": weights, "callback": attributes, "placed": placed}
+
+
+def interrupted(where: str) -> dict[str, Any]:
+    import keras
+
+    import abreast
+
+    model, x, y = task()
+    model.build((None, 8))
+    model.optimizer.build(model.trainable_variables)
+    before = state(model)
+
+    def stop(batch: int, logs: Any) -> None:
+        if batch == 6:
+            raise KeyboardInterrupt("planted")
+
+    def batches() -> Any:
+        for _ in range(12):
+            yield x[:32].copy(), y[:32].copy()
+        raise RuntimeError("planted")
+
+    data = (x, y) if where == "callback" else (batches(), None)
+    callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=stop)] if where == "callback" else []
+    settings = {"batch_size": 32} if where == "callback" else {}
+    try:
+        abreast.diagnose(model, *data, callbacks=callbacks, **settings)
+    except BaseException as error:
+        end = {"kind": type(error).__name__, "message": str(error), "changed": largest_difference(before, state(model))}
+    model.fit(x, y, batch_size=32, verbose=0)
+    return end | {"trains": largest_difference(before, state(model)) > 0}
+
+
+def diagnose_badly(what: str) -> None:
+    import time
+
+    import keras
+
+    import abreast
+
+    model, x, y = task()
+
+    def batches(count: int, seconds: float = 0.0, odd: bool = False) -> Any:
+        for number in range(count):
+            time.sleep(seconds)
+            yield ((x[:32], x[:32]) if odd and number > 4 else x[:32].copy()), y[:32].copy()
+
+    class Empty(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
+        def __len__(self) -> int:
+            return 0
+
+    if what == "not a model":
+        abreast.diagnose({}, x, y)
+    elif what == "not compiled":
+        abreast.diagnose(keras.Sequential([keras.layers.Dense(3)]), x, y)
+    elif what == "no data":
+        abreast.diagnose(model)
+    elif what == "wrong argument":
+        abreast.diagnose(model, x, y, batchsize=3)
+    elif what == "few steps":
+        abreast.diagnose(model, x, y, steps=2)
+    elif what == "hanging generator":
+        abreast.diagnose(abreast.parallelize(model, devices=2, input_timeout=1.0), batches(3, 3.0))
+    elif what == "other structure":
+        abreast.diagnose(model, batches(100, odd=True))
+    else:
+        count = {"empty generator": 0, "short generator": 7}.get(what)
+        abreast.diagnose(model, Empty() if count is None else batches(count))
+
+
+def diagnose_small() -> dict[str, Any]:
+    import keras
+    import numpy as np
+
+    import abreast
+
+    keras.utils.set_random_seed(7)
+    some, other = keras.Input((4,), name="some"), keras.Input((4,), name="other")
+    hidden = keras.layers.Dense(8, "relu")(keras.layers.Concatenate()([some, other]))
+    model = keras.Model([some, other], keras.layers.Dense(2)(hidden))
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    x = {"some": np.ones((90, 4), "float32"), "other": np.ones((90, 4), "float32")}
+    settings = {"batch_size": 32, "class_weight": {0: 1.0, 1: 2.0}, "validation_split": 0.1}
+    diagnosis = abreast.diagnose(
+        abreast.parallelize(model, devices=2), x, np.arange(90) % 2, steps=5, verbose=1, **settings
+    )
+    return {
+        "batch_rows": diagnosis.batch_rows,
+        "experiments": {one.name for one in diagnosis.experiments},
+        "breakdown": sum(diagnosis.breakdown.values()),
+        "parts": set(diagnosis.breakdown),
+        "step_seconds": diagnosis.step_seconds,
+    }
+
+
+def in_bfloat16() -> dict[str, Any]:
+    """The mechanics of the trial that only GPUs with tensor cores get."""
+    from abreast.measure.doctor.remedies import mixed_precision
+
+    model, x, y = task(devices=0)
+    model.fit(x, y, batch_size=32, verbose=0)
+    with mixed_precision(model):
+        model.train_function = None
+        model.fit(x, y, batch_size=32, verbose=0)
+        during = {layer.compute_dtype for layer in model.layers}
+    return {
+        "during": during,
+        "variables": {variable.dtype for variable in model.trainable_variables},
+        "after": {layer.compute_dtype for layer in model.layers},
+    }
