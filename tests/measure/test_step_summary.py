@@ -51,7 +51,7 @@ def test_the_table_has_a_line_per_part() -> None:
     samples = [Sample("gpu:0", 0, 0.5, 1 << 30), Sample("gpu:0", 1, 1.0, 2 << 30)]
     lines = str(summary(samples=samples, notes=["all is well"])).splitlines()
     assert lines[0] == "3 steps, the first 1 left out"
-    words = [" ".join(line.split()) for line in lines]
+    words = [" ".join(line.replace(".0 ms", " ms").split()) for line in lines]
     assert words[1] == "step 200 ms (150 ms to 250 ms)"
     assert words[2] == "waiting for input 40 ms (30 ms to 50 ms) 20%"
     assert "160 rows per second" in lines
