@@ -118,7 +118,9 @@ def _report(cell: dict[str, Any], found: dict[str, dict[str, list[float]]]) -> N
             one = lines.line("feeding", case, values, "seconds per step / max(source, step)", **notes, warm_up=warm_up)
             lines.append([one])
         middle = {side: statistics.median(values) for side, values in ratios.items()}
-        print(f"  source {rate:4.2f} of a step: abreast {middle['abreast']:.3f}  Keras {middle['keras']:.3f}", flush=True)
+        print(
+            f"  source {rate:4.2f} of a step: abreast {middle['abreast']:.3f}  Keras {middle['keras']:.3f}", flush=True
+        )
 
 
 def _arguments() -> argparse.Namespace:
