@@ -49,14 +49,12 @@ CASES: dict[str, Planted] = {
         Planted("jax", "eager", "host-bound", 1, {"jit_compile": False, "layers": 6}),
         Planted("tensorflow", "eager", "host-bound", 1, {"run_eagerly": True, "layers": 10}),
         Planted("tensorflow", "eager", "host-bound", 2, {"run_eagerly": True, "layers": 20}),
-        Planted("jax", "lengths", "recompilation", 1, {"lengths": 1000}),
+        Planted("jax", "lengths", "recompilation", 1, {"lengths": 400}),
         Planted("jax", "lengths", "recompilation", 2, {"lengths": 200}),
         Planted("torch", "sleeping_rank", "straggler", 2, {"ms": 20}),
         Planted("torch", "sleeping_rank", "straggler", 2, {"ms": 60}),
-        Planted("torch", "uneven", "unequal-shards", 2, {"rows": 3}),
-        Planted("torch", "uneven", "unequal-shards", 2, {"rows": 5}),
-        Planted("jax", "uneven", "unequal-shards", 2, {"rows": 3}),
-        Planted("tensorflow", "uneven", "unequal-shards", 2, {"rows": 3}),
+        Planted("torch", "uneven", "unequal-shards", 2, {"rows": 3, "ms": 20}),
+        Planted("torch", "uneven", "unequal-shards", 2, {"rows": 5, "ms": 30}),
         *(
             Planted(backend, "float_images", "copy-bound", 2, {"size": size})
             for backend in ("tensorflow", "torch")
@@ -75,7 +73,7 @@ QUICK = (
     "jax-reading-ms=40-2d",
     "torch-callback-ms=30-2d",
     "tensorflow-few_workers-ms=50-2d",
-    "jax-lengths-lengths=1000-1d",
+    "jax-lengths-lengths=400-1d",
     "torch-sleeping_rank-ms=60-2d",
     "tensorflow-validating-times=4-2d",
     "torch-python-rows=300-2d",

@@ -1,16 +1,20 @@
 """Every planted case diagnosed, and its fix measured: one JSON line a case in `benchmarks/results/doctor.jsonl`.
 
-`python -m tests.doctor.planted [--only WORD]` runs them; `--table` makes the table in `docs/reference/doctor.md` of the lines.
-Imports no framework.
+`python -m tests.doctor.planted [--only WORD]` runs them; `table.py` makes a page of the lines. Imports no framework.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import os
+import platform
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,6 @@ from tests.doctor.cases import CASES, Planted
 from tests.harness.client import BACKENDS, ROOT, RemoteError, Worker, WorkerLost
 
 LINES = ROOT / "benchmarks" / "results" / "doctor.jsonl"
-PAGE = ROOT / "docs" / "reference" / "doctor.md"
 NUM_DEVICES = 2
 TOLERANCE = 0.15
 
@@ -36,9 +39,10 @@ def outcomes(cases: Sequence[Planted]) -> Iterator[dict[str, Any]]:
         worker.close()
 
 
-def outcome(worker: Worker, case: Planted) -> dict[str, Any]:
+def outcome(worker: Worker, case: Planted, fix: bool = True) -> dict[str, Any]:
+    """The diagnosis of a case; with `fix` what putting it right measures, too."""
     try:
-        found = worker.run(run_case, case=asdict(case), timeout_seconds=300)
+        found = worker.run(run_case, case=asdict(case), fix=fix, timeout_seconds=300)
     except (RemoteError, WorkerLost) as error:
         return {"case": case.name, **asdict(case), "failed": str(error), "named": False, "kept": False}
     return {"case": case.name, **asdict(case), **found, **verdict(case, found)}
@@ -61,10 +65,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     cases = [case for case in CASES.values() if options.only in case.name]
     with options.output.open("w") as file:
+        print(json.dumps(_about(options)), file=file)
         for line in outcomes(cases):
             print(json.dumps(line), file=file, flush=True)
             print(summary(line), file=sys.stderr, flush=True)
     return 0
+
+
+def _about(options: argparse.Namespace) -> dict[str, Any]:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    packages = ("keras", "jax", "tensorflow-cpu", "torch", "numpy")
+    versions = [f"{name} {metadata.version(name)}" for name in packages if _is_installed(name)]
+    return {
+        "kind": "run",
+        "command": f"python -m tests.doctor.planted{f' --only {options.only}' if options.only else ''}",
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit.stdout.strip(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
+    }
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return bool(metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def summary(line: dict[str, Any]) -> str:

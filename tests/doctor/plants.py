@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -22,13 +23,17 @@ WIDTH, CLASSES, ROWS, STEPS = 256, 10, 1024, 100
 
 @dataclass
 class Fit:
-    """A placed model and what `fit` is given; the same after the fix, with its rows per step."""
+    """A maker of placed models and what `fit` is given; the same after the fix, with its rows per step.
 
-    model: Any
+    `burst`: how many batches may come at once after the fix.
+    """
+
+    make_model: Callable[[], Any]
     given: dict[str, Any]
     fixed: dict[str, Any] | None = None
-    fixed_model: Any = None
+    make_fixed_model: Callable[[], Any] | None = None
     fixed_rows: int = ROWS
+    burst: int = 1
 
 
 def layers(depth: int = 4, width: int = WIDTH) -> list[Any]:
@@ -47,6 +52,10 @@ def compiled(
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(settings.pop("optimizer", keras.optimizers.SGD(0.02)), loss, **settings)
     return abreast.parallelize(model, devices=devices, batch_norm=batch_norm)
+
+
+def usual(devices: int) -> Any:
+    return compiled(layers(), devices)
 
 
 def data(rows: int, width: int = WIDTH) -> tuple[Any, Any]:
@@ -86,7 +95,7 @@ def reading(devices: int, ms: float) -> Fit:
         time.sleep(ms / 1000)  # a disk
         return copies(batch)
 
-    return Fit(compiled(layers(), devices), generator(wait), generator(lambda: copies(batch)))
+    return Fit(partial(usual, devices), generator(wait), generator(lambda: copies(batch)))
 
 
 def decoding(devices: int, mib: int) -> Fit:
@@ -97,7 +106,7 @@ def decoding(devices: int, mib: int) -> Fit:
         pixels = np.frombuffer(zlib.decompress(packed), "uint8")
         return x + pixels[0], y.copy()
 
-    return Fit(compiled(layers(), devices), generator(unpack), generator(lambda: copies((x, y))))
+    return Fit(partial(usual, devices), generator(unpack), generator(lambda: copies((x, y))))
 
 
 def row_by_row(x: Any, rows: int) -> Any:
@@ -111,13 +120,13 @@ def row_by_row(x: Any, rows: int) -> Any:
 def python(devices: int, rows: int) -> Fit:
     x, y = data(ROWS)
     given = dataset(lambda: (row_by_row(x, rows), y.copy()))
-    return Fit(compiled(layers(), devices), given, dataset(lambda: copies((x, y))))
+    return Fit(partial(usual, devices), given, dataset(lambda: copies((x, y))))
 
 
 def held(devices: int, rows: int) -> Fit:
     x, y = data(ROWS)
     given = dataset(lambda: (row_by_row(x, rows), y.copy()), workers=4)
-    return Fit(compiled(layers(), devices), given, dataset(lambda: copies((x, y)), workers=4))
+    return Fit(partial(usual, devices), given, dataset(lambda: copies((x, y)), workers=4))
 
 
 def few_workers(devices: int, ms: float) -> Fit:
@@ -127,7 +136,7 @@ def few_workers(devices: int, ms: float) -> Fit:
         time.sleep(ms / 1000)
         return copies(batch)
 
-    return Fit(compiled(layers(), devices), dataset(wait), dataset(wait, workers=16))
+    return Fit(partial(usual, devices), dataset(wait), dataset(wait, workers=16), burst=16)
 
 
 class Telling(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
@@ -142,20 +151,20 @@ class Telling(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no t
 def callback(devices: int, ms: float) -> Fit:
     x, y = data(ROWS * 20)
     settings = {"x": x, "y": y, "batch_size": ROWS, "verbose": 0}
-    return Fit(compiled(layers(), devices), settings | {"callbacks": [Telling(ms)]}, settings)
+    return Fit(partial(usual, devices), settings | {"callbacks": [Telling(ms)]}, settings)
 
 
 def validating(devices: int, times: int) -> Fit:
     """A validation of `times` as many rows as are trained on; the fix validates as seldom as the doctor says."""
     x, y = data(ROWS * 40)
     settings = {"x": x, "y": y, "batch_size": ROWS, "verbose": 0}
-    return Fit(compiled(layers(), devices), settings | {"validation_data": data(ROWS * 40 * times)}, settings)
+    return Fit(partial(usual, devices), settings | {"validation_data": data(ROWS * 40 * times)}, settings)
 
 
 def small_batch(devices: int, rows: int) -> Fit:
     """Weights of 32 MiB for a row or two: to read them is all that a step does."""
     x, y = data(rows * 200, 1024)
-    model = compiled(layers(8, 1024), devices, 1024)
+    model = lambda: compiled(layers(8, 1024), devices, 1024)  # noqa: E731
     settings = {"x": x, "y": y, "verbose": 0}
     return Fit(model, settings | {"batch_size": rows}, settings | {"batch_size": 2 * rows}, fixed_rows=2 * rows)
 
@@ -164,15 +173,18 @@ def exchanging(devices: int, width: int) -> Fit:
     """Many weights, few rows, two devices."""
     rows = 4 * devices
     x, y = data(rows * 100, width)
-    model = compiled(layers(3, width), devices, width)
+    model = lambda: compiled(layers(3, width), devices, width)  # noqa: E731
     settings = {"x": x, "y": y, "verbose": 0}
     return Fit(model, settings | {"batch_size": rows}, settings | {"batch_size": 2 * rows}, fixed_rows=2 * rows)
 
 
 def local_statistics(devices: int, rows: int) -> Fit:
     x, y = data(rows * 50, 1024)
-    stack = [keras.layers.Dense(1024, "relu"), keras.layers.BatchNormalization(), Slow()]
-    model = compiled(stack, devices, 1024, "local")
+
+    def model() -> Any:
+        stack = [keras.layers.Dense(1024, "relu"), keras.layers.BatchNormalization(), Slow()]
+        return compiled(stack, devices, 1024, "local")
+
     return Fit(model, {"x": x, "y": y, "batch_size": rows, "verbose": 0})
 
 
@@ -188,30 +200,40 @@ class Slow(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
 
 def default_rate(devices: int, rows: int) -> Fit:
     x, y = data(rows * 12)
-    model = compiled(layers(), devices, optimizer="adam")
-    return Fit(model, {"x": x, "y": y, "batch_size": rows, "verbose": 0})
+    return Fit(
+        lambda: compiled(layers(), devices, optimizer="adam"), {"x": x, "y": y, "batch_size": rows, "verbose": 0}
+    )
 
 
 def eager(devices: int, layers: int, **settings: Any) -> Fit:
+    def model(**settings: Any) -> Any:
+        return compiled([keras.layers.Dense(64, "gelu") for _ in range(layers)], devices, **settings)
+
     x, y = data(64 * 100)
-    stack = [keras.layers.Dense(64, "gelu") for _ in range(layers)]
     arguments = {"x": x, "y": y, "batch_size": 64, "verbose": 0}
-    again = [keras.layers.Dense(64, "gelu") for _ in range(layers)]
-    return Fit(compiled(stack, devices, **settings), arguments, arguments, compiled(again, devices), 64)
+    return Fit(partial(model, **settings), arguments, arguments, model, 64)
+
+
+def placed(name: str, devices: int, *stack: Any, rate: float = 0.02) -> Any:
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([*stack, keras.layers.Dense(CLASSES)], name=name)
+    model.compile(keras.optimizers.SGD(rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return abreast.parallelize(model, devices=devices)
 
 
 def lengths(devices: int, lengths: int) -> Fit:
     """Sequences padded to the longest of their batch, each batch to another length."""
-    keras.utils.set_random_seed(1)
-    stack = [keras.layers.Dense(128, "relu"), keras.layers.Dense(128, "relu"), keras.layers.GlobalAveragePooling1D()]
-    model = keras.Sequential([keras.Input((None, 64)), *stack, keras.layers.Dense(CLASSES)], name="planted")
-    model.compile(keras.optimizers.SGD(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+
+    def model() -> Any:
+        stack = [keras.layers.Dense(128, "relu"), keras.layers.Dense(128, "relu")]
+        return placed("lengths", devices, keras.Input((None, 64)), *stack, keras.layers.GlobalAveragePooling1D())
+
     draws = np.random.default_rng(0)
-    longest = lengths + 200
+    longest = lengths + 100
     x, y = draws.normal(size=(16, longest, 64)).astype("float32"), draws.integers(0, CLASSES, 16)
-    order = iter([*draws.permutation(lengths)] * 100)
+    order = iter([*draws.permutation(lengths)] * 1000)
     given = generator(lambda: (x[:, : longest - int(next(order))].copy(), y.copy()))
-    return Fit(abreast.parallelize(model, devices=devices), given, generator(lambda: copies((x, y))), fixed_rows=16)
+    return Fit(model, given, generator(lambda: copies((x, y))), fixed_rows=16)
 
 
 class SleepingRank(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
@@ -230,22 +252,34 @@ class SleepingRank(keras.layers.Layer):  # type: ignore[misc]  # Keras has no ty
 
 
 def sleeping_rank(devices: int, ms: float) -> Fit:
+    def model(ms: float) -> Any:
+        return compiled([SleepingRank(ms), *layers()], devices)
+
     x, y = data(ROWS * 20)
     settings = {"x": x, "y": y, "batch_size": ROWS, "verbose": 0}
-    model = compiled([SleepingRank(ms), *layers()], devices)
-    return Fit(model, settings, settings, compiled([SleepingRank(0.0), *layers()], devices))
+    return Fit(partial(model, ms), settings, settings, partial(model, 0.0))
 
 
-def uneven(devices: int, rows: int) -> Fit:
+class SleepingRows(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
+    """Takes so long for each of its rows, as a device that computes and no core that others need."""
+
+    def __init__(self, ms: float) -> None:
+        super().__init__()
+        self.ms = ms
+
+    def call(self, x: Any) -> Any:
+        time.sleep(len(x) * self.ms / 1000)
+        return x
+
+
+def uneven(devices: int, rows: int, ms: float) -> Fit:
     """One row more on the first device than on the second, of rows that each take long."""
-    keras.utils.set_random_seed(1)
-    images = [keras.layers.Conv2D(32, 3, activation="relu"), keras.layers.GlobalAveragePooling2D()]
-    model = keras.Sequential([keras.Input((160, 160, 3)), *images, keras.layers.Dense(CLASSES)], name="planted")
-    model.compile(keras.optimizers.SGD(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    draws = np.random.default_rng(0)
-    x, y = draws.normal(size=(rows * 60, 160, 160, 3)).astype("float32"), draws.integers(0, CLASSES, rows * 60)
+    x, y = data(rows * 60)
     settings = {"x": x, "y": y, "verbose": 0}
-    model = abreast.parallelize(model, devices=devices)
+
+    def model() -> Any:
+        return compiled([SleepingRows(ms), *layers()], devices)
+
     return Fit(model, settings | {"batch_size": rows}, settings | {"batch_size": rows + 1}, fixed_rows=rows + 1)
 
 
@@ -256,22 +290,21 @@ class Corner(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
 
 def float_images(devices: int, size: int) -> Fit:
     """Images of bytes as floats, for a model that does little with them."""
-    keras.utils.set_random_seed(1)
-    model = keras.Sequential(
-        [keras.Input((size, size, 3)), Corner(), keras.layers.Dense(32, "relu"), keras.layers.Dense(CLASSES)],
-        name="planted",
-    )
-    model.compile(keras.optimizers.SGD(1e-4), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+
+    def model() -> Any:
+        return placed(
+            "images", devices, keras.Input((size, size, 3)), Corner(), keras.layers.Dense(32, "relu"), rate=1e-4
+        )
+
     draws = np.random.default_rng(0)
     x, y = draws.integers(0, 256, (1024, size, size, 3), dtype="uint8"), draws.integers(0, CLASSES, 1024)
-    settings = {"y": y, "batch_size": 128, "verbose": 0}
-    model = abreast.parallelize(model, devices=devices)
+    settings = {"y": y, "batch_size": 128, "shuffle": False, "verbose": 0}
     return Fit(model, settings | {"x": x.astype("float32")}, settings | {"x": x}, fixed_rows=128)
 
 
 def healthy_arrays(devices: int, rows: int = ROWS) -> Fit:
     x, y = data(rows * 20)
-    return Fit(compiled(layers(), devices), {"x": x, "y": y, "batch_size": rows, "verbose": 0})
+    return Fit(partial(usual, devices), {"x": x, "y": y, "batch_size": rows, "verbose": 0})
 
 
 def healthy_generator(devices: int) -> Fit:
@@ -281,7 +314,7 @@ def healthy_generator(devices: int) -> Fit:
         time.sleep(0.002)
         return copies(batch)
 
-    return Fit(compiled(layers(), devices), generator(some_work))
+    return Fit(partial(usual, devices), generator(some_work))
 
 
 def healthy_dataset(devices: int) -> Fit:
@@ -291,11 +324,11 @@ def healthy_dataset(devices: int) -> Fit:
         time.sleep(0.012)
         return copies(batch)
 
-    return Fit(compiled(layers(), devices), dataset(wait, workers=4))
+    return Fit(partial(usual, devices), dataset(wait, workers=4))
 
 
 def healthy_everything(devices: int) -> Fit:
     """With a light callback, a small validation and a progress bar."""
     x, y = data(ROWS * 20)
     settings = {"validation_data": data(ROWS * 4), "callbacks": [Telling(0.2)], "verbose": 1}
-    return Fit(compiled(layers(), devices), {"x": x, "y": y, "batch_size": ROWS, **settings})
+    return Fit(partial(usual, devices), {"x": x, "y": y, "batch_size": ROWS, **settings})

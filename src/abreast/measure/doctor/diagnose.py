@@ -16,7 +16,7 @@ from abreast.backend import current_backend
 from abreast.errors import DataError, LaunchError
 from abreast.hardware import num_cores
 from abreast.measure import spans
-from abreast.measure.diagnosis import Diagnosis
+from abreast.measure.diagnosis import Diagnosis, Sample
 from abreast.measure.doctor import once, remedies
 from abreast.measure.doctor.call import FitCall, bytes_of, rows_of
 from abreast.measure.doctor.facts import GIVEN, ONE_DEVICE, SAME_BATCH, SOURCE, Facts
@@ -25,16 +25,19 @@ from abreast.measure.doctor.keep import build, kept, kept_random
 from abreast.measure.doctor.remedies import Case
 from abreast.measure.doctor.script import check_steps
 from abreast.measure.doctor.source_alone import SourceAlone
-from abreast.measure.doctor.trials import ROUNDS, Bench, Trial
+from abreast.measure.doctor.trials import Bench, Trial
 from abreast.measure.doctor.verdict import verdict
+from abreast.measure.nvml import NvidiaDevices
+from abreast.measure.processor import Processor
+from abreast.measure.sampler import Sampler
 from abreast.measure.spans import Span
 from abreast.world import read_world
 
 _PROBED_BATCHES = 16
 _SHOWN_STEPS = 5
+_SAMPLE_SECONDS = 0.05
 # Below this share of a step nothing is looked for on the devices one by one.
 _UNEXPLAINED = 0.15
-_LONG_STEP_SECONDS = 0.03
 
 
 def diagnose(model: Any, x: Any = None, y: Any = None, *, steps: int = 30, **fit_arguments: Any) -> Diagnosis:
@@ -88,8 +91,8 @@ class _Doctor:
             ends = clocks.result(per_call, False).per_epoch if validation else callbacks.per_epoch
         facts = replace(facts, callbacks=replace(callbacks, per_epoch=ends), validation=validation)
         facts = self._look_at_devices(case, facts)
-        seen = self._listen(case)
-        return verdict(self.call, replace(facts, put_seconds=_mean_put(seen)), self.bench, seen)
+        seen, samples = self._listen(case)
+        return verdict(self.call, replace(facts, put_seconds=_mean_put(seen)), self.bench, seen, samples)
 
     def _first_trials(self, case: Case) -> list[Trial]:
         source = Trial(SOURCE, "the source read, nothing trained", case.rows, dict, run=self.source.read)
@@ -127,8 +130,7 @@ class _Doctor:
 
     def _try_remedies(self, case: Case, facts: Facts) -> Facts:
         if suggested := remedies.suggested(case, facts):
-            rounds = ROUNDS if facts.given.seconds < _LONG_STEP_SECONDS else 3
-            self.bench.take_turns([case.given(), case.same_batch(), *suggested], rounds)
+            self.bench.take_turns([case.given(), case.same_batch(), *suggested])
         return replace(facts, measures=dict(self.bench.measures))
 
     def _look_at_devices(self, case: Case, facts: Facts) -> Facts:
@@ -157,15 +159,18 @@ class _Doctor:
             added_devices=tuple(measures[trial.name].seconds for trial in added if trial.name in measures),
         )
 
-    def _listen(self, case: Case) -> list[Span]:
-        """The spans of a few steps as given."""
+    def _listen(self, case: Case) -> tuple[list[Span], list[Sample]]:
+        """The spans of a few steps as given, and what the devices did meanwhile."""
         seen: list[Span] = []
+        sampler = Sampler([NvidiaDevices(), Processor()], _SAMPLE_SECONDS)
         spans.listen(seen)
+        sampler.start()
         try:
-            self.bench.run(case.given(), self.bench.warmup_steps, _SHOWN_STEPS)
+            self.bench.run(case.given(), self.bench.warmup_steps, self.bench.steps)
         finally:
+            sampler.stop()
             spans.ignore(seen)
-        return _last_steps(seen)
+        return _last_steps(seen), list(sampler.samples)
 
 
 def _last_steps(seen: list[Span]) -> list[Span]:

@@ -71,7 +71,7 @@ def _part(facts: Facts, reading: Reading) -> tuple[str, str]:
 def _seen(reading: Reading) -> str:
     share = f"{100 * min(1.0, reading.waiting):.0f}% of it without a processor"
     doing = f", {100 * reading.decoding:.0f}% seen decoding" if reading.decoding >= 0.1 else ""
-    workers = f", {reading.workers} workers" if reading.workers is not None else ""
+    workers = f", {reading.workers} worker{'' if reading.workers == 1 else 's'}" if reading.workers is not None else ""
     place = f", mostly in {reading.place}" if reading.place else ""
     return f" ({share}{doing}{workers}{place})"
 

@@ -27,6 +27,7 @@ ROUNDS = 5
 WARMUP_STEPS = 3
 _SHORTEST_SECONDS = 0.2  # of what is timed in one turn
 _MOST_STEPS = 50
+_LONG_SECONDS, _FEW_ROUNDS = 0.15, 3  # of a step
 _PATIENCE_SECONDS = 60.0
 
 
@@ -54,6 +55,7 @@ class Bench:
     call: FitCall
     steps: int
     warmup_steps: int = WARMUP_STEPS
+    rounds: int = ROUNDS
     measures: dict[str, Measure] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     _functions: dict[str, Any] = field(default_factory=dict)
@@ -68,13 +70,14 @@ class Bench:
         seconds = self.run(trial, self.warmup_steps, 3)
         if seconds is None:
             raise self.call.ended or DataError("the data source ended at once", "give a source of more batches")
-        steps = max(-(-self.steps // ROUNDS), min(_MOST_STEPS, math.ceil(_SHORTEST_SECONDS / max(seconds, 1e-6))))
+        self.rounds = ROUNDS if seconds < _LONG_SECONDS else _FEW_ROUNDS
+        steps = max(-(-self.steps // self.rounds), min(_MOST_STEPS, math.ceil(_SHORTEST_SECONDS / max(seconds, 1e-6))))
         self.steps = -(-steps // trial.burst) * trial.burst
 
-    def take_turns(self, trials: Sequence[Trial], rounds: int = ROUNDS) -> None:
+    def take_turns(self, trials: Sequence[Trial], rounds: int | None = None) -> None:
         """Measure trials, each beside its base, which is among them. A trial that raises is left out."""
         taken: dict[str, list[float]] = {trial.name: [] for trial in trials}
-        for turn in range(rounds):
+        for turn in range(rounds or self.rounds):
             # Each starts a round once, so that none is always behind the same other.
             for trial in [*trials[turn % len(trials) :], *trials[: turn % len(trials)]]:
                 if trial.name in self.failed:

@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from abreast import __version__
-from abreast.measure.diagnosis import Diagnosis, Experiment
+from abreast.measure.diagnosis import Diagnosis, Experiment, Sample
 from abreast.measure.doctor.call import FitCall
 from abreast.measure.doctor.facts import NO_CALLBACKS, Facts
 from abreast.measure.doctor.findings import all_reduce_seconds, findings
@@ -22,7 +22,7 @@ from abreast.measure.doctor.trials import Bench
 from abreast.measure.spans import Span
 
 
-def verdict(call: FitCall, facts: Facts, bench: Bench, seen: Sequence[Span]) -> Diagnosis:
+def verdict(call: FitCall, facts: Facts, bench: Bench, seen: Sequence[Span], samples: Sequence[Sample]) -> Diagnosis:
     return Diagnosis(
         model=call.model.name,
         backend=facts.backend,
@@ -37,6 +37,7 @@ def verdict(call: FitCall, facts: Facts, bench: Bench, seen: Sequence[Span]) -> 
             for one in facts.measures.values()
         ),
         spans=tuple(seen),
+        samples=tuple(samples),
         facts=_described(facts, bench),
     )
 
