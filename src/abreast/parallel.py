@@ -24,7 +24,7 @@ from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
 from abreast.errors import BackendError, DataError, ModelError
-from abreast.feed import DEFAULT_STAGING, Feed, Stage, Staging
+from abreast.feed import DEFAULT_STAGING, Feed, Stage, Staging, in_feed
 from abreast.hardware import DeviceSpec, choose
 from abreast.measure import spans
 from abreast.numerics import watch_loss
@@ -189,6 +189,11 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
         placement = placement_of(self)
         if placement is None or "_use_cached_eval_dataset" in kwargs:  # the second is Keras's own validation in `fit`
             return plain(self, *args, **kwargs)
+        if in_feed() and placement.num_devices > 1:
+            raise DataError(
+                f"the data source calls {plain.__name__} of a model on {placement.num_devices} devices, beside the step",
+                "train with prefetch=0 (abreast run --prefetch 0): then the source runs between steps",
+            )
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         if feed is not None:

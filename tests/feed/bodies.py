@@ -199,8 +199,11 @@ def small_budget() -> dict[str, Any]:
     return {"ahead": ahead, "warnings": [str(each.message) for each in caught], "finite": True}
 
 
-def rows_seen(buffers: int, constant: bool = False) -> Any:
-    """The index that each step found in its batch: its loss with a weight of one, without a bias, is its square."""
+def rows_seen(buffers: int, constant: bool = False, same: bool = False) -> Any:
+    """The index that each step found in its batch: its loss with a weight of one, without a bias, is its square.
+
+    `same`: the source gives its own array, not a view of it.
+    """
     ring = [batch(index) for index in range(buffers)]
 
     class Rows(keras.utils.PyDataset):  # type: ignore[misc]
@@ -211,7 +214,7 @@ def rows_seen(buffers: int, constant: bool = False) -> Any:
             x, y = ring[index % buffers]
             if not constant:
                 x[...] = index
-            return x[:], y
+            return (x if same else x[:]), y
 
     import abreast
 
@@ -231,8 +234,10 @@ def rows_seen(buffers: int, constant: bool = False) -> Any:
         [keras.layers.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")]
     )
     model.compile(keras.optimizers.SGD(0.0), "mse")
+    model = abreast.parallelize(model, devices=2)
+    model.evaluate(np.zeros((4, 1)), np.zeros((4, 1)), verbose=0)  # builds it: `fit` need not look at a batch first
     try:
-        abreast.parallelize(model, devices=2).fit(Rows(), shuffle=False, callbacks=[Loss()], verbose=0)
+        model.fit(Rows(), shuffle=False, callbacks=[Loss()], verbose=0)
     except abreast.AbreastError as error:
         return str(error)
     return seen
@@ -316,6 +321,42 @@ def copies_of_tf_data() -> int:
     assert len(batches) == 8
     pairs = zip(batches, tensors, strict=True)
     return sum(given is not held and not np.shares_memory(np.asarray(given), np.asarray(held)) for given, held in pairs)
+
+
+def teacher_in_the_source() -> str:
+    """What a fit says whose source asks another placed model."""
+    import abreast
+
+    teacher = model_on(2)
+    student = model_on(2)
+
+    def rows() -> Iterator[Any]:
+        while True:
+            x, _ = batch(1)
+            yield x, teacher.predict(x, verbose=0)
+
+    try:
+        # Keras itself takes two batches of a generator before the fit.
+        student.fit(rows(), steps_per_epoch=5, verbose=0)
+    except abreast.AbreastError as error:
+        return str(error)
+    return "accepted"
+
+
+def slots_left_by_failed_fits() -> list[int]:
+    """Shards in the workers' memory after each fit of a model that cannot be sent to them."""
+    from abreast.backend import current_backend
+
+    model_on(2).fit(Counted().rows(), steps_per_epoch=3, verbose=0)
+    bad = model_on(2)
+    bad.layers[0].rows = (index for index in range(3))  # a generator cannot be sent
+    pending = []
+    for _ in range(8):
+        with contextlib.suppress(Exception):
+            bad.fit(Counted().rows(), steps_per_epoch=3, verbose=0)
+        backend: Any = current_backend()
+        pending.append(sum(writer.pending for writer in backend._team._writers.values()))
+    return pending
 
 
 def wrong_setting(arguments: dict[str, Any]) -> str:

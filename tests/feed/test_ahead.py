@@ -79,8 +79,9 @@ def test_a_batch_over_the_budget_is_not_staged_and_says_so(workers: Workers) -> 
     assert sum("none of them instead of 2 can wait on the devices" in text for text in end["warnings"]) == 1
 
 
-def test_a_source_with_one_buffer_trains_on_its_rows(workers: Workers) -> None:
-    assert workers.abreast.run(bodies.rows_seen, buffers=1) == list(range(8))
+@pytest.mark.parametrize("same", [False, True], ids=["views", "the array itself"])
+def test_a_source_with_one_buffer_trains_on_its_rows(workers: Workers, same: bool) -> None:
+    assert workers.abreast.run(bodies.rows_seen, buffers=1, same=same) == list(range(8))
 
 
 def test_a_source_with_a_ring_of_buffers_trains_on_its_rows_or_is_refused(workers: Workers) -> None:
@@ -117,3 +118,15 @@ def test_batches_of_tf_data_are_not_copied_on_the_host(workers: Workers) -> None
 )
 def test_wrong_settings_are_refused(workers: Workers, arguments: dict[str, float], message: str) -> None:
     assert message in workers.abreast.run(bodies.wrong_setting, arguments=arguments)
+
+
+def test_a_source_that_calls_a_placed_model_is_refused_with_a_way_out(workers: Workers) -> None:
+    said = workers.abreast.run(bodies.teacher_in_the_source)
+    assert "the data source calls predict of a model on 2 devices" in said
+    assert "prefetch=0" in said
+
+
+def test_fits_that_fail_before_their_step_leave_no_shard_in_the_workers_memory(workers: Workers) -> None:
+    if workers.backend != "torch":
+        pytest.skip("only PyTorch has workers")
+    assert max(workers.abreast.run(bodies.slots_left_by_failed_fits)) == 0

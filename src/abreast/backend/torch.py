@@ -109,9 +109,10 @@ class TorchBackend:
                 staged.team.discard(staged.sent)
 
     def drawn(self, placement: Placement) -> bytes | None:
-        # On GPUs steps draw from generators of their own.
-        on_gpu = placement.devices[0].startswith("gpu") or (self._peers and self._peers.device.startswith("gpu"))
-        return None if on_gpu else torch.get_rng_state().numpy().tobytes()
+        # On GPUs steps draw from generators of their own; but peers swap that of the CPU around each step.
+        if placement.devices[0].startswith("gpu") and self._peers is None:
+            return None
+        return torch.get_rng_state().numpy().tobytes()
 
     def place(self, model: Any, placement: Placement) -> None:
         device = placement.devices[0] if self._peers is None else self._peers.device
@@ -135,26 +136,32 @@ class TorchBackend:
 
         def step(batches: Any) -> Any:
             taken = take(batches if isinstance(batches, Handed) else iter(batches), put)
-            _build(model, taken.host)
-            if kind != "predict":
-                exact.state_rule_of_own_step(kind, model, taken.staged.counts)
-            result = self._run(kind, model, placement, taken)
+            try:
+                run = self._prepared(kind, model, placement, taken)
+            except BaseException:
+                self.discard(taken.staged)
+                raise
+            result = run()
             if kind == "predict":
                 return result
             return model.get_metrics_result() if result is None else result
 
         return step
 
-    def _run(self, kind: Kind, model: Any, placement: Placement, taken: Taken) -> Any:
-        global_batch_norm = placement.batch_norm == "global"
+    def _prepared(self, kind: Kind, model: Any, placement: Placement, taken: Taken) -> Callable[[], Any]:
+        """All ranks with the model and their shards; what comes back runs the step."""
         staged: StagedBatch = taken.staged
+        _build(model, taken.host)
+        if kind != "predict":
+            exact.state_rule_of_own_step(kind, model, staged.counts)
+        global_batch_norm = placement.batch_norm == "global"
         if self._peers is not None:
-            return self._peers.run(kind, model, staged.own.ready(), staged.counts, global_batch_norm)
+            return partial(self._peers.run, kind, model, staged.own.ready(), staged.counts, global_batch_norm)
         team = self._team_for(placement)
-        if staged.sent is None or staged.team is not team:
-            staged.sent = team.send_shards(taken.host.cut(placement.num_devices))
         replica = team.replica(model, placement.num_devices, global_batch_norm)
-        return team.run(replica, kind, staged.own, staged.sent, staged.counts)
+        if staged.sent is None or staged.team is not team:
+            staged.sent, staged.team = team.send_shards_now(taken.host.cut(placement.num_devices)), team
+        return partial(team.run, replica, kind, staged.own, staged.sent, staged.counts)
 
     def _team_for(self, placement: Placement) -> Team:
         """The running team when the placement's devices are its first ones; else a new one in its place."""
@@ -189,7 +196,7 @@ class TorchBackend:
         return DeviceTimes((placement.devices[rank],), on_cpu, (f"only rank {rank} is seen; {told}",))
 
     def mark(self, outputs: Any) -> Any:
-        if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        if not torch.cuda.is_initialized():
             return None  # on the CPU a step has ended when its call returns
         event = torch.cuda.Event()
         event.record()

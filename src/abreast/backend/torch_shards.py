@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -39,16 +38,19 @@ class ShardWriter:
         self._layouts: dict[Any, tuple[int, _Layout]] = {}
         self._next_layout = 0
         self._sequence = 0
-        self._aborted = False
         # By slot, one more than the number of the shard that was last released from it.
         self._released = np.frombuffer(self._share(_RELEASED, 0, mmap.PAGESIZE), np.int64)
 
-    def write(self, tree: Any, seconds: float | None = None) -> bytes:
-        """Copy a tree of arrays into a free slot and describe it; `TimeoutError` when none comes free in `seconds`."""
+    def has_room(self) -> bool:
+        """Whether fewer than `max_pending` shards wait."""
+        return self.pending < self.max_pending
+
+    def write(self, tree: Any) -> bytes:
+        """Copy a tree of arrays into a free slot and describe it. Whether there is room, the caller asks before."""
         leaves: list[NDArray[Any]] = []
         structure = _flatten(tree, leaves)
         number, layout = self._layout(structure, leaves)
-        index = self._free_slot(seconds)
+        index = self._free_slot()
         for view, leaf in zip(self._slot_views(index, number, layout), leaves, strict=True):
             np.copyto(view, leaf)
         descriptor = _DESCRIPTOR.pack(self._sequence, index, number)
@@ -67,25 +69,14 @@ class ShardWriter:
         self._busy = {index: sequence for index, sequence in self._busy.items() if self._released[index] <= sequence}
         return len(self._busy)
 
-    def abort(self) -> None:
-        """End a wait for a free slot; from any thread."""
-        self._aborted = True
-
     def close(self) -> None:
         """Forget the memory; it goes when its last view does."""
         self._slots, self._views, self._layouts, self._busy = [], [], {}, {}
         self._released = np.zeros(_MAX_SLOTS, np.int64)
 
-    def _free_slot(self, seconds: float | None) -> int:
-        deadline = None if seconds is None else time.monotonic() + seconds
-        pause_seconds = 20e-6
-        while self.pending >= self.max_pending:
-            if self._aborted:
-                raise ChannelClosed("the worker is gone")
-            if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"no slot of the batch memory came free for {seconds:g} s")
-            time.sleep(pause_seconds)
-            pause_seconds = min(2 * pause_seconds, 1e-3)
+    def _free_slot(self) -> int:
+        if self.pending == _MAX_SLOTS:
+            raise ChannelClosed("the worker takes no more shards")
         index = next(index for index in range(_MAX_SLOTS) if index not in self._busy)
         if index == len(self._slots):
             self._slots.append(None)
@@ -129,9 +120,9 @@ class ShardWriter:
 
 
 class ShardReader:
-    """The worker's side of the batch memory. `on_slot` is called with the memory of each new slot."""
+    """The worker's side of the batch memory. `on_slot` is called with a slot's new memory, and what it had before."""
 
-    def __init__(self, on_slot: Callable[[Any], None] | None = None) -> None:
+    def __init__(self, on_slot: Callable[[Any, Any], None] | None = None) -> None:
         self._on_slot = on_slot
         self._slots: dict[int, mmap.mmap] = {}
         self._layouts: dict[int, _Layout] = {}
@@ -154,9 +145,9 @@ class ShardReader:
         if message.kind == _RELEASED:
             self._released = np.frombuffer(memory, np.int64)
         else:
-            self._slots[index], self._views[index] = memory, {}
             if self._on_slot is not None:
-                self._on_slot(memory)
+                self._on_slot(memory, self._slots.get(index))
+            self._slots[index], self._views[index] = memory, {}
         return True
 
     def read(self, descriptor: bytes) -> Any:

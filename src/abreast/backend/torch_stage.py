@@ -51,11 +51,18 @@ def begin_copy(shard: Any, device: str) -> StagedShard:
     return StagedShard(data, copied)
 
 
-def pin_slot(memory: Any) -> None:
+def pin_slot(memory: Any, before: Any = None) -> None:
     """Let the driver read shared memory directly; where it refuses, shards are copied once more on their way."""
-    if torch.cuda.is_available():
-        address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
-        torch.cuda.cudart().cudaHostRegister(address, len(memory), 0)
+    if not torch.cuda.is_available():
+        return
+    runtime = torch.cuda.cudart()
+    if before is not None:  # else the driver would go on with pages that are no longer mapped
+        runtime.cudaHostUnregister(_address(before))
+    runtime.cudaHostRegister(_address(memory), len(memory), 0)
+
+
+def _address(memory: Any) -> int:
+    return torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
 
 
 def _mapped(shard: Any, move: Any) -> Any:

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,6 +37,7 @@ from abreast.errors import BackendError, WorkerError
 from abreast.hardware import num_cores
 
 _START_SECONDS = 180.0
+_PAUSE_SECONDS = 200e-6
 
 SentShards = list[bytes]  # the descriptors of a batch's shards in the workers' memory, by rank from 1
 
@@ -168,10 +170,27 @@ class Team:
             writer.max_pending = max(writer.max_pending, prefetch + 3)
 
     def send_shards(self, shards: Sequence[Any]) -> SentShards:
-        """Copy the shards of ranks 1 and up to where those can read them; from any thread. Raises `ChannelClosed`."""
+        """Copy the shards of ranks 1 and up to where those can read them, as soon as there is room.
+
+        For the feed's threads. Raises `ChannelClosed`.
+        """
+        writers = [self._writers[rank] for rank in range(1, len(shards))]
+        while True:
+            with self._sending:
+                if self.closed or self.job.failure or all(writer.has_room() for writer in writers):
+                    return self._send_shards(shards)
+            time.sleep(_PAUSE_SECONDS)
+
+    def send_shards_now(self, shards: Sequence[Any]) -> SentShards:
+        """The same at once, for a step that nothing else will make room for. Raises `WorkerError`."""
+        with self._translated(), self._sending:
+            return self._send_shards(shards)
+
+    def _send_shards(self, shards: Sequence[Any]) -> SentShards:
+        if self.closed or self.job.failure:
+            raise ChannelClosed("the workers have ended")
         ranks = range(1, len(shards))
-        with self._sending:
-            sent = [self._writers[rank].write(tree.map_structure(_host_view, shards[rank])) for rank in ranks]
+        sent = [self._writers[rank].write(tree.map_structure(_host_view, shards[rank])) for rank in ranks]
         if self._copies_ahead:
             for rank, descriptor in zip(ranks, sent, strict=True):
                 self._channels[rank].send(messages.STAGE, descriptor)
@@ -223,8 +242,6 @@ class Team:
     def _wake(self) -> None:
         for channel in self._channels.values():
             channel.abort()
-        for writer in self._writers.values():
-            writer.abort()
         with suppress(Exception):
             if "nccl" in dist.get_backend():
                 dist.distributed_c10d._abort_process_group()
@@ -240,8 +257,9 @@ class Team:
         for channel in self._channels.values():
             channel.close()
         self.job.close()
-        for writer in self._writers.values():
-            writer.close()
+        with self._sending:
+            for writer in self._writers.values():
+                writer.close()
         if dist.is_initialized():
             with suppress(Exception):
                 dist.destroy_process_group()

@@ -6,6 +6,7 @@ backend says how a batch is put on devices.
 """
 
 from abreast.feed.adapter import Feed, FeedIterator, Handed, take
+from abreast.feed.ahead import in_feed
 from abreast.feed.batch import HostBatch, row_counts
 from abreast.feed.pipeline import Stage, Taken
 from abreast.feed.staging import DEFAULT_STAGING, Staging
@@ -21,6 +22,7 @@ __all__ = [
     "Staging",
     "Taken",
     "dataset_views",
+    "in_feed",
     "not_dense",
     "row_counts",
     "take",

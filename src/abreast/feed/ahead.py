@@ -26,6 +26,14 @@ _NOT_THEIRS = (*(os.path.dirname(os.path.dirname(path)) for path in (__file__, t
 _GO, _END = True, False
 
 
+_here = threading.local()
+
+
+def in_feed() -> bool:
+    """Whether the caller runs in a thread of a feed: in a data source, that is."""
+    return getattr(_here, "makes", False)
+
+
 class Closed(Exception):
     """`take` was waiting when somebody closed the queue."""
 
@@ -110,12 +118,16 @@ class Ahead(Generic[Item]):
                 while_waiting()
 
     def _start(self) -> None:
-        keras_state = dict(global_state.GLOBAL_STATE_TRACKER.__dict__)  # Keras keeps it per thread
+        keras_state = {  # Keras keeps it per thread
+            name: list(value) if isinstance(value, list) else value
+            for name, value in global_state.GLOBAL_STATE_TRACKER.__dict__.items()
+        }
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run, keras_state), name=self.name, daemon=True)
         self._thread.start()
 
     def _run(self, keras_state: dict[str, Any]) -> None:
+        _here.makes = True
         global_state.GLOBAL_STATE_TRACKER.__dict__.update(keras_state)
         while self._turns.get() and not self._closed:
             try:

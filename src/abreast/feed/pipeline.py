@@ -62,18 +62,20 @@ class Pipeline:
         habits: Habits,
     ) -> None:
         self.permitted: float = float("inf")
-        self.num_taken = self._num_read = self._num_put = 0
+        self.num_taken = self._num_finished = self._num_read = self._num_put = 0
         self._batches = batches
         self._check = check
         self._stage = stage
         self._staging = staging
         self._habits = habits
+        habits.reuse.begin()
         self._depth = staging.prefetch
         self._largest = 0
         self._looks_ahead = False
         self._reads = False
         self._given: Taken | None = None
         self._patience = Patience(WARN_SECONDS, staging.input_timeout)
+        self._look_seconds = min(1.0, (staging.input_timeout or WARN_SECONDS) / 4)
         self._reader = Ahead(self._read, "abreast-reader")
         self._stager = Ahead(self._read_and_put, "abreast-stager")
 
@@ -83,13 +85,14 @@ class Pipeline:
         Raises what its source raises, `DataError`, `StopIteration`.
         """
         start = perf_counter_ns()
+        self._num_finished = self.num_taken
         if not self._staging.prefetch:
             taken = Taken(self._read(), None)
         elif self.num_taken == 0:
-            taken = Taken(self._reader.take(self._waiting()), None)
+            taken = Taken(self._reader.take(self._waiting(), self._look_seconds), None)
             self._measure(taken.host)
         else:
-            taken = self._stager.take(self._waiting())
+            taken = self._stager.take(self._waiting(), self._look_seconds)
         if spans.LISTENERS:
             spans.leave(spans.MAIN, "wait", start, perf_counter_ns(), batch=self.num_taken)
         self.num_taken += 1
@@ -147,7 +150,9 @@ class Pipeline:
             self._reads = False
         if learns:
             habits.draws, habits.known = before != self._stage.drawn(), True
-        host = self._check(HostBatch.of(habits.reuse.guard(data) if self._staging.prefetch else data))
+        host = self._check(
+            HostBatch.of(habits.reuse.guard(data, self._num_finished) if self._staging.prefetch else data)
+        )
         if spans.LISTENERS:
             track = spans.READER if self._staging.prefetch else spans.MAIN
             spans.leave(track, "read", start, perf_counter_ns(), batch=self._num_read)

@@ -25,51 +25,86 @@ class ReuseGuard:
 
     def __init__(self, window: int) -> None:
         self.copies = False
-        self._seen: deque[list[_Seen]] = deque(maxlen=window)
+        self._seen: deque[_Seen] = deque()
+        self._window = window
+        self._num_read = 0
 
-    def guard(self, data: Any) -> Any:
-        """The batch, or a copy of it; raises `DataError` when a batch that may be waiting was overwritten."""
-        if self.copies:
-            return tree.map_structure(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, data)
-        seen = [_Seen(leaf) for leaf in tree.flatten(data) if isinstance(leaf, np.ndarray) and leaf.size]
-        addresses = {mark.address for mark in seen}
-        for marks in self._seen:
-            for mark in marks:
-                if mark.address in addresses and mark.root() is not None:
-                    self._found(mark)
-        if self.copies:
-            self._seen.clear()
-            return self.guard(data)
-        self._seen.append(seen)
-        return data
+    def begin(self) -> None:
+        """Another iterator of the same source begins; what it learnt of the source stays."""
+        self._seen.clear()
+        self._num_read = 0
 
-    def _found(self, mark: _Seen) -> None:
-        array = mark.array()
-        self.copies = True
-        if array is not None and _probe(array) != mark.probe:
+    def guard(self, data: Any, num_finished: int) -> Any:
+        """The batch, or a copy of it; raises `DataError` when one after the first `num_finished` was overwritten."""
+        index, self._num_read = self._num_read, self._num_read + 1
+        while self._seen and self._seen[0].index < index - self._window:
+            self._seen.popleft()
+        for mark in self._seen:
+            if mark.index < num_finished:
+                mark.leaf = None
+        if any(mark.has_changed() for mark in self._seen):
             raise DataError(
                 "the data source wrote into a batch that it had given, while that still waited for its step",
                 "let it give a new array each time (or a copy), or train with prefetch=0",
             )
+        leaves = [leaf for leaf in tree.flatten(data) if (view := _view(leaf)) is not None and view.size]
+        addresses = {_address(leaf) for leaf in leaves}
+        self.copies = self.copies or any(mark.address in addresses and mark.root() is not None for mark in self._seen)
+        if self.copies:
+            return tree.map_structure(_copy, data)
+        self._seen.extend(_Seen(index, leaf) for leaf in leaves)
+        return data
 
 
 class _Seen:
     """Where an array's memory is, while its owner lives, and what was in it."""
 
-    __slots__ = ("address", "array", "probe", "root")
+    __slots__ = ("address", "index", "leaf", "probe", "root")
 
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        self.address = array.__array_interface__["data"][0]
-        self.array = weakref.ref(array)
-        root: Any = array
-        while isinstance(root.base, np.ndarray):
+    def __init__(self, index: int, leaf: Any) -> None:
+        self.index = index
+        self.address = _address(leaf)
+        self.leaf: Any = leaf  # until its step is over: a device of the CPU may read it where it is
+        root = leaf
+        while isinstance(getattr(root, "base", None), np.ndarray):
             root = root.base
         self.root = weakref.ref(root)
-        self.probe = _probe(array)
+        self.probe = _probe(leaf)
+
+    def has_changed(self) -> bool:
+        return self.leaf is not None and _probe(self.leaf) != self.probe
 
 
-def _probe(array: np.ndarray[Any, Any]) -> int:
+def _view(leaf: Any) -> np.ndarray[Any, Any] | None:
+    """The memory of an array, or of a tensor of PyTorch on the CPU; None for what cannot be written into."""
+    if isinstance(leaf, np.ndarray):
+        return leaf
+    if not hasattr(leaf, "data_ptr") or leaf.device.type != "cpu":
+        return None
+    try:
+        view: np.ndarray[Any, Any] = leaf.detach().numpy()
+        return view
+    except (TypeError, RuntimeError):  # a type that NumPy does not know
+        return None
+
+
+def _copy(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):
+        return leaf.copy()
+    return leaf if _view(leaf) is None else leaf.clone()
+
+
+def _address(leaf: Any) -> int:
+    view = _view(leaf)
+    assert view is not None
+    address: int = view.__array_interface__["data"][0]
+    return address
+
+
+def _probe(leaf: Any) -> int:
     """A number that changes when the first or the last bytes of an array do."""
+    array = _view(leaf)
+    assert array is not None
     if not array.flags.c_contiguous or array.dtype.hasobject:
         return 0
     memory = array.reshape(-1).view(np.uint8).data
