@@ -18,6 +18,7 @@ def test_the_chosen_steps_are_traced_and_no_others(workers: Workers, tmp_path: P
     assert workers.abreast.run(traced_steps, logdir=str(tmp_path)) == STEPS
 
 
+@pytest.mark.full
 def test_a_training_that_ends_inside_the_window_ends_the_trace(workers: Workers, tmp_path: Path) -> None:
     workers.abreast.run(traced_fit, logdir=str(tmp_path), steps=(2, 100))
     assert workers.abreast.run(traced_steps, logdir=str(tmp_path)) >= STEPS
@@ -29,7 +30,7 @@ def test_a_training_that_is_too_short_says_so(workers: Workers, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("keeps_traceback", [False, True])
+@pytest.mark.parametrize("keeps_traceback", [pytest.param(False, marks=pytest.mark.full), True])
 def test_a_fit_that_fails_inside_the_window_stops_the_profiler(
     workers: Workers, tmp_path: Path, keeps_traceback: bool
 ) -> None:
@@ -49,7 +50,7 @@ def test_a_profiler_that_runs_already_is_an_error(workers: Workers, tmp_path: Pa
     assert "BackendError" in caught.value.kinds
 
 
-@pytest.mark.parametrize("steps", [(3, 3), (-1, 4), (4, 2), 7, (1.5, 3), (True, 3), (1, 2, 3)], ids=str)
+@pytest.mark.parametrize("steps", [(3, 3), (-1, 4), 7, (1.5, 3), (1, 2, 3)], ids=str)
 def test_wrong_steps_are_refused(workers: Workers, steps: Any) -> None:
     with pytest.raises(RemoteError, match="hint: give the first step and the one behind the last") as caught:
         workers.abreast.run(make, steps=steps)

@@ -111,6 +111,7 @@ def test_a_plain_keras_model_is_split_as_far_as_it_can_be(workers: Workers) -> N
     assert any("not placed by abreast" in note for note in end["notes"])
 
 
+@pytest.mark.full
 def test_two_timelines_see_the_same_steps(workers: Workers) -> None:
     first, second = workers.abreast.run(two_timelines)
     assert len(first) == len(second) == 6
@@ -133,8 +134,15 @@ def test_a_finished_fit_leaves_nothing(workers: Workers) -> None:
     assert end["asynchronous"] == (workers.backend in ("jax", "torch"))  # as without a timeline
 
 
-@pytest.mark.parametrize("kind", ["RuntimeError", "KeyboardInterrupt"])
-@pytest.mark.parametrize("keeps_traceback", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "keeps_traceback"),
+    [
+        ("RuntimeError", False),
+        ("KeyboardInterrupt", True),
+        pytest.param("RuntimeError", True, marks=pytest.mark.full),
+        pytest.param("KeyboardInterrupt", False, marks=pytest.mark.full),
+    ],
+)
 def test_a_failed_fit_leaves_nothing(workers: Workers, kind: str, keeps_traceback: bool) -> None:
     end = workers.abreast.run(what_a_failed_fit_leaves, kind=kind, keeps_traceback=keeps_traceback)
     assert end["kind"] == kind

@@ -211,11 +211,18 @@ class JaxBackend:
         )
 
     def mark(self, outputs: Any) -> Any:
-        return next((leaf for leaf in jax.tree.leaves(outputs) if isinstance(leaf, jax.Array)), None)
+        for leaf in outputs.values() if isinstance(outputs, dict) else jax.tree.leaves(outputs):  # at every step: quick
+            if hasattr(leaf, "block_until_ready"):
+                return leaf
+        return None
 
     def finished(self, handle: Any) -> tuple[int, ...]:
+        num_devices = handle.sharding.num_devices
+        if num_devices == 1:
+            handle.block_until_ready()
+            return (perf_counter_ns(),)
         times = []
-        for index in range(len(handle.sharding.device_set)):  # one that is done before an earlier one looks as late
+        for index in range(num_devices):  # one that is done before an earlier one looks as late
             handle.addressable_data(index).block_until_ready()
             times.append(perf_counter_ns())
         return tuple(times)

@@ -177,7 +177,7 @@ class TensorFlowBackend:
         return DeviceTimes(placement.devices, False, (notes,))
 
     def mark(self, outputs: Any) -> Any:
-        if not _visible_gpus():
+        if not _computes_on_gpus():
             return None  # a graph on the CPU has ended when its call returns
         return next((leaf for leaf in tree.flatten(outputs) if tf.is_tensor(leaf)), None)
 
@@ -219,6 +219,12 @@ def _visible_gpus() -> tuple[str, ...]:
     """Names by the driver's numbers; TensorFlow numbers the visible ones from 0."""
     gpus = tf.config.list_physical_devices("GPU")
     return tuple(f"gpu:{gpus.index(gpu)}" for gpu in tf.config.get_visible_devices("GPU"))
+
+
+@functools.cache
+def _computes_on_gpus() -> bool:
+    """As `_visible_gpus`, for every step; asked when TensorFlow has started, and can no longer change them."""
+    return bool(_visible_gpus())
 
 
 def _tf_names(devices: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from abreast.measure.intervals import Interval, length, merged, without
 from abreast.measure.spans import MAIN, Span
@@ -134,7 +135,7 @@ class Accounts:
             sums=_leave(self._sums, start, limit, callbacks),
             callbacks=callbacks,
             waits=waits,
-            puts=[(span.start_ns, span.end_ns) for span in self._puts],
+            puts=[(span.start_ns, span.end_ns) for span in takewhile(lambda put: put.start_ns < end, self._puts)],
         )
         self._busy = [interval for interval in self._busy if interval[1] > end]
         while self._puts and self._puts[0].end_ns <= end:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 from queue import Empty, SimpleQueue
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -18,8 +19,8 @@ from abreast.measure.accounts import CALLBACKS, Accounts, EpochRecord, StepRecor
 from abreast.measure.callback_times import Fit
 from abreast.measure.spans import MAIN, Span
 
-_ROUND_SECONDS = 0.25
-_LOOK_SECONDS = 1.0  # between two looks whether the fit is still there
+_ROUND_NS = 250_000_000
+_LOOK_NS = 1_000_000_000  # between two looks whether the fit is still there
 _FLUSH_SECONDS = 10.0
 
 
@@ -47,10 +48,10 @@ class Recorder:
         self._fit, self._clock, self._tell, self._end = fit, clock, tell, end
         self._heard: list[Span] = []
         self._items: deque[Window | EpochRecord] = deque()
+        self._unfinished: deque[Window] = deque()
         self._wake: SimpleQueue[threading.Event | None] = SimpleQueue()
         self._open: Window | None = None
         self._epoch = self._epoch_start = self._validation = self._validation_start = self._event_start = 0
-        self._records: list[StepRecord | EpochRecord] = []
         self._is_idle = self._stopped = False
         self._thread = threading.Thread(target=self._run, name="abreast-timeline", daemon=True)
 
@@ -94,8 +95,10 @@ class Recorder:
                 window.last, window.returned = index, time_ns
                 window.handle = self._clock.mark(logs)
                 self._items.append(window)
-                if self._is_idle and window.handle is not None:
-                    self._wake.put(None)
+                if window.handle is not None:
+                    self._unfinished.append(window)
+                    if self._is_idle:
+                        self._wake.put(None)
             return
         self._close(time_ns, is_last=event != "on_train_batch_begin")
         if event == "on_train_batch_begin":
@@ -138,57 +141,59 @@ class Recorder:
             self._end()
 
     def _listen(self) -> None:
-        looked = told = perf_counter_ns()
+        counted = looked = perf_counter_ns()
         while True:
             asked = self._next_request()
             is_last = self._stopped
             try:
-                self._work()
-                if asked is not None or is_last or perf_counter_ns() - told > _ROUND_SECONDS * 1e9:
-                    told = perf_counter_ns()
-                    self._tell_records()
+                self._wait_for_devices(counted + _ROUND_NS)
+                if asked is not None or is_last or perf_counter_ns() > counted + _ROUND_NS:
+                    self._count()
+                    counted = perf_counter_ns()
             except Exception as error:  # a measurement must not end a training
                 self.error = self.error or error
-                self._heard.clear()
+                for waiting in (self._heard, self._items, self._unfinished):
+                    waiting.clear()
             if asked is not None:
                 asked.set()
             if is_last:
                 return
-            if perf_counter_ns() - looked > _LOOK_SECONDS * 1e9:
+            if perf_counter_ns() > looked + _LOOK_NS:
                 looked = perf_counter_ns()
                 self._stopped = self._stopped or self._fit.is_over
 
     def _next_request(self) -> threading.Event | None:
+        """Wait until something is asked, a step is under way, or a round is over."""
         self._is_idle = True  # before one looks, so that what comes after is told by `_wake`
         try:
-            if any(isinstance(item, Window) and item.handle is not None for item in self._items.copy()):
-                return self._wake.get_nowait()
-            return self._wake.get(timeout=_ROUND_SECONDS)
+            return self._wake.get_nowait() if self._unfinished else self._wake.get(timeout=_ROUND_NS / 1e9)
         except Empty:
             return None
         finally:
             self._is_idle = False
 
-    def _work(self) -> None:
-        while self._items:
-            item = self._items[0]
-            if isinstance(item, Window):
-                if item.handle is not None:
-                    item.finished, item.handle = self._clock.finished(item.handle), None
-                if not item.end:
-                    break  # its successor has not begun
-            self._items.popleft()
-            self._take_spans()
-            self._records.append(self.accounts.enter(item) if isinstance(item, Window) else item)
-        self._take_spans()
+    def _wait_for_devices(self, until_ns: int) -> None:
+        """Note when the devices have computed each step, as soon as they have."""
+        while self._unfinished and perf_counter_ns() < until_ns:
+            window = self._unfinished.popleft()
+            window.finished, window.handle = self._clock.finished(window.handle), None
 
-    def _tell_records(self) -> None:
-        records, self._records = self._records, []
-        if records:
-            self._tell(records)
+    def _count(self) -> None:
+        """Add up all that is complete. Not step by step: one after the other takes a third of the time."""
+        complete = list(takewhile(_is_complete, self._items.copy()))
+        self._take_spans()  # after that: with those of all complete steps
+        for _ in complete:
+            self._items.popleft()
+        if complete:
+            self._tell([self.accounts.enter(item) if isinstance(item, Window) else item for item in complete])
 
     def _take_spans(self) -> None:
         count = len(self._heard)
         if count:
             self.accounts.take(self._heard[:count])
             del self._heard[:count]
+
+
+def _is_complete(item: Window | EpochRecord) -> bool:
+    """Whether a step is computed, and the next one has begun."""
+    return isinstance(item, EpochRecord) or (item.handle is None and item.end > 0)
