@@ -26,7 +26,7 @@ Line = dict[str, Any]
 
 
 def page() -> str:
-    parts = [_HEAD, _step_overhead(), _two_cores(), _startup()]
+    parts = [_HEAD, _step_overhead(), _two_cores(), _timeline_cost(), _startup()]
     return "\n".join(part for part in parts if part)
 
 
@@ -68,6 +68,28 @@ def _two_cores() -> str:
         "One device on one core against two devices on one core each, the same rows per device, single-threaded kernels "
         "(`two_cores.py`). Efficiency is the time of a step on one device over that on two.",
         ("backend", "model", "rows per device", "step on one", "native", "abreast", "abreast / native", "commit"),
+        rows,
+        found,
+    )
+
+
+def _timeline_cost() -> str:
+    found = _newest("timeline_cost")
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        if case["side"] != "with":
+            continue
+        without = found[_key(case | {"side": "without"})]
+        place = f"{case['devices']} ({'GPU' if case['gpu'] else 'CPU, simulated'})"
+        thread = f"{1e6 * line['thread_seconds']:.0f} us"
+        ratios = f"{line['ratio']:.4f}", thread, f"{line['ratio_with_thread']:.4f}"
+        rows.append((case["backend"], place, _milliseconds(without), *ratios, line["commit"]))
+    return _section(
+        "Cost of a timeline",
+        "Steps of one `fit` with `abreast.Timeline` over those without, in turns of ten (`timeline_cost.py`). Beside it the "
+        "CPU time of the timeline's own thread per step, and the ratio if that is counted in full, as where no core is idle.",
+        ("backend", "devices", "step without", "with / without", "its thread", "with its thread", "commit"),
         rows,
         found,
     )
