@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,14 @@ def test_a_fit_after_another_draw_is_seen_to_differ(jax_worker: Worker) -> None:
     """The negative control of the one above."""
     plain, other = (jax_worker.run(fit_after, devices=0, diagnosed=False, draw=each) for each in (False, True))
     assert largest_difference(plain["weights"], other["weights"]) > 1e-4
+
+
+def test_checkpoints_of_the_user_are_not_touched(jax_worker: Worker, tmp_path: Path) -> None:
+    end = jax_worker.run(diagnose_with_checkpoints, folder=str(tmp_path))
+    assert end["kept"] == "the best of a long run"
+    assert end["left"] == ["backup", "best.keras", "first.weights.h5"]
+    assert end["saves"] > 0
+    assert end["files_after"] == ["after.weights.h5"]  # the model saves as before
 
 
 @pytest.mark.parametrize("where", ["callback", "source"])
@@ -161,6 +170,35 @@ def interrupted(where: str) -> dict[str, Any]:
         end = {"kind": type(error).__name__, "message": str(error), "changed": largest_difference(before, state(model))}
     model.fit(x, y, batch_size=32, verbose=0)
     return end | {"trains": largest_difference(before, state(model)) > 0}
+
+
+def diagnose_with_checkpoints(folder: str) -> dict[str, Any]:
+    import keras
+
+    import abreast
+
+    root = Path(folder)
+    for name in ("best.keras", "first.weights.h5"):
+        (root / name).write_text("the best of a long run")
+    (root / "backup").mkdir()
+    model, x, y = task()
+    saved = []
+
+    class Saving(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.save_weights(str(root / "first.weights.h5"), overwrite=True)
+            saved.append(epoch)
+
+    callbacks = [
+        keras.callbacks.ModelCheckpoint(str(root / "best.keras")),
+        keras.callbacks.BackupAndRestore(str(root / "backup")),
+        Saving(),
+    ]
+    abreast.diagnose(model, x, y, batch_size=32, callbacks=callbacks, steps=5)
+    left, kept = sorted(path.name for path in root.iterdir()), (root / "best.keras").read_text()
+    model.save_weights(str(root / "after.weights.h5"))
+    after = sorted(path.name for path in root.iterdir() if path.name not in left)
+    return {"left": left, "kept": kept, "saves": len(saved), "files_after": after}
 
 
 def diagnose_badly(what: str) -> None:

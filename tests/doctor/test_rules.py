@@ -61,6 +61,7 @@ def test_a_healthy_run_gets_no_finding() -> None:
         ({}, "slow-python"),
         ({"place_is_own": False}, "slow-source"),
         ({"workers": 4, "active_threads": 3.5}, "gil"),
+        ({"workers": 4, "busy_cores": 0.1, "in_processes": True}, "slow-source"),
         ({"workers": 4, "active_threads": 3.5, "busy_cores": 0.1}, "slow-reading"),
         ({"workers": 4, "active_threads": 3.5, "busy_cores": 3.2, "decoding": 0.9}, "slow-decoding"),
     ],

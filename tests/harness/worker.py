@@ -18,6 +18,7 @@ from typing import Any
 
 
 def main(descriptor: int, devices: int) -> None:
+    faulthandler.enable()  # a crash says where it was
     faulthandler.register(signal.SIGUSR1)  # a call that takes too long says where it is
     connection = Connection(descriptor)
     os.set_inheritable(descriptor, False)  # or the worker's own children would keep the connection open

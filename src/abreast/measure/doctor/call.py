@@ -27,6 +27,7 @@ from abreast.errors import DataError, ModelError
 
 # More epochs than any trial lasts.
 _ENDLESS = 10**9
+_LEFT_OUT = (keras.callbacks.BackupAndRestore,)
 # More batches than a feed has in hand at its usual depth.
 _RING = 6
 
@@ -64,10 +65,11 @@ class FitCall:
 
     @property
     def callbacks(self) -> list[Any]:
+        """The user's, without those that would go on from, and then delete, what a broken-off run has saved."""
         given = self.arguments["callbacks"]
         if isinstance(given, keras.callbacks.CallbackList):
             given = given.callbacks
-        return [each for each in tree.flatten(given) if each is not None]
+        return [each for each in tree.flatten(given) if each is not None and not isinstance(each, _LEFT_OUT)]
 
     def fit_arguments(self, **changes: Any) -> dict[str, Any]:
         """Arguments of a `fit` that goes on until a callback ends it, without validation. Made anew for each."""
@@ -108,7 +110,15 @@ class FitCall:
         x = self.arguments["x"]
         if self.kind == "py_dataset":
             return None if x.use_multiprocessing else int(x.workers)
-        return int(x.num_workers) if self.kind == "torch" and hasattr(x, "batch_sampler") else None
+        # Not from 0: that would be the first time that the user's process forks.
+        return int(x.num_workers) or None if self.kind == "torch" and hasattr(x, "batch_sampler") else None
+
+    @property
+    def reads_in_processes(self) -> bool:
+        x = self.arguments["x"]
+        if self.kind == "py_dataset":
+            return bool(x.use_multiprocessing)
+        return self.kind == "torch" and getattr(x, "num_workers", 0) > 0
 
     def with_workers(self, workers: int) -> dict[str, Any]:
         """Arguments of a `fit` whose source has so many workers."""

@@ -6,8 +6,9 @@ rules in `findings.py`. Imports Keras and `parallel`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 
@@ -32,6 +33,8 @@ from abreast.measure.processor import Processor
 from abreast.measure.sampler import Sampler
 from abreast.measure.spans import Span
 from abreast.world import read_world
+
+Result = TypeVar("Result")
 
 _PROBED_BATCHES = 16
 _SHOWN_STEPS = 5
@@ -87,7 +90,7 @@ class _Doctor:
             callbacks = clocks.result(per_call, bool(self.call.arguments["verbose"]))
             facts = self._try_remedies(case, self._facts(case))
             clocks.clear()
-            validation = once.validation(self.call)
+            validation = self._while_it_lasts(lambda: once.validation(self.call))
             ends = clocks.result(per_call, False).per_epoch if validation else callbacks.per_epoch
         facts = replace(facts, callbacks=replace(callbacks, per_epoch=ends), validation=validation)
         facts = self._look_at_devices(case, facts)
@@ -159,6 +162,15 @@ class _Doctor:
             added_devices=tuple(measures[trial.name].seconds for trial in added if trial.name in measures),
         )
 
+    def _while_it_lasts(self, measure: Callable[[], Result]) -> Result | None:
+        """What `measure` gives; None when a generator ends in it: there is a diagnosis without."""
+        try:
+            return None if self.call.ended else measure()
+        except Exception:
+            if self.call.ended is None:
+                raise
+            return None
+
     def _listen(self, case: Case) -> tuple[list[Span], list[Sample]]:
         """The spans of a few steps as given, and what the devices did meanwhile."""
         seen: list[Span] = []
@@ -166,7 +178,7 @@ class _Doctor:
         spans.listen(seen)
         sampler.start()
         try:
-            self.bench.run(case.given(), self.bench.warmup_steps, self.bench.steps)
+            self._while_it_lasts(lambda: self.bench.run(case.given(), self.bench.warmup_steps, self.bench.steps))
         finally:
             sampler.stop()
             spans.ignore(seen)

@@ -90,6 +90,7 @@ class Reading:
     kind: str = ""  # as of `FitCall`
     workers: int | None = None  # None: the source has no workers to set
     setting: str = ""  # what sets the workers, as `PyDataset(workers=...)`
+    in_processes: bool = False  # whether other processes read, which nobody looked into
 
     @property
     def waiting(self) -> float:

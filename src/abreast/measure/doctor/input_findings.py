@@ -47,6 +47,8 @@ def _workers_advice(facts: Facts) -> str:
 
 def _part(facts: Facts, reading: Reading) -> tuple[str, str]:
     """Cause and advice for a source that more workers do not help, or that has none."""
+    if reading.in_processes:
+        return "slow-source", "its worker processes do not keep up: more of them, or less work in each"
     held = (reading.workers or 0) > 1 and 0.6 <= reading.busy_cores < 1.4 and facts.cores > 1
     if held:
         return (
@@ -55,7 +57,7 @@ def _part(facts: Facts, reading: Reading) -> tuple[str, str]:
         )
     if reading.waiting > 0.5:
         return "slow-reading", (
-            "it waits for files or the network: read several batches at once (a PyDataset with workers), "
+            "it waits for files or the network: read several batches at once (workers of a PyDataset or DataLoader), "
             "larger files, or a copy on a faster disk"
         )
     if reading.decoding >= 0.4:

@@ -5,11 +5,15 @@ Imports Keras, NumPy and `backend`.
 
 from __future__ import annotations
 
+import functools
+import os
 import random
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import keras
 import numpy as np
 from keras.src.backend.common import global_state
 
@@ -35,6 +39,12 @@ def build(model: Any, batch: Any) -> None:
 @contextmanager
 def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
     """Put back the variables of a model that is built, and its callbacks, at the end of the block, however it ends."""
+    with _saving_elsewhere(), _kept(model, callbacks):
+        yield
+
+
+@contextmanager
+def _kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
     values = [(variable, np.array(variable)) for variable in _variables(model)]
     attributes = {name: model.__dict__[name] for name in _ATTRIBUTES if name in model.__dict__}
     states = [(callback, dict(vars(callback))) for callback in callbacks]
@@ -48,6 +58,29 @@ def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
         for callback, state in states:
             vars(callback).clear()
             vars(callback).update(state)
+
+
+@contextmanager
+def _saving_elsewhere() -> Iterator[None]:
+    """Let models save into a folder that is deleted: no checkpoint of the user's is overwritten."""
+    trainer: Any = keras.Model
+    plain = {name: getattr(trainer, name) for name in ("save", "save_weights")}
+    with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder:
+        for name, method in plain.items():
+            setattr(trainer, name, _saving_into(folder, method))
+        try:
+            yield
+        finally:
+            for name, method in plain.items():
+                setattr(trainer, name, method)
+
+
+def _saving_into(folder: str, plain: Any) -> Any:
+    @functools.wraps(plain)
+    def save(self: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
+        return plain(self, os.path.join(folder, os.path.basename(str(filepath))), *args, **kwargs)
+
+    return save
 
 
 def _variables(model: Any) -> list[Any]:

@@ -30,7 +30,7 @@ from abreast.measure.doctor.trials import Clock, quiet
 from abreast.measure.processor import Processor
 
 _BATCH_METHODS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
-_EPOCH_METHODS = ("on_epoch_begin", "on_epoch_end")
+_EPOCH_METHODS = ("on_epoch_end",)
 _VALIDATION_STEPS = 12
 _WARMUP = 3
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -68,6 +68,7 @@ class SourceAlone:
             place_is_own=own,
             kind=self._call.kind,
             workers=self._call.num_workers,
+            in_processes=self._call.reads_in_processes,
             setting="PyDataset(workers=...)" if self._call.kind == "py_dataset" else "DataLoader(num_workers=...)",
         )
 
