@@ -36,8 +36,17 @@ def line(benchmark: str, case: dict[str, Any], samples: Sequence[float], unit: s
         "quartiles": [round(value, 9) for value in quartiles(samples)],
         "num_samples": len(samples),
         **notes,
+        **origin(),
+    }
+
+
+def origin() -> dict[str, Any]:
+    """When, by what command, of what commit, on what machine and with what versions something is measured now."""
+    main = sys.modules["__main__"].__spec__  # of `python -m`
+    script = [os.path.relpath(sys.argv[0])] if main is None else ["-m", main.name]
+    return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "command": shlex.join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]]),
+        "command": shlex.join(["python", *script, *sys.argv[1:]]),
         "commit": commit(),
         "machine": machine(),
         "versions": versions(),

@@ -41,7 +41,7 @@ CASES: dict[str, Planted] = {
         *_everywhere("held", "gil", {"rows": 150}, {"rows": 300}),
         *_everywhere("callback", "slow-callbacks", {"ms": 8}, {"ms": 30}),
         *_everywhere("validating", "validation", {"times": 2}, {"times": 4}),
-        *_everywhere("small_batch", "small-batch", {"rows": 1}, {"rows": 2}, devices=1),
+        *_everywhere("small_batch", "small-batch", {"rows": 2}, {"rows": 4}, devices=1),
         *_everywhere("exchanging", "all-reduce-bound", {"width": 1024}, {"width": 2048}),
         *_everywhere("local_statistics", "batch-norm", {"rows": 8}, {"rows": 24}),
         *_everywhere("default_rate", "learning-rate", {"rows": 1536}, {"rows": 2048}),

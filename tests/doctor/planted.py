@@ -1,28 +1,23 @@
 """Every planted case diagnosed, and its fix measured: one JSON line a case in `benchmarks/results/doctor.jsonl`.
 
-`python -m tests.doctor.planted [--only WORD]` runs them; `table.py` makes a page of the lines. Imports no framework.
+`python -m tests.doctor.planted [--only WORD]` runs them; `table.py` makes a page of the newest line of each case.
+Imports no framework.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
-import os
-import platform
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
+from benchmarks import lines
 from tests.doctor.bodies import run_case
 from tests.doctor.cases import CASES, Planted
-from tests.harness.client import BACKENDS, ROOT, RemoteError, Worker, WorkerLost
+from tests.harness.client import BACKENDS, RemoteError, Worker, WorkerLost
 
-LINES = ROOT / "benchmarks" / "results" / "doctor.jsonl"
+BENCHMARK = "doctor"
 NUM_DEVICES = 2
 TOLERANCE = 0.15
 
@@ -61,38 +56,11 @@ def verdict(case: Planted, found: dict[str, Any]) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.doctor.planted", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="cases whose names hold this")
-    parser.add_argument("--output", type=Path, default=LINES, help="file of JSON lines")
     options = parser.parse_args(arguments)
-    cases = [case for case in CASES.values() if options.only in case.name]
-    with options.output.open("w") as file:
-        print(json.dumps(_about(options)), file=file)
-        for line in outcomes(cases):
-            print(json.dumps(line), file=file, flush=True)
-            print(summary(line), file=sys.stderr, flush=True)
+    for line in outcomes([case for case in CASES.values() if options.only in case.name]):
+        lines.append([{"benchmark": BENCHMARK, **line, **lines.origin()}])
+        print(summary(line), file=sys.stderr, flush=True)
     return 0
-
-
-def _about(options: argparse.Namespace) -> dict[str, Any]:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    packages = ("keras", "jax", "tensorflow-cpu", "torch", "numpy")
-    versions = [f"{name} {metadata.version(name)}" for name in packages if _is_installed(name)]
-    return {
-        "kind": "run",
-        "command": f"python -m tests.doctor.planted{f' --only {options.only}' if options.only else ''}",
-        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
-    }
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return bool(metadata.version(name))
-    except metadata.PackageNotFoundError:
-        return False
 
 
 def summary(line: dict[str, Any]) -> str:

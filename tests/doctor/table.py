@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tests.doctor.planted import LINES, TOLERANCE
+from benchmarks import lines
+from tests.doctor.cases import CASES
+from tests.doctor.planted import BENCHMARK, TOLERANCE
 from tests.harness.client import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "doctor.md"
@@ -53,14 +54,11 @@ tested on made-up facts. Nothing is promised for a `straggler` among simulated d
 
 
 def page() -> str:
-    lines = [json.loads(text) for text in LINES.read_text().splitlines()] if LINES.exists() else []
-    run = next((line for line in lines if line.get("kind") == "run"), None)
-    cases = [line for line in lines if line.get("kind") != "run"]
+    newest = {line["case"]: line for line in lines.read(BENCHMARK)}
+    cases = [newest[name] for name in CASES if name in newest]
     parts = [_CAUSES]
     if cases:
-        parts += [_summary(cases), _table(cases)]
-    if run:
-        parts.append(f"Measured at commit {run['commit']} on {run['machine']}, {run['versions']}.\n")
+        parts += [_summary(cases), _table(cases), _origins(cases)]
     return "\n".join([*parts, _NOT_PLANTED.strip(), ""])
 
 
@@ -74,6 +72,14 @@ def _summary(cases: Sequence[dict[str, Any]]) -> str:
         f"{sum(not case['named'] for case in healthy)} of {len(healthy)} healthy runs get an alarm; "
         f"{kept} of {len(errors)} promises are within {100 * TOLERANCE:.0f}% of what the fix measures.\n"
     )
+
+
+def _origins(cases: Sequence[dict[str, Any]]) -> str:
+    """At which commits they were measured, on what."""
+    commits, machine, versions = {case["commit"]: None for case in cases}, cases[-1]["machine"], cases[-1]["versions"]
+    where = f"{machine['system']}, {machine['cores']} cores"
+    what = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"Measured at {' and '.join(commits)} on {where}, with {what}.\n"
 
 
 def _table(cases: Sequence[dict[str, Any]]) -> str:

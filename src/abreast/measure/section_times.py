@@ -157,7 +157,7 @@ def _totals(spans: Sequence[Span], names: Sequence[str]) -> Markup:
             duration(statistics.median(lengths[track, name])),
             duration(sum(lengths[track, name])),
         )
-        for track, name in order[:MOST_ROWS]
+        for track, name in order
     ]
     heads = ("track", "span", "how often", "median", "together")
     numbers = tag("div", table("Spans by track and name", heads, rows), class_="wide")

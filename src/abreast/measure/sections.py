@@ -103,7 +103,7 @@ def experiments(diagnosis: Diagnosis) -> Markup:
     """The step with one thing changed, beside the step as it was."""
     if not diagnosis.experiments:
         return section("Counter-experiments", "", tag("p", "None were run.", class_="none"))
-    shown = list(diagnosis.experiments[:MOST_ROWS])
+    shown = list(diagnosis.experiments)
     if all(one.name != _GIVEN for one in shown):
         shown.insert(0, Experiment(_GIVEN, "", diagnosis.num_steps, diagnosis.step_seconds, 0.0))
     lengths = [one.median_seconds + one.spread_seconds for one in shown]
@@ -118,15 +118,23 @@ def facts(diagnosis: Diagnosis) -> Markup:
     """Versions, machine and settings."""
     if not diagnosis.facts:
         return joined()
-    pairs = list(diagnosis.facts.items())[:MOST_ROWS]
-    entries = [tag("div", tag("dt", shortened(name, 120)), tag("dd", shortened(value, 600))) for name, value in pairs]
+    entries = [
+        tag("div", tag("dt", shortened(name, 120)), tag("dd", shortened(value, 600)))
+        for name, value in diagnosis.facts.items()
+    ]
     return section("Facts", "", tag("dl", *entries, class_="facts"))
 
 
 def table(
     caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, foot: bool = False, kind: str = ""
 ) -> Markup:
-    """A table whose first column names its rows; with `foot`, the last row sums up the others."""
+    """A table whose first column names its rows; with `foot`, the last row sums up the others.
+
+    Of more than `MOST_ROWS` rows the first are shown, and the caption says so.
+    """
+    if len(rows) > MOST_ROWS:
+        caption += f" (the first {MOST_ROWS} of {len(rows)})"
+        rows = [*rows[: MOST_ROWS - foot], *rows[len(rows) - foot :]]
     head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in heads)))
     lines = [tag("tr", tag("th", row[0], scope="row"), *(tag("td", text) for text in row[1:])) for row in rows]
     body = lines[:-1] if foot else lines
@@ -168,11 +176,12 @@ def _verdict(diagnosis: Diagnosis) -> Markup:
     lost = f" It costs {duration(first.lost_seconds, like=step)} of each {duration(step, like=step)} step."
     if first.lost_seconds == 0:
         lost = " It costs no time now."
+    kind = "bad" if first.lost_seconds else "note"
     return tag(
         "div",
         tag("p", tag("strong", what), tag("span", lost, class_="cost")),
         tag("p", prose(sentence(first.advice)), class_="advice"),
-        class_="verdict bad",
+        class_=f"verdict {kind}",
     )
 
 

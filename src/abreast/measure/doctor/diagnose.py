@@ -141,7 +141,7 @@ class _Doctor:
         if self.placement is None or case.num_devices == 1:
             return facts
         idle_cores = once.IdleCores()
-        self.bench.run(case.same_batch(), 1, self.bench.steps)
+        self.bench.run(case.only_steps(), 1, self.bench.steps)
         idle = idle_cores.mean()
         sums = self.placement.backend.all_reduce_seconds(self.placement, facts.gradient_bytes)
         facts = replace(facts, idle_cores=idle, all_reduce_seconds=sums)

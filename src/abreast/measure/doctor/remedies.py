@@ -69,10 +69,13 @@ class Case:
         )
 
     def no_callbacks(self) -> Trial:
-        def arguments() -> dict[str, Any]:
-            return self.call.fit_arguments(callbacks=[], verbose=0)
-
+        arguments = partial(self.call.fit_arguments, callbacks=[], verbose=0)
         return Trial(NO_CALLBACKS, "without callbacks and progress bar", self.rows, arguments)
+
+    def only_steps(self) -> Trial:
+        """One batch again and again, and no callbacks: nothing is waited for but the devices."""
+        arguments = partial(self.call.with_batch, self.batch, callbacks=[], verbose=0)
+        return Trial("only steps", "one batch again and again, without callbacks", self.rows, arguments)
 
 
 def suggested(case: Case, facts: Facts) -> list[Trial]:
