@@ -54,7 +54,7 @@ def measured_beside(plant: Any, turns: list[float]) -> AbstractContextManager[An
 
     def run(bench: Any, trial: Any, warmup: int, steps: int) -> Any:
         seconds = plain(bench, trial, warmup, steps)
-        if trial.name == GIVEN and steps == bench.steps:
+        if trial.name == GIVEN and steps >= bench.steps:
             turns.append(plant.fixed_rows / seconds_per_step(model, plant.fixed, plant.burst))
         return seconds
 

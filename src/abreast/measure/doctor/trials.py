@@ -59,6 +59,7 @@ class Bench:
     measures: dict[str, Measure] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     _functions: dict[str, Any] = field(default_factory=dict)
+    _seconds: dict[str, float | None] = field(default_factory=dict)  # of a trial's last turn, per step
 
     @property
     def model(self) -> Any:
@@ -71,7 +72,7 @@ class Bench:
         if seconds is None:
             raise self.call.ended or DataError("the data source ended at once", "give a source of more batches")
         self.rounds = ROUNDS if seconds < _LONG_SECONDS else _FEW_ROUNDS
-        steps = max(-(-self.steps // self.rounds), min(_MOST_STEPS, math.ceil(_SHORTEST_SECONDS / max(seconds, 1e-6))))
+        steps = max(-(-self.steps // self.rounds), _steps_enough(seconds))
         self.steps = -(-steps // trial.burst) * trial.burst
 
     def take_turns(self, trials: Sequence[Trial], rounds: int | None = None) -> None:
@@ -97,8 +98,9 @@ class Bench:
                 self.run(trial, 1, 1)
             if trial.run is not None:
                 return trial.run(self.steps)
-            steps = -(-self.steps // trial.burst) * trial.burst
-            return self.run(trial, max(self.warmup_steps, trial.warmup_steps), steps)
+            warmup, steps = max(self.warmup_steps, trial.warmup_steps), self._steps_of(trial)
+            self._seconds[trial.name] = self.run(trial, warmup, steps)
+            return self._seconds[trial.name]
         except Exception as error:
             if self.call.ended is not None:
                 return None
@@ -106,6 +108,12 @@ class Bench:
                 raise
             self.failed[trial.name] = f"{type(error).__name__}: {error}".splitlines()[0]
             return None
+
+    def _steps_of(self, trial: Trial) -> int:
+        """As many as the run as given has; more where they are so short that the two ends of a turn would count."""
+        seconds = self._seconds.get(trial.name)
+        steps = max(self.steps, _steps_enough(seconds)) if seconds else self.steps
+        return -(-steps // trial.burst) * trial.burst
 
     def run(self, trial: Trial, warmup: int, steps: int) -> float | None:
         """Seconds per step of one turn; None when the source ended before it did."""
@@ -172,6 +180,11 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
         if not self._end:
             return None
         return (self._end - self._start) / (self._calls * self._per_call)
+
+
+def _steps_enough(seconds: float) -> int:
+    """How many steps of so many seconds make a turn that is worth timing."""
+    return min(_MOST_STEPS, math.ceil(_SHORTEST_SECONDS / max(seconds, 1e-6)))
 
 
 @contextlib.contextmanager
