@@ -115,19 +115,21 @@ def _report(cell: dict[str, Any], found: dict[str, dict[str, list[float]]]) -> N
     step = statistics.median(found["abreast"]["step"])
     print(f"{cell['backend']:<11}{cell['devices']} device(s), step {1000 * step:.1f} ms", flush=True)
     for rate in cell["rates"]:
-        ratios = {side: found[side][str(rate)] for side in _SIDES}
-        for side, values in ratios.items():
+        middle = {}
+        for side in _SIDES:
+            devices = cell["devices"] if side == "abreast" else 1
             case = {"backend": cell["backend"], "model": cell["model"], "rate": rate, "side": side}
-            case["devices"] = cell["devices"] if side == "abreast" else 1
-            own = statistics.median(found[side]["step"])
-            notes = {"step_seconds": round(own, 6), "steps_per_sample": cell["steps"], "process": cell["devices"]}
-            warm_up = f"a first fit, and the first {_DROPPED} steps of each"
-            one = lines.line("feeding", case, values, "seconds per step / max(source, step)", **notes, warm_up=warm_up)
-            lines.append([one])
-        middle = {side: statistics.median(values) for side, values in ratios.items()}
-        print(
-            f"  source {rate:4.2f} of a step: abreast {middle['abreast']:.3f}  Keras {middle['keras']:.3f}", flush=True
-        )
+            case |= {"devices": devices, "run_of_devices": cell["devices"]}
+            values = found[side][str(rate)]
+            notes = {
+                "step_seconds": round(statistics.median(found[side]["step"]), 6),
+                "steps_per_sample": cell["steps"],
+                "warm_up": f"a first fit, and the first {_DROPPED} steps of each",
+            }
+            lines.append([lines.line("feeding", case, values, "seconds per step / max(source, step)", **notes)])
+            middle[side] = statistics.median(values)
+        words = "  ".join(f"{side} {value:.3f}" for side, value in middle.items())
+        print(f"  source {rate:4.2f} of a step: {words}", flush=True)
 
 
 def _arguments() -> argparse.Namespace:

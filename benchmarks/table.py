@@ -26,7 +26,7 @@ Line = dict[str, Any]
 
 
 def page() -> str:
-    parts = [_HEAD, _step_overhead(), _two_cores(), _timeline_cost(), _startup()]
+    parts = [_HEAD, _step_overhead(), _two_cores(), _feeding(), _timeline_cost(), _startup(), _soak()]
     return "\n".join(part for part in parts if part)
 
 
@@ -73,6 +73,35 @@ def _two_cores() -> str:
     )
 
 
+def _feeding() -> str:
+    found = _newest("feeding")
+    rates = sorted({line["case"]["rate"] for line in found.values()})
+    places: dict[tuple[str, str, int], dict[tuple[str, float], Line]] = {}
+    for line in found.values():
+        case = line["case"]
+        cells = places.setdefault((case["backend"], case["model"], case["run_of_devices"]), {})
+        cells[case["side"], case["rate"]] = line
+    rows = []
+    for (backend, model, devices), cells in places.items():
+        mine = cells["abreast", rates[0]]
+        both = (_both(cells, rate) for rate in rates)
+        rows.append((backend, model, devices, f"{1000 * mine['step_seconds']:.1f} ms", *both, mine["commit"]))
+    return _section(
+        "Feeding from a slow source",
+        "Seconds per step over those of the slower of the two, a source that sleeps that share of a step for each batch and "
+        "the step (`feeding.py`): abreast, and in brackets plain Keras on one device in the same run.",
+        ("backend", "model", "devices", "step", *(f"source {rate:g}" for rate in rates), "commit"),
+        rows,
+        found,
+    )
+
+
+def _both(cells: dict[tuple[str, float], Line], rate: float) -> str:
+    values = (cells.get((side, rate)) for side in ("abreast", "keras"))
+    mine, keras = ("" if line is None else f"{line['median']:.2f}" for line in values)
+    return f"{mine} ({keras})"
+
+
 def _timeline_cost() -> str:
     found = _newest("timeline_cost")
     rows = []
@@ -107,6 +136,24 @@ def _startup() -> str:
         "Start",
         "From the first import to the end of the first step, in a fresh process (`startup.py`).",
         ("what", "backend", "devices", "side", "median", "quartiles", "commit"),
+        rows,
+        found,
+    )
+
+
+def _soak() -> str:
+    found = _newest("soak")
+    rows = []
+    for line in found.values():
+        case, grows, most = line["case"], line["growth_per_1000_steps"], line["most"]
+        counts = (f"{most[name]} ({grows[name]:+.2f})" for name in ("threads", "descriptors", "processes"))
+        memory = f"{most['memory_bytes'] / 2**20:.0f} MiB ({grows['memory_bytes'] / 2**10:+.0f} KiB)"
+        rows.append((case["backend"], case["source"], f"{case['steps']:,}", memory, *counts, line["commit"]))
+    return _section(
+        "Many steps",
+        "The most that a process and its workers held, and in brackets what they grow by in 1,000 steps of the second half "
+        "(`soak.py`): a tiny model on two simulated devices.",
+        ("backend", "source", "steps", "memory", "threads", "descriptors", "processes", "commit"),
         rows,
         found,
     )
