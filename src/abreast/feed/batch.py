@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 from keras import tree
 
 from abreast.errors import DataError
@@ -21,7 +22,7 @@ class HostBatch:
 
     @staticmethod
     def of(data: Any) -> HostBatch:
-        """Wrap a batch; raises `DataError` when it is empty or its arrays have different numbers of rows."""
+        """Wrap a batch; raises `DataError` when it is empty, not of numbers, or of arrays with different numbers of rows."""
         rows: int | None = None
         structure = []
         for path, leaf in tree.flatten_with_path(data):
@@ -34,6 +35,7 @@ class HostBatch:
                     f"the batch holds {leaf!r} at {path}, which has no rows",
                     "give arrays whose first axis is the batch",
                 )
+            _check_type(leaf, path)
             if rows is None:
                 rows = int(shape[0])
             elif int(shape[0]) != rows:
@@ -72,6 +74,21 @@ def row_counts(rows: int, num_shards: int) -> tuple[int, ...]:
     """Rows of each shard, larger ones first: 98 rows on 4 are 25, 25, 24, 24."""
     quotient, remainder = divmod(rows, num_shards)
     return tuple(quotient + (index < remainder) for index in range(num_shards))
+
+
+def _check_type(leaf: Any, path: tuple[Any, ...]) -> None:
+    """Refuse NumPy arrays that no step can compute with: no framework says so in words that name the array."""
+    kind = getattr(getattr(leaf, "dtype", None), "kind", "")
+    if kind not in ("O", "S", "U", "M", "m"):
+        return
+    text = kind in ("S", "U") or (kind == "O" and isinstance(leaf.flat[0] if leaf.size else "", str | bytes))
+    if text and keras.backend.backend() == "tensorflow":
+        return
+    what = "strings" if text else "Python objects" if kind == "O" else f"{leaf.dtype} values"
+    raise DataError(
+        f"the batch holds an array of {what} at {path}, which {keras.backend.backend()} cannot compute with",
+        "give arrays of numbers: pad rows of different lengths to one, and turn text and dates into numbers in the source",
+    )
 
 
 def _num_bytes(leaf: Any) -> int:
