@@ -38,6 +38,10 @@ def test_checkpoints_of_the_user_are_not_touched(jax_worker: Worker, tmp_path: P
     assert end["files_after"] == ["after.weights.h5"]  # the model saves as before
 
 
+def test_a_diagnosis_of_a_plain_model_ends_the_workers_of_its_source(jax_worker: Worker) -> None:
+    assert jax_worker.run(threads_after_workers) == []
+
+
 @pytest.mark.parametrize("where", ["callback", "source"])
 def test_a_diagnosis_that_is_interrupted_leaves_the_weights(workers: Workers, where: str) -> None:
     end = workers.abreast.run(interrupted, where=where)
@@ -97,6 +101,32 @@ def largest_difference(some: list[Any], others: list[Any]) -> float:
 
 
 # Bodies.
+
+
+def threads_after_workers() -> list[str]:
+    import threading
+    import time
+
+    import keras
+    import numpy as np
+
+    import abreast
+
+    class Rows(keras.utils.PyDataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return 200
+
+        def __getitem__(self, index: int) -> Any:
+            return np.ones((8, 4), "float32"), np.zeros((8, 1), "float32")
+
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    before = set(threading.enumerate())
+    abreast.diagnose(model, Rows(workers=3))
+    deadline = time.monotonic() + 5
+    while (left := set(threading.enumerate()) - before) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return [thread.name for thread in left]
 
 
 def task(devices: int = 2) -> tuple[Any, Any, Any]:

@@ -192,6 +192,30 @@ def stopped_early(how: str) -> list[str]:
     return feed_threads()
 
 
+def stopped_with_workers(fits: int = 3) -> list[str]:
+    """The threads of a data set's workers that are left after some fits which end in their first epoch."""
+
+    class Rows(keras.utils.PyDataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return 50
+
+        def __getitem__(self, index: int) -> Any:
+            return batch(index)
+
+    model_on(2).fit(*batch(0), verbose=0)  # starts what stays
+    before = set(threading.enumerate())
+    for _ in range(fits):
+        model = model_on(2)
+        stop = Steps(lambda step: setattr(model, "stop_training", step >= 3))  # noqa: B023
+        model.fit(Rows(workers=3, max_queue_size=4), callbacks=[stop], verbose=0)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while left := set(threading.enumerate()) - before:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    return [thread.name for thread in left]
+
+
 def small_budget() -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

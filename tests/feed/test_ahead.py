@@ -72,6 +72,11 @@ def test_stopping_early_leaves_no_thread(workers: Workers, how: str) -> None:
     assert workers.abreast.run(bodies.stopped_early, how=how) == []
 
 
+def test_stopping_early_ends_the_workers_of_a_dataset(workers: Workers) -> None:
+    """Keras itself leaves them running: seven threads a fit."""
+    assert workers.abreast.run(bodies.stopped_with_workers) == []
+
+
 def test_a_batch_over_the_budget_is_not_staged_and_says_so(workers: Workers) -> None:
     end = workers.abreast.run(bodies.small_budget)
     assert end["finite"]

@@ -17,6 +17,7 @@ from abreast.feed.batch import HostBatch, names
 from abreast.feed.pipeline import Habits, Pipeline, Stage, Taken
 from abreast.feed.reuse import ReuseGuard
 from abreast.feed.staging import Staging
+from abreast.feed.workers import end_workers
 
 
 class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
@@ -44,7 +45,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self._iterator: FeedIterator | None = None
 
     def __iter__(self) -> FeedIterator:
-        self.close()
+        self._close_iterator()
         pipeline = Pipeline(self.source(), self.check, self.stage, self.staging, self._habits)
         self._iterator = FeedIterator(self, pipeline)
         self._permit(self._iterator)
@@ -62,7 +63,12 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         return batch
 
     def close(self) -> None:
-        """End the threads of the present iterator."""
+        """End the threads of the present iterator and the source's workers, also in the middle of an epoch."""
+        self._close_iterator()
+        if (enqueuer := getattr(self.adapter, "enqueuer", None)) is not None:
+            end_workers(enqueuer)
+
+    def _close_iterator(self) -> None:
         if self._iterator is not None:
             self._iterator.pipeline.close()
             self._iterator = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextvars
 import os
-import sys
 import threading
 import time
 import traceback
@@ -18,6 +17,8 @@ from typing import Any, Generic, TypeVar, cast
 
 from keras.src import tree
 from keras.src.backend.common import global_state
+
+from abreast.threads import frames
 
 Item = TypeVar("Item")
 
@@ -97,7 +98,7 @@ class Ahead(Generic[Item]):
 
     def where(self) -> str:
         """The line that the thread is at, outside of Keras and abreast where possible."""
-        frame = None if self._thread is None else sys._current_frames().get(self._thread.ident or 0)
+        frame = None if self._thread is None else frames().get(self._thread.ident or 0)
         if frame is None:
             return ""
         calls = traceback.extract_stack(frame)

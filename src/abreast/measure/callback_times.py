@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from keras.callbacks import CallbackList
 
 from abreast.errors import BackendError
+from abreast.threads import frames
 
 EVENTS = (
     "on_epoch_begin",
@@ -74,7 +75,7 @@ class Fit:
             return True
         if self._frame is None:
             return False
-        frame = sys._current_frames().get(self._thread)
+        frame = frames().get(self._thread)
         while frame is not None:
             if id(frame) == self._frame:
                 return False

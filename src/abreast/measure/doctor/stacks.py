@@ -1,6 +1,6 @@
 """What the threads of a data source do: where they are, whether they use a processor, and whether they decode.
 
-The stacks of all threads that came to life since are looked at a few hundred times a second, by `sys._current_frames`.
+The stacks of all threads that came to life since are looked at a few hundred times a second, by their innermost frames.
 Processor time is that of the process, since nothing else runs. Imports Keras and `facts`.
 """
 
@@ -10,7 +10,6 @@ import contextvars
 import linecache
 import os
 import re
-import sys
 import sysconfig
 import threading
 import time
@@ -23,6 +22,7 @@ from types import FrameType
 from keras.src.backend.common import global_state
 
 from abreast.measure.doctor.facts import Reading
+from abreast.threads import frames
 
 _EVERY_SECONDS = 0.004
 _DECODERS = (
@@ -57,7 +57,7 @@ def watch(read: Callable[[], int], while_waiting: Callable[[], None]) -> Reading
     `while_waiting` is called now and then, and may raise; the thread then ends when its source does.
     """
     keras_state = dict(global_state.GLOBAL_STATE_TRACKER.__dict__)  # Keras keeps it per thread
-    before = set(sys._current_frames())
+    before = set(frames())
     outcome: list[int | BaseException] = []
 
     def run() -> None:
@@ -94,7 +94,7 @@ def watch(read: Callable[[], int], while_waiting: Callable[[], None]) -> Reading
 
 def _look(seen: _Seen, before: set[int]) -> None:
     seen.looks += 1
-    for identifier, frame in sys._current_frames().items():
+    for identifier, frame in frames().items():
         if identifier in before or os.path.basename(frame.f_code.co_filename) in _WAITING_FILES:
             continue
         own = _own_frame(frame)

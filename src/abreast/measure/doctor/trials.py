@@ -20,6 +20,7 @@ from typing import Any
 import keras
 
 from abreast.errors import DataError
+from abreast.feed.workers import workers_ended
 from abreast.measure.doctor.call import FitCall
 from abreast.measure.doctor.facts import GIVEN, SOURCE, Measure
 
@@ -120,7 +121,7 @@ class Bench:
         arguments = trial.arguments()
         key = trial.name if trial.own_function else ""
         mine = self.model.train_function
-        with trial.around():
+        with trial.around(), workers_ended():
             clock = Clock(self.model, warmup, steps)
             arguments["callbacks"] = [*arguments["callbacks"], clock]
             if key:

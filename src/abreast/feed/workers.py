@@ -1,0 +1,51 @@
+"""Ends the workers of a `PyDataset`. Keras does so where an epoch ends, and leaves them running where a `fit` ends in one.
+
+Imports Keras.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Empty
+from typing import Any
+
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetEnqueuer
+
+_END_SECONDS = 5.0
+_LOOK_SECONDS = 0.01
+
+
+@contextmanager
+def workers_ended() -> Iterator[None]:
+    """At the end of the block, end the workers that began in it."""
+    begun: list[Any] = []
+    plain = PyDatasetEnqueuer.start
+
+    def start(self: Any) -> None:
+        begun.append(self)
+        plain(self)
+
+    PyDatasetEnqueuer.start = start
+    try:
+        yield
+    finally:
+        PyDatasetEnqueuer.start = plain
+        for enqueuer in begun:
+            end_workers(enqueuer)
+
+
+def end_workers(enqueuer: Any) -> None:
+    """End the workers of a Keras enqueuer, once each has read what it is reading; that is not waited for."""
+    thread = enqueuer.run_thread
+    if thread is None:
+        return
+    enqueuer.stop(drain_queue_and_join=False)
+    deadline = time.monotonic() + _END_SECONDS
+    # It waits for room in its queue, where nobody takes anything any more.
+    while thread.is_alive() and time.monotonic() < deadline:
+        try:
+            enqueuer.future_queue.get(timeout=_LOOK_SECONDS)
+        except Empty:
+            continue
