@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import pytest
 
+from abreast.threads import frames
+
 # Each collection frees an object that starts a thread; and each look makes frame objects, so that collections begin in it.
 _SCRIPT = """
-import gc, sys, threading, time
+import contextlib, gc, sys, threading, time
 from abreast.threads import frames
 
 class StartsThread:
@@ -29,11 +36,12 @@ done = False
 threads = [threading.Thread(target=work) for _ in range(8)]
 for thread in threads:
     thread.start()
-look = frames if sys.argv[1] == "frames" else sys._current_frames
+look = frames if sys.argv[1] == "frames" else lambda: contextlib.nullcontext(sys._current_frames())
 gc.set_threshold(1)
 for _ in range(300):
     StartsThread()
-    assert threads[0].ident in look()
+    with look() as found:
+        assert threads[0].ident in found
 done = True
 print("looked", gc.isenabled())
 """
@@ -48,6 +56,52 @@ def test_without_care_it_does() -> None:
     """The negative control."""
     with pytest.raises(subprocess.TimeoutExpired):
         _run("plain", timeout_seconds=10)
+
+
+@pytest.mark.parametrize(("look", "collections"), [(frames, 0), (lambda: nullcontext(sys._current_frames()), 1)])
+def test_nothing_is_collected_on_the_way_along_a_stack(
+    look: Callable[[], AbstractContextManager[Any]], collections: int, deep_thread: int, seldom: None
+) -> None:
+    """The second is the negative control: a collection there may let the other thread end the call that is looked at."""
+    with look() as found:
+        phases: list[str] = []
+        gc.callbacks.append(lambda phase, info: phases.append(phase))
+        try:
+            gc.set_threshold(1)
+            frame = found[deep_thread]
+            while frame is not None:
+                frame = frame.f_back
+        finally:
+            gc.callbacks.pop()
+    assert min(len(phases), 1) == collections
+
+
+@pytest.fixture
+def seldom() -> Iterator[None]:
+    """Collections as they were, at the end."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.set_threshold(*thresholds)
+
+
+@pytest.fixture
+def deep_thread() -> Iterator[int]:
+    """The identifier of a thread that waits in a deep recursion."""
+    ready, done = threading.Event(), threading.Event()
+
+    def recurse(depth: int) -> None:
+        if depth:
+            recurse(depth - 1)
+        else:
+            ready.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=recurse, args=(50,))
+    thread.start()
+    ready.wait(60)
+    yield thread.ident or 0
+    done.set()
+    thread.join()
 
 
 def _run(what: str, timeout_seconds: float = 60) -> subprocess.CompletedProcess[str]:

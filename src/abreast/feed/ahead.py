@@ -98,10 +98,13 @@ class Ahead(Generic[Item]):
 
     def where(self) -> str:
         """The line that the thread is at, outside of Keras and abreast where possible."""
-        frame = None if self._thread is None else frames().get(self._thread.ident or 0)
-        if frame is None:
+        if self._thread is None:
             return ""
-        calls = traceback.extract_stack(frame)
+        with frames() as found:
+            frame = found.get(self._thread.ident or 0)
+            calls = [] if frame is None else list(traceback.extract_stack(frame))
+        if not calls:
+            return ""
         theirs = [call for call in calls if not call.filename.startswith(_NOT_THEIRS)]
         call = (theirs or calls)[-1]
         return f"{call.filename}:{call.lineno} in {call.name}"

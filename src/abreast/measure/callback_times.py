@@ -75,11 +75,12 @@ class Fit:
             return True
         if self._frame is None:
             return False
-        frame = frames().get(self._thread)
-        while frame is not None:
-            if id(frame) == self._frame:
-                return False
-            frame = frame.f_back
+        with frames() as found:
+            frame = found.get(self._thread)
+            while frame is not None:
+                if id(frame) == self._frame:
+                    return False
+                frame = frame.f_back
         return True
 
     def follow(self, listener: Listener) -> None:

@@ -57,7 +57,8 @@ def watch(read: Callable[[], int], while_waiting: Callable[[], None]) -> Reading
     `while_waiting` is called now and then, and may raise; the thread then ends when its source does.
     """
     keras_state = dict(global_state.GLOBAL_STATE_TRACKER.__dict__)  # Keras keeps it per thread
-    before = set(frames())
+    with frames() as found:
+        before = set(found)
     outcome: list[int | BaseException] = []
 
     def run() -> None:
@@ -94,14 +95,15 @@ def watch(read: Callable[[], int], while_waiting: Callable[[], None]) -> Reading
 
 def _look(seen: _Seen, before: set[int]) -> None:
     seen.looks += 1
-    for identifier, frame in frames().items():
-        if identifier in before or os.path.basename(frame.f_code.co_filename) in _WAITING_FILES:
-            continue
-        own = _own_frame(frame)
-        code, line = (own or frame).f_code, (own or frame).f_lineno
-        seen.active += 1
-        seen.decoding += _decodes(frame)
-        seen.places[f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{line})", own is not None] += 1
+    with frames() as found:
+        for identifier, frame in found.items():
+            if identifier in before or os.path.basename(frame.f_code.co_filename) in _WAITING_FILES:
+                continue
+            own = _own_frame(frame)
+            code, line = (own or frame).f_code, (own or frame).f_lineno
+            seen.active += 1
+            seen.decoding += _decodes(frame)
+            seen.places[f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{line})", own is not None] += 1
 
 
 def _own_frame(innermost: FrameType) -> FrameType | None:
