@@ -42,7 +42,7 @@ CASES: dict[str, Planted] = {
         *_everywhere("callback", "slow-callbacks", {"ms": 8}, {"ms": 30}),
         *_everywhere("validating", "validation", {"times": 2}, {"times": 4}),
         *_everywhere("small_batch", "small-batch", {"rows": 2}, {"rows": 4}, devices=1),
-        *_everywhere("exchanging", "all-reduce-bound", {"width": 1024}, {"width": 2048}),
+        *_everywhere("exchanging", "all-reduce-bound", {"width": 2048}, {"width": 2560}),
         *_everywhere("local_statistics", "batch-norm", {"rows": 8}, {"rows": 24}),
         *_everywhere("default_rate", "learning-rate", {"rows": 1536}, {"rows": 2048}),
         Planted("jax", "eager", "host-bound", 1, {"run_eagerly": True, "layers": 3}),
@@ -60,7 +60,7 @@ CASES: dict[str, Planted] = {
             for backend in ("tensorflow", "torch")
             for size in (128, 192)
         ),
-        *_everywhere("healthy_arrays", None, {}, {"rows": 512}),
+        *_everywhere("healthy_arrays", None, {}, {"rows": 2048}),
         *_everywhere("healthy_arrays", None, {}, devices=1),
         *_everywhere("healthy_generator", None, {}),
         *_everywhere("healthy_dataset", None, {}),

@@ -112,12 +112,13 @@ class SourceAlone:
 
 def _endless(call: FitCall) -> Generator[Any, None, None]:
     """Batches of epoch after epoch, as the feed reads them."""
+    adapter = call.adapter()
+    source = current_backend().source(adapter)
     while True:
-        adapter = call.adapter()
         adapter.on_epoch_begin()
         empty = True
         try:
-            for batch in current_backend().source(adapter)():
+            for batch in source():
                 empty = False
                 yield batch
         finally:
