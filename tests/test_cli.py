@@ -15,6 +15,8 @@ import pytest
 
 import abreast
 from abreast import cli
+from abreast.errors import AbreastError
+from abreast.measure.diagnosis import Diagnosis
 from tests.harness.client import ROOT
 
 FRAMEWORKS = ("jax", "tensorflow", "torch", "keras", "numpy")
@@ -273,6 +275,70 @@ WHERE = """
     placement = parallel.placement_of(model)
     print(keras.backend.backend(), *placement.devices, placement.batch_norm, placement.check_numerics)
 """
+
+
+DIAGNOSED = Diagnosis("net", "jax", ("cpu:0",), 64, 30, 0.04, {"computing": 0.04}, ())
+
+
+@pytest.fixture
+def diagnosed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A doctor that is done at once, whose script goes to another folder; gives the first one."""
+
+    def diagnose(*_: object, **__: object) -> tuple[int, Diagnosis]:
+        (tmp_path / "elsewhere").mkdir()
+        os.chdir(tmp_path / "elsewhere")
+        return 0, DIAGNOSED
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("abreast.measure.doctor.script.diagnose_script", diagnose)
+    return tmp_path
+
+
+def test_the_files_of_a_doctor_are_where_the_command_was_typed(diagnosed: Path) -> None:
+    assert cli.main(["doctor", "--html", "page.html", "--json", "out.json", "train.py"]) == 0
+    assert sorted(path.name for path in diagnosed.iterdir()) == ["elsewhere", "out.json", "page.html"]
+    assert list((diagnosed / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--html", "--json"])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("absent/page", "there is no folder "),
+        ("file/page", "there is no folder "),
+        ("folder", "it is not a file"),
+        ("", "it is not a file"),
+        pytest.param(
+            "closed/page", "no permission in ", marks=pytest.mark.skipif(os.geteuid() == 0, reason="root may")
+        ),
+    ],
+)
+def test_a_file_that_a_doctor_cannot_write_is_refused_before_its_script(
+    diagnosed: Path, capsys: pytest.CaptureFixture[str], option: str, path: str, why: str
+) -> None:
+    (diagnosed / "file").touch()
+    (diagnosed / "folder").mkdir()
+    (diagnosed / "closed").mkdir(0o555)
+    assert cli.main(["doctor", option, path, "train.py"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("abreast: error: cannot write to ")
+    assert why in error
+    assert "\nhint: " in error
+    assert not (diagnosed / "elsewhere").exists()
+
+
+def test_one_file_that_fails_does_not_lose_the_other(
+    diagnosed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise AbreastError("cannot write", "make room")
+
+    monkeypatch.setattr("abreast.measure.doctor.script.write_json", fail)
+    assert cli.main(["doctor", "--html", "page.html", "--json", "out.json", "train.py"]) == 2
+    said = capsys.readouterr()
+    assert said.err == "abreast: error: cannot write\nhint: make room\n"
+    assert said.out.startswith("net on cpu:0, jax: 40.0 ms a step")
+    assert (diagnosed / "page.html").exists()
 
 
 @pytest.mark.parametrize("spelling", ["--devices", "--nproc-per-node", "--nproc_per_node", "--gpus", "--num_processes"])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -74,6 +77,48 @@ def test_nothing_is_collected_on_the_way_along_a_stack(
         finally:
             gc.callbacks.pop()
     assert min(len(phases), 1) == collections
+
+
+def test_two_threads_that_look_at_once_do_not_let_the_collector_run() -> None:
+    """The first one to leave would turn it on, while the other one still goes along a stack."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def look() -> None:
+        with frames():
+            inside.set()
+            leave.wait(60)
+
+    other = threading.Thread(target=look)
+    with frames():
+        other.start()
+        inside.wait(0.2)  # it must not come in
+    inside.wait(60)
+    collects = gc.isenabled()
+    leave.set()
+    other.join()
+    assert not collects
+    assert gc.isenabled()
+
+
+def test_a_fork_while_a_thread_looks_leaves_its_child_free() -> None:
+    inside = threading.Event()
+
+    def look() -> None:
+        with frames():
+            inside.set()
+            time.sleep(0.2)
+
+    other = threading.Thread(target=look)
+    other.start()
+    inside.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        with frames():
+            pass
+        os._exit(0 if gc.isenabled() else 1)
+    other.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.fixture

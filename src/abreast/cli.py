@@ -178,19 +178,24 @@ def _run_options(options: argparse.Namespace) -> RunOptions:
 
 
 def _doctor(options: argparse.Namespace) -> int:
+    from abreast.measure.doctor.outputs import writable
     from abreast.measure.doctor.report import report
     from abreast.measure.doctor.script import diagnose_script, write_json
 
+    json_file, html_file = (None if path is None else writable(path) for path in (options.json, options.html))
     code, diagnosis = diagnose_script(
         options.script, options.arguments, _run_options(options), module=options.module, steps=options.steps
     )
     if diagnosis is None:
         return code
     print(report(diagnosis))
-    if options.json:
-        write_json(diagnosis, options.json)
-    if options.html:
-        from abreast.measure.page import write_page
+    from abreast.measure.page import write_page  # imports NumPy, which a script may want to configure first
 
-        write_page(diagnosis, options.html)
+    for write, path in ((write_json, json_file), (write_page, html_file)):
+        try:
+            if path is not None:
+                write(diagnosis, path)
+        except AbreastError as error:  # the other one may go well
+            print(f"abreast: error: {error}", file=sys.stderr)
+            code = 2
     return code

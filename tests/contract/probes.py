@@ -130,6 +130,23 @@ def draws_of_dropout(devices: int) -> Any:
     return np.asarray(kept.rows.numpy())[:devices]
 
 
+def new_dtype_policy() -> tuple[Any, Any]:
+    """What a layer gives on 2 devices, before and after it is told to compute in bfloat16."""
+    import keras
+
+    import abreast
+
+    reset("float32")
+    layer = keras.layers.Dense(5)
+    model = keras.Sequential([keras.Input((3,)), layer, keras.layers.Activation("linear", dtype="float32")])
+    abreast.parallelize(model, devices=2)
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+    before = model.predict(x, verbose=0)
+    layer.dtype_policy = "mixed_bfloat16"
+    model.predict_function = None  # JAX and TensorFlow keep what they have compiled
+    return before, model.predict(x, verbose=0)
+
+
 def _Kept() -> Any:  # noqa: N802
     import keras
     from keras import ops

@@ -62,6 +62,13 @@ def test_replicas_draw_other_random_numbers(workers: Workers) -> None:
     assert len({tuple(row) for row in kept}) == 4, kept
 
 
+def test_a_layers_new_dtype_policy_is_that_of_every_replica(workers: Workers) -> None:
+    """Numbers of bfloat16 have 16 bits that a float32 sets to 0. PyTorch: the ranks kept the model of before."""
+    before, after = (predicted.view("uint32") & 0xFFFF for predicted in workers.abreast.run(probes.new_dtype_policy))
+    assert before.any(axis=1).all()
+    assert not after.any(axis=1).any(), after
+
+
 def _one_step_by_hand(job: dict[str, Any], devices: int) -> dict[str, Any]:
     """Weights after one step of SGD(0.125) on the mean squared error, with statistics per shard."""
     before, total = job["before"], len(job["x"])

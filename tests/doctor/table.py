@@ -31,9 +31,10 @@ _CAUSES = """# What the doctor knows
 | `host-bound` | Python runs the step operation by operation, or steps are very short | a trial, compiled; many steps per call |
 | `slow-callbacks` | callbacks or the progress bar | a trial without them; the time of each |
 | `recompilation` | batches of ever new shapes | a trial with one shape; the shapes |
-| `straggler` | one device is slower than the others | devices added one by one |
+| `straggler` | a device other than the first is slower than the others | devices added one by one |
 | `unequal-shards` | rows do not divide by the devices | a trial with rows that do |
 | `validation` | validation takes more than 30% of an epoch | some of its steps, timed |
+| `short-epochs` | a fifth of the time passes between epochs | the time between their last and first steps |
 | `precision` | float32 on GPUs with tensor cores | a trial in bfloat16 |
 | `batch-norm` | `batch_norm="local"` over fewer than 16 rows | the numbers of rows; costs no time |
 | `learning-rate` | an optimizer's default rate for 1024 rows or more on several devices | the numbers; costs no time |

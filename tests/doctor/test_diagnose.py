@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,49 @@ def test_checkpoints_of_the_user_are_not_touched(jax_worker: Worker, tmp_path: P
     assert end["left"] == ["backup", "best.keras", "first.weights.h5"]
     assert end["saves"] > 0
     assert end["files_after"] == ["after.weights.h5"]  # the model saves as before
+
+
+def test_callbacks_of_keras_neither_end_a_diagnosis_nor_write_for_the_user(jax_worker: Worker, tmp_path: Path) -> None:
+    """A checkpoint named by `val_loss`, an early stop at the first epoch, a log that exists; and a callback's own list."""
+    (tmp_path / "log.csv").write_text("a long run")
+    end = jax_worker.run(diagnose_with_callbacks, folder=str(tmp_path))
+    assert end["steps"] >= 30
+    assert end["left"] == ["log.csv"]
+    assert (tmp_path / "log.csv").read_text() == "a long run"
+    assert end["heard"] == []
+
+
+def test_a_fit_of_the_models_own_is_diagnosed_by_what_it_calls(jax_worker: Worker) -> None:
+    assert jax_worker.run(diagnose_own_fit)["experiments"] >= {"as given", "same batch"}
+
+
+def test_every_optimizer_of_a_model_is_put_back(jax_worker: Worker) -> None:
+    assert jax_worker.run(diagnose_two_optimizers) == 0
+
+
+def test_rows_per_second_are_those_of_a_mean_batch(jax_worker: Worker) -> None:
+    """100 rows in batches of 64: 64 and 36."""
+    found = jax_worker.run(diagnose_uneven)
+    assert found["mean_rows"] == 50
+    assert found["rows_per_second"] == pytest.approx(50 / found["step_seconds"])
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 4, 16])
+def test_steps_are_counted_where_keras_calls_for_several(jax_worker: Worker, steps_per_execution: int) -> None:
+    """Each of 6 steps an epoch sleeps 10 ms in its source, each of 6 validation steps 20 ms."""
+    found = jax_worker.run(diagnose_many_steps, steps_per_execution=steps_per_execution)
+    assert 0.010 <= found["given"] < 0.020
+    assert 0.120 <= found["validation_seconds"] < 0.240
+
+
+def test_epochs_of_a_few_steps_are_named(jax_worker: Worker) -> None:
+    """100 ms in `on_epoch_end`, and 100 ms before a source gives its first batch, every 4 steps."""
+    found = jax_worker.run(diagnose_short_epochs)
+    assert found["causes"][:2] == ["slow-callbacks", "short-epochs"] or found["causes"][:2] == [
+        "short-epochs",
+        "slow-callbacks",
+    ]
+    assert found["step_seconds"] == pytest.approx(found["truth"], rel=0.2)
 
 
 def test_a_diagnosis_of_a_plain_model_ends_the_workers_of_its_source(jax_worker: Worker) -> None:
@@ -229,6 +273,158 @@ def diagnose_with_checkpoints(folder: str) -> dict[str, Any]:
     model.save_weights(str(root / "after.weights.h5"))
     after = sorted(path.name for path in root.iterdir() if path.name not in left)
     return {"left": left, "kept": kept, "saves": len(saved), "files_after": after}
+
+
+def diagnose_with_callbacks(folder: str) -> dict[str, Any]:
+    import keras
+
+    import abreast
+
+    model, x, y = task()
+    heard: list[int] = []
+
+    class Hears(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def __init__(self) -> None:
+            super().__init__()
+            self.heard = heard
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.heard.append(batch)
+
+    hears = Hears()
+    callbacks = [
+        keras.callbacks.ModelCheckpoint(f"{folder}/runs/{{epoch:02d}}-{{val_loss:.2f}}.keras"),
+        keras.callbacks.EarlyStopping(monitor="val_loss", patience=0, baseline=-1.0),
+        keras.callbacks.CSVLogger(f"{folder}/log.csv"),
+        hears,
+    ]
+    found = abreast.diagnose(model, x, y, batch_size=32, validation_data=(x, y), callbacks=callbacks)
+    return {"steps": found.num_steps, "left": sorted(os.listdir(folder)), "heard": hears.heard}
+
+
+def diagnose_own_fit() -> dict[str, Any]:
+    import keras
+    import numpy as np
+
+    from abreast.measure.doctor.diagnose import diagnose_call
+
+    found = []
+
+    class Mine(keras.Sequential):  # type: ignore[misc]  # Keras has no types
+        def fit(self, data: Any, rounds: int) -> None:
+            found.append(diagnose_call(self, data, {"epochs": rounds, "verbose": 0}, 10))
+
+    model = Mine([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit((np.ones((256, 4), "float32"), np.ones((256, 1), "float32")), 3)
+    return {"experiments": {one.name for one in found[0].experiments}}
+
+
+def diagnose_two_optimizers() -> int:
+    import keras
+    import numpy as np
+
+    import abreast
+
+    class Two(keras.Sequential):  # type: ignore[misc]  # Keras has no types
+        def compile(self, *args: Any, **kwargs: Any) -> None:
+            super().compile(*args, **kwargs)
+            self.second = keras.optimizers.SGD(0.1)
+
+    model = Two([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((256, 4), "float32"), np.ones((256, 1), "float32")
+    model.build((None, 4))
+    model.second.build(model.trainable_variables)
+
+    class Counts(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.model.second.iterations.assign_add(1)
+
+    abreast.diagnose(model, x, y, callbacks=[Counts()], steps=5, verbose=0)
+    return int(model.second.iterations.numpy())
+
+
+def diagnose_uneven() -> dict[str, float]:
+    import abreast
+
+    model, x, y = task(0)
+    found = abreast.diagnose(model, x[:100], y[:100], batch_size=64, verbose=0)
+    return {
+        "mean_rows": found.mean_rows,
+        "rows_per_second": found.rows_per_second,
+        "step_seconds": found.step_seconds,
+    }
+
+
+def diagnose_many_steps(steps_per_execution: int) -> dict[str, float]:
+    import time
+
+    import keras
+    import numpy as np
+
+    from abreast.measure.doctor import once
+    from abreast.measure.doctor.call import FitCall
+    from abreast.measure.doctor.trials import Bench, Trial
+
+    class Rows(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
+        def __init__(self, seconds: float) -> None:
+            super().__init__()
+            self.seconds = seconds
+
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, index: int) -> Any:
+            time.sleep(self.seconds)
+            return np.ones((8, 4), "float32"), np.zeros((8, 1), "float32")
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
+    call = FitCall.of(model, Rows(0.010), validation_data=Rows(0.020), verbose=0)
+    bench = Bench(call, 12)
+    trial = Trial("as given", "", 8, call.fit_arguments)
+    bench.run(trial, 6, 12)
+    given, measured = bench.run(trial, 6, 12), once.validation(call)
+    assert given is not None
+    assert measured is not None
+    return {"given": given, "validation_seconds": measured.seconds}
+
+
+def diagnose_short_epochs() -> dict[str, Any]:
+    import time
+
+    import keras
+    import numpy as np
+
+    import abreast
+
+    class Rows(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
+        def __len__(self) -> int:
+            return 4
+
+        def on_epoch_begin(self) -> None:
+            time.sleep(0.1)
+
+        def __getitem__(self, index: int) -> Any:
+            time.sleep(0.01)
+            return np.ones((8, 4), "float32"), np.zeros((8, 1), "float32")
+
+    class Slow(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            time.sleep(0.1)
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    found = abreast.diagnose(model, Rows(), callbacks=[Slow()], verbose=0)
+    start = time.perf_counter()
+    model.fit(Rows(), callbacks=[Slow()], verbose=0, epochs=10)
+    truth = (time.perf_counter() - start) / 40
+    return {
+        "causes": [each.cause for each in found.findings],
+        "step_seconds": found.step_seconds,
+        "truth": truth,
+    }
 
 
 def diagnose_badly(what: str) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from abreast import cli
 from abreast.errors import AbreastError
-from abreast.measure.diagnosis import Diagnosis, Finding
+from abreast.measure.diagnosis import Diagnosis, Finding, Sample
 from abreast.measure.doctor.report import report
 from abreast.measure.doctor.script import write_json
 from tests.test_cli import Folder
@@ -59,6 +61,25 @@ def test_the_first_fit_of_a_script_is_diagnosed(folder: Folder) -> None:
     assert {"as given", "same batch", "source alone"} <= {one["name"] for one in data["experiments"]}
     assert data["spans"]
     assert "slow-reading" in (folder.path / "page.html").read_text()
+
+
+def test_behind_its_fit_a_script_trains_no_more_and_saves_nothing(folder: Folder) -> None:
+    """Though it catches everything."""
+    body = TRAINS.replace("except Exception:", "except BaseException:").replace(
+        'print("after")',
+        """try:
+        model.fit(batches(), steps_per_epoch=50)
+        print("trained on")
+    finally:
+        model.save("model.keras")""",
+    )
+    (folder.path / "model.keras").write_text("the best of a long run")
+    folder.write("train.py", body)
+    result = folder.abreast("doctor", "--backend", "jax", "--steps", "5", "train.py")
+    assert result.code == 0, result.err
+    assert "caught" in result.err
+    assert "trained on" not in result.err
+    assert (folder.path / "model.keras").read_text() == "the best of a long run"
 
 
 def test_a_script_without_a_fit_says_so(folder: Folder) -> None:
@@ -111,6 +132,12 @@ def test_a_report_of_a_healthy_run_says_that_nothing_was_found() -> None:
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(AbreastError, match=r"cannot write .*: No such file or directory\nhint: "):
         write_json(diagnosis(), tmp_path / "no-folder" / "out.json")
+
+
+def test_a_number_that_is_none_is_null_in_json(tmp_path: Path) -> None:
+    found = replace(diagnosis(), samples=(Sample("gpu:0", 0, math.nan, 1),))
+    write_json(found, tmp_path / "out.json")
+    assert json.loads((tmp_path / "out.json").read_text())["samples"][0]["utilisation"] is None
 
 
 def diagnosis(*findings: Finding) -> Diagnosis:

@@ -18,7 +18,7 @@ def span(track: str, name: str, start: float, end: float, **numbers: float) -> S
 def window(start: float, finished: tuple[float, ...] = (), end: float = 0, is_last: bool = False) -> Window:
     """Callbacks take 5 ms before the call of the step and 5 ms after it, which ends 15 ms before the step does."""
     begun, called, returned, ended = (int((start + offset) * MILLISECOND) for offset in (0, 5, 85, 90))
-    closed = Window(0, int(start // 100), begun, int(start // 100), called, returned, ended)
+    closed = Window(0, int(start // 100), begun, 1, called, returned, ended)
     closed.end, closed.is_last = int((end or start + 100) * MILLISECOND), is_last
     closed.finished = tuple(int(time * MILLISECOND) for time in finished)
     return closed

@@ -18,6 +18,14 @@ def test_the_chosen_steps_are_traced_and_no_others(workers: Workers, tmp_path: P
     assert workers.abreast.run(traced_steps, logdir=str(tmp_path)) == STEPS
 
 
+def test_steps_are_counted_as_they_are_taken(workers: Workers, tmp_path: Path) -> None:
+    """Two epochs of 3 batches, 2 per execution: in calls of 2 and 1."""
+    if workers.backend == "torch":
+        pytest.skip("Keras has no steps_per_execution on PyTorch")
+    workers.abreast.run(traced_fit, logdir=str(tmp_path), steps=(3, 100), steps_per_execution=2)
+    assert workers.abreast.run(traced_steps, logdir=str(tmp_path)) == {3, 5}
+
+
 @pytest.mark.full
 def test_a_training_that_ends_inside_the_window_ends_the_trace(workers: Workers, tmp_path: Path) -> None:
     workers.abreast.run(traced_fit, logdir=str(tmp_path), steps=(2, 100))
@@ -96,7 +104,7 @@ def task() -> tuple[Any, Any, Any]:
     return task()
 
 
-def traced_fit(logdir: str, steps: tuple[int, int]) -> str:
+def traced_fit(logdir: str, steps: tuple[int, int], steps_per_execution: int = 1) -> str:
     """What the callback says. Six steps: three in each of two epochs."""
     import contextlib
     import io
@@ -104,6 +112,8 @@ def traced_fit(logdir: str, steps: tuple[int, int]) -> str:
     import abreast
 
     model, x, y = task()
+    if steps_per_execution > 1:
+        model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
     with contextlib.redirect_stderr(io.StringIO()) as said:
         trace = abreast.DeviceTrace(steps=steps, logdir=logdir)
         model.fit(x[:48], y[:48], batch_size=16, epochs=2, verbose=0, callbacks=[trace])

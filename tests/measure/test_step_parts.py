@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.measure.intervals import length, merged, shared, within, without
+from abreast.measure.intervals import length, merged, within, without
 from abreast.measure.step_parts import Parts, split
 
 times = st.integers(0, 100)
@@ -47,6 +47,5 @@ def test_intervals_mean_what_sets_of_moments_mean(some: list[tuple[int, int]], o
     assert moments(first) == moments(some)
     assert all(end < start for (_, end), (start, _) in pairwise(first))
     assert moments(without(first, second)) == moments(some) - moments(others)
-    assert moments(shared(first, second)) == moments(some) & moments(others)
     assert moments(within(first, 10, 50)) == moments(some) & set(range(10, 50))
     assert length(first) == len(moments(some))

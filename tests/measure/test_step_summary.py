@@ -47,6 +47,12 @@ def test_what_is_not_told_is_none_and_not_zero() -> None:
     assert {name for name in PARTS if found["parts"][name] is None} == {"all_reduce"}
 
 
+def test_utilisation_that_no_driver_tells_is_none() -> None:
+    found = summary(samples=[Sample("gpu:0", 0, float("nan"), 1 << 30)])
+    assert found["samples"]["gpu:0"]["utilisation"] is None
+    assert "gpu:0: 1,024 MiB at most" in str(found).splitlines()
+
+
 def test_the_table_has_a_line_per_part() -> None:
     samples = [Sample("gpu:0", 0, 0.5, 1 << 30), Sample("gpu:0", 1, 1.0, 2 << 30)]
     lines = str(summary(samples=samples, notes=["all is well"])).splitlines()

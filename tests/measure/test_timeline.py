@@ -77,7 +77,8 @@ def test_scalars_for_tensorboard_need_no_tensorflow(workers: Workers, tmp_path: 
     assert first.file_version == "brain.Event:2"
     assert [event.step for event in events] == list(range(6))
     values = [{value.tag: value.simple_value for value in event.summary.value} for event in events]
-    assert values[0].keys() >= {"timeline/step_ms", "timeline/wait_ms", "timeline/starvation"}
+    told = {"timeline/step_ms", "timeline/wait_ms", "timeline/starvation", "timeline/rows_per_second"}
+    assert all(each.keys() >= told for each in values)
     assert [each["timeline/step_ms"] for each in values] == pytest.approx(end["expected"], rel=1e-6)
     assert not end["loaded_tensorflow"]
 
@@ -98,10 +99,34 @@ def test_time_lost_on_purpose_is_found_where_it_was_lost(workers: Workers, place
     assert (end["starvation"] > 0.5) == (part in ("wait", "copy"))
 
 
-def test_several_steps_per_execution_are_one_row(workers: Workers) -> None:
+def test_rows_are_counted(workers: Workers) -> None:
+    end = workers.abreast.run(ordinary_fit)
+    assert end["rows"] == [16] * 12
+    assert end["rows_per_second"] > 0
+    assert "rows per second" in end["table"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "batches"),
+    [
+        ("dataset", [4, 2]),
+        ("arrays", [4, 2]),
+        ("generator", [4, 2]),  # Keras does not know its length
+        ("plain Keras", [4, 2]),
+        ("2 steps of 6", [4]),  # Keras takes 4, since they are there
+    ],
+)
+def test_several_steps_per_execution_are_one_row(
+    workers: Workers, tmp_path: Path, kind: str, batches: list[int]
+) -> None:
     if workers.backend == "torch":
         pytest.skip("Keras has no steps_per_execution on PyTorch")
-    assert workers.abreast.run(several_steps_per_execution) == [(0, 4), (4, 2)]
+    end = workers.abreast.run(several_steps_per_execution, path=str(tmp_path / "run.jsonl"), kind=kind)
+    assert end["step"] == [0, 4][: len(batches)]
+    assert end["batches"] == batches
+    assert end["bytes"] == ([] if kind == "plain Keras" else [16 * 7 * 4 * count for count in batches])
+    lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    assert [line["batches"] for line in lines if line.get("event") == "step"] == batches
 
 
 def test_a_plain_keras_model_is_split_as_far_as_it_can_be(workers: Workers) -> None:
@@ -257,6 +282,8 @@ def ordinary_fit(path: str | None = None, trace: str | None = None, devices: int
         "all_reduce_seconds": float(steps["all_reduce"].sum()),
         "medians": medians(timeline),
         "table": str(summary),
+        "rows": steps["rows"].tolist(),
+        "rows_per_second": summary["rows_per_second"],
         "notes": summary["notes"],
         "lines_at_the_last_step": min(lines, default=0),
     }
@@ -336,19 +363,23 @@ def scalars_without_tensorboard() -> None:
         abreast.Timeline().write_tensorboard("nowhere")
 
 
-def several_steps_per_execution() -> list[tuple[int, int]]:
-    import keras
-
+def several_steps_per_execution(path: str, kind: str) -> dict[str, list[int]]:
     import abreast
 
-    keras.utils.set_random_seed(5)
-    model, x, y = task()
+    model, x, y = task(devices=0 if kind == "plain Keras" else 2)
     model.compile("sgd", "mse", steps_per_execution=4)
-    timeline = abreast.Timeline()
-    model.fit(source(x, y, seconds=0.01), shuffle=False, verbose=0, callbacks=[timeline])
-    rows = timeline.steps
-    assert rows["bytes"].sum() == x.nbytes + y.nbytes
-    return [(int(row["step"]), round(int(row["bytes"]) / (16 * 7 * 4))) for row in rows]
+    timeline = abreast.Timeline(path)
+    options = {"shuffle": False, "verbose": 0, "callbacks": [timeline]}
+    dataset = source(x, y, seconds=0.01)
+    if kind == "generator":
+        model.fit((dataset[index] for index in range(6)), **options)
+    elif kind == "arrays":
+        model.fit(x, y, batch_size=16, **options)
+    else:
+        model.fit(dataset, steps_per_epoch=2 if kind == "2 steps of 6" else None, **options)
+    steps = timeline.steps
+    told = [size for size in steps["bytes"].tolist() if size]
+    return {"step": steps["step"].tolist(), "batches": steps["batches"].tolist(), "bytes": told}
 
 
 def two_timelines() -> tuple[list[float], list[float]]:

@@ -32,6 +32,16 @@ def test_the_trace_is_of_the_published_format(tmp_path: Path) -> None:
     assert faults(written(tmp_path)) == []
 
 
+def test_what_a_driver_does_not_tell_is_left_out(tmp_path: Path) -> None:
+    """A MIG instance knows no utilisation; a NaN in the file would be no JSON."""
+    samples = [Sample("gpu:0", 1_500, float("nan"), 1 << 30), SAMPLES[1]]
+    write_trace(tmp_path / "trace.json", SPANS, (), samples)
+    content = json.loads((tmp_path / "trace.json").read_text(), parse_constant=pytest.fail)
+    assert faults(content) == []
+    counters = [event["name"] for event in content["traceEvents"] if event["ph"] == "C"]
+    assert counters == ["gpu:0 memory", "cpu utilisation", "cpu memory"]
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -37,13 +37,17 @@ def _faults_of_event(event: dict[str, Any]) -> list[str]:
         return [*found, "args"]
     if event["ph"] == "M" and set(event["args"]) != {_METADATA.get(event["name"])}:
         found.append("metadata")
-    if event["ph"] == "C" and not all(isinstance(value, int | float) for value in event["args"].values()):
+    if event["ph"] == "C" and not all(_is_number(value) for value in event["args"].values()):
         found.append("counter")
     return found
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
 def _is_time(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
+    return _is_number(value) and value >= 0
 
 
 def _faults_of_threads(events: list[dict[str, Any]]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from abreast.backend.nvtx_range import NvtxRange
+from abreast.backend.step_range import StepRange
 from abreast.errors import BackendError
 
 _OPEN = "open perfetto_trace.json.gz at https://ui.perfetto.dev, or: pip install xprof, then xprof --logdir {}"
@@ -17,8 +17,7 @@ class JaxTracer:
 
     def __init__(self, logdir: str) -> None:
         self._logdir = logdir
-        self._step: Any = None
-        self._range = NvtxRange(jax.default_backend() != "cpu")
+        self._range = StepRange(_annotate, jax.default_backend() != "cpu")
         try:
             self._is_running = True
             jax.profiler.start_trace(logdir, create_perfetto_trace=True)
@@ -28,19 +27,17 @@ class JaxTracer:
             ) from error
 
     def begin_step(self, number: int) -> None:
-        self.end_step()
-        self._range.begin(f"step {number}")
-        self._step = jax.profiler.StepTraceAnnotation("train", step_num=number)
-        self._step.__enter__()
+        self._range.begin(number)
 
     def end_step(self) -> None:
-        if self._step is not None:
-            step, self._step = self._step, None
-            step.__exit__(None, None, None)
-            self._range.end()
+        self._range.end()
 
     def stop(self) -> str | None:
         if self._is_running:
             self._is_running = False
             jax.profiler.stop_trace()
         return _OPEN.format(self._logdir)
+
+
+def _annotate(number: int) -> Any:
+    return jax.profiler.StepTraceAnnotation("train", step_num=number)

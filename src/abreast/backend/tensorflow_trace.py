@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from abreast.backend.nvtx_range import NvtxRange
+from abreast.backend.step_range import StepRange
 from abreast.errors import BackendError
 
 _OPEN = "pip install xprof, then: xprof --logdir {}"
@@ -17,8 +17,7 @@ class TensorFlowTracer:
 
     def __init__(self, logdir: str) -> None:
         self._logdir = logdir
-        self._step: Any = None
-        self._range = NvtxRange(bool(tf.config.get_visible_devices("GPU")))
+        self._range = StepRange(_annotate, bool(tf.config.get_visible_devices("GPU")))
         try:
             self._is_running = True
             tf.profiler.experimental.start(logdir)
@@ -30,19 +29,17 @@ class TensorFlowTracer:
             ) from error
 
     def begin_step(self, number: int) -> None:
-        self.end_step()
-        self._range.begin(f"step {number}")
-        self._step = tf.profiler.experimental.Trace("train", step_num=number, _r=1)
-        self._step.__enter__()
+        self._range.begin(number)
 
     def end_step(self) -> None:
-        if self._step is not None:
-            step, self._step = self._step, None
-            step.__exit__(None, None, None)
-            self._range.end()
+        self._range.end()
 
     def stop(self) -> str | None:
         if self._is_running:
             self._is_running = False
             tf.profiler.experimental.stop()
         return _OPEN.format(self._logdir)
+
+
+def _annotate(number: int) -> Any:
+    return tf.profiler.experimental.Trace("train", step_num=number, _r=1)

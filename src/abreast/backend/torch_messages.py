@@ -84,8 +84,13 @@ def _identity(model: Any, options: tuple[Any, ...]) -> Any:
         model.jit_compile,
         id(getattr(model, "_compile_config", None)),
         values,
-        tuple(map(id, _parts(model))),
+        tuple((id(part), *_dtypes(part)) for part in _parts(model)),
     )
+
+
+def _dtypes(part: Any) -> tuple[Any, ...]:
+    """What its policy says, which is an object that may be another one, or hold something else, before the next step."""
+    return getattr(part, "compute_dtype", None), getattr(part, "variable_dtype", None)
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

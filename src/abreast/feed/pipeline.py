@@ -177,7 +177,8 @@ class Pipeline:
         start = perf_counter_ns()
         staged = self._stage.put(host)
         if spans.LISTENERS:
-            spans.leave(track, "put", start, perf_counter_ns(), batch=self._num_put, bytes=host.num_bytes)
+            numbers = {"batch": self._num_put, "rows": host.rows, "bytes": host.num_bytes}
+            spans.leave(track, "put", start, perf_counter_ns(), **numbers)
         self._num_put += 1
         return staged
 

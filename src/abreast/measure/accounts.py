@@ -32,7 +32,7 @@ class Window:
     epoch: int
     first: int
     start: int
-    last: int = 0
+    batches: int = 1  # more with `steps_per_execution`
     called: int = 0  # callbacks have begun the batch: the step function is next
     returned: int = 0  # callbacks are told of its end
     ended: int = 0  # and are done; 0: the step did not come to its end
@@ -159,7 +159,9 @@ class Accounts:
 
     def _record(self, window: Window, parts: Parts, call: Interval, pauses: list[Interval]) -> StepRecord:
         read_ns = put_ns = rows = num_bytes = 0
-        for batch in self._batches(call, window.callbacks()):
+        batches = set(self._batches(call, window.callbacks()))
+        window.batches = len(batches) or window.batches  # of a generator Keras does not know when it ends
+        for batch in batches:
             put, read = self._put_by_batch.pop(batch, None), self._read_by_batch.pop(batch, None)
             if put is not None:
                 put_ns += put.end_ns - put.start_ns
@@ -173,7 +175,7 @@ class Accounts:
             (
                 window.epoch,
                 window.first,
-                window.last - window.first + 1,
+                window.batches,
                 rows,
                 num_bytes,
                 (window.start - self.begin_ns) / 1e9,

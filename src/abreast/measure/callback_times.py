@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from keras.callbacks import CallbackList
+from keras.src.trainers.epoch_iterator import EpochIterator
 
 from abreast.errors import BackendError
 from abreast.threads import frames
@@ -45,6 +46,8 @@ class Fit:
 
     def __init__(self, callbacks: Any, frame: FrameType | None) -> None:
         self._callbacks = weakref.ref(callbacks)
+        epochs = None if frame is None else frame.f_locals.get("epoch_iterator")
+        self._epochs = weakref.ref(epochs) if isinstance(epochs, EpochIterator) else None
         self._thread = threading.get_ident()
         # Not the frame, which would keep the user's data. Its place is not used again while its `CallbackList` is alive.
         self._frame = id(frame) if frame is not None else None
@@ -82,6 +85,14 @@ class Fit:
                     return False
                 frame = frame.f_back
         return True
+
+    def num_batches(self, first: int, last: int) -> int:
+        """Batches of the step that ends. Keras counts `steps_per_execution` of them, also where its data had fewer left."""
+        count = last - first + 1
+        epochs = self._epochs() if count > 1 and self._epochs is not None else None
+        if epochs is None or not epochs._num_batches:  # which a generator does not tell
+            return count
+        return count - max(0, epochs._steps_seen - epochs._num_batches)
 
     def follow(self, listener: Listener) -> None:
         """Tell `listener` of every event, until `leave`."""

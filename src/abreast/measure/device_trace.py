@@ -68,7 +68,8 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
             self._first = index
             self._begin_step()
         elif event == "on_train_batch_end":
-            self._num_begun += index - self._first + 1
+            assert self._fit is not None
+            self._num_begun += self._fit.num_batches(self._first, index)
             if self._running is not None:
                 self._handle = self._backend.mark(logs)
                 self._running.tracer.end_step()

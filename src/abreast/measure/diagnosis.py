@@ -35,7 +35,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Sample:
-    """What a device did at a time: of NVML, or of /proc for the CPU. Shares are from 0 to 1."""
+    """What a device did at a time: of NVML, or of /proc for the CPU. Shares are from 0 to 1; NaN: not told."""
 
     device: str
     time_ns: int
@@ -59,8 +59,9 @@ class Diagnosis:
     experiments: tuple[Experiment, ...] = ()
     spans: tuple[Span, ...] = ()  # of a few steps
     samples: tuple[Sample, ...] = ()
-    facts: dict[str, str] = field(default_factory=dict)  # versions, machine, batch bytes, depth of staging
+    facts: dict[str, str] = field(default_factory=dict)  # versions, machine, sizes
+    mean_rows: float = 0.0  # of a step; 0: `batch_rows`, which the largest batch has
 
     @property
     def rows_per_second(self) -> float:
-        return self.batch_rows / self.step_seconds
+        return (self.mean_rows or self.batch_rows) / self.step_seconds

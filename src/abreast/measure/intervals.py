@@ -29,11 +29,6 @@ def within(intervals: Sequence[Interval], start: int, end: int) -> list[Interval
     return [(max(a, start), min(b, end)) for a, b in intervals if a < end and b > start]
 
 
-def shared(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
-    """The times in both."""
-    return [piece for start, end in some for piece in within(others, start, end)]
-
-
 def without(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
     """The times in `some` and not in `others`."""
     if not others or not some:

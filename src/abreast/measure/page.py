@@ -2,7 +2,7 @@
 
 No network: style, script and charts are inside, and the page's own policy forbids the browser to fetch anything. It is
 complete without the script, which zooms the timeline and reads out its spans. Not here: what the sections show
-(`sections.py`, `section_times.py`). Imports those, and `errors`.
+(`sections.py`, `section_times.py`). Imports those, and `whole_file`.
 """
 
 from __future__ import annotations
@@ -10,38 +10,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import secrets
 from importlib import resources
-from pathlib import Path
 
-from abreast.errors import AbreastError
-from abreast.measure import section_times, sections
+from abreast.measure import section_times, sections, whole_file
 from abreast.measure.diagnosis import Diagnosis
 from abreast.measure.markup import Markup, joined, shortened, tag
 
 
 def write_page(diagnosis: Diagnosis, path: str | os.PathLike[str]) -> None:
     """Write the page as a whole or not at all; raises `AbreastError` where that fails."""
-    text = page(diagnosis)
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        raise AbreastError(
-            f"cannot write the page to {path}: it is not a file", "give the name of a file, as report.html"
-        )
-    # A short name of its own: a long one with something added could be too long for the file system.
-    part = target.with_name(f".abreast-{secrets.token_hex(6)}")
-    try:
-        try:
-            with part.open("x", encoding="utf-8") as file:
-                file.write(text)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise AbreastError(
-            f"cannot write the page to {path}: {error.strerror or error}",
-            "give a file in a folder that exists, that you may write to, and that has room",
-        ) from error
+    whole_file.write("the page", page(diagnosis), path)
 
 
 def page(diagnosis: Diagnosis) -> str:

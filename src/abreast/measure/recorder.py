@@ -92,7 +92,7 @@ class Recorder:
         if event == "on_train_batch_end":
             window = self._open
             if window is not None:
-                window.last, window.returned = index, time_ns
+                window.batches, window.returned = self._fit.num_batches(window.first, index), time_ns
                 window.handle = self._clock.mark(logs)
                 self._items.append(window)
                 if window.handle is not None:

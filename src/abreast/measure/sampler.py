@@ -46,10 +46,10 @@ class Sampler:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self, wait: bool = True) -> None:
+    def stop(self) -> None:
         """End it; called again, it does nothing."""
         self._stop.set()
-        if wait and self._thread.is_alive() and self._thread is not threading.current_thread():
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:

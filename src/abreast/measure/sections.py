@@ -30,7 +30,7 @@ _MEANINGS = (
     ("cop", "the next batch is being copied to the devices"),
     ("comput", "the devices work on the model"),
     ("validation", "validation, spread over the steps of an epoch"),
-    ("epoch end", "what callbacks do at the end of an epoch, spread over its steps"),
+    ("epoch end", "what passes between two epochs, callbacks among it, spread over the steps of one"),
     ("python", "what is left: Keras, abreast, and the script itself"),
     ("rest", "what is left: Keras, abreast, and the script itself"),
     ("other", "what is left: Keras, abreast, and the script itself"),
@@ -152,7 +152,7 @@ def counted(number: int, what: str) -> str:
 
 def rate(diagnosis: Diagnosis, seconds: float) -> str:
     """Rows per second of a step that takes so long, without the unit."""
-    return count(diagnosis.batch_rows / seconds) if seconds > 0 else UNKNOWN
+    return count((diagnosis.mean_rows or diagnosis.batch_rows) / seconds) if seconds > 0 else UNKNOWN
 
 
 def _named(devices: Sequence[str]) -> str:

@@ -1,14 +1,11 @@
 """Who did what when: spans of time that feed, steps and callbacks leave while somebody listens.
 
-Mostly nobody does; then a span costs one comparison. Not here: what spans add up to (`timeline.py`). Imports nothing of
+Mostly nobody does; then a span costs one comparison. Not here: what spans add up to (`accounts.py`). Imports nothing of
 abreast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from time import perf_counter_ns
 from typing import NamedTuple
 
 MAIN = "main"  # the thread that runs `fit`
@@ -39,17 +36,6 @@ def leave(track: str, name: str, start_ns: int, end_ns: int, **numbers: float) -
     span = Span(track, name, start_ns, end_ns, numbers)
     for spans in LISTENERS:
         spans.append(span)
-
-
-@contextmanager
-def span(track: str, name: str, **numbers: float) -> Iterator[None]:
-    """Leave a span around a block; where a step is short, ask `LISTENERS` first and call `leave`."""
-    start = perf_counter_ns()
-    try:
-        yield
-    finally:
-        if LISTENERS:
-            leave(track, name, start, perf_counter_ns(), **numbers)
 
 
 def listen(spans: list[Span]) -> None:

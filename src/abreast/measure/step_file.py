@@ -37,7 +37,7 @@ class StepFile:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a" if self._is_begun else "w", encoding="utf-8")
-            self._file.write(json.dumps({"format": FORMAT, **header, **machine_facts()}) + "\n")
+            self._file.write(json.dumps({"format": FORMAT, **header, **machine_facts()}, allow_nan=False) + "\n")
             self._file.flush()
         except OSError as error:
             raise BackendError(
@@ -79,7 +79,7 @@ def _line(record: StepRecord | EpochRecord, begin_ns: int) -> str:
     parts = ", ".join(f'"{name}": {part / 1e9:.9f}' for name, part in zip(PARTS, record.parts, strict=True))
     return (
         f'{{"event": "step", "epoch": {window.epoch}, "step": {window.first}, '
-        f'"batches": {window.last - window.first + 1}, "rows": {record.rows}, "bytes": {record.num_bytes}, '
+        f'"batches": {window.batches}, "rows": {record.rows}, "bytes": {record.num_bytes}, '
         f'"begin_seconds": {(window.start - begin_ns) / 1e9:.6f}, "wall_seconds": {sum(record.parts) / 1e9:.9f}, '
         f'"seconds": {{{parts}}}, "call_seconds": {record.call_seconds:.9f}, '
         f'"read_seconds": {record.read_seconds:.9f}, "put_seconds": {record.put_seconds:.9f}}}\n'

@@ -5,6 +5,7 @@ Imports `step_parts`, `units` and NumPy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,10 +78,11 @@ def _samples(samples: Sequence[Sample]) -> dict[str, Any]:
     found = {}
     for device in dict.fromkeys(sample.device for sample in samples):
         own = [sample for sample in samples if sample.device == device]
+        busy = [sample.utilisation for sample in own if not math.isnan(sample.utilisation)]
         clocks = [sample.clock_mhz for sample in own if sample.clock_mhz is not None]
         found[device] = {
             "num_samples": len(own),
-            "utilisation": float(np.mean([sample.utilisation for sample in own])),
+            "utilisation": float(np.mean(busy)) if busy else None,
             "memory_bytes": max(sample.memory_bytes for sample in own),
             "clock_mhz": float(np.mean(clocks)) if clocks else None,
         }
@@ -100,10 +102,9 @@ def _table(summary: Summary) -> str:
     if summary["rows_per_second"] is not None:
         lines.append(f"{count(summary['rows_per_second'])} rows per second")
     lines.append(f"devices wait for input {share(summary['starvation'])} of the time")
-    lines += [
-        f"{device}: {share(found['utilisation'])} busy on average, {found['memory_bytes'] / 2**20:,.0f} MiB at most"
-        for device, found in summary["samples"].items()
-    ]
+    for device, found in summary["samples"].items():
+        busy = "" if found["utilisation"] is None else f"{share(found['utilisation'])} busy on average, "
+        lines.append(f"{device}: {busy}{found['memory_bytes'] / 2**20:,.0f} MiB at most")
     return "\n".join([*lines, *(f"note: {note}" for note in summary["notes"])])
 
 

@@ -7,6 +7,7 @@ Source: "Trace Event Format" (Google). Complete events (`X`) with times in micro
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -35,7 +36,7 @@ def write_trace(
         "otherData": facts or {},
     }
     with target.open("w", encoding="utf-8") as file:
-        json.dump(content, file)
+        json.dump(content, file, allow_nan=False)
     return target
 
 
@@ -91,9 +92,12 @@ def _metadata(kind: str, thread: int, **arguments: Any) -> Event:
 
 
 def _counters(sample: Sample, zero: int) -> list[Event]:
-    values = {"utilisation": ("share", sample.utilisation), "memory": ("bytes", sample.memory_bytes)}
-    if sample.clock_mhz is not None:
-        values["clock"] = ("MHz", sample.clock_mhz)
+    """What the sample tells; JSON has no NaN."""
+    values = {
+        "utilisation": ("share", sample.utilisation),
+        "memory": ("bytes", sample.memory_bytes),
+        "clock": ("MHz", sample.clock_mhz),
+    }
     return [
         {
             "name": f"{sample.device} {name}",
@@ -103,4 +107,5 @@ def _counters(sample: Sample, zero: int) -> list[Event]:
             "args": {unit: value},
         }
         for name, (unit, value) in values.items()
+        if value is not None and math.isfinite(value)
     ]

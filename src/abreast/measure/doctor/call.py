@@ -27,7 +27,13 @@ from abreast.errors import DataError, ModelError
 
 # More epochs than any trial lasts.
 _ENDLESS = 10**9
-_LEFT_OUT = (keras.callbacks.BackupAndRestore,)
+_LEFT_OUT = tuple(
+    kind
+    for name in ("BackupAndRestore", "OrbaxCheckpoint")
+    if (kind := getattr(keras.callbacks, name, None)) is not None
+)
+# An array that is no larger may be changed as a whole.
+_CHANGED_BYTES = 512 << 20
 # More batches than a feed has in hand at its usual depth.
 _RING = 6
 
@@ -141,10 +147,14 @@ class FitCall:
         return x.ended if isinstance(x, _Tape) else None
 
     def with_uint8(self, change: Callable[[Any], Any]) -> dict[str, Any] | None:
-        """Arguments of a `fit` on arrays that were changed beforehand; None where the source makes them."""
-        if self.kind != "arrays":
+        """Arguments of a `fit` on arrays that were changed beforehand; None where the source makes them, or they are large."""
+        if self.kind != "arrays" or bytes_of(self.arguments["x"]) > _CHANGED_BYTES:
             return None
         return self.fit_arguments(x=change(self.arguments["x"]))
+
+    def mean_rows(self) -> float | None:
+        """Rows of a batch, over an epoch of arrays; None of another source."""
+        return self._num_rows() / self.adapter().num_batches if self.kind == "arrays" else None
 
     def _num_rows(self) -> int:
         return min(len(leaf) for leaf in tree.flatten(self.arguments["x"]) if leaf is not None)

@@ -6,6 +6,7 @@ rules in `findings.py`. Imports Keras and `parallel`.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -80,8 +81,9 @@ class _Doctor:
 
     def diagnose(self) -> Diagnosis:
         self.source.read(_PROBED_BATCHES)
-        case = Case(self.call, self.source.batch, rows_of(self.source.batch), self.placement)
-        with once.timed_callbacks(self.call.callbacks) as clocks:
+        case = Case(self.call, self.source.batch, rows_of(self.source.batch), self.placement, self.source.mean_rows)
+        validated = self.call.arguments["validation_data"] is not None
+        with once.timed_callbacks(self.call.callbacks, validated) as clocks:
             self.bench.warmup_steps += self.call.num_workers or 0
             self.bench.warm_up(case.given())
             clocks.clear()
@@ -93,6 +95,8 @@ class _Doctor:
             validation = self._while_it_lasts(lambda: once.validation(self.call))
             ends = clocks.result(per_call, False).per_epoch if validation else callbacks.per_epoch
         facts = replace(facts, callbacks=replace(callbacks, per_epoch=ends), validation=validation)
+        if self.bench.between_epochs:
+            facts = replace(facts, epoch_seconds=statistics.median(self.bench.between_epochs))
         facts = self._look_at_devices(case, facts)
         seen, samples = self._listen(case)
         return verdict(self.call, replace(facts, put_seconds=_mean_put(seen)), self.bench, seen, samples)
@@ -111,6 +115,7 @@ class _Doctor:
         return Facts(
             devices=tuple(self.devices),
             batch_rows=case.rows,
+            rows=case.mean_rows,
             measures=dict(self.bench.measures),
             backend=keras.backend.backend(),
             cores=num_cores(),
@@ -159,7 +164,9 @@ class _Doctor:
         return replace(
             facts,
             measures=dict(measures),
-            added_devices=tuple(measures[trial.name].seconds for trial in added if trial.name in measures),
+            added_devices=tuple(measures[trial.name].seconds for trial in added)
+            if all(trial.name in measures for trial in added)
+            else (),
         )
 
     def _while_it_lasts(self, measure: Callable[[], Result]) -> Result | None:

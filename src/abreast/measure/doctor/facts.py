@@ -39,7 +39,7 @@ class Measure:
     rows: int
     samples: tuple[float, ...]
     base: str = GIVEN
-    base_rows: int = 0
+    base_rows: float = 0
     base_samples: tuple[float, ...] = ()
 
     @property
@@ -76,7 +76,7 @@ class Reading:
     """How the source gives batches when nothing else runs.
 
     `busy_cores`: processor time over time, all threads. `active_threads`: how many threads of the source had a batch in
-    hand, on average. `decoding`, `other_python`: shares of what these threads were seen doing while they used a processor.
+    hand, on average. `decoding`: the share of what these threads were seen doing while they used a processor.
     `place` is where they mostly were, in the user's code if `place_is_own`.
     """
 
@@ -133,6 +133,10 @@ class Facts:
     reading: Reading | None = None
     callbacks: Callbacks = Callbacks()
     steps_per_epoch: int | None = None
+    epoch_seconds: float = (
+        0.0  # from the last step of an epoch to the first of the next, without validation; 0: not seen
+    )
+    rows: float = 0.0  # of a step, on average; 0: as many as the largest batch has
     validation: Validation | None = None
     shapes: Sequence[tuple[str, ...]] = ()  # of the batches read, in order
     batch_bytes: int = 0
@@ -169,10 +173,10 @@ class Facts:
 
     @property
     def epoch_share(self) -> float:
-        """Seconds of validation and of epoch ends that fall to one step."""
+        """Seconds of validation and between epochs that fall to one step."""
         if not self.steps_per_epoch:
             return 0.0
-        return (self.validation_seconds + self.epoch_end_seconds) / self.steps_per_epoch
+        return (self.validation_seconds + self.between_epochs_seconds) / self.steps_per_epoch
 
     @property
     def validation_seconds(self) -> float:
@@ -181,7 +185,17 @@ class Facts:
 
     @property
     def epoch_end_seconds(self) -> float:
+        """Of callbacks, per epoch."""
         return sum(self.callbacks.per_epoch.values())
+
+    @property
+    def between_epochs_seconds(self) -> float:
+        """Per epoch, without validation: callbacks, and what a source takes to begin anew."""
+        return max(self.epoch_end_seconds, self.epoch_seconds)
+
+    @property
+    def mean_rows(self) -> float:
+        return self.rows or self.batch_rows
 
     @property
     def step_seconds(self) -> float:

@@ -30,6 +30,7 @@ from abreast.measure.doctor.saving import milliseconds, percent, rows_after, sav
 # Doubling the batch changes what is learnt: only where it makes a row this much cheaper.
 _SMALL_BATCH_SHARE = 0.7
 _MOST_VALIDATION = 0.3
+_MOST_BETWEEN = 0.2
 _FEW_ROWS = 16
 _LARGE_BATCH = 1024
 IDLE_CORES = 0.75  # where devices share the cores and leave so much, one of them waits for something else
@@ -39,7 +40,7 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
     """What costs time, most first, then advice that costs none."""
     rules: tuple[Callable[[Facts], Finding | None], ...] = (
         *(slow_source, copies, recompilation, slow_callbacks, all_reduce, host, unequal_shards, slow_device),
-        *(small_batch, validation, precision, local_batch_norm, learning_rate),
+        *(small_batch, validation, short_epochs, precision, local_batch_norm, learning_rate),
     )
     found = [finding for rule in rules if (finding := rule(facts)) is not None]
     return tuple(sorted(found, key=lambda finding: -finding.lost_seconds))
@@ -60,9 +61,12 @@ def slow_callbacks(facts: Facts) -> Finding | None:
             f"{callbacks.per_epoch[name]:.2f} s per epoch of {facts.steps_per_epoch} steps",
         )
         advice = f"let {name} act less often, or in a thread of its own"
-    elif callbacks.slowest is None or (callbacks.progress_bar and timed < lost / 2):
+    elif callbacks.progress_bar and (callbacks.slowest is None or timed < lost / 2):
         who, how = "the progress bar", "what is printed at every step"
         advice = "fit(verbose=2) prints a line per epoch"
+    elif callbacks.slowest is None:
+        who, how = "callbacks", "found by leaving them out"
+        advice = "let them act every so many steps instead of at each"
     else:
         name = callbacks.slowest
         who, how = name, f"{milliseconds(callbacks.per_step[name])} in its methods"
@@ -90,7 +94,7 @@ def all_reduce(facts: Facts) -> Finding | None:
         f"between {facts.num_devices} devices, {math.ceil(facts.batch_rows / facts.num_devices)} rows on each",
         f"give each device more rows per exchange{rows}; or train on fewer devices",
         lost,
-        rows_after(facts, saved(facts, DOUBLE_BATCH)) if double is not None else None,
+        rows_after(facts, saved(facts, DOUBLE_BATCH)) if double is not None and double.sure else None,
     )
 
 
@@ -204,6 +208,25 @@ def validation(facts: Facts) -> Finding | None:
         f"{measured.seconds:.2f} s for {measured.steps} steps, beside {facts.steps_per_epoch} training steps "
         f"of {milliseconds(facts.given.seconds)}",
         f"fit(validation_freq={every * measured.every}), a larger validation_batch_size, or fewer validation_steps",
+        lost,
+        rows_after(facts, lost),
+    )
+
+
+def short_epochs(facts: Facts) -> Finding | None:
+    """What passes between epochs and is no callback's: a source that begins anew, a first batch that is waited for."""
+    if not facts.steps_per_epoch:
+        return None
+    between = facts.between_epochs_seconds - facts.epoch_end_seconds
+    lost = between / facts.steps_per_epoch
+    if not worth(facts, lost, share=_MOST_BETWEEN):
+        return None
+    return Finding(
+        "short-epochs",
+        f"{percent(lost, facts)} of the time passes between epochs",
+        f"{milliseconds(between)} from the last step of an epoch to the first of the next, without callbacks; "
+        f"{facts.steps_per_epoch} steps an epoch",
+        "make epochs longer: let one go over the data several times (Dataset.repeat, steps_per_epoch, a longer PyDataset)",
         lost,
         rows_after(facts, lost),
     )

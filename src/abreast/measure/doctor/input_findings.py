@@ -47,6 +47,11 @@ def _workers_advice(facts: Facts) -> str:
 
 def _part(facts: Facts, reading: Reading) -> tuple[str, str]:
     """Cause and advice for a source that more workers do not help, or that has none."""
+    if reading.kind == "arrays":
+        return (
+            "slow-source",
+            "cutting batches out of the arrays takes longer than a step: smaller types, or fewer columns",
+        )
     if reading.in_processes:
         return "slow-source", "its worker processes do not keep up: more of them, or less work in each"
     held = (reading.workers or 0) > 1 and 0.6 <= reading.busy_cores < 1.4 and facts.cores > 1

@@ -5,6 +5,7 @@ Imports Keras, NumPy and `backend`.
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import random
@@ -19,6 +20,12 @@ from keras.src.backend.common import global_state
 
 from abreast.backend import current_backend
 
+# Attributes that hold where callbacks of Keras write.
+_WRITTEN = {
+    keras.callbacks.ModelCheckpoint: ("filepath",),
+    keras.callbacks.CSVLogger: ("filename",),
+    keras.callbacks.TensorBoard: ("log_dir",),
+}
 _SEEDS = "global_seed_generator"
 _ATTRIBUTES = (
     *("train_function", "test_function", "predict_function", "history", "stop_training", "steps_per_execution"),
@@ -39,7 +46,7 @@ def build(model: Any, batch: Any) -> None:
 @contextmanager
 def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
     """Put back the variables of a model that is built, and its callbacks, at the end of the block, however it ends."""
-    with _saving_elsewhere(), _kept(model, callbacks):
+    with _kept(model, callbacks), saving_elsewhere(), _writing_elsewhere(callbacks):
         yield
 
 
@@ -47,7 +54,7 @@ def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
 def _kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
     values = [(variable, np.array(variable)) for variable in _variables(model)]
     attributes = {name: model.__dict__[name] for name in _ATTRIBUTES if name in model.__dict__}
-    states = [(callback, dict(vars(callback))) for callback in callbacks]
+    states = [(callback, {name: _copied(value) for name, value in vars(callback).items()}) for callback in callbacks]
     try:
         yield
     finally:
@@ -60,8 +67,26 @@ def _kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
             vars(callback).update(state)
 
 
+def _copied(value: Any) -> Any:
+    """A copy of what a callback may add to; anything else is itself."""
+    return copy.copy(value) if isinstance(value, list | dict | set | np.ndarray) else value
+
+
 @contextmanager
-def _saving_elsewhere() -> Iterator[None]:
+def _writing_elsewhere(callbacks: Sequence[Any]) -> Iterator[None]:
+    """Give callbacks that write files a folder that is deleted. Whoever calls this puts their attributes back."""
+    with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder:
+        for callback in callbacks:
+            for kind, names in _WRITTEN.items():
+                for name in names if isinstance(callback, kind) else ():
+                    path = getattr(callback, name, None)
+                    if isinstance(path, str | os.PathLike):
+                        setattr(callback, name, os.path.join(folder, os.path.basename(os.path.normpath(path))))
+        yield
+
+
+@contextmanager
+def saving_elsewhere() -> Iterator[None]:
     """Let models save into a folder that is deleted: no checkpoint of the user's is overwritten."""
     trainer: Any = keras.Model
     plain = {name: getattr(trainer, name) for name in ("save", "save_weights")}
@@ -84,8 +109,11 @@ def _saving_into(folder: str, plain: Any) -> Any:
 
 
 def _variables(model: Any) -> list[Any]:
-    optimizer = getattr(model, "optimizer", None)
-    found = [*model.variables, *(optimizer.variables if optimizer is not None else []), *model.metrics_variables]
+    optimizers = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
+    if (own := getattr(model, "optimizer", None)) is not None:
+        optimizers.append(own)
+    found = [*model.variables, *model.metrics_variables]
+    found += [variable for optimizer in optimizers for variable in optimizer.variables]
     seeds = global_state.get_global_attribute(_SEEDS)
     found += [] if seeds is None else [seeds.state]
     return list({id(variable): variable for variable in found}.values())

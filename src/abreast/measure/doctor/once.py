@@ -12,7 +12,7 @@ import math
 import os
 import statistics
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,15 @@ from keras.src.trainers.data_adapters import data_adapter_utils
 
 from abreast.hardware import num_cores
 from abreast.measure.doctor.call import FitCall
+from abreast.measure.doctor.clock import Clock
 from abreast.measure.doctor.facts import Callbacks, Validation
-from abreast.measure.doctor.trials import Clock, quiet
+from abreast.measure.doctor.trials import fit, quiet
 from abreast.measure.processor import Processor
 
 _BATCH_METHODS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 _EPOCH_METHODS = ("on_epoch_end",)
 _VALIDATION_STEPS = 12
-_WARMUP = 3
+_WARMUP, _LEAST_CALLS = 3, 6  # calls of Keras
 _TICKS = os.sysconf("SC_CLK_TCK")
 # The first CUDA architecture whose tensor cores know bfloat16.
 _AMPERE = (8, 0)
@@ -64,15 +65,36 @@ class CallbackClocks:
 
 
 @contextlib.contextmanager
-def timed_callbacks(callbacks: Sequence[Any]) -> Iterator[CallbackClocks]:
-    """Time the methods of these callbacks. They are set on the objects; whoever calls this puts the objects back."""
+def timed_callbacks(callbacks: Sequence[Any], validated: bool) -> Iterator[CallbackClocks]:
+    """Time the methods of these callbacks. They are set on the objects; whoever calls this puts the objects back.
+
+    `validated`: whether the run as given validates. Trials do not: the ends of their epochs get the logs of training.
+    """
     clocks = CallbackClocks()
-    for callback in callbacks:
+    names = Counter(type(callback).__name__ for callback in callbacks)
+    for number, callback in enumerate(callbacks, 1):
+        kind = type(callback).__name__
+        who = kind if names[kind] == 1 else f"{kind} (callback {number})"
         for name in (*_BATCH_METHODS, *_EPOCH_METHODS):
             method = getattr(callback, name, None)
-            if method is not None and not getattr(method, "_is_default", False):
-                setattr(callback, name, _timed(method, type(callback).__name__, name, clocks))
+            if method is None or getattr(method, "_is_default", False):
+                continue
+            if validated and name in _EPOCH_METHODS:
+                method = _with_validation(method)
+            setattr(callback, name, _timed(method, who, name, clocks))
     yield clocks
+
+
+def _with_validation(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def on_epoch_end(epoch: int, logs: dict[str, Any] | None = None) -> Any:
+        logs = {} if logs is None else logs
+        for name, value in list(logs.items()):
+            if not name.startswith("val_"):
+                logs.setdefault(f"val_{name}", value)
+        return method(epoch, logs)
+
+    return on_epoch_end
 
 
 def _timed(method: Callable[..., Any], who: str, name: str, clocks: CallbackClocks) -> Callable[..., Any]:
@@ -95,14 +117,16 @@ def validation(call: FitCall) -> Validation | None:
     steps = _validation_steps(arguments)
     if steps is None:
         return None
-    measured = min(steps, _VALIDATION_STEPS)
+    per_call = int(call.model.steps_per_execution or 1)
+    measured = min(steps, max(_VALIDATION_STEPS, _LEAST_CALLS * per_call) // per_call * per_call)
     settings = {name: arguments[name] for name in ("validation_data", "validation_batch_size")}
     for _ in range(2):  # the first one compiles
-        clock = _ValidationClock(min(_WARMUP, measured - 1))
+        clock = _ValidationClock(measured, per_call)
         callbacks = [*call.callbacks, Clock(call.model, 0, 1), clock]
         with quiet():
-            call.model.fit(
-                **call.fit_arguments(callbacks=callbacks, validation_steps=measured, validation_freq=1, **settings)
+            fit(
+                call.model,
+                call.fit_arguments(callbacks=callbacks, validation_steps=measured, validation_freq=1, **settings),
             )
     every = arguments["validation_freq"]
     return Validation(clock.seconds_per_step * steps, steps, measured, every if isinstance(every, int) else 1)
@@ -119,11 +143,16 @@ def _validation_steps(arguments: dict[str, Any]) -> int | None:
 
 
 class _ValidationClock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    def __init__(self, warmup: int) -> None:
+    """Times the steps of a validation that has so many, but the first calls of Keras."""
+
+    def __init__(self, steps: int, per_call: int) -> None:
         super().__init__()
-        self._warmup = warmup
+        self._steps, self._per_call = steps, per_call
         self._times: list[float] = []
         self._end = 0.0
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self._times.clear()
 
     def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._times.append(time.perf_counter())
@@ -135,8 +164,10 @@ class _ValidationClock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
 
     @property
     def seconds_per_step(self) -> float:
-        times = self._times[self._warmup :]
-        return (self._end - times[0]) / len(times) if times else 0.0
+        if not self._times:
+            return 0.0
+        warmup = min(_WARMUP, len(self._times) - 1)
+        return (self._end - self._times[warmup]) / (self._steps - warmup * self._per_call)
 
 
 def learning_rate(optimizer: Any) -> dict[str, Any]:

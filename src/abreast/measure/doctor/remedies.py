@@ -40,6 +40,7 @@ _MOST_WORKERS = 32
 _MOST_BATCH_BYTES = 256 << 20
 _MOST_STEP_SECONDS = 0.5
 _SHORT_STEP_SECONDS = 0.008
+_CALLS_PER_EPOCH = 4  # at least, for many steps per call to make sense
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Case:
     batch: Any
     rows: int
     placement: Any
+    mean_rows: float  # of a step of the run as given
 
     @property
     def model(self) -> Any:
@@ -64,9 +66,8 @@ class Case:
         return Trial(GIVEN, "the run as it is", self.rows, self.call.fit_arguments, burst=workers)
 
     def same_batch(self) -> Trial:
-        return Trial(
-            SAME_BATCH, "one batch again and again: no input", self.rows, partial(self.call.with_batch, self.batch)
-        )
+        arguments = partial(self.call.with_batch, self.batch)
+        return Trial(SAME_BATCH, "one batch again and again: no input", self.rows, arguments, base_rows=self.mean_rows)
 
     def no_callbacks(self) -> Trial:
         arguments = partial(self.call.fit_arguments, callbacks=[], verbose=0)
@@ -136,6 +137,8 @@ def _compiled(case: Case, facts: Facts) -> Trial | None:
 def _many_steps(case: Case, facts: Facts) -> Trial | None:
     if facts.steps_per_execution > 1 or facts.given.seconds > _SHORT_STEP_SECONDS:
         return None
+    if facts.steps_per_epoch and facts.steps_per_epoch < _CALLS_PER_EPOCH * STEPS_PER_EXECUTION:
+        return None
     around = partial(_set, case.model, steps_per_execution=STEPS_PER_EXECUTION)
     what = f"{STEPS_PER_EXECUTION} steps per call of Keras"
     return Trial(
@@ -167,7 +170,7 @@ def _double_batch(case: Case, facts: Facts) -> Trial | None:
 def _with_rows(case: Case, name: str, what: str, rows: int) -> Trial:
     if case.call.can_have_rows(rows):
         arguments: Callable[[], dict[str, Any]] = partial(case.call.with_batch_rows, rows)
-        return Trial(name, what, rows, arguments, base_rows=case.rows, own_function=True)
+        return Trial(name, what, rows, arguments, base_rows=case.mean_rows, own_function=True)
     arguments = partial(case.call.with_batch, with_rows(case.batch, rows))
     return Trial(name, what, rows, arguments, base=SAME_BATCH, base_rows=case.rows, own_function=True)
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from abreast.measure.doctor.facts import Facts
+from abreast.measure.doctor.facts import SAME_BATCH, Facts
 
 LEAST_SHARE = 0.1
 
 
 def saved(facts: Facts, name: str) -> float:
-    """Seconds of a step of the run as given that an experiment saved; 0 when it was not run or is not sure."""
+    """Seconds of a step of the run as given that an experiment saved; 0 when it was not run or is not sure.
+
+    What was measured without input saves no more than what a step takes longer than its source.
+    """
     measure = facts.measures.get(name)
     if measure is None or not measure.sure or measure.base not in facts.measures:
         return 0.0
-    return facts.measures[measure.base].seconds * max(0.0, 1 - measure.share)
+    seconds = facts.measures[measure.base].seconds * max(0.0, 1 - measure.share)
+    if measure.base == SAME_BATCH and facts.reading is not None:
+        seconds = min(seconds, max(0.0, facts.given.seconds - facts.reading.seconds))
+    return seconds
 
 
 def worth(facts: Facts, seconds: float, share: float = LEAST_SHARE) -> bool:
@@ -21,7 +27,7 @@ def worth(facts: Facts, seconds: float, share: float = LEAST_SHARE) -> bool:
 
 def rows_after(facts: Facts, seconds: float) -> float:
     """Rows per second with so many seconds less in each step."""
-    return facts.batch_rows / (facts.step_seconds - seconds)
+    return facts.mean_rows / (facts.step_seconds - seconds)
 
 
 def percent(seconds: float, facts: Facts) -> str:

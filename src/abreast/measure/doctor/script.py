@@ -8,15 +8,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from abreast.errors import AbreastError, DataError, LaunchError
+from abreast.errors import DataError, LaunchError
+from abreast.measure import whole_file
 from abreast.measure.diagnosis import Diagnosis
 from abreast.run import RunOptions, run_script
 
@@ -36,9 +37,10 @@ def diagnose_script(
     """
     check_steps(steps)
     found: list[Diagnosis] = []
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as until_the_end:
+        first = functools.partial(_diagnose_first, found, steps, until_the_end)
         try:
-            code = run_script(target, arguments, options, module=module, placed=lambda: _diagnose_first(found, steps))
+            code = run_script(target, arguments, options, module=module, placed=first)
         except SystemExit as end:
             if not found and end.code not in (None, 0):
                 raise
@@ -57,31 +59,42 @@ def check_steps(steps: Any) -> None:
 
 def write_json(diagnosis: Diagnosis, path: str | os.PathLike[str]) -> None:
     """Write everything that a diagnosis holds; raises `AbreastError` where that fails."""
-    try:
-        Path(path).write_text(json.dumps(asdict(diagnosis), indent=2) + "\n")
-    except OSError as error:
-        raise AbreastError(
-            f"cannot write {path}: {error.strerror or error}", "give a file that can be written"
-        ) from error
+    text = json.dumps(_with_nulls(asdict(diagnosis)), indent=2, allow_nan=False)
+    whole_file.write("the diagnosis", text + "\n", path)
 
 
-def _diagnose_first(found: list[Diagnosis], steps: int) -> None:
-    """Put the doctor in the place of `fit`, for one call."""
+def _with_nulls(value: Any) -> Any:
+    """`None` for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _with_nulls(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_nulls(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _diagnose_first(found: list[Diagnosis], steps: int, until_the_end: contextlib.ExitStack) -> None:
+    """Put the doctor in the place of the first `fit`. Behind it the script trains no more and saves no model."""
     import keras
 
     from abreast.measure.doctor.diagnose import diagnose_call
+    from abreast.measure.doctor.keep import saving_elsewhere
 
     trainer: Any = keras.Model
     plain = trainer.fit
 
     @functools.wraps(plain)
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if found:
+            raise ScriptEnded(0)
         trainer.fit = plain
         print(f"abreast: diagnosing the first fit{_where()}; the script ends there", file=sys.stderr)
         found.append(diagnose_call(self, args, kwargs, steps))
+        trainer.fit = fit
+        until_the_end.enter_context(saving_elsewhere())
         raise ScriptEnded(0)
 
     trainer.fit = fit
+    until_the_end.callback(setattr, trainer, "fit", plain)
 
 
 def _where() -> str:

@@ -18,7 +18,7 @@ from abreast.feed.ahead import Patience
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.pipeline import WARN_SECONDS
 from abreast.measure.doctor import stacks
-from abreast.measure.doctor.call import FitCall, bytes_of, on_host, shapes_of
+from abreast.measure.doctor.call import FitCall, bytes_of, on_host, rows_of, shapes_of
 from abreast.measure.doctor.facts import Reading
 
 _MOST_SECONDS = 2.0
@@ -34,8 +34,14 @@ class SourceAlone:
         self._patience = Patience(WARN_SECONDS, input_timeout)
         self._readings: list[Reading] = []
         self.shapes: list[tuple[str, ...]] = []
+        self.rows: list[int] = []
         self.batch: Any = None
         self._structure: tuple[Any, ...] = ()
+
+    @property
+    def mean_rows(self) -> float:
+        """Of a batch: over a whole epoch where that is known, or over what was read."""
+        return self._call.mean_rows() or statistics.mean(self.rows)
 
     def first(self) -> Any:
         """The first batch. Raises `DataError` when there is none, or none within `input_timeout`."""
@@ -98,6 +104,7 @@ class SourceAlone:
     def _note(self, batch: Any) -> None:
         self._check(HostBatch.of(batch))
         self.shapes.append(shapes_of(batch))
+        self.rows.append(rows_of(batch))
         if self.batch is None or bytes_of(batch) > bytes_of(self.batch):
             self.batch = on_host(batch)
 

@@ -100,7 +100,7 @@ def _look(seen: _Seen, before: set[int]) -> None:
             if identifier in before or os.path.basename(frame.f_code.co_filename) in _WAITING_FILES:
                 continue
             own = _own_frame(frame)
-            code, line = (own or frame).f_code, (own or frame).f_lineno
+            code, line = (own or frame).f_code, (own or frame).f_lineno or 0
             seen.active += 1
             seen.decoding += _decodes(frame)
             seen.places[f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{line})", own is not None] += 1
@@ -124,7 +124,7 @@ def _decodes(frame: FrameType | None, depth: int = 6) -> bool:
         if os.path.basename(name) in _DECODING_FILES or any(f"{os.sep}{each}{os.sep}" in name for each in _DECODERS):
             return True
         # What is written in C has no frame: the line that calls it names it.
-        if _DECODING_CALLS.search(linecache.getline(name, frame.f_lineno)):
+        if _DECODING_CALLS.search(linecache.getline(name, frame.f_lineno or 0)):
             return True
         frame = frame.f_back
     return False

@@ -1,7 +1,7 @@
 """Short runs of `fit` that differ in one thing, in turns, so that a drift of the machine is in all of them.
 
 A trial's first steps are dropped: they compile, and fill what is read ahead. Nothing is timed without waiting for the
-device. Not here: which trials there are (`remedies.py`, `doctor.py`). Imports Keras, `call` and `facts`.
+device. Not here: which trials there are (`remedies.py`). Imports Keras, `call`, `clock` and `facts`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -22,6 +20,7 @@ import keras
 from abreast.errors import DataError
 from abreast.feed.workers import workers_ended
 from abreast.measure.doctor.call import FitCall
+from abreast.measure.doctor.clock import Clock
 from abreast.measure.doctor.facts import GIVEN, SOURCE, Measure
 
 ROUNDS = 5
@@ -29,7 +28,6 @@ WARMUP_STEPS = 3
 _SHORTEST_SECONDS = 0.2  # of what is timed in one turn
 _MOST_STEPS = 50
 _LONG_SECONDS, _FEW_ROUNDS = 0.15, 3  # of a step
-_PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Trial:
     arguments: Callable[[], dict[str, Any]]
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
     base: str = GIVEN
-    base_rows: int = 0
+    base_rows: float = 0
     own_function: bool = False  # whether the step must be compiled for it
     warmup_steps: int = 0  # more than others need
     burst: int = 1  # batches that may come at once: a turn has a multiple of so many steps
@@ -59,6 +57,7 @@ class Bench:
     rounds: int = ROUNDS
     measures: dict[str, Measure] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    between_epochs: list[float] = field(default_factory=list)  # seconds, of the run as given
     _functions: dict[str, Any] = field(default_factory=dict)
     _seconds: dict[str, float | None] = field(default_factory=dict)  # of a trial's last turn, per step
 
@@ -128,59 +127,19 @@ class Bench:
                 self.model.train_function = self._functions.get(key)
             try:
                 with quiet():
-                    self.model.fit(**arguments)
+                    fit(self.model, arguments)
             finally:
                 if key:
                     self._functions[key] = self.model.train_function
                     self.model.train_function = mine
+        if trial.name == GIVEN:
+            self.between_epochs += clock.between_epochs
         return clock.seconds_per_step
 
 
-class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Times `steps` steps of a `fit` behind the first `warmup` ones, then ends it.
-
-    A step's time goes from the begin of one to the begin of the next: with all callbacks, and what Keras does between.
-    """
-
-    async_safe = True  # or Keras would run the progress bar in the training thread, and JAX not ahead, because of us
-
-    def __init__(self, model: Any, warmup: int, steps: int) -> None:
-        super().__init__()
-        self._per_call = max(1, int(model.steps_per_execution or 1))
-        self._first = max(1, math.ceil(warmup / self._per_call))
-        self._calls = math.ceil(steps / self._per_call)
-        self._seen = 0
-        self._start = self._end = 0.0
-        self._done = 0
-        self._told = threading.Condition()
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._seen == self._first:
-            self._wait()
-            self._start = time.perf_counter()
-        elif self._seen == self._first + self._calls:
-            self._wait()
-            self._end = time.perf_counter()
-        if self._seen >= self._first + self._calls:
-            self.model.stop_training = True
-        self._seen += 1
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Called with numbers: the device has done the step. In a thread of Keras's where all callbacks allow it."""
-        with self._told:
-            self._done += 1
-            self._told.notify_all()
-
-    def _wait(self) -> None:
-        """For the device to have done all steps that were begun."""
-        with self._told:
-            self._told.wait_for(lambda: self._done >= self._seen, _PATIENCE_SECONDS)
-
-    @property
-    def seconds_per_step(self) -> float | None:
-        if not self._end:
-            return None
-        return (self._end - self._start) / (self._calls * self._per_call)
+def fit(model: Any, arguments: dict[str, Any]) -> None:
+    """`Model.fit` itself: a `fit` of the model's own may take other arguments, and has been called already."""
+    keras.Model.fit(model, **arguments)
 
 
 def _steps_enough(seconds: float) -> int:

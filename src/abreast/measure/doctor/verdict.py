@@ -28,6 +28,7 @@ def verdict(call: FitCall, facts: Facts, bench: Bench, seen: Sequence[Span], sam
         backend=facts.backend,
         devices=facts.devices,
         batch_rows=facts.batch_rows,
+        mean_rows=facts.mean_rows,
         num_steps=len(facts.given.samples) * bench.steps,
         step_seconds=facts.step_seconds,
         breakdown=breakdown(facts),
@@ -53,7 +54,7 @@ def breakdown(facts: Facts) -> dict[str, float]:
     if facts.steps_per_epoch:
         once_an_epoch = {
             "validation": facts.validation_seconds / facts.steps_per_epoch,
-            "epoch ends": facts.epoch_end_seconds / facts.steps_per_epoch,
+            "epoch ends": facts.between_epochs_seconds / facts.steps_per_epoch,
         }
     computing = facts.given.seconds - sum(parts.values())
     if computing < 0:  # what was measured one by one overlaps
