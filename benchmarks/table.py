@@ -117,7 +117,8 @@ def _timeline_cost() -> str:
     return _section(
         "Cost of a timeline",
         "Steps of one `fit` with `abreast.Timeline` over those without, in turns of ten (`timeline_cost.py`). Beside it the "
-        "CPU time of the timeline's own thread per step, and the ratio if that is counted in full, as where no core is idle.",
+        "CPU time of the timeline's own thread per step, and the ratio if that is counted in full, as where no core is idle: "
+        "the one that the floor of 1.01 is for, since the first does not see that thread.",
         ("backend", "devices", "step without", "with / without", "its thread", "with its thread", "commit"),
         rows,
         found,

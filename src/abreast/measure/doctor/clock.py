@@ -113,7 +113,7 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
 
     def _go_on(self) -> None:
         """Against callbacks that end a training: a diagnosis wants steps, not a model."""
-        if self.seconds_per_step is None:
+        if self._trained.stop_training and self.seconds_per_step is None:
             self._trained.stop_training = False
 
     def _wait(self) -> None:
