@@ -113,6 +113,21 @@ def test_a_batch_taken_before_the_step_is_the_steps() -> None:
     assert accounts.table.rows()["bytes"].tolist() == [1, 2]
 
 
+def test_the_batches_of_a_step_are_those_that_it_took() -> None:
+    """Keras says 4, since it does not know when a generator ends. Without staging each one is waited for, and put."""
+    accounts = Accounts(0, ("cpu:0",), keep_steps=10)
+    for batch in range(3):
+        start = 10 + 20 * batch
+        accounts.take([span(MAIN, "put", start + 5, start + 8, batch=batch, rows=32, bytes=8)])
+        accounts.take([span(MAIN, "wait", start, start + 5, batch=batch)])
+    accounts.take([span(MAIN, "step", 6, 84, kind=0)])
+    closed = window(0)
+    closed.batches = 4
+    accounts.enter(closed)
+    row = accounts.table.rows()[0]
+    assert (row["batches"], row["rows"], row["bytes"]) == (3, 96, 24)
+
+
 def test_memory_is_bounded() -> None:
     accounts = Accounts(0, ("cpu:0",), keep_steps=10)
     for number in range(2000):
