@@ -92,7 +92,7 @@ class Fit:
         epochs = self._epochs() if count > 1 and self._epochs is not None else None
         if epochs is None or not epochs._num_batches:  # which a generator does not tell
             return count
-        return count - max(0, epochs._steps_seen - epochs._num_batches)
+        return count - max(0, int(epochs._steps_seen - epochs._num_batches))
 
     def follow(self, listener: Listener) -> None:
         """Tell `listener` of every event, until `leave`."""
