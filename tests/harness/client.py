@@ -114,10 +114,16 @@ class Worker:
             self._connection.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(60)
-        stuck = [f"{self} did not end by itself"] if process.poll() is None else []
+        stuck = [self._stuck()] if process.poll() is None else []
         left = stuck or left_behind(process.pid, seconds=15)
         self._kill()
         return left
+
+    def _stuck(self) -> str:
+        """Says where it hangs, too."""
+        self._signal(signal.SIGUSR1)
+        time.sleep(1)
+        return f"{self} did not end by itself\n--- it said ---\n{self.log_tail(20_000)}"
 
     def __str__(self) -> str:
         return f"{self.backend} worker with {self.devices} devices" if self.devices else f"plain {self.backend} worker"
