@@ -39,7 +39,7 @@ _CAUSES = """# What the doctor knows
 | `batch-norm` | `batch_norm="local"` over fewer than 16 rows | the numbers of rows; costs no time |
 | `learning-rate` | an optimizer's default rate for 1024 rows or more on several devices | the numbers; costs no time |
 
-A finding costs at least a tenth of a step (`straggler` 20%, `all-reduce-bound` 15%, `small-batch` and `validation` 30%),
+A finding costs at least a tenth of a step (`straggler` and `all-reduce-bound` 20%, `small-batch` and `validation` 30%),
 and three turns in four agree on it.
 
 ## Planted causes

@@ -31,7 +31,7 @@ from abreast.backend.torch_stage import StagedShard, begin_copy
 from abreast.backend.torch_team import SentShards, Team
 from abreast.backend.torch_trace import TorchTracer
 from abreast.errors import BackendError
-from abreast.feed import Feed, Handed, HostBatch, Taken, dataset_views, row_counts, take
+from abreast.feed import Feed, Handed, HostBatch, Taken, dataset_views, not_numbers, row_counts, take
 from abreast.hardware import CPU_DEVICES
 from abreast.world import World
 
@@ -237,6 +237,11 @@ def _on_cpu(batches: Iterator[Any]) -> Iterator[Any]:
                 batch = next(batches)
             except StopIteration:
                 return
+            except ValueError as error:  # Keras has converted the arrays, and said it in fewer words
+                words, _, dtype = str(error).partition("Invalid dtype: ")
+                if words or not dtype:
+                    raise
+                raise not_numbers(dtype) from error
         yield batch
 
 

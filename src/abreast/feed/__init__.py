@@ -1,13 +1,13 @@
 """Any Keras data source as global batches, read ahead of the step and staged on the devices.
 
 `batch.py` is one batch and its shards, `ahead.py` a thread that works ahead, `pipeline.py` the way of a batch from its
-source to the devices, `adapter.py` what Keras sees. Imports Keras, NumPy, `errors` and `measure.spans`; no framework: a
+source to the devices, `adapter.py` what Keras sees, `workers.py` ends a source's workers. Imports Keras, NumPy, `errors` and `measure.spans`; no framework: a
 backend says how a batch is put on devices.
 """
 
 from abreast.feed.adapter import Feed, FeedIterator, Handed, take
 from abreast.feed.ahead import in_feed
-from abreast.feed.batch import HostBatch, row_counts
+from abreast.feed.batch import HostBatch, not_numbers, row_counts
 from abreast.feed.pipeline import Stage, Taken
 from abreast.feed.staging import DEFAULT_STAGING, Staging
 from abreast.feed.tf_data import dataset_views, not_dense
@@ -24,6 +24,7 @@ __all__ = [
     "dataset_views",
     "in_feed",
     "not_dense",
+    "not_numbers",
     "row_counts",
     "take",
 ]

@@ -84,9 +84,14 @@ def _check_type(leaf: Any, path: tuple[Any, ...]) -> None:
     text = kind in ("S", "U") or (kind == "O" and isinstance(leaf.flat[0] if leaf.size else "", str | bytes))
     if text and keras.backend.backend() == "tensorflow":
         return
-    what = "strings" if text else "Python objects" if kind == "O" else f"{leaf.dtype} values"
-    raise DataError(
-        f"the batch holds an array of {what} at {path}, which {keras.backend.backend()} cannot compute with",
+    raise not_numbers("str" if text else str(leaf.dtype), f" at {path}")
+
+
+def not_numbers(dtype: str, where: str = "") -> DataError:
+    """The error of an array of another type, by its name; `where` it is in the batch."""
+    what = "strings" if dtype.startswith("str") else "Python objects" if dtype == "object" else f"{dtype} values"
+    return DataError(
+        f"the batch holds an array of {what}{where}, which {keras.backend.backend()} cannot compute with",
         "give arrays of numbers: pad rows of different lengths to one, and turn text and dates into numbers in the source",
     )
 

@@ -83,7 +83,7 @@ def slow_callbacks(facts: Facts) -> Finding | None:
 
 def all_reduce(facts: Facts) -> Finding | None:
     lost = all_reduce_seconds(facts)
-    if not worth(facts, lost, share=0.15):
+    if not worth(facts, lost, share=0.2):
         return None
     double = facts.measures.get(DOUBLE_BATCH)
     rows = "" if double is None else f": batch_size={double.rows} was tried"
