@@ -1,8 +1,8 @@
 """Any Keras data source as global batches, read ahead of the step and staged on the devices.
 
 `batch.py` is one batch and its shards, `ahead.py` a thread that works ahead, `pipeline.py` the way of a batch from its
-source to the devices, `adapter.py` what Keras sees, `workers.py` ends a source's workers. Imports Keras, NumPy, `errors` and `measure.spans`; no framework: a
-backend says how a batch is put on devices.
+source to the devices, `adapter.py` what Keras sees; `workers.py` ends a source's workers. Imports Keras, NumPy, `errors`,
+`threads` and `measure.spans`; no framework: a backend says how a batch is put on devices.
 """
 
 from abreast.feed.adapter import Feed, FeedIterator, Handed, take
