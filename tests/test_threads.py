@@ -58,7 +58,7 @@ def test_looking_at_frames_does_not_deadlock_with_the_garbage_collector() -> Non
 def test_without_care_it_does() -> None:
     """The negative control."""
     with pytest.raises(subprocess.TimeoutExpired):
-        _run("plain", timeout_seconds=10)
+        _run("plain", timeout_seconds=4)
 
 
 @pytest.mark.parametrize(("look", "collections"), [(frames, 0), (lambda: nullcontext(sys._current_frames()), 1)])

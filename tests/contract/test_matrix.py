@@ -13,7 +13,7 @@ from tests.harness.client import BACKENDS
 
 @pytest.mark.timeout(900)
 def test_no_cell_of_a_part_of_the_matrix_is_silently_different(contract: Contract) -> None:
-    _check(contract, every=15, devices=(3,) if contract.workers.backend == "jax" else (4,))
+    _check(contract, every=25, devices=(3,) if contract.workers.backend == "jax" else (4,))
 
 
 @pytest.mark.full

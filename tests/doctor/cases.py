@@ -73,10 +73,7 @@ QUICK = (
     "jax-reading-ms=40-2d",
     "torch-callback-ms=30-2d",
     "tensorflow-few_workers-ms=50-2d",
-    "jax-lengths-lengths=400-1d",
-    "torch-sleeping_rank-ms=60-2d",
     "tensorflow-validating-times=4-2d",
-    "torch-python-rows=300-2d",
     "jax-healthy_arrays-2d",
     "torch-healthy_generator-2d",
 )
