@@ -128,6 +128,16 @@ def test_the_batches_of_a_step_are_those_that_it_took() -> None:
     assert (row["batches"], row["rows"], row["bytes"]) == (3, 96, 24)
 
 
+def test_epochs_that_are_told_of_at_once_keep_their_batches_apart() -> None:
+    accounts = Accounts(0, ("cpu:0",), keep_steps=10)
+    for start in (100, 200):
+        put = span(STAGER, "put", start - 10, start - 5, batch=0, bytes=start, rows=32)
+        accounts.take([put, span(MAIN, "wait", start + 10, start + 30, batch=0), call(start)[1]])
+    accounts.enter(window(100))
+    accounts.enter(window(200))
+    assert accounts.table.rows()["bytes"].tolist() == [100, 200]
+
+
 def test_memory_is_bounded() -> None:
     accounts = Accounts(0, ("cpu:0",), keep_steps=10)
     for number in range(2000):

@@ -106,6 +106,10 @@ def test_rows_are_counted(workers: Workers) -> None:
     assert "rows per second" in end["table"]
 
 
+def test_rows_are_those_of_the_step_also_where_the_next_batch_is_put_first(workers: Workers) -> None:
+    assert workers.abreast.run(rows_with_slow_first_puts) == [16] * 12
+
+
 @pytest.mark.parametrize(
     ("kind", "batches"),
     [
@@ -380,6 +384,34 @@ def several_steps_per_execution(path: str, kind: str) -> dict[str, list[int]]:
     steps = timeline.steps
     told = [size for size in steps["bytes"].tolist() if size]
     return {"step": steps["step"].tolist(), "batches": steps["batches"].tolist(), "bytes": told}
+
+
+def rows_with_slow_first_puts() -> list[int]:
+    """The training thread puts the first batch of an epoch, while the stager is at the next one."""
+    import threading
+    import time
+
+    import abreast
+
+    model, x, y = task()
+    placement = abreast.parallel.placement_of(model)
+    assert placement is not None
+    backend: Any = placement.backend
+    plain = backend.put
+
+    def put(*args: Any, **kwargs: Any) -> Any:
+        if not threading.current_thread().name.startswith("abreast-"):
+            time.sleep(0.1)
+        return plain(*args, **kwargs)
+
+    backend.put = put
+    timeline = abreast.Timeline()
+    try:
+        model.fit(source(x, y), shuffle=False, epochs=2, verbose=0, callbacks=[timeline])
+    finally:
+        del backend.put
+    rows: list[int] = timeline.steps["rows"].tolist()
+    return rows
 
 
 def two_timelines() -> tuple[list[float], list[float]]:

@@ -62,7 +62,7 @@ class Pipeline:
         habits: Habits,
     ) -> None:
         self.permitted: float = float("inf")
-        self.num_taken = self._num_finished = self._num_read = self._num_put = 0
+        self.num_taken = self._num_finished = self._num_read = 0
         self._batches = batches
         self._check = check
         self._stage = stage
@@ -102,7 +102,9 @@ class Pipeline:
     def stage(self, taken: Taken) -> Taken:
         """The batch that was taken last, for a step to run."""
         self._given = None
-        return Taken(taken.host, self._put(taken.host, spans.MAIN)) if taken.staged is None else taken
+        if taken.staged is not None:
+            return taken
+        return Taken(taken.host, self._put(taken.host, spans.MAIN, self.num_taken - 1))
 
     def look_ahead(self) -> None:
         """Let the threads go on to the batches of later steps, while the present one runs."""
@@ -165,7 +167,7 @@ class Pipeline:
         if self._looks_ahead and self._depth:
             self._reader.ask(int(min(self.permitted, self._reader.num_taken + 1)))
         self._measure(host)
-        return Taken(host, self._put(host, spans.STAGER))
+        return Taken(host, self._put(host, spans.STAGER, self._reader.num_taken - 1))
 
     def _measure(self, host: HostBatch) -> None:
         """Let the depth suit the largest batch so far."""
@@ -173,13 +175,12 @@ class Pipeline:
         if num_bytes > self._largest:
             self._largest, self._depth = num_bytes, self._staging.depth(num_bytes)
 
-    def _put(self, host: HostBatch, track: str) -> Any:
+    def _put(self, host: HostBatch, track: str, number: int) -> Any:
         start = perf_counter_ns()
         staged = self._stage.put(host)
         if spans.LISTENERS:
-            numbers = {"batch": self._num_put, "rows": host.rows, "bytes": host.num_bytes}
+            numbers = {"batch": number, "rows": host.rows, "bytes": host.num_bytes}
             spans.leave(track, "put", start, perf_counter_ns(), **numbers)
-        self._num_put += 1
         return staged
 
     def _tell_budget(self) -> None:

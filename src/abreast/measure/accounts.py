@@ -23,6 +23,7 @@ STEPS = "steps"
 _SPANS_PER_STEP = 64  # that are kept, at most
 _MOST_WAITING = 8192  # spans for the next step: a long validation leaves many, which are of no step
 _MOST_BATCHES = 512
+_MOST_EPOCHS = 64  # that are told of at once
 
 
 @dataclass(slots=True)
@@ -83,8 +84,8 @@ class Accounts:
         self._calls: deque[Span] = deque(maxlen=_MOST_WAITING)
         self._puts: deque[Span] = deque(maxlen=_MOST_WAITING)
         self._sums: deque[Span] = deque(maxlen=_MOST_WAITING)
-        self._read_by_batch: dict[float, Span] = {}
-        self._put_by_batch: dict[float, Span] = {}
+        self._read_by_batch: dict[float, deque[Span]] = {}
+        self._put_by_batch: dict[float, deque[Span]] = {}
         self._busy: list[Interval] = []
         self._finished = [begin_ns] * len(tracks)
 
@@ -162,7 +163,7 @@ class Accounts:
         batches = set(self._batches(call, window.callbacks()))
         window.batches = len(batches) or window.batches  # of a generator Keras does not know when it ends
         for batch in batches:
-            put, read = self._put_by_batch.pop(batch, None), self._read_by_batch.pop(batch, None)
+            put, read = (_recall(spans, batch, call[1]) for spans in (self._put_by_batch, self._read_by_batch))
             if put is not None:
                 put_ns += put.end_ns - put.start_ns
                 rows += int(put.numbers.get("rows", 0))
@@ -211,11 +212,21 @@ class Accounts:
                 yield Span(track, COMPUTE, start, end, {"step": window.first})
 
 
-def _remember(by_batch: dict[float, Span], span: Span) -> None:
-    """Keep the newest span of each batch, by its number: of a few hundred, since a batch is soon taken."""
-    by_batch[span.numbers.get("batch", -1)] = span
+def _remember(by_batch: dict[float, deque[Span]], span: Span) -> None:
+    """Keep spans by the number of their batch: of a few hundred, since a batch is soon taken."""
+    by_batch.setdefault(span.numbers.get("batch", -1), deque(maxlen=_MOST_EPOCHS)).append(span)
     if len(by_batch) > _MOST_BATCHES:
         del by_batch[next(iter(by_batch))]
+
+
+def _recall(by_batch: dict[float, deque[Span]], batch: float, end: int) -> Span | None:
+    """The newest span of a batch that began before a time; numbers begin anew with every epoch."""
+    spans, found = by_batch.get(batch), None
+    while spans and spans[0].start_ns < end:
+        found = spans.popleft()
+    if not spans:
+        by_batch.pop(batch, None)
+    return found
 
 
 def _leave(spans: deque[Span], start: int, end: int, callbacks: tuple[Interval, Interval]) -> list[Interval]:
