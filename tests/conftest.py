@@ -10,6 +10,7 @@ import importlib.util
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.contract.oracle import Contract, Ledger
 from tests.harness.client import BACKENDS, Workers
 
 _LEDGERS: dict[str, Ledger] = {}
+_SAID: list[str] = []  # by processes of `-n`
 
 
 def pytest_configure() -> None:
@@ -52,8 +54,33 @@ def contract(workers: Workers, pytestconfig: pytest.Config) -> Contract:
     return Contract(workers, ledger, full="not full" not in pytestconfig.option.markexpr)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `-n`, one process runs all tests of a backend: its workers are started once."""
+    for item in items:
+        group = next((name for name in BACKENDS if item.get_closest_marker(name)), "none")
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["said"] = _said()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: Any) -> None:
+    """A process of `-n` has ended."""
+    _SAID.extend(getattr(node, "workeroutput", {}).get("said", []))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in [*_SAID, *_said()]:
+        terminalreporter.write_line(line)
+
+
+def _said() -> list[str]:
+    lines = []
     for name, ledger in _LEDGERS.items():
-        terminalreporter.write_line(f"{name}: {ledger.num_comparisons} comparisons with plain Keras")
+        lines.append(f"{name}: {ledger.num_comparisons} comparisons with plain Keras")
         for policy, (difference, where) in ledger.largest.items():
-            terminalreporter.write_line(f"  {policy}: largest difference {difference:.1e} ({where})")
+            lines.append(f"  {policy}: largest difference {difference:.1e} ({where})")
+    return lines

@@ -64,6 +64,7 @@ def test_rows_per_second_are_those_of_a_mean_batch(jax_worker: Worker) -> None:
     assert found["rows_per_second"] == pytest.approx(50 / found["step_seconds"])
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("steps_per_execution", [1, 4, 16])
 def test_steps_are_counted_where_keras_calls_for_several(jax_worker: Worker, steps_per_execution: int) -> None:
     """Each of 6 steps an epoch sleeps 10 ms in its source, each of 6 validation steps 20 ms."""
@@ -72,6 +73,7 @@ def test_steps_are_counted_where_keras_calls_for_several(jax_worker: Worker, ste
     assert 0.120 <= found["validation_seconds"] < 0.240
 
 
+@pytest.mark.alone
 def test_epochs_of_a_few_steps_are_named(jax_worker: Worker) -> None:
     """100 ms in `on_epoch_end`, and 100 ms before a source gives its first batch, every 4 steps."""
     found = jax_worker.run(diagnose_short_epochs)

@@ -34,6 +34,7 @@ def worker_of() -> Iterator[Callable[[str], Worker]]:
     assert not left, f"left behind: {left}"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=getattr(pytest.mark, CASES[name].backend)) for name in QUICK]
 )
