@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -215,3 +217,36 @@ def test_pixels_that_disagree_with_the_index_are_refused_before_they_are_decoded
             with pytest.raises(DataError, match="index says 4000 x 4000"):
                 call(sample)
     assert np.asarray(sample.data).size
+
+
+_WATCHED = """
+import sys
+from abreast.records import Records, decode, verify
+
+def read(folder):
+    with Records(folder) as records:
+        return [decode(sample).sum() for sample in records] + verify(folder)
+
+read(sys.argv[1])  # all that is imported when it is first needed is there now
+heard = []
+sys.addaudithook(lambda event, arguments: heard.append((event, str(arguments[0]) if arguments else "")))
+read(sys.argv[2])
+own = eval("1") if "--control" in sys.argv else 1
+for event, what in heard:
+    print(event, what.partition("\\n")[0][:200])
+"""
+
+
+def events(folder: Path, *arguments: str) -> set[tuple[str, str]]:
+    command = [sys.executable, "-c", _WATCHED, str(folder), str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return {(event, what) for event, _, what in (line.partition(" ") for line in done.stdout.splitlines())}
+
+
+def test_reading_runs_nothing_and_opens_nothing_elsewhere(folder: Path) -> None:
+    heard = events(folder)
+    opened = {what for event, what in heard if event == "open"}
+    assert {Path(path).parent for path in opened} == {folder}
+    banned = ("exec", "compile", "import", "pickle.", "marshal.", "code.", "os.", "subprocess.", "socket.", "ctypes.")
+    assert [event for event, _ in heard if event.startswith(banned)] == []
+    assert "exec" in {event for event, _ in events(folder, "--control")}

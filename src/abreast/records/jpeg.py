@@ -20,6 +20,7 @@ SOI, EOI, SOS, DRI = 0xD8, 0xD9, 0xDA, 0xDD
 RST = range(0xD0, 0xD8)
 _TABLES = frozenset({0xDB, 0xC4, DRI, 0xE0, 0xEE})  # quantization, Huffman, JFIF and Adobe's: what decoding needs
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_WITHOUT_LENGTH = frozenset({0x00, 0x01, SOI, EOI, *RST})
 _SEQUENTIAL_HUFFMAN = (0xC0, 0xC1)
 _MAX_SEGMENTS = 10_000
 
@@ -89,7 +90,7 @@ def _segments(data: Bytes) -> Iterator[tuple[int, int, int]]:
             place += 1
             continue
         marker, size = data[place + 1], (data[place + 2] << 8) | data[place + 3]
-        if marker in (0x00, 0x01, SOI, EOI, *RST) or size < 2 or place + 2 + size > len(data):
+        if marker in _WITHOUT_LENGTH or size < 2 or place + 2 + size > len(data):
             raise DataError(f"this JPEG is damaged at byte {place}: a segment {marker:02X} of {size} bytes")
         yield marker, place, place + 2 + size
         place += 2 + size
