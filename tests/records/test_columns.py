@@ -36,6 +36,12 @@ def test_text_and_bytes_come_back(texts: list[str], blobs: list[bytes]) -> None:
         assert [stored.value(i) for i in range(len(values))] == values
 
 
+def test_a_narrower_column_of_floats_rounds() -> None:
+    column = ColumnType("x", "<f2", ())
+    assert fitted(column, 0.1) == np.float16(0.1)
+    assert np.isnan(fitted(column, float("nan"))) and np.isinf(fitted(column, float("-inf")))
+
+
 def test_fixed_shapes_come_back_as_one_array() -> None:
     column = ColumnType("x", "<i4", (2,))
     stored = StoredColumn.of(column, [fitted(column, [i, i + 1]) for i in range(3)])
@@ -72,6 +78,7 @@ def test_values_of_other_types_are_refused(value: Any) -> None:
         ("|u1", (), 256),
         ("|u1", (), -1),
         ("<i8", (), 0.5),
+        ("<f4", (), 1e300),
         ("<i4", (), float("nan")),
         ("<i8", (2,), [1, 2, 3]),
         ("<i8", (), "1"),

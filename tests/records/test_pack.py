@@ -135,6 +135,13 @@ def test_a_sample_that_cannot_be_stored_is_refused_by_name(tmp_path: Path, secon
     assert summary.num_samples == 1 and why in summary.skipped[0].text
 
 
+def test_columns_may_come_in_any_order(tmp_path: Path) -> None:
+    columns = {"a": 1, "b": "x"}
+    pack([Item("0", photo(4, 4), columns), Item("1", photo(4, 4), dict(reversed(columns.items())))], tmp_path / "out")
+    with Records(tmp_path / "out") as records:
+        assert [dict(sample.columns) for sample in records] == [columns, columns]
+
+
 def test_nothing_to_pack_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no image to pack"):
         pack([b"bad"], tmp_path / "out", on_error="skip")

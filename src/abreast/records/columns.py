@@ -107,10 +107,11 @@ def _array(name: str, value: Any) -> Array:
 def _same_values(array: Array, element: np.dtype[Any]) -> bool:
     if np.can_cast(array.dtype, element, "safe"):
         return True
-    if array.dtype.kind == "f" and element.kind == "f":
-        return True  # rounding to fewer digits is what a narrower float column asks for
-    with np.errstate(invalid="ignore"):
-        return bool(np.array_equal(array.astype(element), array))
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = array.astype(element)
+    if array.dtype.kind == "f" and element.kind == "f":  # a narrower column asks for fewer digits, and not for infinity
+        return bool(np.array_equal(np.isinf(cast), np.isinf(array)))
+    return bool(np.array_equal(cast, array))
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 
 from abreast.errors import DataError
 
-_DISTRIBUTIONS = {
+# A module of each, and what one installs for it.
+PACKAGES = {
     "PIL": "pillow",
     "cv2": "opencv-python-headless",
     "google_crc32c": "google-crc32c",
@@ -27,4 +28,4 @@ def extra(module: str) -> Any:
         if error.name != top:
             raise
         hint = 'pip install "abreast[images]"'
-        raise DataError(f"image records need {_DISTRIBUTIONS[top]}, which is not installed", hint) from None
+        raise DataError(f"image records need {PACKAGES[top]}, which is not installed", hint) from None

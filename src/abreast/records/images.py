@@ -57,7 +57,7 @@ def read_picture(data: bytes, short_side: int | None = None) -> Picture:
     """Decode; an image whose short side is longer than `short_side` pixels is made smaller. Raises `DataError`."""
     try:
         return _picture(data, short_side)
-    except DataError:
+    except (DataError, MemoryError):
         raise
     except Exception as error:  # decoders raise anything over damaged bytes
         what = str(error).partition("\n")[0] or type(error).__name__

@@ -18,6 +18,7 @@ from abreast import __version__
 from abreast.errors import DataError
 from abreast.records.destination import opened
 from abreast.records.durable import Files
+from abreast.records.extras import PACKAGES, extra
 from abreast.records.index import Note
 from abreast.records.manifest import Manifest
 from abreast.records.prepare import STORAGES, Recipe, prepare
@@ -51,6 +52,8 @@ def pack(
     Images whose short side is longer than `size` pixels are made smaller. `quality` is that of JPEG, 95 if not given.
     `on_error="skip"` leaves out images that cannot be packed, and the summary says why. Raises `DataError`.
     """
+    for module in PACKAGES:
+        extra(module)
     recipe = _recipe(storage, size, quality)
     if on_error not in ("stop", "skip"):
         raise DataError(f"on_error cannot be {on_error!r}", "use stop or skip")

@@ -144,6 +144,6 @@ class DatasetWriter:
 
 def _values(sample: Packed, columns: Sequence[ColumnType]) -> list[Array]:
     names = [column.name for column in columns]
-    if list(sample.columns) != names:
+    if set(sample.columns) != set(names):
         raise DataError(f"the sample has the columns {list(sample.columns)}, and those before it {names}")
     return [fitted(column, sample.columns[column.name]) for column in columns]
