@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from abreast.errors import DataError
-from abreast.records import Records, packer, verify
+from abreast.records import Records, verify
 from abreast.records.durable import Files
 from abreast.records.manifest import LOCK, PACKING
 from tests.records.pieces import contents, small_pack
@@ -30,12 +31,8 @@ COUNT = 5
 
 def packed(folder: Path, files: Files | None = None) -> None:
     """A small data set of some shards, by way of these calls."""
-    old = packer.Files
-    packer.Files = lambda: files or old()  # type: ignore[misc, assignment]
-    try:
+    with mock.patch("abreast.records.packer.Files", return_value=files or Files()):
         small_pack(folder, COUNT)
-    finally:
-        packer.Files = old  # type: ignore[misc]
 
 
 class Watched(Files):

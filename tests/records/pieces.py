@@ -22,7 +22,8 @@ def photo(height: int, width: int, channels: int = 3, seed: int = 0) -> Pixels:
     coarse = random.integers(0, 256, (6, 6, channels), np.uint8).squeeze()
     smooth = np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC), np.int16)
     grain = random.integers(-12, 13, (height, width, channels), np.int16)
-    return np.clip(smooth.reshape(height, width, channels) + grain, 0, 255).astype(np.uint8)
+    pixels: Pixels = np.clip(smooth.reshape(height, width, channels) + grain, 0, 255).astype(np.uint8)
+    return pixels
 
 
 def image_of(pixels: Pixels) -> Image.Image:

@@ -71,8 +71,8 @@ def _sections(index: bytes, count: int) -> Iterator[tuple[str, bytes]]:
 def _values(column: dict[str, Any], sections: dict[str, bytes], num_samples: int) -> list[Any]:
     """Numbers in C order without their shape, text, or bytes."""
     code = NUMBERS.get(column["type"], "B")
-    data = sections[f"column.{column['name']}"]
-    numbers = struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data)
+    stored = sections[f"column.{column['name']}"]
+    numbers = struct.unpack(f"<{len(stored) // struct.calcsize(code)}{code}", stored)
     axes = len(column["shape"])
     shapes = [tuple(column["shape"])] * num_samples
     if None in column["shape"]:
@@ -85,7 +85,8 @@ def _values(column: dict[str, Any], sections: dict[str, bytes], num_samples: int
         for size in shape:
             count *= size
         part = numbers[begin : begin + count]
-        found.append({"text": lambda p: bytes(p).decode(), "bytes": bytes}.get(column["type"], list)(part))
+        data = bytes(part) if column["type"] in ("text", "bytes") else b""
+        found.append(data.decode() if column["type"] == "text" else data or list(part))
         begin += count
     assert begin == len(numbers)
     return found

@@ -33,6 +33,15 @@ def test_a_gray_jpeg_has_units_of_one_block() -> None:
     assert (header.mcu_width, header.mcu_height, header.mcus_per_row, header.mcu_rows) == (8, 8, 7, 5)
 
 
+def test_sampling_factors_of_a_gray_jpeg_mean_nothing() -> None:
+    data = file_of(photo(33, 50, channels=1), "JPEG", restart_marker_blocks=7)
+    frame = data.index(b"\xff\xc0")
+    assert data[frame + 11] == 0x11
+    other = data[: frame + 11] + b"\x22" + data[frame + 12 :]
+    assert read_header(other).mcu_width == 8
+    assert len(restart_lengths(other)) == len(restart_lengths(data)) == 5
+
+
 def test_segments_of_the_scan_end_in_markers() -> None:
     header = read_header(WITH_RESTARTS)
     lengths = restart_lengths(WITH_RESTARTS)

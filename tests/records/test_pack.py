@@ -122,7 +122,7 @@ def test_a_stopped_packer_goes_on_when_it_may_skip(tmp_path: Path) -> None:
         (Item("../x", photo(4, 4), {"label": 1}), "cannot have the key"),
         (Item("x", photo(4, 4), {}), "the sample has the columns"),
         (Item("x", photo(4, 4), {"label": "one"}), "column 'label'"),
-        (Item("x", np.zeros((4, 4), np.float32), {"label": 1}), "no image"),  # type: ignore[arg-type]
+        (Item("x", np.zeros((4, 4), np.float32), {"label": 1}), "no image"),
         (Item("x", Path("/nowhere.jpg"), {"label": 1}), "there is no file"),
         (Item("x", "text", {"label": 1}), "a path, bytes or an array"),  # type: ignore[arg-type]
     ],

@@ -157,9 +157,10 @@ class StoredColumn:
     def value(self, index: int) -> Any:
         """The value of one sample: a NumPy number, an array that must not be written to, text, or bytes."""
         if self.shapes is None:
-            size = _product([size for size in self.type.shape if size is not None])
-            array = self.numbers[index * size : (index + 1) * size].reshape(self.type.shape)
-            return array[()] if not self.type.shape else array
+            shape = [size for size in self.type.shape if size is not None]
+            size = _product(shape)
+            array = self.numbers[index * size : (index + 1) * size].reshape(shape)
+            return array if shape else array[()]
         part = self.numbers[self._ends[index] : self._ends[index + 1]]
         if self.type.type == TEXT:
             return part.tobytes().decode()

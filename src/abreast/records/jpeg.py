@@ -164,4 +164,5 @@ def _marker_ends(data: Bytes, begin: int) -> npt.NDArray[np.int64]:
     num_restarts = int(last[0])
     if (codes[:num_restarts] != RST.start + np.arange(num_restarts) % len(RST)).any():
         return nothing
-    return places[: num_restarts + 1] + 2
+    ends: npt.NDArray[np.int64] = places[: num_restarts + 1] + 2
+    return ends

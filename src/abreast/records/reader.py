@@ -188,7 +188,7 @@ class Records:
         path = self.folder / f"{facts.name}.index"
         data = _mapped(path, facts.index_bytes)
         index = format.from_bytes(data.data, str(path))
-        if hashlib.sha256(data).hexdigest() != facts.index_sha256:
+        if hashlib.sha256(data.data).hexdigest() != facts.index_sha256:
             raise DataError(f"{path} is whole, and not the one that belongs to {manifest.MANIFEST}", HINT)
         _check_belongs(path, index, facts, self._ends[place] - facts.num_samples, self.columns)
         tar = path.with_suffix(".tar")
@@ -197,7 +197,14 @@ class Records:
 
 # A child that forks while another thread holds the lock would wait for it for ever.
 _OPEN: weakref.WeakSet[Records] = weakref.WeakSet()
-os.register_at_fork(after_in_child=lambda: [records._new_lock() for records in _OPEN])
+
+
+def _renew_locks() -> None:
+    for records in _OPEN:
+        records._new_lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
 
 
 def _check_belongs(
