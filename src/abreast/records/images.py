@@ -106,27 +106,33 @@ def _orientation(image: Any) -> int:
 
 def _picture(data: bytes, short_side: int | None) -> Picture:
     header = _open(data)
-    profile, orientation = header.info.get("icc_profile"), _orientation(header)
-    plain = orientation == 1 and header.mode in ("L", "RGB") and not profile
+    orientation = _orientation(header)
+    plain = orientation == 1 and header.mode in ("L", "RGB") and not _profile(header)
     if header.format in ("JPEG", "MPO") and header.mode in ("L", "RGB"):
-        image = _turned(_decoded_jpeg(data, header, short_side), orientation)
-        size = (header.height, header.width) if orientation < 5 else (header.width, header.height)
+        pixels, note = _decoded_jpeg(data, header, short_side), None
+        if _profile(header):
+            pixels, note = _in_srgb(_image(pixels), _profile(header))
+        pixels, size = _turned(pixels, orientation), (header.height, header.width)
+        size = size if orientation < 5 else (header.width, header.height)
     else:
         header.load()
-        image = extra("PIL.ImageOps").exif_transpose(header)
-        size = (image.height, image.width)
-    image, note = _in_srgb(_in_8_bits(image), profile)
-    pixels = resized(_pixels(image), *shrunk_size(*size, short_side))
+        pixels, note = _in_srgb(_in_8_bits(extra("PIL.ImageOps").exif_transpose(header)), _profile(header))
+        size = pixels.shape[:2]
+    pixels = resized(pixels, *shrunk_size(*size, short_side))
     return Picture(pixels, ENCODING_OF[header.format], orientation, plain, note)
 
 
-def _decoded_jpeg(data: bytes, header: Any, short_side: int | None) -> Any:
+def _profile(header: Any) -> bytes | None:
+    profile: bytes | None = header.info.get("icc_profile")
+    return profile
+
+
+def _decoded_jpeg(data: bytes, header: Any, short_side: int | None) -> Pixels:
     """No larger than needed for twice what is wanted: libjpeg decodes to n/8 of the size by itself."""
     at_least = (0, 0)
     if short_side is not None and min(header.height, header.width) > 2 * short_side:
         at_least = shrunk_size(header.height, header.width, 2 * short_side)
-    pixels = decode_jpeg(data, "GRAY" if header.mode == "L" else "RGB", *at_least)
-    return extra("PIL.Image").fromarray(pixels[:, :, 0] if header.mode == "L" else pixels)
+    return decode_jpeg(data, "GRAY" if header.mode == "L" else "RGB", *at_least)
 
 
 def decode_jpeg(data: bytes | bytearray | memoryview, colours: str, min_height: int = 0, min_width: int = 0) -> Pixels:
@@ -135,29 +141,26 @@ def decode_jpeg(data: bytes | bytearray | memoryview, colours: str, min_height: 
     return pixels
 
 
-def _turned(image: Any, orientation: int) -> Any:
-    ways = extra("PIL.Image").Transpose
-    turn = {
-        2: ways.FLIP_LEFT_RIGHT,
-        3: ways.ROTATE_180,
-        4: ways.FLIP_TOP_BOTTOM,
-        5: ways.TRANSPOSE,
-        6: ways.ROTATE_270,
-        7: ways.TRANSVERSE,
-        8: ways.ROTATE_90,
-    }.get(orientation)
-    return image if turn is None else image.transpose(turn)
+def _turned(pixels: Pixels, orientation: int) -> Pixels:
+    """Upright: rows flipped, columns flipped, and then both changed for one another, as EXIF's number wants."""
+    if orientation in (3, 4, 6, 7):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 7, 8):
+        pixels = pixels[:, ::-1]
+    if orientation >= 5:
+        pixels = pixels.transpose(1, 0, 2)
+    return np.ascontiguousarray(pixels)
 
 
 def _in_8_bits(image: Any) -> Any:
     if image.mode not in _DEEP_MODES:
         return image
     deep = np.asarray(image).astype(np.uint32)
-    return extra("PIL.Image").fromarray(((deep * 255 + 32767) // 65535).astype(np.uint8))
+    return _image(((deep * 255 + 32767) // 65535).astype(np.uint8))
 
 
-def _in_srgb(image: Any, profile: bytes | None) -> tuple[Any, str | None]:
-    """In mode L or RGB, and what could not be done; transparency is dropped, as Keras and torchvision drop it."""
+def _in_srgb(image: Any, profile: bytes | None) -> tuple[Pixels, str | None]:
+    """Pixels in gray or RGB, and what could not be done; transparency is dropped, as Keras and torchvision drop it."""
     gray = image.mode in ("1", "L", "LA")
     plain = "L" if gray else "CMYK" if image.mode == "CMYK" else "RGB"
     image = image if image.mode == plain else image.convert(plain)
@@ -169,7 +172,7 @@ def _in_srgb(image: Any, profile: bytes | None) -> tuple[Any, str | None]:
         except (OSError, extra("PIL.ImageCms").PyCMSError):
             note = _PROFILE_NOTE
     wanted = "L" if gray else "RGB"
-    return image if image.mode == wanted else image.convert(wanted), note
+    return _pixels(image if image.mode == wanted else image.convert(wanted)), note
 
 
 @functools.lru_cache(maxsize=64)
@@ -185,3 +188,8 @@ def _transform(profile: bytes, mode: str) -> Any:
 def _pixels(image: Any) -> Pixels:
     pixels: Pixels = np.asarray(image)
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
+
+
+def _image(pixels: Pixels) -> Any:
+    """Pillow's image of these pixels."""
+    return extra("PIL.Image").fromarray(pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
