@@ -25,7 +25,7 @@ def test_a_folder_is_packed_and_described(tmp_path: Path, capsys: pytest.Capture
         capsys, "pack", source, dest, "--size", 32, "--quality", 90, "--threads", 2, "--shard_mb", 1
     )
     assert (code, err) == (0, "")
-    assert out.startswith(f"{dest}: 8 images in 1 shards, 0.")
+    assert out.startswith(f"{dest}: 8 images in 1 shard, 0.")
     assert "packed 8 in" in out and "images/s" in out
     code, out, _ = abreast(capsys, "records", "info", dest)
     assert code == 0

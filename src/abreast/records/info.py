@@ -1,6 +1,6 @@
 """What is in a packed data set, in words and as data.
 
-Imports `reader` and `manifest`.
+Imports `reader`, `index`, `columns` and `progress`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from abreast.records.columns import ColumnType
 from abreast.records.index import ENCODINGS
+from abreast.records.progress import num_of
 from abreast.records.reader import Records
 
 _SHOWN_CLASSES = 10
@@ -30,7 +31,7 @@ def report(folder: str | PathLike[str]) -> str:
     with Records(folder) as records:
         facts = records.manifest
         size = sum(shard.tar_bytes + shard.index_bytes for shard in facts.shards)
-        shards = f"{len(facts.shards):,} shards, {size / 1e6:,.1f} MB"
+        shards = f"{num_of(len(facts.shards), 'shard')}, {size / 1e6:,.1f} MB"
         rows = [
             ("images", f"{facts.num_samples:,} in {shards}"),
             ("stored as", _encodings(records)),
