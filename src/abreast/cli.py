@@ -17,6 +17,7 @@ from abreast.errors import AbreastError
 
 if TYPE_CHECKING:
     from abreast.hardware import Device
+    from abreast.records import Progress
     from abreast.run import RunOptions
 
 # What the same thing is called by torchrun, Accelerate, Lightning and others.
@@ -47,6 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_devices(commands)
     _add_run(commands)
     _add_doctor(commands)
+    _add_pack(commands)
+    _add_records(commands)
     return parser
 
 
@@ -86,6 +89,61 @@ def _add_doctor(commands: Any) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the diagnosis as data too")
     _add_script(parser)
     parser.set_defaults(command=_doctor)
+
+
+def _add_pack(commands: Any) -> None:
+    about = "pack images into shards that are read fast, at any place, and checked"
+    parser = commands.add_parser("pack", help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False)
+    parser.add_argument(
+        "source", metavar="SOURCE", help="a folder of images or of a folder per class, a list, or a CSV"
+    )
+    parser.add_argument("dest", metavar="DEST", help="the folder to make; where a packer was stopped, it goes on")
+    parser.add_argument("--size", metavar="N", type=int, help="short side in pixels of images that are larger")
+    parser.add_argument("--quality", metavar="N", type=int, help="of JPEG, 1 to 100 (default: 95)")
+    parser.add_argument(
+        "--storage",
+        choices=("jpeg", "raw", "png", "keep"),
+        default="jpeg",
+        help="jpeg with restart markers, raw pixels, png, or the files' own bytes (default: jpeg)",
+    )
+    parser.add_argument("--threads", metavar="N", type=int, help="default: one per core that this process may use")
+    _add_option(
+        parser,
+        "--shard-mb",
+        metavar="MB",
+        type=float,
+        default=1000,
+        help="size of a shard, in 10^6 bytes (default: 1000)",
+    )
+    _add_option(parser, "--shuffle-seed", metavar="N", type=int, help="pack in an order that this number draws")
+    _add_option(
+        parser,
+        "--on-error",
+        choices=("stop", "skip"),
+        default="stop",
+        help="what to do at an image that cannot be packed (default: stop)",
+    )
+    parser.set_defaults(command=_pack)
+
+
+def _add_records(commands: Any) -> None:
+    about = "look into packed images: info, verify, extract"
+    parser = commands.add_parser(
+        "records", help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    for name, about, command in (
+        ("info", "say what is in it", _records_info),
+        ("verify", "check every byte; the exit code is 1 when one is damaged", _records_verify),
+        ("extract", "write the images as files, and their columns as lines of JSON", _records_extract),
+    ):
+        action = actions.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False)
+        action.add_argument("folder", metavar="DEST", help="a folder that `abreast pack` made")
+        if name == "info":
+            action.add_argument("--json", action="store_true", help="print the manifest's content as JSON")
+        if name == "extract":
+            action.add_argument("target", metavar="FOLDER", help="an empty folder, or a new one")
+        action.set_defaults(command=command)
 
 
 def _add_script(parser: argparse.ArgumentParser) -> None:
@@ -199,3 +257,62 @@ def _doctor(options: argparse.Namespace) -> int:
             print(f"abreast: error: {error}", file=sys.stderr)
             code = 2
     return code
+
+
+def _pack(options: argparse.Namespace) -> int:
+    from abreast.records import pack
+
+    names = ("size", "quality", "storage", "threads", "shard_mb", "shuffle_seed", "on_error")
+    settings = {name: getattr(options, name) for name in names}
+    line = _ProgressLine()
+    try:
+        summary = pack(options.source, options.dest, **settings, progress=line.show)
+    finally:
+        line.end()
+    print(summary)
+    return 0
+
+
+class _ProgressLine:
+    """One line on a terminal's stderr that changes; elsewhere a new line now and then."""
+
+    def __init__(self, every_seconds: float = 10.0) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._every_seconds = every_seconds
+        self._shown_seconds = 0.0
+        self._width = 0
+
+    def show(self, progress: Progress) -> None:
+        text = str(progress)
+        if self._terminal:
+            print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
+            self._width = len(text)
+        elif progress.seconds - self._shown_seconds >= self._every_seconds:
+            self._shown_seconds = progress.seconds
+            print(text, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._width:
+            print(file=sys.stderr)
+
+
+def _records_info(options: argparse.Namespace) -> int:
+    from abreast.records.info import content, report
+
+    print(json.dumps(content(options.folder), indent=2) if options.json else report(options.folder))
+    return 0
+
+
+def _records_verify(options: argparse.Namespace) -> int:
+    from abreast.records import verify
+
+    problems = verify(options.folder)
+    print("\n".join(problems) or f"{options.folder}: every byte is as it was written")
+    return 1 if problems else 0
+
+
+def _records_extract(options: argparse.Namespace) -> int:
+    from abreast.records import extract
+
+    print(f"{options.target}: {extract(options.folder, options.target):,} images")
+    return 0

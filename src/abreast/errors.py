@@ -23,7 +23,7 @@ class BackendError(AbreastError):
 
 
 class DataError(AbreastError):
-    """A data source is empty, or its batches do not fit together."""
+    """A data source is empty, damaged or refused, or its batches do not fit together."""
 
 
 class DeviceError(AbreastError):

@@ -1,0 +1,36 @@
+"""The two checksums of the format: CRC32C of a sample, a few microseconds each, and SHA-256 of a file.
+
+Imports `extras`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abreast.records.extras import extra
+
+Bytes = bytes | memoryview | npt.NDArray[Any]
+
+_BLOCK_BYTES = 1 << 20
+
+
+def crc32c(data: Bytes) -> int:
+    """CRC32C (Castagnoli, RFC 3720) of the bytes of `data`."""
+    # google_crc32c refuses a memoryview; an array of bytes over the same memory it takes.
+    flat = data if isinstance(data, bytes) else np.frombuffer(data, np.uint8)
+    checksum: int = extra("google_crc32c").value(flat)
+    return checksum
+
+
+def sha256_of_file(path: Path) -> str:
+    """The digest as `sha256sum` prints it, in lower-case hexadecimal."""
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+        return digest.hexdigest()

@@ -1,0 +1,119 @@
+"""Cut a crop out of a JPEG without decoding it: its header with another size, and the segments that the crop needs.
+
+Segments between restart markers can be decoded on their own, so that those of a crop make up a smaller JPEG. One more
+pixel on each side goes with it: decoders smooth colours over the neighbouring pixel, and with it the crop has exactly the
+pixels of the full decode. Imports `jpeg` and `errors`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abreast.errors import DataError
+from abreast.records.jpeg import EOI, RST, SOI, Bytes, JpegHeader, read_header, restart_lengths
+
+_MARGIN = 1  # pixels
+
+Restarts = npt.NDArray[np.unsignedinteger[Any]]
+
+
+@dataclass(frozen=True)
+class Box:
+    """A crop in pixels of the image as it is stored."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+
+    @property
+    def right(self) -> int:
+        return self.left + self.width
+
+    @property
+    def bottom(self) -> int:
+        return self.top + self.height
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A JPEG that covers the crop, which lies in it at `left` and `top`."""
+
+    data: bytearray
+    left: int
+    top: int
+
+
+def cut(data: Bytes, box: Box, restarts: Restarts | None = None, header: JpegHeader | None = None) -> Cut | None:
+    """A small JPEG with the pixels of `box`, or None where `data` cannot be cut.
+
+    `restarts` are `restart_lengths(data)` and `header` is `read_header(data)`, found here when not given. Raises
+    `DataError` for a box outside of the image, for what is no JPEG, and for restarts that are not those of `data`.
+    """
+    header = header or read_header(data)
+    if not (0 <= box.left < box.right <= header.width and 0 <= box.top < box.bottom <= header.height):
+        raise DataError(f"{box} is not inside of an image of {header.width} x {header.height} pixels")
+    per_row = _segments_per_row(header)
+    if not per_row:
+        return None
+    if restarts is None:
+        restarts = restart_lengths(data, header)
+    if not len(restarts):
+        return None
+    if len(restarts) != per_row * header.mcu_rows:
+        raise DataError(f"{len(restarts)} restarts are not those of a JPEG with {per_row * header.mcu_rows}")
+    ends = header.scan_begin + np.cumsum(restarts, dtype=np.int64)
+    if ends[-1] > len(data):
+        raise DataError(f"the restarts lead to byte {ends[-1]}, and the JPEG has {len(data)}")
+    return _assembled(data, header, box, ends.reshape(header.mcu_rows, per_row))
+
+
+def _segments_per_row(header: JpegHeader) -> int:
+    """0 when segments run over the ends of rows of MCUs, or there are none."""
+    interval = header.restart_interval
+    if not header.sequential or not interval:
+        return 0
+    whole, rest = divmod(header.mcus_per_row, interval)
+    return 0 if rest else whole
+
+
+def _assembled(data: Bytes, header: JpegHeader, box: Box, ends: npt.NDArray[np.int64]) -> Cut:
+    across, down = header.mcu_width * header.restart_interval, header.mcu_height
+    rows = _needed(box.top, box.bottom, header.height, down)
+    columns = _needed(box.left, box.right, header.width, across)
+    left, top = columns.start * across, rows.start * down
+    width = min(columns.stop * across, header.width) - left
+    height = min(rows.stop * down, header.height) - top
+    begins = np.concatenate([[header.scan_begin], ends.ravel()[:-1]]).reshape(ends.shape)[rows, columns.start]
+    ends = ends[rows, columns]
+    head = _head(header, width, height)
+    runs = [data[begin:end] for begin, end in zip(begins.tolist(), ends[:, -1].tolist(), strict=True)]
+    whole = bytearray().join([head, *runs])
+    _renumber(np.frombuffer(whole, np.uint8), len(head), begins, ends)
+    return Cut(whole, box.left - left, box.top - top)
+
+
+def _needed(begin: int, end: int, size: int, step: int) -> slice:
+    """Which segments along an axis, of `step` pixels each, hold these pixels and the margin around them."""
+    return slice(max(begin - _MARGIN, 0) // step, -(-min(end + _MARGIN, size) // step))
+
+
+def _head(header: JpegHeader, width: int, height: int) -> bytes:
+    frame = header.frame[:5] + struct.pack(">HH", height, width) + header.frame[9:]
+    return bytes([0xFF, SOI]) + header.tables + frame + header.scan
+
+
+def _renumber(
+    whole: npt.NDArray[np.uint8], scan_begin: int, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> None:
+    """Write RST0 to RST7 in turns behind the segments, and EOI behind the last."""
+    run_ends = np.cumsum(ends[:, -1] - begins)
+    places = scan_begin + (ends + (run_ends - ends[:, -1])[:, None]).ravel()
+    whole[places - 2] = 0xFF
+    whole[places - 1] = RST.start + np.arange(len(places)) % len(RST)
+    whole[-1] = EOI

@@ -1,0 +1,147 @@
+"""Every call by which a packer changes files, so that a crash at any of them leaves a state that we know.
+
+A file is written under a name that ends in `.part`, made durable, and only then renamed; names are made durable by their
+folder. `Files` is the seam that tests replace. Imports `errors`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from abreast.errors import DataError
+
+PART = ".part"
+
+
+class Files:
+    """The operating system's calls, one method each."""
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def create(self, path: Path) -> int:
+        """A descriptor of a new file; a file or link of that name is an error."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        """How many bytes were written, which may be fewer than there are."""
+        return os.write(descriptor, data)
+
+    def sync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def sync_folder(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class PartFile:
+    """A file that is not there until `publish`: it has its name with `.part` behind."""
+
+    def __init__(self, path: Path, files: Files) -> None:
+        self.path = path
+        self.size_bytes = 0
+        self._files = files
+        self._part = path.with_name(path.name + PART)
+        self._descriptor: int | None = files.create(self._part)
+
+    def write(self, data: bytes) -> None:
+        assert self._descriptor is not None
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._files.write(self._descriptor, bytes(rest) if len(rest) < len(data) else data) :]
+        self.size_bytes += len(data)
+
+    def sync(self) -> None:
+        """Wait until the content is on the disk, and close the file."""
+        assert self._descriptor is not None
+        self._files.sync(self._descriptor)
+        self._close()
+
+    def publish(self) -> None:
+        """Give the file its name; lasting once the folder is synced."""
+        self._files.rename(self._part, self.path)
+
+    def abandon(self) -> None:
+        """Close and remove what is unfinished, as far as the system lets us."""
+        with contextlib.suppress(OSError):
+            self._close()
+        with contextlib.suppress(OSError):
+            self._files.remove(self._part)
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            self._files.close(descriptor)
+
+
+def write_file(path: Path, data: bytes, files: Files) -> None:
+    """Put a whole file in place in one step, and make it last."""
+    part = PartFile(path, files)
+    try:
+        part.write(data)
+        part.sync()
+        part.publish()
+    except BaseException:
+        part.abandon()
+        raise
+    files.sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file at `path`, and remove it at the end. Raises `BlockingIOError` when another process has it."""
+    descriptor = _lock(path)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        os.close(descriptor)
+
+
+def _lock(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_file(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # the one before us removed the file between our two calls
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def told(folder: Path) -> Iterator[None]:
+    """Turn what the system says while writing into a `DataError` that says how to go on."""
+    try:
+        yield
+    except OSError as error:
+        what = f"cannot write {error.filename or folder}: {error.strerror or error}"
+        hint = f"mend that and run the same command again: it goes on behind the last whole shard in {folder}"
+        raise DataError(what, hint) from error

@@ -1,0 +1,184 @@
+"""`pack`: any source of images to a data set on the disk, with as many threads as there are cores.
+
+Imports `prepare`, `destination`, `writer`, `progress`, `sources` and `errors`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from abreast import __version__
+from abreast.errors import DataError
+from abreast.records.destination import opened
+from abreast.records.durable import Files
+from abreast.records.extras import PACKAGES, extra
+from abreast.records.index import Note
+from abreast.records.manifest import Manifest
+from abreast.records.prepare import STORAGES, Recipe, prepare
+from abreast.records.progress import Progress, Summary, Ticker
+from abreast.records.reader import Records
+from abreast.records.shard_writer import Packed
+from abreast.records.sources.choose import shuffled, source_of
+from abreast.records.sources.source import Item, Source
+from abreast.records.writer import DatasetWriter, Refused
+
+_AHEAD_PER_THREAD = 4
+_DEFAULT_QUALITY = 95
+
+
+def pack(
+    source: Any,
+    dest: str | PathLike[str],
+    *,
+    size: int | None = None,
+    quality: int | None = None,
+    storage: str = "jpeg",
+    threads: int | None = None,
+    shard_mb: float = 1000,
+    shuffle_seed: int | None = None,
+    on_error: str = "stop",
+    progress: Callable[[Progress], None] | None = None,
+) -> Summary:
+    """Pack images into the folder `dest`; the same call again goes on where a stopped one was, behind its last shard.
+
+    `source` is a folder of images or of a folder per class, a list or CSV file, NumPy arrays, or an iterable of samples.
+    Images whose short side is longer than `size` pixels are made smaller. `quality` is that of JPEG, 95 if not given.
+    `on_error="skip"` leaves out images that cannot be packed, and the summary says why. Raises `DataError`.
+    """
+    for module in PACKAGES:
+        extra(module)
+    recipe = _recipe(storage, size, quality)
+    if on_error not in ("stop", "skip"):
+        raise DataError(f"on_error cannot be {on_error!r}", "use stop or skip")
+    if not shard_mb > 0 or (threads is not None and threads < 1):
+        raise DataError(f"shard_mb={shard_mb} and threads={threads} must be more than 0")
+    found = source_of(source)
+    if shuffle_seed is not None:
+        found = shuffled(found, shuffle_seed)
+    settings = {
+        "storage": storage,
+        "size": size,
+        "quality": recipe.quality if storage == "jpeg" else None,
+        "shard_mb": float(shard_mb),
+        "shuffle_seed": shuffle_seed,
+        "source": found.identity,
+    }
+    folder = Path(fspath(dest))
+    num_threads = threads or len(os.sched_getaffinity(0))
+    return _packed(found, folder, settings, recipe, num_threads, on_error == "skip", progress, Files())
+
+
+def _recipe(storage: str, size: int | None, quality: int | None) -> Recipe:
+    if storage not in STORAGES:
+        raise DataError(f"storage cannot be {storage!r}", f"use one of {', '.join(STORAGES)}")
+    if quality is not None and storage != "jpeg":
+        raise DataError(f"storage {storage} has no quality", "leave quality out, or use the storage jpeg")
+    if size is not None and storage == "keep":
+        raise DataError("storage keep leaves images as they are, and cannot give them a size", "leave size out")
+    if not 1 <= (quality or _DEFAULT_QUALITY) <= 100 or quality == 0:
+        raise DataError(f"quality is from 1 to 100, and not {quality}")
+    if size is not None and size < 1:
+        raise DataError(f"size must be one pixel or more, and not {size}")
+    return Recipe(storage, size, quality or _DEFAULT_QUALITY)
+
+
+def _packed(
+    source: Source,
+    folder: Path,
+    settings: dict[str, Any],
+    recipe: Recipe,
+    num_threads: int,
+    skip: bool,
+    progress: Callable[[Progress], None] | None,
+    files: Files,
+) -> Summary:
+    shard_bytes = int(settings["shard_mb"] * 1e6)
+    with opened(folder, settings, shard_bytes, files) as state:
+        if isinstance(state, Manifest):
+            with Records(folder) as records:
+                return _summary(folder, state, 0, 0.0, records.notes())
+        state.columns = state.columns or source.columns
+        begin = state.source_end
+        ticker = Ticker(progress, source.num_items, begin)
+        for position, item, result in _prepared(source, begin, recipe, num_threads):
+            ticker.count(_take(state, position, item, result, skip))
+        ticker.tell()
+        whole = state.finish(begin + ticker.num_now, source.class_names, _versions())
+        num_packed = ticker.num_now - ticker.num_skipped
+        return _summary(folder, whole, num_packed, ticker.seconds, tuple(state.notes))
+
+
+_Result = tuple[Packed, str | None]
+
+
+def _prepared(
+    source: Source, begin: int, recipe: Recipe, num_threads: int
+) -> Iterator[tuple[int, Item, Future[_Result]]]:
+    """Position, item and result of each item, in order; some are made ahead."""
+    pool = ThreadPoolExecutor(num_threads, thread_name_prefix="abreast-pack")
+    ahead: deque[tuple[int, Item, Future[_Result]]] = deque()
+    try:
+        for position, item in enumerate(source.items(begin), start=begin):
+            ahead.append((position, item, pool.submit(prepare, item, recipe)))
+            if len(ahead) > _AHEAD_PER_THREAD * num_threads:
+                yield ahead.popleft()
+        while ahead:
+            yield ahead.popleft()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _take(writer: DatasetWriter, position: int, item: Item, result: Future[_Result], skip: bool) -> bool:
+    """Write one sample; gives whether it was skipped instead."""
+    try:
+        packed, text = result.result()
+    except DataError as error:
+        return _refused(writer, position, item, error, skip)
+    try:
+        writer.add(position, packed)
+    except Refused as error:
+        return _refused(writer, position, item, error, skip)
+    if text is not None:
+        writer.note(_note(position, item, text, skipped=False))
+    return False
+
+
+def _refused(writer: DatasetWriter, position: int, item: Item, error: DataError, skip: bool) -> bool:
+    if not skip:
+        hint = error.hint or 'mend or remove it, or leave such images out with on_error="skip" (--on-error skip)'
+        raise DataError(f"{_name(item)} (number {position} of the source): {error.message}", hint) from error
+    writer.note(_note(position, item, error.message, skipped=True))
+    return True
+
+
+def _note(position: int, item: Item, text: str, skipped: bool) -> Note:
+    def printable(any_text: str) -> str:
+        return any_text.encode("utf-8", "backslashreplace").decode()
+
+    return Note(position, printable(_name(item)), printable(text), skipped)
+
+
+def _name(item: Item) -> str:
+    return str(item.image) if isinstance(item.image, Path) else item.key
+
+
+def _summary(folder: Path, whole: Manifest, num_now: int, seconds: float, notes: tuple[Note, ...]) -> Summary:
+    file_bytes = sum(shard.tar_bytes + shard.index_bytes for shard in whole.shards)
+    return Summary(folder, whole.num_samples, num_now, len(whole.shards), file_bytes, seconds, notes)
+
+
+def _versions() -> dict[str, str]:
+    versions = {"abreast": __version__}
+    for name in ("numpy", "opencv-python-headless", "pillow", "simplejpeg"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:  # OpenCV has several packages
+            versions[name] = "unknown"
+    return versions

@@ -1,0 +1,64 @@
+"""Images in NumPy arrays.
+
+Imports `source`, `columns` and `errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abreast.errors import DataError
+from abreast.records.columns import ColumnType, type_of
+from abreast.records.sources.source import Item
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """`images` is uint8, (samples, height, width) with or without 1 or 3 channels; each value has a row per sample."""
+
+    images: npt.NDArray[np.uint8]
+    values: Mapping[str, npt.NDArray[Any]]
+    class_names: None = None
+
+    def __post_init__(self) -> None:
+        shape = self.images.shape
+        if self.images.dtype != np.uint8 or len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
+            hint = "give uint8 of shape (samples, height, width), or with 1 or 3 channels behind"
+            raise DataError(f"these are no images: {self.images.dtype} of shape {shape}", hint)
+        for name, values in self.values.items():
+            if len(values) != len(self.images):
+                raise DataError(f"column {name!r} has {len(values)} rows for {len(self.images)} images")
+
+    @property
+    def columns(self) -> tuple[ColumnType, ...]:
+        return tuple(_type(name, values) for name, values in self.values.items())
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        shapes = {name: [str(values.dtype), *values.shape] for name, values in self.values.items()}
+        return {"kind": "arrays", "num_items": self.num_items, "images": list(self.images.shape), "columns": shapes}
+
+    @property
+    def num_items(self) -> int:
+        return len(self.images)
+
+    def items(self, begin: int) -> Iterator[Item]:
+        for i in range(begin, len(self.images)):
+            columns = {name: values[i] for name, values in self.values.items()}
+            yield Item(f"{i:08d}", self.images[i], {name: _plain(value) for name, value in columns.items()})
+
+
+def _type(name: str, values: npt.NDArray[Any]) -> ColumnType:
+    if values.dtype.kind in "US":
+        return type_of(name, _plain(values[:1].item(0)))
+    return ColumnType(name, values.dtype.newbyteorder("<").str, values.shape[1:])
+
+
+def _plain(value: Any) -> Any:
+    """Text and bytes as Python's own types; all else stays."""
+    return value.item() if isinstance(value, np.str_ | np.bytes_) else value

@@ -1,0 +1,54 @@
+"""Images in folders: a folder of folders is a class per folder, a folder of images has no labels.
+
+Imports `source` and `errors`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from abreast.errors import DataError
+from abreast.records.columns import ColumnType
+from abreast.records.keys import KeyMaker
+from abreast.records.sources.source import Item, Listed
+
+EXTENSIONS = frozenset(
+    (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pnm")
+)
+
+
+def from_folder(folder: Path) -> Listed:
+    """All images below `folder`, in the order of their names; labels are int64 and count the sorted classes from 0."""
+    classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+    found = [(label, path) for label, name in enumerate(classes) for path in _images(folder / name)]
+    loose = list(_images(folder, deep=False))
+    if found and loose:
+        hint = "put all of them into folders of classes, or none"
+        raise DataError(f"{folder} has images beside folders of images, as {loose[0].name}", hint)
+    if not found and not loose:
+        raise DataError(f"there is no image in {folder}", f"names must end in one of {' '.join(sorted(EXTENSIONS))}")
+    keys = KeyMaker()
+    if loose:
+        return Listed("folder", [Item(keys.key(path.stem), path) for path in loose], ())
+    labels = (ColumnType("label", "<i8"),)
+    items = [Item(keys.key(_plain(folder, path)), path, {"label": label}) for label, path in found]
+    return Listed("folder", items, labels, [_printable(name) for name in classes])
+
+
+def _plain(folder: Path, path: Path) -> str:
+    return path.relative_to(folder).with_suffix("").as_posix()
+
+
+def _printable(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _images(folder: Path, deep: bool = True) -> Iterator[Path]:
+    """Files in `folder`, then those in its folders, which may not be links; both sorted, hidden ones left out."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if deep and not name.startswith("."))
+        for name in sorted(names):
+            if Path(name).suffix.lower() in EXTENSIONS and not name.startswith("."):
+                yield Path(place, name)

@@ -1,0 +1,59 @@
+"""Samples out of any iterable: items, dictionaries, or an image with its label.
+
+Imports `source` and `errors`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abreast.errors import DataError
+from abreast.records.sources.source import Item
+
+
+@dataclass(frozen=True)
+class Iterated:
+    """Any iterable that gives the same samples each time. To go on after a stop, those before are drawn and left."""
+
+    samples: Iterable[Any]
+    columns: None = None
+    class_names: None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"kind": "iterable"}
+
+    @property
+    def num_items(self) -> int | None:
+        size = getattr(self.samples, "__len__", None)
+        return None if size is None else int(size())
+
+    def items(self, begin: int) -> Iterator[Item]:
+        for number, sample in itertools.islice(enumerate(self.samples), begin, None):
+            yield _item(number, sample)
+
+
+def _item(number: int, sample: Any) -> Item:
+    if isinstance(sample, Item):
+        return sample
+    if isinstance(sample, Mapping):
+        columns = {name: value for name, value in sample.items() if name not in ("image", "key")}
+        if "image" in sample:
+            return Item(str(sample.get("key", f"{number:08d}")), _image(sample["image"]), columns)
+    elif isinstance(sample, tuple) and len(sample) == 2:
+        return Item(f"{number:08d}", _image(sample[0]), {"label": sample[1]})
+    elif isinstance(sample, bytes | str | PathLike | np.ndarray):
+        return Item(f"{number:08d}", _image(sample))
+    hint = "give (image, label), a dictionary with `image`, or an image: a path, bytes or a uint8 array"
+    raise DataError(f"sample {number} of the iterable is {sample!r:.100}", hint)
+
+
+def _image(image: Any) -> Any:
+    return Path(fspath(image)) if isinstance(image, str | PathLike) else image

@@ -1,0 +1,62 @@
+"""Look at every byte of a packed data set.
+
+Imports `reader`, `manifest`, `checksum` and `errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+
+from abreast.errors import DataError
+from abreast.records import manifest
+from abreast.records.checksum import sha256_of_file
+from abreast.records.reader import Records
+
+
+def verify(folder: str | PathLike[str]) -> list[str]:
+    """What is damaged, in words, with files, samples and bytes; empty when every byte is as it was written."""
+    path = Path(fspath(folder))
+    try:
+        whole = manifest.read(path)
+    except DataError as error:
+        return [error.message]
+    problems: list[str] = []
+    readable: list[int] = []
+    first = 0
+    for shard in whole.shards:
+        tar = _damage(path / f"{shard.name}.tar", shard.tar_bytes, shard.tar_sha256)
+        index = _damage(path / f"{shard.name}.index", shard.index_bytes, shard.index_sha256)
+        problems += [problem for problem in (tar, index) if problem is not None]
+        readable += range(first, first + shard.num_samples) if index is None else ()
+        first += shard.num_samples
+    return list(dict.fromkeys([*problems, *_damaged_samples(path, readable, known=bool(problems))]))
+
+
+def _damage(path: Path, size_bytes: int, digest: str) -> str | None:
+    try:
+        found = path.stat().st_size
+        if found != size_bytes:
+            return f"{path} has {found} bytes, and {manifest.MANIFEST} says {size_bytes}"
+        if sha256_of_file(path) != digest:
+            return f"{path} has another SHA-256 than {manifest.MANIFEST} says"
+    except OSError as error:
+        return f"cannot read {path}: {error.strerror}"
+    return None
+
+
+def _damaged_samples(folder: Path, numbers: Sequence[int], known: bool) -> Iterator[str]:
+    """What is wrong with these samples; that the data set cannot be opened is said unless the reason is `known`."""
+    try:
+        records = Records(folder)
+    except DataError as error:
+        if not known:
+            yield error.message
+        return
+    with records:
+        for number in numbers:
+            try:
+                records[number]
+            except DataError as error:
+                yield error.message

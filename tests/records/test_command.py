@@ -1,0 +1,142 @@
+"""`abreast pack` and `abreast records`, as one types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from abreast import cli
+from abreast.records import Records, extract, pack
+from tests.records.pieces import class_folder, contents, items, photo, small_pack
+
+
+def abreast(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = cli.main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_a_folder_is_packed_and_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, dest = class_folder(tmp_path / "in"), tmp_path / "out"
+    code, out, err = abreast(
+        capsys, "pack", source, dest, "--size", 32, "--quality", 90, "--threads", 2, "--shard_mb", 1
+    )
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{dest}: 8 images in 1 shard, 0.")
+    assert "packed 8 in" in out and "images/s" in out
+    code, out, _ = abreast(capsys, "records", "info", dest)
+    assert code == 0
+    assert "8 jpg; 8 with restart markers" in out
+    assert "label (<i8)" in out and "cat, dog" in out and "quality 90" in out
+    code, out, _ = abreast(capsys, "records", "info", "--json", dest)
+    assert json.loads(out)["class_names"] == ["cat", "dog"]
+
+
+def test_verify_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_pack(tmp_path / "out")
+    assert abreast(capsys, "records", "verify", tmp_path / "out") == (
+        0,
+        f"{tmp_path / 'out'}: every byte is as it was written\n",
+        "",
+    )
+    tar = tmp_path / "out" / "shard-00001.tar"
+    data = bytearray(tar.read_bytes())
+    data[700] ^= 1
+    tar.write_bytes(data)
+    code, out, _ = abreast(capsys, "records", "verify", tmp_path / "out")
+    assert code == 1
+    assert "shard-00001.tar has another SHA-256" in out and "sample 2 (group/002)" in out
+    assert abreast(capsys, "records", "verify", tmp_path)[0] == 1
+
+
+def test_extract_gives_files_and_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_pack(tmp_path / "out", storage="png")
+    code, out, _ = abreast(capsys, "records", "extract", tmp_path / "out", tmp_path / "files")
+    assert (code, out) == (0, f"{tmp_path / 'files'}: 7 images\n")
+    lines = [json.loads(line) for line in (tmp_path / "files" / "samples.jsonl").read_text().splitlines()]
+    assert lines[1]["file"] == "group/001.png"
+    assert lines[1]["columns"] == {"label": 1, "boxes": [[0.0, 1.0, 2.0, 3.0]], "text": "Bild 1 ä"}
+    with Records(tmp_path / "out") as records:
+        files = contents(tmp_path / "files")
+        assert all(files[line["file"]] == bytes(sample.data) for line, sample in zip(lines, records, strict=True))
+
+
+def test_what_was_extracted_can_be_packed_again(tmp_path: Path) -> None:
+    class_folder(tmp_path / "in")
+    pack(tmp_path / "in", tmp_path / "one", storage="keep")
+    extract(tmp_path / "one", tmp_path / "files")
+    pack(tmp_path / "files", tmp_path / "two", storage="keep")
+    tar = "shard-00000.tar"
+    assert (tmp_path / "one" / tar).read_bytes() == (tmp_path / "two" / tar).read_bytes()
+
+
+def test_extract_does_not_write_over_or_through_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_pack(tmp_path / "out")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "mine").write_text("mine")
+    code, _, err = abreast(capsys, "records", "extract", tmp_path / "out", tmp_path / "files")
+    assert code == 2 and "not an empty folder" in err
+    assert contents(tmp_path / "files") == {"mine": b"mine"}
+
+
+def test_an_error_is_a_line_and_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = abreast(capsys, "pack", tmp_path / "nothing", tmp_path / "out")
+    assert (code, out) == (2, "")
+    assert (
+        err
+        == f"abreast: error: there is no {tmp_path / 'nothing'}\nhint: give a folder of images, or a file that lists them\n"
+    )
+
+
+def test_skipped_images_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = class_folder(tmp_path / "in")
+    (source / "cat" / "x.jpg").write_bytes(b"no image")
+    code, out, _ = abreast(capsys, "pack", source, tmp_path / "out", "--on-error", "skip")
+    assert code == 0
+    assert "skipped: 1\n" in out and "x.jpg: cannot read the image" in out
+
+
+def test_a_line_of_progress_changes_on_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from abreast.records import Progress
+
+    line = cli._ProgressLine()
+    line.show(Progress(1, 1, 2, 0, 1.0))
+    line.show(Progress(2, 2, 2, 0, 11.0))
+    line.end()
+    assert capsys.readouterr().err == "2 of 2 images, 0 images/s, 0.0 s left\n"
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    line = cli._ProgressLine()
+    line.show(Progress(10, 10, 20, 0, 1.0))
+    line.show(Progress(2, 2, 2, 0, 1.0))
+    line.end()
+    first, second = capsys.readouterr().err.strip("\r\n").split("\r")
+    assert len(first) == len(second) and second.rstrip() == "2 of 2 images, 2 images/s, 0.0 s left"
+
+
+def test_importing_records_loads_no_decoder(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import abreast.records, sys\n"
+        "print([m for m in ('PIL', 'cv2', 'simplejpeg', 'google_crc32c', 'keras') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_missing_package_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    np.save(tmp_path / "unused.npy", photo(2, 2))
+    monkeypatch.setitem(sys.modules, "simplejpeg", None)
+    code, _, err = abreast(capsys, "pack", class_folder(tmp_path / "in"), tmp_path / "out")
+    assert code == 2 and 'hint: pip install "abreast[images]"' in err
+    assert len(items(2)) == 2

@@ -1,0 +1,205 @@
+"""Image files of every kind become upright sRGB pixels, or are refused with the reason."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageCms, ImageOps
+
+from abreast.errors import DataError
+from abreast.records.images import Pixels, read_picture, shrink
+from tests.records.pieces import file_of, image_of, photo
+
+PHOTO = photo(24, 40)
+
+
+def difference(one: Any, other: Any) -> int:
+    return int(np.abs(np.asarray(one, np.int16) - np.asarray(other, np.int16)).max())
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "PPM"])
+def test_lossless_files_come_out_as_they_went_in(kind: str) -> None:
+    assert difference(read_picture(file_of(PHOTO, kind)).pixels, PHOTO) == 0
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "WEBP"])
+def test_lossy_files_come_out_as_pillow_reads_them(kind: str) -> None:
+    data = file_of(PHOTO, kind)
+    assert difference(read_picture(data).pixels, Image.open(io.BytesIO(data)).convert("RGB")) == 0
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_an_image_is_turned_as_its_exif_says(kind: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = file_of(PHOTO, kind, exif=exif)
+    expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB"))
+    picture = read_picture(data)
+    assert picture.pixels.shape[:2] == ((40, 24) if orientation >= 5 else (24, 40))
+    assert difference(picture.pixels, expected) == 0
+    assert (picture.orientation, picture.plain) == (orientation, orientation == 1)
+
+
+def test_an_orientation_that_is_none_is_left_out() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 77
+    assert read_picture(file_of(PHOTO, "JPEG", exif=exif)).orientation == 1
+
+
+def profile(name: str) -> bytes:
+    if name == "sRGB":
+        return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    return swapped_profile()
+
+
+def swapped_profile() -> bytes:
+    """A matrix profile whose red is sRGB's green, and the other way round."""
+    data = bytearray(profile("sRGB"))
+    count = struct.unpack_from(">I", data, 128)[0]
+    tags = {bytes(data[132 + 12 * i : 136 + 12 * i]): 132 + 12 * i for i in range(count)}
+    red, green = tags[b"rXYZ"], tags[b"gXYZ"]
+    data[red : red + 4], data[green : green + 4] = b"gXYZ", b"rXYZ"
+    return bytes(data).replace("sRGB".encode("utf-16-be"), "odd ".encode("utf-16-be")).replace(b"sRGB", b"odd ")
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_colours_are_those_of_srgb(kind: str) -> None:
+    flat = np.full((16, 16, 3), (200, 30, 60), np.uint8)
+    as_it_is = read_picture(file_of(flat, kind, icc_profile=profile("sRGB"))).pixels
+    swapped = read_picture(file_of(flat, kind, icc_profile=profile("odd"))).pixels
+    assert difference(as_it_is, flat) <= 3
+    assert difference(swapped[:, :, [1, 0, 2]], flat) <= 4
+    assert not read_picture(file_of(flat, kind, icc_profile=profile("odd"))).plain
+
+
+def test_a_profile_that_cannot_be_used_is_noted() -> None:
+    picture = read_picture(file_of(PHOTO, "PNG", icc_profile=b"nonsense"))
+    assert difference(picture.pixels, PHOTO) == 0
+    assert picture.note == "its colour profile cannot be used: taken as sRGB"
+
+
+def test_cmyk_becomes_rgb_and_is_noted() -> None:
+    data = file_of(image_of(PHOTO).convert("CMYK"), "JPEG", quality=100)
+    picture = read_picture(data)
+    assert difference(picture.pixels, PHOTO) < 40
+    assert picture.note == "CMYK without a colour profile: its colours are approximate"
+    assert picture.pixels.shape[2] == 3 and not picture.plain
+
+
+def test_sixteen_bits_become_eight() -> None:
+    deep = (np.arange(256, dtype=np.uint16).reshape(16, 16) * 257).astype(np.uint16)
+    for kind in ("PNG", "TIFF"):
+        data = file_of(Image.fromarray(deep), kind)
+        assert (read_picture(data).pixels[:, :, 0] == np.arange(256).reshape(16, 16)).all()
+
+
+@pytest.mark.parametrize("mode", ["P", "1", "L", "LA", "RGBA"])
+def test_other_modes_become_gray_or_rgb(mode: str) -> None:
+    image = image_of(PHOTO).convert(mode)
+    picture = read_picture(file_of(image, "PNG"))
+    plain = "L" if mode in ("1", "L", "LA") else "RGB"
+    assert difference(picture.pixels.squeeze(), image.convert(plain)) == 0
+    assert picture.plain == (mode == "L")
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP", "TIFF"])
+def test_what_moves_is_refused(kind: str) -> None:
+    frames = [image_of(photo(8, 8, seed=seed)) for seed in range(3)]
+    data = file_of(frames[0], kind, save_all=True, append_images=frames[1:])
+    with pytest.raises(DataError, match=f"refused: an animated or several-page {kind} of 3 images"):
+        read_picture(data)
+
+
+def test_a_still_gif_is_an_image() -> None:
+    assert read_picture(file_of(PHOTO, "GIF")).pixels.shape == PHOTO.shape
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_numbers_without_a_range_are_refused(mode: str) -> None:
+    with pytest.raises(DataError, match=f"of type {mode}, whose range is not known"):
+        read_picture(file_of(Image.new(mode, (4, 4)), "TIFF"))
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG of a few bytes that claims so many pixels."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+@pytest.mark.parametrize("size", [(10_000, 10_000), (60_000, 60_000), (2**31 - 1, 2**31 - 1)])
+def test_a_bomb_is_refused_before_it_is_decoded(size: tuple[int, int]) -> None:
+    with pytest.raises(DataError, match=r"pixels|could be decompression bomb"):
+        read_picture(bomb(*size))
+
+
+@pytest.mark.parametrize("data", [b"", b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"])
+def test_what_is_no_image_is_refused(data: bytes) -> None:
+    with pytest.raises(DataError, match="cannot read the image"):
+        read_picture(data)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF"])
+def test_every_shorter_file_is_refused_or_whole(kind: str) -> None:
+    data = file_of(PHOTO, kind)
+    whole = read_picture(data).pixels
+    for size in range(0, len(data), 1 + len(data) // 100):
+        with contextlib.suppress(DataError):
+            assert difference(read_picture(data[:size]).pixels, whole) == 0
+
+
+FILES = [file_of(PHOTO, kind) for kind in ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(FILES), st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), min_size=1, max_size=8))
+@pytest.mark.filterwarnings("ignore")
+def test_damaged_files_are_refused_or_read(data: bytes, changes: list[tuple[int, int]]) -> None:
+    broken = bytearray(data)
+    for place, value in changes:
+        broken[place % len(broken)] = value
+    with contextlib.suppress(DataError):
+        assert read_picture(bytes(broken)).pixels.dtype == np.uint8
+
+
+@pytest.mark.parametrize(("height", "width", "size"), [(48, 80, (12, 20)), (90, 30, (36, 12)), (500, 400, (15, 12))])
+def test_a_larger_image_gets_the_short_side(height: int, width: int, size: tuple[int, int]) -> None:
+    for kind in ("JPEG", "PNG"):
+        assert read_picture(file_of(photo(height, width), kind), 12).pixels.shape[:2] == size
+
+
+def test_a_smaller_image_stays() -> None:
+    assert shrink(PHOTO, 24) is PHOTO and shrink(PHOTO, 100) is PHOTO
+
+
+def test_scaling_while_decoding_is_near_to_scaling_afterwards() -> None:
+    data = file_of(photo(800, 1000), "JPEG", quality=95)
+    whole = read_picture(data).pixels
+    fast, exact = read_picture(data, 100).pixels, shrink(whole, 100)
+    assert fast.shape == exact.shape == (100, 125, 3)
+    assert np.abs(fast.astype(int) - exact).mean() < 1
+
+
+def test_shrinking_is_near_to_pillows() -> None:
+    pixels = photo(300, 400)
+    theirs = np.asarray(image_of(pixels).resize((160, 120), Image.Resampling.BOX), int)
+    difference = np.abs(shrink(pixels, 120) - theirs)
+    assert difference.mean() < 1.5 and difference.max() < 20  # measured 1.2: a whole factor there, parts of pixels here
+
+
+def test_gray_stays_gray() -> None:
+    gray: Pixels = photo(20, 30, channels=1)
+    assert read_picture(file_of(gray, "JPEG", quality=95), 10).pixels.shape == (10, 15, 1)

@@ -1,0 +1,311 @@
+"""Packing: what comes out, what is skipped, how it goes on after a stop, and that nothing depends on threads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from abreast.errors import DataError
+from abreast.records import Item, Progress, Records, decode, pack
+from abreast.records.manifest import LOCK, MANIFEST, PACKING
+from tests.records.pieces import class_folder, contents, file_of, items, photo, small_pack
+
+
+def test_a_folder_is_packed_with_labels_and_class_names(tmp_path: Path) -> None:
+    summary = pack(class_folder(tmp_path / "in"), tmp_path / "out")
+    assert (summary.num_samples, summary.num_shards, summary.skipped) == (8, 1, ())
+    with Records(tmp_path / "out") as records:
+        assert records.class_names == ("cat", "dog")
+        assert records.column("label").tolist() == [0] * 4 + [1] * 4
+        assert [sample.key for sample in records][:2] == ["cat/0", "cat/1"]
+        assert {sample.encoding for sample in records} == {"jpg"}
+        assert all(len(sample.restarts) for sample in records)
+    assert sorted(contents(tmp_path / "out")) == ["manifest.json", "shard-00000.index", "shard-00000.tar"]
+
+
+@pytest.mark.parametrize("storage", ["raw", "png"])
+def test_lossless_storages_keep_every_pixel(tmp_path: Path, storage: str) -> None:
+    samples = items(5)
+    pack(samples, tmp_path / "out", storage=storage, shard_mb=0.01)
+    with Records(tmp_path / "out") as records:
+        for sample, item in zip(records, samples, strict=True):
+            np.testing.assert_array_equal(decode(sample), item.image)
+            np.testing.assert_array_equal(sample.columns["boxes"], item.columns["boxes"])
+            assert (sample.key, sample.columns["text"]) == (item.key, item.columns["text"])
+
+
+def test_jpeg_is_near_to_the_pixels(tmp_path: Path) -> None:
+    pixels = np.repeat(np.repeat(photo(30, 30), 4, axis=0), 4, axis=1)
+    pack([pixels], tmp_path / "out", quality=95)
+    with Records(tmp_path / "out") as records:
+        assert np.abs(decode(records[0]).astype(int) - pixels).mean() < 4  # measured 3.4: grain of 30 x 30 at 4:2:0
+
+
+def test_kept_files_keep_every_byte(tmp_path: Path) -> None:
+    files = [
+        file_of(photo(40, 64), "JPEG", restart_marker_blocks=2),
+        file_of(photo(40, 64), "JPEG", progressive=True),
+        file_of(photo(9, 9), "WEBP"),
+        file_of(photo(9, 9), "PNG"),
+    ]
+    pack(files, tmp_path / "out", storage="keep")
+    with Records(tmp_path / "out") as records:
+        assert [bytes(sample.data) for sample in records] == files
+        assert [sample.encoding for sample in records] == ["jpg", "jpg", "webp", "png"]
+        assert [len(sample.restarts) > 0 for sample in records] == [True, False, False, False]
+
+
+def test_a_size_makes_larger_images_smaller(tmp_path: Path) -> None:
+    pack([photo(40, 80), photo(10, 20)], tmp_path / "out", size=20, storage="raw")
+    with Records(tmp_path / "out") as records:
+        assert [(sample.height, sample.width) for sample in records] == [(20, 40), (10, 20)]
+
+
+def test_bytes_do_not_depend_on_threads(tmp_path: Path) -> None:
+    folder = class_folder(tmp_path / "in", per_class=10)
+    packed = []
+    for threads in (1, 4):
+        pack(folder, tmp_path / str(threads), threads=threads, shard_mb=0.02)
+        packed.append(contents(tmp_path / str(threads)))
+    assert packed[0] == packed[1]
+    assert len(packed[0]) > 5
+
+
+def bad_folder(folder: Path) -> Path:
+    """Eight images, two of which cannot be packed."""
+    class_folder(folder)
+    (folder / "cat" / "1.jpg").write_bytes(b"no image")
+    frames = [photo(8, 8, seed=seed) for seed in range(2)]
+    from PIL import Image
+
+    moving = file_of(Image.fromarray(frames[0]), "GIF", save_all=True, append_images=[Image.fromarray(frames[1])])
+    (folder / "dog" / "2.gif").write_bytes(moving)
+    return folder
+
+
+def test_a_bad_image_stops_the_packer_by_name(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cat/1\.jpg \(number 1 of the source\): cannot read") as caught:
+        pack(bad_folder(tmp_path / "in"), tmp_path / "out")
+    assert "--on-error skip" in str(caught.value)
+    with pytest.raises(DataError, match="not packed to its end"):
+        Records(tmp_path / "out")
+
+
+def test_bad_images_are_skipped_and_listed(tmp_path: Path) -> None:
+    summary = pack(bad_folder(tmp_path / "in"), tmp_path / "out", on_error="skip")
+    assert summary.num_samples == 7
+    assert [Path(note.key).name for note in summary.skipped] == ["1.jpg", "2.gif"]
+    assert "skipped: 2" in str(summary) and "animated" in str(summary)
+    with Records(tmp_path / "out") as records:
+        assert records.notes() == summary.notes
+        assert records.manifest.num_skipped == 2
+
+
+def test_a_stopped_packer_goes_on_when_it_may_skip(tmp_path: Path) -> None:
+    folder = bad_folder(tmp_path / "in")
+    with pytest.raises(DataError):
+        pack(folder, tmp_path / "out")
+    assert pack(folder, tmp_path / "out", on_error="skip").num_samples == 7
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (Item("group/000", photo(4, 4), {"label": 1}), "two samples have the key"),
+        (Item("../x", photo(4, 4), {"label": 1}), "cannot have the key"),
+        (Item("x", photo(4, 4), {}), "the sample has the columns"),
+        (Item("x", photo(4, 4), {"label": "one"}), "column 'label'"),
+        (Item("x", np.zeros((4, 4), np.float32), {"label": 1}), "no image"),
+        (Item("x", Path("/nowhere.jpg"), {"label": 1}), "there is no file"),
+        (Item("x", "text", {"label": 1}), "a path, bytes or an array"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_sample_that_cannot_be_stored_is_refused_by_name(tmp_path: Path, second: Item, why: str) -> None:
+    samples = [Item("group/000", photo(4, 4), {"label": 0}), second]
+    with pytest.raises(DataError, match=f"number 1 of the source.*{why}"):
+        pack(samples, tmp_path / "stop", storage="raw")
+    summary = pack(samples, tmp_path / "skip", storage="raw", on_error="skip")
+    assert summary.num_samples == 1 and why in summary.skipped[0].text
+
+
+def test_columns_may_come_in_any_order(tmp_path: Path) -> None:
+    columns = {"a": 1, "b": "x"}
+    pack([Item("0", photo(4, 4), columns), Item("1", photo(4, 4), dict(reversed(columns.items())))], tmp_path / "out")
+    with Records(tmp_path / "out") as records:
+        assert [dict(sample.columns) for sample in records] == [columns, columns]
+
+
+def test_nothing_to_pack_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no image to pack"):
+        pack([b"bad"], tmp_path / "out", on_error="skip")
+    with pytest.raises(DataError, match="not packed to its end"):
+        Records(tmp_path / "out")
+
+
+class Stop(Exception):
+    pass
+
+
+def stopping(samples: list[Item], after: int) -> Iterator[Item]:
+    yield from samples[:after]
+    raise Stop
+
+
+@pytest.mark.parametrize("after", range(15))
+def test_a_stopped_packer_goes_on_to_the_same_bytes(tmp_path: Path, after: int) -> None:
+    """Some samples are bad, so that notes must come out the same too."""
+    samples = items(14)
+    for bad in (0, 5, 6, 13):
+        samples[bad] = Item("bad", b"bad", {})
+    settings: dict[str, Any] = {"storage": "raw", "shard_mb": 0.01, "threads": 1, "on_error": "skip"}
+    pack(samples, tmp_path / "whole", **settings)
+    with pytest.raises(Stop):
+        pack(stopping(samples, after), tmp_path / "out", **settings)
+    summary = pack(samples, tmp_path / "out", **settings)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    assert len(summary.skipped) == 4
+
+
+def test_what_was_packed_is_not_packed_again(tmp_path: Path) -> None:
+    samples = items(14)
+    with pytest.raises(Stop):
+        pack(stopping(samples, 12), tmp_path / "out", storage="raw", shard_mb=0.01, threads=1)
+    assert 0 < small_pack(tmp_path / "out", 14).num_now < 14
+    assert small_pack(tmp_path / "out", 14).num_now == 0
+
+
+def test_a_whole_data_set_stays_as_it_is(tmp_path: Path) -> None:
+    small_pack(tmp_path / "out")
+    before = contents(tmp_path / "out")
+    summary = small_pack(tmp_path / "out")
+    assert (summary.num_samples, summary.num_now) == (7, 0)
+    assert "there already" in str(summary)
+    assert contents(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_other_settings_for_the_same_folder_are_refused(tmp_path: Path, whole: bool) -> None:
+    if whole:
+        small_pack(tmp_path / "out")
+    else:
+        with pytest.raises(Stop):
+            pack(stopping(items(7), 3), tmp_path / "out", storage="raw", shard_mb=0.01)
+    with pytest.raises(
+        DataError, match="begun with size=None, storage='raw', and is now asked for with size=4, storage='png'"
+    ):
+        pack(items(7), tmp_path / "out", storage="png", size=4, shard_mb=0.01)
+
+
+def test_another_source_for_the_same_folder_is_refused(tmp_path: Path) -> None:
+    folder = class_folder(tmp_path / "in")
+    pack(folder, tmp_path / "out")
+    (folder / "cat" / "new.jpg").write_bytes(b"")
+    with pytest.raises(DataError, match="begun with source="):
+        pack(folder, tmp_path / "out")
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("mine")
+    with pytest.raises(DataError, match="is not empty"):
+        small_pack(tmp_path / "out")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DataError, match="not a folder"):
+        small_pack(tmp_path / "file")
+    assert contents(tmp_path) == {"out/thesis.txt": b"mine", "file": b"mine"}
+
+
+def test_a_second_packer_is_refused(tmp_path: Path) -> None:
+    """Another process packs, and waits in the middle."""
+    script = (
+        "import sys\nfrom tests.records.pieces import *\n"
+        "def slow():\n    yield from items(5)\n    print('half', flush=True)\n    sys.stdin.read()\n    yield items(7)[6]\n"
+        "pack(slow(), sys.argv[1], storage='raw', shard_mb=0.01, threads=1)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "out")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None and first.stdin is not None
+        assert first.stdout.readline() == "half\n"
+        before = contents(tmp_path / "out")
+        with pytest.raises(DataError, match="another packer is writing"):
+            small_pack(tmp_path / "out")
+        assert contents(tmp_path / "out") == before
+        first.stdin.close()
+        assert first.wait(60) == 0
+    with Records(tmp_path / "out") as records:
+        assert len(records) == 6
+    assert not (tmp_path / "out" / LOCK).exists()
+
+
+def test_of_many_packers_at_once_one_wins(tmp_path: Path) -> None:
+    results: list[str] = []
+
+    def race() -> None:
+        try:
+            results.append(f"packed {small_pack(tmp_path / 'out').num_now}")
+        except DataError as error:
+            results.append(error.message.partition(" ")[0])
+
+    for _ in range(5):
+        threads = [threading.Thread(target=race) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert results.count("packed 7") == 1
+    assert set(results) <= {"packed 7", "packed 0", "another"}
+    with Records(tmp_path / "out") as records:
+        assert len(records) == 7
+
+
+def test_what_a_stopped_packer_leaves_is_cleared_away(tmp_path: Path) -> None:
+    small_pack(tmp_path / "whole")
+    with pytest.raises(Stop):
+        pack(stopping(items(7), 6), tmp_path / "out", storage="raw", shard_mb=0.01, threads=1)
+    for name in ("shard-00001.tar", "shard-00007.index", "shard-00002.tar.part", MANIFEST + ".part"):
+        (tmp_path / "out" / name).write_bytes(b"left")
+    small_pack(tmp_path / "out")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    assert not (tmp_path / "out" / PACKING).exists()
+
+
+def test_progress_says_how_far_it_is_and_how_long_it_takes(tmp_path: Path) -> None:
+    heard: list[Progress] = []
+    small_pack(tmp_path / "out", progress=heard.append)
+    assert (heard[-1].num_done, heard[-1].num_items, heard[-1].num_skipped) == (7, 7, 0)
+    assert str(Progress(500, 400, 1000, 2, 10.0)) == "500 of 1,000 images, 40 images/s, 12.5 s left, 2 skipped"
+    assert str(Progress(5, 5, None, 0, 2.0)) == "5 images, 2 images/s"
+    assert str(Progress(1, 1, 10_000, 0, 1.0)) == "1 of 10,000 images, 1 images/s, 2:46:39 left"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"storage": "webp"},
+        {"storage": "raw", "quality": 90},
+        {"storage": "keep", "size": 10},
+        {"quality": 0},
+        {"quality": 101},
+        {"size": 0},
+        {"threads": 0},
+        {"shard_mb": 0},
+        {"on_error": "ignore"},
+    ],
+    ids=str,
+)
+def test_settings_that_mean_nothing_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(DataError):
+        pack(items(2), tmp_path / "out", **settings)
+    assert not (tmp_path / "out").exists()
+
+
+def test_arrays_cannot_be_kept(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no file to keep"):
+        pack([photo(4, 4)], tmp_path / "out", storage="keep")
