@@ -16,8 +16,15 @@ from abreast.records.reader import Records
 
 
 def verify(folder: str | PathLike[str]) -> list[str]:
-    """What is damaged, in words, with files, samples and bytes; empty when every byte is as it was written."""
+    """What is damaged, in words, with files, samples and bytes; empty when every byte is as it was written.
+
+    Raises `DataError` for a folder that is not there, or holds nothing of the kind.
+    """
     path = Path(fspath(folder))
+    if not any(path.glob("shard-*")) and not any(
+        (path / name).exists() for name in (manifest.MANIFEST, manifest.PACKING)
+    ):
+        raise DataError(f"{path} holds no packed images", "name a folder that `abreast pack` made")
     try:
         whole = manifest.read(path)
     except DataError as error:
