@@ -21,9 +21,8 @@ def verify(folder: str | PathLike[str]) -> list[str]:
     Raises `DataError` for a folder that is not there, or holds nothing of the kind.
     """
     path = Path(fspath(folder))
-    if not any(path.glob("shard-*")) and not any(
-        (path / name).exists() for name in (manifest.MANIFEST, manifest.PACKING)
-    ):
+    known = any((path / name).exists() for name in (manifest.MANIFEST, manifest.PACKING))
+    if not known and not any(path.glob("shard-*")):
         raise DataError(f"{path} holds no packed images", "name a folder that `abreast pack` made")
     try:
         whole = manifest.read(path)
