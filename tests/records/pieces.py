@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from PIL import Image
 
 from abreast.records import Item, pack
 from abreast.records.progress import Summary
+from abreast.records.sources.iterable import Iterated
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -59,9 +61,20 @@ def items(count: int, **settings: Any) -> list[Item]:
     ]
 
 
+@dataclass(frozen=True)
+class Known(Iterated):
+    """An iterable that says what it is, so that the same one can be packed again."""
+
+    identity: dict[str, Any] | None = None
+
+
+def known(samples: Any, name: str = "items") -> Known:
+    return Known(samples, identity={"kind": name})
+
+
 def small_pack(dest: Path, count: int = 7, storage: str = "raw", shard_mb: float = 0.01, **settings: Any) -> Summary:
     """A data set of a few kilobytes in several shards."""
-    return pack(items(count), dest, storage=storage, shard_mb=shard_mb, threads=1, **settings)
+    return pack(known(items(count)), dest, storage=storage, shard_mb=shard_mb, threads=1, **settings)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -49,7 +49,15 @@ def test_verify_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixt
     code, out, _ = abreast(capsys, "records", "verify", tmp_path / "out")
     assert code == 1
     assert "shard-00001.tar has another SHA-256" in out and "sample 2 (group/002)" in out
-    assert abreast(capsys, "records", "verify", tmp_path)[0] == 1
+    (tmp_path / "out" / "manifest.json").unlink()
+    assert abreast(capsys, "records", "verify", tmp_path / "out")[0] == 1
+
+
+def test_verify_of_something_else_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in (tmp_path, tmp_path / "typo"):
+        code, out, err = abreast(capsys, "records", "verify", folder)
+        assert (code, out) == (2, "")
+        assert f"{folder} holds no packed images\nhint: name a folder" in err
 
 
 def test_extract_gives_files_and_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +104,7 @@ def test_skipped_images_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture
     (source / "cat" / "x.jpg").write_bytes(b"no image")
     code, out, _ = abreast(capsys, "pack", source, tmp_path / "out", "--on-error", "skip")
     assert code == 0
-    assert "skipped: 1\n" in out and "x.jpg: cannot read the image" in out
+    assert "skipped: 1\n" in out and "cat/x: cannot read the image" in out
 
 
 def test_a_line_of_progress_changes_on_a_terminal_only(

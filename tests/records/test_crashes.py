@@ -138,6 +138,18 @@ def test_a_power_cut_leaves_nothing_half_valid(tmp_path: Path, whole: dict[str, 
     assert found == {"whole", "refused"}
 
 
+def test_the_names_of_new_folders_last_too(tmp_path: Path) -> None:
+    synced: list[Path] = []
+
+    class Heard(Files):
+        def sync_folder(self, path: Path) -> None:
+            synced.append(path)
+            super().sync_folder(path)
+
+    packed(tmp_path / "new" / "out", Heard())
+    assert synced[:2] == [tmp_path, tmp_path / "new"]
+
+
 def test_without_syncing_a_power_cut_would_do_harm(tmp_path: Path, whole: dict[str, bytes]) -> None:
     """The negative control: a manifest that lasted, and shards that did not, can't be told from whole ones by their names."""
     states = power_losses(tmp_path / "first", syncs=False)

@@ -59,6 +59,45 @@ def test_every_crop_has_the_pixels_of_the_full_decode(case: tuple[bytes, Box]) -
     np.testing.assert_array_equal(pixels_of(piece, box), full)  # measured 0; up to 17 of 255 without the margin
 
 
+def edge_boxes(width: int, height: int) -> list[Box]:
+    """Narrow boxes at the right edge, and low ones at the bottom."""
+    right = [Box(width - n, 3, n, height - 3) for n in range(1, min(6, width) + 1)]
+    return right + [Box(3, height - n, width - 3, n) for n in range(1, min(6, height) + 1)]
+
+
+def edge_differences(sampling: int, sizes: list[tuple[int, int]]) -> set[tuple[int, int]]:
+    """The sizes of images in which a box at an edge has other pixels than the full decode."""
+    wrong = set()
+    for width, height in sizes:
+        per_row = -(-width // (16 if sampling in (1, 2) else 8))
+        for interval in {n for n in (1, 2, per_row) if per_row % n == 0}:
+            data = jpeg(sampling, width, height, interval)
+            for box in edge_boxes(width, height):
+                piece = cut(data, box)
+                assert piece is not None
+                full = decoded(data)[box.top : box.bottom, box.left : box.right]
+                if not np.array_equal(pixels_of(piece, box), full):
+                    wrong.add((width, height))
+    return wrong
+
+
+WIDTHS = [(width, 20) for width in range(6, 132)]
+HEIGHTS = [(24, height) for height in range(6, 68)]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+def test_crops_at_the_edges_are_exact_at_every_size(sampling: int) -> None:
+    assert edge_differences(sampling, WIDTHS + HEIGHTS) == set()
+
+
+def test_a_narrow_last_segment_alone_has_other_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: four pixels or fewer are decoded without smoothing; rows do not matter."""
+    monkeypatch.setattr(crop, "_FEWEST", 0)
+    wrong = edge_differences(SAMPLINGS["4:2:0"], WIDTHS + HEIGHTS)
+    assert {(66, 20), (67, 20), (68, 20), (98, 20)} <= wrong
+    assert not wrong & set(HEIGHTS)
+
+
 def test_without_the_margin_pixels_at_the_edges_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: colours are smoothed over the edge of a unit."""
     data = jpeg(SAMPLINGS["4:2:0"], 96, 64, 2)

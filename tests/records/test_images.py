@@ -81,6 +81,23 @@ def test_colours_are_those_of_srgb(kind: str) -> None:
     assert not read_picture(file_of(flat, kind, icc_profile=profile("odd"))).plain
 
 
+def linear_profile() -> bytes:
+    """sRGB's colours without its curve, and with its name."""
+    data = bytearray(profile("sRGB"))
+    count = struct.unpack_from(">I", data, 128)[0]
+    for i in range(count):
+        name, offset, _ = struct.unpack_from(">4sII", data, 132 + 12 * i)
+        if name in (b"rTRC", b"gTRC", b"bTRC"):
+            data[offset : offset + 12] = b"curv" + bytes(8)
+    return bytes(data).replace("built-in".encode("utf-16-be"), "linear  ".encode("utf-16-be"))
+
+
+def test_a_linear_profile_is_not_taken_for_srgb_by_its_name() -> None:
+    flat = np.full((16, 16, 3), 128, np.uint8)
+    found = read_picture(file_of(flat, "PNG", icc_profile=linear_profile())).pixels
+    assert difference(found, np.full_like(flat, 188)) <= 1  # 1.055 (128 / 255) ** (1 / 2.4) - 0.055 is 188 / 255
+
+
 def test_a_profile_that_cannot_be_used_is_noted() -> None:
     picture = read_picture(file_of(PHOTO, "PNG", icc_profile=b"nonsense"))
     assert difference(picture.pixels, PHOTO) == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,81 @@ def test_a_table_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(DataError):
         source_of(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1", "-2"], [1, -2]),
+        (["1", "2.5", "1e3", ".5"], [1.0, 2.5, 1000.0, 0.5]),
+        (["007", "008"], ["007", "008"]),
+        (["1_0", "2"], ["1_0", "2"]),
+        ([" 1", "2"], [" 1", "2"]),
+        (["1", ""], ["1", ""]),
+        (["0.5", "nan"], ["0.5", "nan"]),
+        (["12345678901234567890", "1"], ["12345678901234567890", "1"]),
+        (["9007199254740993", "0.5"], ["9007199254740993", "0.5"]),
+        (["\u0661", "2"], ["\u0661", "2"]),
+    ],
+)
+def test_cells_are_numbers_when_nothing_is_lost(tmp_path: Path, cells: list[str], values: list[Any]) -> None:
+    rows = "".join(f"{i}.jpg,{cell}\n" for i, cell in enumerate(cells))
+    (tmp_path / "t.csv").write_text(f"path,x\n{rows}")
+    found = [item.columns["x"] for item in source_of(tmp_path / "t.csv").items(0)]
+    assert found == values and {type(value) for value in found} == {type(value) for value in values}
+
+
+def test_text_in_a_table_stays_as_it_is(tmp_path: Path) -> None:
+    text = "a\r\nb\nc\u2028d\x0be\x85f"
+    (tmp_path / "t.csv").write_bytes(f'path,text\r\na.jpg,"{text}"\r\n'.encode())
+    assert listed(source_of(tmp_path / "t.csv")) == [("a", {"text": text})]
+
+
+def test_only_a_newline_ends_a_line_of_a_list(tmp_path: Path) -> None:
+    (tmp_path / "t.lst").write_bytes("0\t1\ta\u2028b.jpg\r\n1\t2\tc\x85d.jpg\n".encode())
+    names = [item.image.name for item in source_of(tmp_path / "t.lst").items(0) if isinstance(item.image, Path)]
+    assert names == ["a\u2028b.jpg", "c\x85d.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("t.csv", 'path,x\n"",1\n'), ("t.csv", "path,x\n/,1\n"), ("t.lst", "0\t1\t\n")]
+)
+def test_a_path_that_names_no_file_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=name):
+        source_of(tmp_path / name)
+
+
+@pytest.mark.parametrize("where", ["", "cat", "dog/deep"])
+def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (class_folder(tmp_path) / "dog" / "deep").mkdir()
+    scandir = os.scandir
+
+    def refusing(folder: Any) -> Any:
+        if Path(folder) == tmp_path / where:
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(DataError, match=r"cannot read the folder .*: Permission denied") as caught:
+        source_of(tmp_path)
+    assert "hint: make it readable" in str(caught.value)
+
+
+@pytest.mark.parametrize("label", [np.zeros(0, str), 3])
+def test_labels_that_are_no_row_per_image_are_refused(label: Any) -> None:
+    with pytest.raises(DataError, match="column 'label'"):
+        source_of((np.zeros((2, 8, 8), np.uint8), label))
+
+
+def test_no_images_with_labels_of_text_are_a_source_of_none() -> None:
+    source = source_of((np.zeros((0, 8, 8), np.uint8), np.zeros(0, str)))
+    assert source.num_items == 0 and source.columns is not None and source.columns[0].type == "text"
+
+
+def test_two_images_are_not_images_with_labels() -> None:
+    with pytest.raises(DataError, match="look like two images"):
+        source_of((photo(8, 9), photo(8, 9)))
 
 
 def test_arrays_go_with_their_labels(tmp_path: Path) -> None:

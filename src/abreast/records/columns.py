@@ -88,13 +88,20 @@ def fitted(column: ColumnType, value: Any) -> Array:
         kind = str if column.type == TEXT else bytes
         if not isinstance(value, kind):
             raise DataError(f"column {column.name!r} holds {column.type}, and got {type(value).__name__}")
-        return np.frombuffer(value.encode() if isinstance(value, str) else value, np.uint8)
+        return np.frombuffer(_utf8(column.name, value) if isinstance(value, str) else value, np.uint8)
     array = _array(column.name, value)
     if array.dtype.kind not in "biuf" or not _same_values(array, column.element):
         raise DataError(f"column {column.name!r} has type {column.type}, and got {value!r:.80}")
     if not _fits(array.shape, column.shape):
         raise DataError(f"column {column.name!r} has shape {column.shape}, and got {array.shape}")
     return array.astype(column.element, order="C")
+
+
+def _utf8(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"column {name!r} cannot hold {text!r:.80}: it is no UTF-8") from None
 
 
 def _array(name: str, value: Any) -> Array:

@@ -18,6 +18,8 @@ from abreast.errors import DataError
 from abreast.records.jpeg import EOI, RST, SOI, Bytes, JpegHeader, read_header, restart_lengths
 
 _MARGIN = 1  # pixels
+# libjpeg smooths colours only where a row has more than two samples of them (jdsample.c), which are four pixels at 4:2:0.
+_FEWEST = 5  # pixels
 
 Restarts = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -99,8 +101,11 @@ def _assembled(data: Bytes, header: JpegHeader, box: Box, ends: npt.NDArray[np.i
 
 
 def _needed(begin: int, end: int, size: int, step: int) -> slice:
-    """Which segments along an axis, of `step` pixels each, hold these pixels and the margin around them."""
-    return slice(max(begin - _MARGIN, 0) // step, -(-min(end + _MARGIN, size) // step))
+    """Which segments along an axis, of `step` pixels each, hold these pixels and the margin around them.
+
+    Where that is only a narrow last one, the one before goes with it. Rows do not need that, and it costs them little.
+    """
+    return slice(max(min(begin - _MARGIN, size - _FEWEST), 0) // step, -(-min(end + _MARGIN, size) // step))
 
 
 def _head(header: JpegHeader, width: int, height: int) -> bytes:

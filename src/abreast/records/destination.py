@@ -28,7 +28,7 @@ def opened(
     with contextlib.ExitStack() as stack:
         with told(folder):
             _check_free(folder)
-            files.make_folder(folder)
+            _make(folder, files)
             stack.enter_context(_locked(folder))
             done = _begin(folder, settings, files)
             writer = DatasetWriter(folder, settings, shard_bytes, files)
@@ -36,6 +36,14 @@ def opened(
                 writer.resume()
         stack.callback(writer.abandon)
         yield writer if done is None else done
+
+
+def _make(folder: Path, files: Files) -> None:
+    """The folder and those above it, each of them lasting."""
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    files.make_folder(folder)
+    for path in reversed(new):
+        files.sync_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -69,6 +77,11 @@ def _begin(folder: Path, settings: dict[str, Any], files: Files) -> manifest.Man
     if (folder / manifest.MANIFEST).exists():
         whole = manifest.read(folder)
         _check_same(folder, whole.settings, settings)
+        if settings.get("source") is None:
+            hint = "remove it, or pack into another folder"
+            raise DataError(
+                f"{folder} is packed already, and whether of the same samples an iterable cannot tell", hint
+            )
         files.remove(packing)
         return whole
     if packing.exists():

@@ -33,6 +33,11 @@ _OPENED = tuple(name for name in ENCODING_OF if name != "MPO")  # which is opene
 _ORIENTATION = 0x0112
 _DEEP_MODES = ("I;16", "I;16L", "I;16B", "I;16N")
 _CMYK_NOTE = "CMYK without a colour profile: its colours are approximate"
+# Descriptions of profiles that are sRGB as the standard has it, of HP, lcms, the ICC and GIMP. Others that have the word in
+# their name are not, as linear ones.
+_SRGB = frozenset(
+    {"sRGB IEC61966-2.1", "sRGB IEC61966-2-1 black scaled", "sRGB built-in", "sRGB2014", "GIMP built-in sRGB"}
+)
 _PROFILE_NOTE = "its colour profile cannot be used: taken as sRGB"
 
 Pixels = npt.NDArray[np.uint8]
@@ -180,7 +185,7 @@ def _transform(profile: bytes, mode: str) -> Any:
     """From that profile to sRGB; None for sRGB itself."""
     cms = extra("PIL.ImageCms")
     source = cms.ImageCmsProfile(io.BytesIO(profile))
-    if mode == "RGB" and "sRGB" in cms.getProfileDescription(source):
+    if mode == "RGB" and cms.getProfileDescription(source).strip() in _SRGB:
         return None
     return cms.buildTransform(source, cms.createProfile("sRGB"), mode, "RGB")
 

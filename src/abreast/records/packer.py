@@ -1,12 +1,13 @@
 """`pack`: any source of images to a data set on the disk, with as many threads as there are cores.
 
-Imports `prepare`, `destination`, `writer`, `progress`, `sources` and `errors`.
+Imports `prepare`, `destination`, `writer`, `repeated`, `progress`, `sources`, `hardware` and `errors`.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-import os
+import math
+import operator
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,6 +17,7 @@ from typing import Any
 
 from abreast import __version__
 from abreast.errors import DataError
+from abreast.hardware import num_cores
 from abreast.records.destination import opened
 from abreast.records.durable import Files
 from abreast.records.extras import PACKAGES, extra
@@ -24,6 +26,7 @@ from abreast.records.manifest import Manifest
 from abreast.records.prepare import STORAGES, Recipe, prepare
 from abreast.records.progress import Progress, Summary, Ticker
 from abreast.records.reader import Records
+from abreast.records.repeated import check_repeated
 from abreast.records.shard_writer import Packed
 from abreast.records.sources.choose import shuffled, source_of
 from abreast.records.sources.source import Item, Source
@@ -54,11 +57,15 @@ def pack(
     """
     for module in PACKAGES:
         extra(module)
+    size, quality, threads = _whole("size", size), _whole("quality", quality), _whole("threads", threads)
+    shuffle_seed = _whole("shuffle_seed", shuffle_seed)
     recipe = _recipe(storage, size, quality)
     if on_error not in ("stop", "skip"):
         raise DataError(f"on_error cannot be {on_error!r}", "use stop or skip")
-    if not shard_mb > 0 or (threads is not None and threads < 1):
-        raise DataError(f"shard_mb={shard_mb} and threads={threads} must be more than 0")
+    if not 0 < shard_mb < math.inf or (threads is not None and threads < 1):
+        raise DataError(f"shard_mb={shard_mb} and threads={threads} must be numbers above 0")
+    folder = Path(fspath(dest))
+    _check_apart(source, folder)
     found = source_of(source)
     if shuffle_seed is not None:
         found = shuffled(found, shuffle_seed)
@@ -70,9 +77,23 @@ def pack(
         "shuffle_seed": shuffle_seed,
         "source": found.identity,
     }
-    folder = Path(fspath(dest))
-    num_threads = threads or len(os.sched_getaffinity(0))
-    return _packed(found, folder, settings, recipe, num_threads, on_error == "skip", progress, Files())
+    return _packed(found, folder, settings, recipe, threads or num_cores(), on_error == "skip", progress, Files())
+
+
+def _whole(name: str, value: int | None) -> int | None:
+    """As Python's own integer, NumPy's too."""
+    try:
+        return None if value is None else operator.index(value)
+    except TypeError:
+        raise DataError(f"{name} is a whole number, and not {value!r:.80}") from None
+
+
+def _check_apart(source: Any, folder: Path) -> None:
+    """A packer that writes into its own source finds other images there the next time."""
+    if isinstance(source, str | PathLike) and Path(fspath(source)).is_dir():
+        inner, outer = folder.resolve(), Path(fspath(source)).resolve()
+        if inner.is_relative_to(outer):
+            raise DataError(f"{folder} is inside of {source}, which is packed", "name a folder outside of it")
 
 
 def _recipe(storage: str, size: int | None, quality: int | None) -> Recipe:
@@ -107,7 +128,8 @@ def _packed(
         state.columns = state.columns or source.columns
         begin = state.source_end
         ticker = Ticker(progress, source.num_items, begin)
-        for position, item, result in _prepared(source, begin, recipe, num_threads):
+        items = _items(source, settings["source"] is not None, state)
+        for position, item, result in _prepared(items, begin, recipe, num_threads):
             ticker.count(_take(state, position, item, result, skip))
         ticker.tell()
         whole = state.finish(begin + ticker.num_now, source.class_names, _versions())
@@ -115,17 +137,26 @@ def _packed(
         return _summary(folder, whole, num_packed, ticker.seconds, tuple(state.notes))
 
 
+def _items(source: Source, known: bool, writer: DatasetWriter) -> Iterator[Item]:
+    """Those that are not packed yet; of a source that is not `known` by its settings those before are compared."""
+    if known:
+        return source.items(writer.source_end)
+    items = source.items(0)
+    check_repeated(items, [writer.folder / f"{shard.name}.index" for shard in writer.shards], writer.notes)
+    return items
+
+
 _Result = tuple[Packed, str | None]
 
 
 def _prepared(
-    source: Source, begin: int, recipe: Recipe, num_threads: int
+    items: Iterator[Item], begin: int, recipe: Recipe, num_threads: int
 ) -> Iterator[tuple[int, Item, Future[_Result]]]:
     """Position, item and result of each item, in order; some are made ahead."""
     pool = ThreadPoolExecutor(num_threads, thread_name_prefix="abreast-pack")
     ahead: deque[tuple[int, Item, Future[_Result]]] = deque()
     try:
-        for position, item in enumerate(source.items(begin), start=begin):
+        for position, item in enumerate(items, start=begin):
             ahead.append((position, item, pool.submit(prepare, item, recipe)))
             if len(ahead) > _AHEAD_PER_THREAD * num_threads:
                 yield ahead.popleft()
@@ -162,7 +193,7 @@ def _note(position: int, item: Item, text: str, skipped: bool) -> Note:
     def printable(any_text: str) -> str:
         return any_text.encode("utf-8", "backslashreplace").decode()
 
-    return Note(position, printable(_name(item)), printable(text), skipped)
+    return Note(position, printable(item.key), printable(text), skipped)
 
 
 def _name(item: Item) -> str:

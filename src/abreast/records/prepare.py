@@ -86,7 +86,9 @@ def _bytes(image: Any) -> bytes:
         raise DataError(f"an image is a path, bytes or an array, and this is a {type(image).__name__}")
     try:
         if not image.is_file():
-            raise DataError(f"there is no file {image}")
+            raise DataError("there is no such file")
         return image.read_bytes()
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {image}: {error}") from None
+    except OSError as error:
+        raise DataError(f"cannot read the file: {error.strerror}") from None
+    except ValueError as error:
+        raise DataError(f"cannot read the file: {error}") from None

@@ -16,8 +16,14 @@ from abreast.records.reader import Records
 
 
 def verify(folder: str | PathLike[str]) -> list[str]:
-    """What is damaged, in words, with files, samples and bytes; empty when every byte is as it was written."""
+    """What is damaged, in words, with files, samples and bytes; empty when every byte is as it was written.
+
+    Raises `DataError` for a folder that is not there, or holds nothing of the kind.
+    """
     path = Path(fspath(folder))
+    known = any((path / name).exists() for name in (manifest.MANIFEST, manifest.PACKING))
+    if not known and not any(path.glob("shard-*")):
+        raise DataError(f"{path} holds no packed images", "name a folder that `abreast pack` made")
     try:
         whole = manifest.read(path)
     except DataError as error:

@@ -82,12 +82,20 @@ class DatasetWriter:
             if self._shard is not None:
                 self._finish_shard(position)
             if not self.shards:
-                raise DataError(f"there is no image to pack into {self.folder}")
+                self._files.remove(self.folder / manifest.PACKING)
+                raise self._nothing()
             whole = self._manifest(class_names, written_by)
             write_file(self.folder / manifest.MANIFEST, manifest.to_bytes(whole), self._files)
             self._files.remove(self.folder / manifest.PACKING)
             self._files.sync_folder(self.folder)
         return whole
+
+    def _nothing(self) -> DataError:
+        skipped = [note for note in self.notes if note.skipped]
+        if not skipped:
+            return DataError(f"there is no image to pack into {self.folder}")
+        first = f"the first, {skipped[0].key}: {skipped[0].text}"
+        return DataError(f"there is no image to pack into {self.folder}: all {len(skipped)} are skipped; {first}")
 
     def _manifest(self, class_names: Sequence[str] | None, written_by: dict[str, str]) -> manifest.Manifest:
         return manifest.Manifest(

@@ -5,6 +5,7 @@ Imports `source`, `columns` and `errors`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,8 @@ class Arrays:
             hint = "give uint8 of shape (samples, height, width), or with 1 or 3 channels behind"
             raise DataError(f"these are no images: {self.images.dtype} of shape {shape}", hint)
         for name, values in self.values.items():
+            if not values.ndim:
+                raise DataError(f"column {name!r} is {values!r:.80}, and not a row per image")
             if len(values) != len(self.images):
                 raise DataError(f"column {name!r} has {len(values)} rows for {len(self.images)} images")
 
@@ -40,8 +43,13 @@ class Arrays:
 
     @property
     def identity(self) -> dict[str, Any]:
-        shapes = {name: [str(values.dtype), *values.shape] for name, values in self.values.items()}
-        return {"kind": "arrays", "num_items": self.num_items, "images": list(self.images.shape), "columns": shapes}
+        """Of all that is in the arrays."""
+        digest = hashlib.sha256(repr([self.images.shape, self.columns, sorted(self.values)]).encode())
+        for image in self.images:
+            digest.update(np.ascontiguousarray(image).data)
+        for name in sorted(self.values):
+            digest.update(self.values[name].tobytes())
+        return {"kind": "arrays", "num_items": self.num_items, "sha256": digest.hexdigest()}
 
     @property
     def num_items(self) -> int:
@@ -55,7 +63,7 @@ class Arrays:
 
 def _type(name: str, values: npt.NDArray[Any]) -> ColumnType:
     if values.dtype.kind in "US":
-        return type_of(name, _plain(values[:1].item(0)))
+        return type_of(name, "" if values.dtype.kind == "U" else b"")
     return ColumnType(name, values.dtype.newbyteorder("<").str, values.shape[1:])
 
 

@@ -31,6 +31,9 @@ def source_of(source: Any) -> Source:
     if isinstance(source, Mapping) and isinstance(source.get("image"), np.ndarray):
         return Arrays(source["image"], {name: np.asarray(source[name]) for name in source if name != "image"})
     if isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], np.ndarray) and source[0].ndim > 2:
+        if _is_colour_image(source[0]) and _is_colour_image(source[1]):
+            hint = "give a list of images, or one array of them"
+            raise DataError("a tuple is images with their labels, and these look like two images", hint)
         return Arrays(source[0], {"label": np.asarray(source[1])})
     if hasattr(source, "items") and hasattr(source, "identity"):
         found: Source = source
@@ -39,6 +42,11 @@ def source_of(source: Any) -> Source:
         return Iterated(source)
     hint = "give a folder, a list or CSV file, NumPy arrays, or an iterable of samples"
     raise DataError(f"cannot pack a {type(source).__name__}", hint)
+
+
+def _is_colour_image(array: Any) -> bool:
+    image = isinstance(array, np.ndarray) and array.ndim == 3 and array.dtype == np.uint8
+    return bool(image and array.shape[2] in (1, 3))
 
 
 def _of_path(path: Path) -> Source:

@@ -21,7 +21,7 @@ EXTENSIONS = frozenset(
 
 def from_folder(folder: Path) -> Listed:
     """All images below `folder`, in the order of their names; labels are int64 and count the sorted classes from 0."""
-    classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+    classes = sorted(_folders(folder))
     found = [(label, path) for label, name in enumerate(classes) for path in _images(folder / name)]
     loose = list(_images(folder, deep=False))
     if found and loose:
@@ -31,10 +31,27 @@ def from_folder(folder: Path) -> Listed:
         raise DataError(f"there is no image in {folder}", f"names must end in one of {' '.join(sorted(EXTENSIONS))}")
     keys = KeyMaker()
     if loose:
-        return Listed("folder", [Item(keys.key(path.stem), path) for path in loose], ())
+        return Listed("folder", folder, [Item(keys.key(path.stem), path) for path in loose], ())
     labels = (ColumnType("label", "<i8"),)
     items = [Item(keys.key(_plain(folder, path)), path, {"label": label}) for label, path in found]
-    return Listed("folder", items, labels, [_printable(name) for name in classes])
+    return Listed("folder", folder, items, labels, [_printable(name) for name in classes])
+
+
+def _folders(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: OSError) -> DataError:
+    hint = "make it readable, or take it out of what is packed"
+    return DataError(f"cannot read the folder {error.filename}: {error.strerror}", hint)
+
+
+def _stop(error: OSError) -> None:
+    raise _unreadable(error) from error
 
 
 def _plain(folder: Path, path: Path) -> str:
@@ -47,7 +64,7 @@ def _printable(name: str) -> str:
 
 def _images(folder: Path, deep: bool = True) -> Iterator[Path]:
     """Files in `folder`, then those in its folders, which may not be links; both sorted, hidden ones left out."""
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder, onerror=_stop):
         folders[:] = sorted(name for name in folders if deep and not name.startswith("."))
         for name in sorted(names):
             if Path(name).suffix.lower() in EXTENSIONS and not name.startswith("."):

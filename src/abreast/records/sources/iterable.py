@@ -5,6 +5,7 @@ Imports `source` and `errors`.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,15 +21,15 @@ from abreast.records.sources.source import Item
 
 @dataclass(frozen=True)
 class Iterated:
-    """Any iterable that gives the same samples each time. To go on after a stop, those before are drawn and left."""
+    """Any iterable that gives the same samples each time. To go on after a stop, those before are drawn and compared.
+
+    Arrays are copied when they are drawn: an iterable may fill the same memory again.
+    """
 
     samples: Iterable[Any]
     columns: None = None
     class_names: None = None
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return {"kind": "iterable"}
+    identity: dict[str, Any] | None = None
 
     @property
     def num_items(self) -> int | None:
@@ -37,7 +38,9 @@ class Iterated:
 
     def items(self, begin: int) -> Iterator[Item]:
         for number, sample in itertools.islice(enumerate(self.samples), begin, None):
-            yield _item(number, sample)
+            item = _item(number, sample)
+            columns = {name: _own(value) for name, value in item.columns.items()}
+            yield Item(item.key, _own(item.image), columns)
 
 
 def _item(number: int, sample: Any) -> Item:
@@ -57,3 +60,12 @@ def _item(number: int, sample: Any) -> Item:
 
 def _image(image: Any) -> Any:
     return Path(fspath(image)) if isinstance(image, str | PathLike) else image
+
+
+def _own(value: Any) -> Any:
+    """The value in memory of its own, where it may change."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return copy.deepcopy(value)
+    if hasattr(value, "__array__") and not isinstance(value, np.generic):
+        return np.array(value)
+    return value

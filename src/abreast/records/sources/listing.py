@@ -6,6 +6,9 @@ Imports `source`, `columns` and `errors`.
 from __future__ import annotations
 
 import csv
+import io
+import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,8 @@ from abreast.records.columns import ColumnType, type_of
 from abreast.records.keys import KeyMaker
 from abreast.records.sources.source import Item, Listed
 
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
+_DECIMAL = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
 
 
@@ -25,7 +30,9 @@ def from_list(file: Path, root: Path | None = None) -> Listed:
 
     One label is a number, several are an array of one length. They are int64 when all are whole, else float32.
     """
-    rows = [_list_row(file, number, line) for number, line in enumerate(_lines(file), start=1) if line.strip()]
+    rows = [
+        _list_row(file, number, line) for number, line in enumerate(_text(file).split("\n"), start=1) if line.strip()
+    ]
     if not rows:
         raise DataError(f"{file} lists no image", "a line is: index label... path")
     lengths = {len(labels) for labels, _ in rows}
@@ -37,14 +44,17 @@ def from_list(file: Path, root: Path | None = None) -> Listed:
     keys = KeyMaker()
     return Listed(
         "list",
+        root or file.parent,
         [_list_item(keys, root or file.parent, path, labels, dtype) for labels, path in rows],
         () if not count else (ColumnType("label", dtype.str, () if count == 1 else (count,)),),
     )
 
 
-def _lines(file: Path) -> list[str]:
+def _text(file: Path) -> str:
+    """The text as it is: no end of a line is changed."""
     try:
-        return file.read_text(encoding="utf-8-sig").splitlines()
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            return opened.read()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {file}: {error}") from None
 
@@ -53,10 +63,23 @@ def _list_row(file: Path, number: int, line: str) -> tuple[list[float], str]:
     first, *rest = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
     try:
         int(first)
-        return [float(label) for label in rest[:-1]], rest[-1]
+        labels, path = [_number(label) for label in rest[:-1]], rest[-1]
+        _check_path(path)
+        return labels, path
     except (ValueError, IndexError):
         hint = "a line is: index label... path, between tabs"
         raise DataError(f"{file}, line {number}: {line!r:.100} is not a line of a list", hint) from None
+
+
+def _number(label: str) -> float:
+    if "_" in label:  # which Python allows between digits
+        raise ValueError(label)
+    return float(label)
+
+
+def _check_path(path: str) -> None:
+    if not Path(path).name:
+        raise ValueError(f"{path!r} names no file")
 
 
 def _list_item(keys: KeyMaker, root: Path, path: str, labels: Sequence[float], dtype: np.dtype[Any]) -> Item:
@@ -66,8 +89,10 @@ def _list_item(keys: KeyMaker, root: Path, path: str, labels: Sequence[float], d
 
 
 def from_csv(file: Path, root: Path | None = None) -> Listed:
-    """Rows with a header; one column has the paths, and the others are int64, float64 or text, as all their rows are."""
-    table = list(csv.reader(_lines(file)))
+    """Rows with a header; one column has the paths, and the others are int64, float64 or text.
+
+    A column is of numbers when all its cells are, as Python writes them."""
+    table = _table(file)
     header, rows = (table[0] if table else []), [row for row in table[1:] if row]
     where = next((header.index(name) for name in PATH_COLUMNS if name in header), None)
     if where is None:
@@ -79,6 +104,8 @@ def from_csv(file: Path, root: Path | None = None) -> Listed:
     for number, row in enumerate(rows, start=2):
         if len(row) != len(header):
             raise DataError(f"{file}, row {number}: {len(row)} cells under {len(header)} columns")
+        if not Path(row[where]).name:
+            raise DataError(f"{file}, row {number}: {row[where]!r} names no file", "remove the row, or give its path")
     names = [name for place, name in enumerate(header) if place != where]
     values = [_typed([row[place] for row in rows]) for place in range(len(header)) if place != where]
     keys = KeyMaker()
@@ -90,15 +117,31 @@ def from_csv(file: Path, root: Path | None = None) -> Listed:
         )
         for number, row in enumerate(rows)
     ]
-    return Listed("csv", items, tuple(type_of(name, column[0]) for name, column in zip(names, values, strict=True)))
+    columns = tuple(type_of(name, column[0]) for name, column in zip(names, values, strict=True))
+    return Listed("csv", root or file.parent, items, columns)
+
+
+def _table(file: Path) -> list[list[str]]:
+    try:
+        return list(csv.reader(io.StringIO(_text(file), newline="")))
+    except csv.Error as error:
+        raise DataError(f"{file} is no table: {error}") from None
 
 
 def _typed(cells: Sequence[str]) -> list[Any]:
-    for kind in (int, float):
-        try:
-            values = [kind(cell) for cell in cells]
-        except ValueError:
-            continue
-        if kind is float or all(-(2**63) <= value < 2**63 for value in values):
-            return values
+    """Numbers when all cells are, and nothing is lost by it: `007` stays text, as does a whole number of 20 digits."""
+    if all(_is_whole(cell) for cell in cells):
+        return [int(cell) for cell in cells]
+    if all(_is_decimal(cell) for cell in cells):
+        return [float(cell) for cell in cells]
     return list(cells)
+
+
+def _is_whole(cell: str) -> bool:
+    return _WHOLE.fullmatch(cell) is not None and str(int(cell)) == cell and -(2**63) <= int(cell) < 2**63
+
+
+def _is_decimal(cell: str) -> bool:
+    if not _DECIMAL.fullmatch(cell) or not math.isfinite(float(cell)):
+        return False
+    return not cell.lstrip("-").isdigit() or str(int(float(cell))) == cell

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,8 +42,11 @@ class Source(Protocol):
         ...
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """What tells this source from another one, for JSON: a packer goes on with the same source only."""
+    def identity(self) -> dict[str, Any] | None:
+        """What tells this source from another one, for JSON: a packer goes on with the same source only.
+
+        None when nothing does: then what is drawn again is compared with what is packed.
+        """
         ...
 
     @property
@@ -57,9 +61,10 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Listed:
-    """A source whose items are known before any image is read."""
+    """A source whose items, files below or beside `root`, are known before any image is read."""
 
     kind: str
+    root: Path
     listed: Sequence[Item]
     columns: tuple[ColumnType, ...]
     class_names: Sequence[str] | None = None
@@ -70,9 +75,13 @@ class Listed:
 
     @property
     def identity(self) -> dict[str, Any]:
-        digest = hashlib.sha256()
+        """Of names, columns, sizes and times of the files; where they lie does not count, nor what is in them."""
+        digest = hashlib.sha256(
+            json.dumps([list(self.class_names or ()), [str(type) for type in self.columns]]).encode()
+        )
         for item in self.listed:
-            digest.update(json.dumps([item.key, {name: str(item.columns[name]) for name in item.columns}]).encode())
+            columns = {name: _exactly(value) for name, value in item.columns.items()}
+            digest.update(json.dumps([item.key, _file(self.root, item.image), columns]).encode())
         return {"kind": self.kind, "num_items": self.num_items, "sha256": digest.hexdigest()}
 
     def items(self, begin: int) -> Iterator[Item]:
@@ -84,4 +93,22 @@ class Listed:
         def place(item: Item) -> bytes:
             return hashlib.blake2b(f"{seed}:{item.key}".encode(), digest_size=16).digest()
 
-        return Listed(self.kind, sorted(self.listed, key=place), self.columns, self.class_names)
+        return Listed(self.kind, self.root, sorted(self.listed, key=place), self.columns, self.class_names)
+
+
+def _exactly(value: Any) -> list[Any]:
+    """A value of a column with its type, for JSON."""
+    if isinstance(value, str):
+        return ["text", value]
+    array = np.asarray(value)
+    return [array.dtype.str, array.shape, array.tobytes().hex()]
+
+
+def _file(root: Path, image: Any) -> list[Any]:
+    """Path from `root`, size in bytes and time in nanoseconds of a file; only the path of one that cannot be asked."""
+    path = os.path.relpath(image, root)
+    try:
+        found = os.stat(image)
+    except (OSError, ValueError):
+        return [path]
+    return [path, found.st_size, found.st_mtime_ns]
