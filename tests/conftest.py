@@ -54,13 +54,6 @@ def contract(workers: Workers, pytestconfig: pytest.Config) -> Contract:
     return Contract(workers, ledger, full="not full" not in pytestconfig.option.markexpr)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n`, one process runs all tests of a backend: its workers are started once."""
-    for item in items:
-        group = next((name for name in BACKENDS if item.get_closest_marker(name)), "none")
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output["said"] = _said()

@@ -7,6 +7,7 @@ simulated CPU devices; with 0 it is plain Keras and refuses to answer once abrea
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib
 import os
 import signal
@@ -27,6 +28,9 @@ def main(descriptor: int, devices: int) -> None:
         try:
             name, arguments = connection.recv()
         except EOFError:
+            # TensorFlow's iterators over Python generators, which plain Keras leaves in cycles, wait for ever if they are
+            # freed when Python has ended.
+            gc.collect()
             return
         try:
             if not prepared:
