@@ -28,6 +28,7 @@ def test_one_row_fewer_compares_as_different(workers: Workers) -> None:
 
 
 def test_the_baseline_does_not_import_abreast(workers: Workers) -> None:
+    workers.plain.run(run, case=CASE)
     assert "abreast" not in workers.plain.run(sabotage.loaded_modules)
     assert "keras" in workers.plain.run(sabotage.loaded_modules)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -42,11 +44,19 @@ def test_the_index_points_at_the_members_of_the_tar(shards: list[Path]) -> None:
             assert all(member.isreg() and member.mtime == 0 and member.uid == 0 for member in images)
 
 
-def test_webdataset_reads_our_shards(shards: list[Path]) -> None:
-    import webdataset
+# In a process of its own: it imports PyTorch, which pytest must not.
+_WEBDATASET = """
+import pickle, sys
+import webdataset
 
-    dataset = webdataset.WebDataset([str(path) for path in shards], shardshuffle=False).decode("rgb8")
-    found: list[dict[str, Any]] = list(dataset)
+dataset = webdataset.WebDataset(sys.argv[1:], shardshuffle=False).decode("rgb8")
+sys.stdout.buffer.write(pickle.dumps([{name: sample[name] for name in sample if name != "__url__"} for sample in dataset]))
+"""
+
+
+def test_webdataset_reads_our_shards(shards: list[Path]) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", _WEBDATASET, *map(str, shards)]
+    found: list[dict[str, Any]] = pickle.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     with Records(shards[0].parent) as records:
         assert [sample["__key__"] for sample in found] == [sample.key for sample in records]
         for theirs, ours in zip(found, records, strict=True):
