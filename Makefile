@@ -24,7 +24,7 @@ demo: $(READY)  ## train on real digits with every backend, on one and on four s
 	@$(BIN)/python examples/demo.py
 
 test: lint  ## check the code, then run the tests, without the slow ones; a backend that is missing is an error
-	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "not full and not alone" -n 2 --dist loadgroup
+	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "not full and not alone" -n 2
 	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "not full and alone"
 
 test-full: lint  ## all tests, then those of `make test` with the oldest Keras that we support
