@@ -38,8 +38,7 @@ def _step_overhead() -> str:
         if case["side"] != "native":
             continue
         abreast, keras = (found.get(_key(case | {"side": side})) for side in ("abreast", "keras"))
-        place = "GPU" if case["gpu"] else "CPU, simulated"
-        name = (case["backend"], case["model"], f"{case['devices']} ({place})")
+        name = (case["backend"], case["model"], _place(case))
         rows.append((*name, _milliseconds(line), _ratio(abreast), _ratio(keras), line["commit"]))
     return _section(
         "Time of a step",
@@ -110,10 +109,9 @@ def _timeline_cost() -> str:
         if case["side"] != "with":
             continue
         without = found[_key(case | {"side": "without"})]
-        place = f"{case['devices']} ({'GPU' if case['gpu'] else 'CPU, simulated'})"
         thread = f"{1e6 * line['thread_seconds']:.0f} us"
         ratios = f"{line['ratio']:.4f}", thread, f"{line['ratio_with_thread']:.4f}"
-        rows.append((case["backend"], place, _milliseconds(without), *ratios, line["commit"]))
+        rows.append((case["backend"], _place(case), _milliseconds(without), *ratios, line["commit"]))
     return _section(
         "Cost of a timeline",
         "Steps of one `fit` with `abreast.Timeline` over those without, in turns of ten (`timeline_cost.py`). Beside it the "
@@ -158,6 +156,10 @@ def _soak() -> str:
         rows,
         found,
     )
+
+
+def _place(case: dict[str, Any]) -> str:
+    return f"{case['devices']} ({'GPU' if case['gpu'] else 'CPU, simulated'})"
 
 
 def _newest(benchmark: str) -> dict[str, Line]:

@@ -53,37 +53,30 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_command(commands: Any, name: str, about: str, **settings: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False, **settings
+    )
+    return parser
+
+
 def _add_devices(commands: Any) -> None:
     about = "list the devices of this machine, without starting a framework or taking memory of a device"
-    parser = commands.add_parser(
-        "devices", help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False
-    )
+    parser = _add_command(commands, "devices", about)
     parser.add_argument("--json", action="store_true", help="print a JSON list; sizes are in bytes")
     parser.set_defaults(command=_devices)
 
 
 def _add_run(commands: Any) -> None:
     about = "run an unchanged Keras script with its models on several devices"
-    parser = commands.add_parser(
-        "run",
-        help=about,
-        description=f"{about[0].upper()}{about[1:]}.",
-        usage="abreast run [options] SCRIPT [arguments of the script]",
-        allow_abbrev=False,
-    )
+    parser = _add_command(commands, "run", about, usage="abreast run [options] SCRIPT [arguments of the script]")
     _add_script(parser)
     parser.set_defaults(command=_run)
 
 
 def _add_doctor(commands: Any) -> None:
     about = "run a Keras script up to its first fit; say where the time of that goes, and what to do"
-    parser = commands.add_parser(
-        "doctor",
-        help=about,
-        description=f"{about[0].upper()}{about[1:]}.",
-        usage="abreast doctor [options] SCRIPT [arguments of the script]",
-        allow_abbrev=False,
-    )
+    parser = _add_command(commands, "doctor", about, usage="abreast doctor [options] SCRIPT [arguments of the script]")
     parser.add_argument("--steps", metavar="N", type=int, default=30, help="steps as given to measure (default: 30)")
     parser.add_argument("--html", metavar="FILE", help="write a page of the diagnosis too")
     parser.add_argument("--json", metavar="FILE", help="write the diagnosis as data too")
@@ -93,7 +86,7 @@ def _add_doctor(commands: Any) -> None:
 
 def _add_pack(commands: Any) -> None:
     about = "pack images into shards that are read fast, at any place, and checked"
-    parser = commands.add_parser("pack", help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False)
+    parser = _add_command(commands, "pack", about)
     parser.add_argument(
         "source", metavar="SOURCE", help="a folder of images or of a folder per class, a list, or a CSV"
     )
@@ -128,16 +121,14 @@ def _add_pack(commands: Any) -> None:
 
 def _add_records(commands: Any) -> None:
     about = "look into packed images: info, verify, extract"
-    parser = commands.add_parser(
-        "records", help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False
-    )
+    parser = _add_command(commands, "records", about)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, about, command in (
         ("info", "say what is in it", _records_info),
         ("verify", "check every byte; the exit code is 1 when one is damaged", _records_verify),
         ("extract", "write the images as files, and their columns as lines of JSON", _records_extract),
     ):
-        action = actions.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False)
+        action = _add_command(actions, name, about)
         action.add_argument("folder", metavar="DEST", help="a folder that `abreast pack` made")
         if name == "info":
             action.add_argument("--json", action="store_true", help="print the manifest's content as JSON")
@@ -236,9 +227,9 @@ def _run_options(options: argparse.Namespace) -> RunOptions:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from abreast.measure.doctor.outputs import writable
     from abreast.measure.doctor.report import report
     from abreast.measure.doctor.script import diagnose_script, write_json
+    from abreast.measure.whole_file import writable
 
     json_file, html_file = (None if path is None else writable(path) for path in (options.json, options.html))
     code, diagnosis = diagnose_script(

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.measure import charts, palette, step_parts, tracks, units
+from abreast import units
+from abreast.measure import charts, palette, step_parts, tracks
 from abreast.measure.spans import MAIN, Span
 
 # Machado, Oliveira and Fernandes, IEEE TVCG 15 (2009), severity 1.0: what readers without one kind of cone see.

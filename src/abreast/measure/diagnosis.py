@@ -64,4 +64,8 @@ class Diagnosis:
 
     @property
     def rows_per_second(self) -> float:
-        return (self.mean_rows or self.batch_rows) / self.step_seconds
+        return self.rows_per_second_of(self.step_seconds)
+
+    def rows_per_second_of(self, step_seconds: float) -> float:
+        """If a step took so long."""
+        return (self.mean_rows or self.batch_rows) / step_seconds

@@ -18,7 +18,7 @@ from abreast.measure.palette import colour_classes
 from abreast.measure.sections import MOST_ROWS, section, table
 from abreast.measure.spans import MAIN, READER, STAGER, Span
 from abreast.measure.tracks import track_chart, track_order
-from abreast.measure.units import UNKNOWN, byte_count, byte_unit, count, duration, share
+from abreast.units import UNKNOWN, byte_count, byte_unit, count, duration, share
 
 MOST_SPANS = 1200
 MOST_TRACKS = 80

@@ -13,7 +13,7 @@ from abreast.measure.charts import Bar, stacked_bar, swatch
 from abreast.measure.diagnosis import Diagnosis, Experiment, Finding
 from abreast.measure.markup import Markup, joined, prose, sentence, shortened, tag
 from abreast.measure.palette import colour_classes
-from abreast.measure.units import UNKNOWN, count, duration, share, times
+from abreast.units import UNKNOWN, count, counted, duration, share, times
 
 MOST_FINDINGS = 40
 MOST_ROWS = 100  # of any table
@@ -146,13 +146,9 @@ def ranked(diagnosis: Diagnosis) -> list[Finding]:
     return sorted(diagnosis.findings, key=lambda finding: -finding.lost_seconds)
 
 
-def counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
 def rate(diagnosis: Diagnosis, seconds: float) -> str:
     """Rows per second of a step that takes so long, without the unit."""
-    return count((diagnosis.mean_rows or diagnosis.batch_rows) / seconds) if seconds > 0 else UNKNOWN
+    return count(diagnosis.rows_per_second_of(seconds)) if seconds > 0 else UNKNOWN
 
 
 def _named(devices: Sequence[str]) -> str:

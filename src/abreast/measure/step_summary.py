@@ -13,7 +13,7 @@ import numpy as np
 
 from abreast.measure.diagnosis import Sample
 from abreast.measure.step_parts import COMPUTE_WITH_ALL_REDUCE, LABELS, PARTS
-from abreast.measure.units import count, duration, share
+from abreast.units import count, duration, share
 
 
 class Summary(dict[str, Any]):

@@ -1,4 +1,4 @@
-"""Writes a text as a whole file or not at all. Imports `errors`."""
+"""Writes a text as a whole file or not at all, and says beforehand whether it can. Imports `errors`."""
 
 from __future__ import annotations
 
@@ -28,3 +28,19 @@ def write(what: str, text: str, path: str | os.PathLike[str]) -> None:
             f"cannot write {what} to {path}: {error.strerror or error}",
             "give a file in a folder that exists, that you may write to, and that has room",
         ) from error
+
+
+def writable(path: str) -> Path:
+    """The file that `path` means here and now: a script may go to another folder.
+
+    Raises `AbreastError` where `write` could not write it: found out before the minutes that a diagnosis takes.
+    """
+    target = Path(os.path.realpath(path))
+    folder = target.parent
+    if not path or (target.exists() and not target.is_file()):
+        raise AbreastError(f"cannot write to {path!r}: it is not a file", "give the name of a file")
+    if not folder.is_dir():
+        raise AbreastError(f"cannot write to {path}: there is no folder {folder}", "make the folder first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise AbreastError(f"cannot write to {path}: no permission in {folder}", "give a file in a folder of yours")
+    return target

@@ -13,8 +13,8 @@ from typing import Any
 
 from abreast.records.columns import ColumnType
 from abreast.records.index import ENCODINGS
-from abreast.records.progress import num_of
 from abreast.records.reader import Records
+from abreast.units import counted
 
 _SHOWN_CLASSES = 10
 
@@ -31,7 +31,7 @@ def report(folder: str | PathLike[str]) -> str:
     with Records(folder) as records:
         facts = records.manifest
         size = sum(shard.tar_bytes + shard.index_bytes for shard in facts.shards)
-        shards = f"{num_of(len(facts.shards), 'shard')}, {size / 1e6:,.1f} MB"
+        shards = f"{counted(len(facts.shards), 'shard')}, {size / 1e6:,.1f} MB"
         rows = [
             ("images", f"{facts.num_samples:,} in {shards}"),
             ("stored as", _encodings(records)),

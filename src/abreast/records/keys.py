@@ -19,6 +19,11 @@ _UNSAFE = re.compile(r"[\\.:*?\"<>|\x00-\x20\x7f]")
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
 
 
+def printable(text: str) -> str:
+    """The text with what UTF-8 cannot hold written out: bytes of file names that are no text, halves of characters."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def is_key(text: str) -> bool:
     """Whether `text` may name a sample."""
     if not _KEY.fullmatch(text) or any(_DEVICES.fullmatch(part) for part in text.split("/")):

@@ -1,6 +1,6 @@
 """`pack`: any source of images to a data set on the disk, with as many threads as there are cores.
 
-Imports `prepare`, `destination`, `writer`, `repeated`, `progress`, `sources`, `hardware` and `errors`.
+Imports `prepare`, `destination`, `writer`, `repeated`, `keys`, `progress`, `sources`, `hardware` and `errors`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from abreast.records.destination import opened
 from abreast.records.durable import Files
 from abreast.records.extras import PACKAGES, extra
 from abreast.records.index import Note
+from abreast.records.keys import printable
 from abreast.records.manifest import Manifest
 from abreast.records.prepare import STORAGES, Recipe, prepare
 from abreast.records.progress import Progress, Summary, Ticker
@@ -190,9 +191,6 @@ def _refused(writer: DatasetWriter, position: int, item: Item, error: DataError,
 
 
 def _note(position: int, item: Item, text: str, skipped: bool) -> Note:
-    def printable(any_text: str) -> str:
-        return any_text.encode("utf-8", "backslashreplace").decode()
-
     return Note(position, printable(item.key), printable(text), skipped)
 
 

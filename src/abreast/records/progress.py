@@ -1,6 +1,6 @@
 """How far a packer is, and what it did in the end.
 
-Imports `index` for notes.
+Imports `units`, and `index` for notes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abreast.records.index import Note
+from abreast.units import counted
 
 _EVERY_SECONDS = 0.5
 _SHOWN_NOTES = 20
@@ -65,7 +66,7 @@ class Summary:
         return self.num_now / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
-        size = f"{num_of(self.num_samples, 'image')} in {num_of(self.num_shards, 'shard')}, {self.file_bytes / 1e6:,.1f} MB"
+        size = f"{counted(self.num_samples, 'image')} in {counted(self.num_shards, 'shard')}, {self.file_bytes / 1e6:,.1f} MB"
         if self.num_now:
             speed = f"packed {self.num_now:,} in {_clock(self.seconds)}, {self.images_per_second:,.0f} images/s"
         else:
@@ -105,11 +106,6 @@ class Ticker:
         if self._tell is not None:
             done = self._num_before + self.num_now
             self._tell(Progress(done, self.num_now, self._num_items, self.num_skipped, self.seconds))
-
-
-def num_of(count: int, word: str) -> str:
-    """`1 shard`, `1,000 shards`."""
-    return f"{count:,} {word}" + ("" if count == 1 else "s")
 
 
 def _listed(title: str, notes: tuple[Note, ...]) -> list[str]:

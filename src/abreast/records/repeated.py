@@ -1,6 +1,6 @@
 """Whether an iterable gives again what a stopped packer has packed of it.
 
-Imports `format`, `columns`, `index` and `errors`.
+Imports `format`, `columns`, `index`, `keys` and `errors`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from abreast.errors import DataError
 from abreast.records import format
 from abreast.records.columns import StoredColumn, fitted
 from abreast.records.index import Index, Note
+from abreast.records.keys import printable
 from abreast.records.sources.source import Item
 
 
@@ -36,7 +37,7 @@ def check_repeated(items: Iterator[Item], indices: Iterable[Path], notes: Sequen
 
 def _check_item(position: int, item: Item, index: Index, sample: int | None, skipped: str | None) -> None:
     key = skipped if sample is None else index.keys[sample]
-    if item.key.encode("utf-8", "backslashreplace").decode() != key:
+    if printable(item.key) != key:
         raise _changed(f"sample {position} had the key {key!r}, and now {item.key!r:.300}")
     if sample is None:
         return

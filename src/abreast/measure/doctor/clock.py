@@ -46,17 +46,14 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
         self._begun = self._ended = 0
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if self._start is not None and self._steps + sum(self._segment_steps) >= self._wanted:
+            self._wait()
+            self._end_segment(time.perf_counter())
         if self.seconds_per_step is not None:
             self._trained.stop_training = True
             return
         if self._start is None:
             self._begin_segment()
-        elif self._steps + sum(self._segment_steps) >= self._wanted:
-            self._wait()
-            self._end_segment(time.perf_counter())
-            if self.seconds_per_step is not None:
-                self._trained.stop_training = True
-                return
         self._begun += 1
         self._calls += 1
         self._segment_steps.append(self._steps_from(batch))
@@ -67,7 +64,9 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
             self._ended += 1
             self._ended_at = time.perf_counter()
             self._told.notify_all()
-        self._go_on()
+        # Against callbacks that end a training: a diagnosis wants steps, not a model.
+        if self._trained.stop_training and self.seconds_per_step is None:
+            self._trained.stop_training = False
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """All calls have ended by now, but one for which the source had no batch."""
@@ -79,17 +78,16 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
         self._trained.stop_training = self.seconds_per_step is not None
 
     def _begin_segment(self) -> None:
-        if self._calls < self._warmup_calls or (self._begun == 0 and self._epoch_is_long()):
-            self._segment_steps.clear()
-            return
         first_steps = sum(self._segment_steps) if self._begun else 0
+        self._segment_steps.clear()
+        if self._calls < self._warmup_calls or (self._begun == 0 and self._epoch_is_long()):
+            return
         self._wait()
         self._start = time.perf_counter()
         if self._epoch_end is not None and self._begun <= 1 and self._steps:
             own = first_steps * self._seconds / self._steps
             self.between_epochs.append(max(0.0, self._start - self._epoch_end - own))
         self._epoch_end = None
-        self._segment_steps.clear()
 
     def _end_segment(self, end: float) -> None:
         assert self._start is not None
@@ -110,11 +108,6 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
         known = self.params.get("steps")
         calls = known / self._per_call if known else self._epoch_calls
         return calls > _CALLS_TO_SPARE
-
-    def _go_on(self) -> None:
-        """Against callbacks that end a training: a diagnosis wants steps, not a model."""
-        if self._trained.stop_training and self.seconds_per_step is None:
-            self._trained.stop_training = False
 
     def _wait(self) -> None:
         """For the device to have done all steps that were begun."""

@@ -160,14 +160,10 @@ class _Doctor:
             return facts
         added = remedies.added_devices(case)
         self.bench.take_turns([case.given(), case.same_batch(), *added], rounds=3)
-        measures = self.bench.measures
-        return replace(
-            facts,
-            measures=dict(measures),
-            added_devices=tuple(measures[trial.name].seconds for trial in added)
-            if all(trial.name in measures for trial in added)
-            else (),
-        )
+        facts = replace(facts, measures=dict(self.bench.measures))
+        if any(trial.name not in facts.measures for trial in added):
+            return facts
+        return replace(facts, added_devices=tuple(facts.measures[trial.name].seconds for trial in added))
 
     def _while_it_lasts(self, measure: Callable[[], Result]) -> Result | None:
         """What `measure` gives; None when a generator ends in it: there is a diagnosis without."""

@@ -1,6 +1,6 @@
 """Images in folders: a folder of folders is a class per folder, a folder of images has no labels.
 
-Imports `source` and `errors`.
+Imports `source`, `columns`, `keys` and `errors`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from abreast.errors import DataError
 from abreast.records.columns import ColumnType
-from abreast.records.keys import KeyMaker
+from abreast.records.keys import KeyMaker, printable
 from abreast.records.sources.source import Item, Listed
 
 EXTENSIONS = frozenset(
@@ -34,7 +34,7 @@ def from_folder(folder: Path) -> Listed:
         return Listed("folder", folder, [Item(keys.key(path.stem), path) for path in loose], ())
     labels = (ColumnType("label", "<i8"),)
     items = [Item(keys.key(_plain(folder, path)), path, {"label": label}) for label, path in found]
-    return Listed("folder", folder, items, labels, [_printable(name) for name in classes])
+    return Listed("folder", folder, items, labels, [printable(name) for name in classes])
 
 
 def _folders(folder: Path) -> list[str]:
@@ -56,10 +56,6 @@ def _stop(error: OSError) -> None:
 
 def _plain(folder: Path, path: Path) -> str:
     return path.relative_to(folder).with_suffix("").as_posix()
-
-
-def _printable(name: str) -> str:
-    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _images(folder: Path, deep: bool = True) -> Iterator[Path]:

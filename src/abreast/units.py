@@ -42,6 +42,11 @@ def count(number: float) -> str:
     return f"{number:,.{0 if number == int(number) else _decimals(number)}f}"
 
 
+def counted(number: int, what: str) -> str:
+    """`1 step`, `1,000 steps`."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
 def share(part: float) -> str:
     """`41%`; below ten percent with one decimal."""
     if not math.isfinite(part):
