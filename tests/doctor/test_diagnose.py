@@ -88,6 +88,11 @@ def test_a_diagnosis_of_a_plain_model_ends_the_workers_of_its_source(jax_worker:
     assert jax_worker.run(threads_after_workers) == []
 
 
+def test_workers_that_take_turns_are_as_fast_as_one(jax_worker: Worker) -> None:
+    """Each batch takes 20 ms in a lock; 16 workers begin 16 of them at once, and end them almost together."""
+    assert jax_worker.run(take_turns_in_a_lock, workers=16) >= 0.020
+
+
 @pytest.mark.parametrize("where", ["callback", "source"])
 def test_a_diagnosis_that_is_interrupted_leaves_the_weights(workers: Workers, where: str) -> None:
     end = workers.abreast.run(interrupted, where=where)
@@ -357,6 +362,39 @@ def diagnose_uneven() -> dict[str, float]:
         "rows_per_second": found.rows_per_second,
         "step_seconds": found.step_seconds,
     }
+
+
+def take_turns_in_a_lock(workers: int) -> float:
+    """Seconds per step of a trial with so many workers. All batches of a wave are held back until its last one is there."""
+    import threading
+    import time
+
+    import keras
+
+    from abreast.measure.doctor.call import FitCall
+    from abreast.measure.doctor.keep import build
+    from abreast.measure.doctor.trials import Bench, Trial
+
+    model, x, y = task(0)
+    lock, wave = threading.Lock(), threading.Barrier(workers)
+
+    class Slow(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
+        def __len__(self) -> int:
+            return 4 * workers
+
+        def __getitem__(self, index: int) -> Any:
+            with lock:
+                time.sleep(0.020)
+            wave.wait(30)
+            return x[:32], y[:32]
+
+    call = FitCall.of(model, Slow(workers=workers, max_queue_size=workers), verbose=0)
+    build(model, (x[:32], y[:32]))
+    bench = Bench(call, workers - 2)
+    arguments = lambda: call.with_workers(workers)  # noqa: E731
+    seconds = bench.run(Trial("more", "more", 32, arguments, own_source=True), workers + 1, workers - 2)
+    assert seconds is not None
+    return seconds
 
 
 def diagnose_many_steps(steps_per_execution: int) -> dict[str, float]:

@@ -54,6 +54,7 @@ def test_the_first_fit_of_a_script_is_diagnosed(folder: Folder) -> None:
     assert "rows/s" in finding
     assert "before ['--epochs', '3']" in result.err
     assert "abreast: diagnosing the first fit (train.py:13); the script ends there" in result.err
+    assert "abreast: measuring in 5 turns of 10 steps or more: as given, same batch, source alone" in result.err
     assert "after" not in result.err + result.out
     assert "caught" not in result.err + result.out
     data = json.loads((folder.path / "out.json").read_text())

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
 from abreast.measure.intervals import Interval, length, merged, without
 from abreast.measure.spans import MAIN, Span
@@ -47,8 +48,7 @@ class Window:
         return (self.start, self.called), (self.returned, self.ended)
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(NamedTuple):
     """What became of a window."""
 
     window: Window
@@ -150,20 +150,22 @@ class Accounts:
         given = window.finished or (call[1],)
         computed = []
         for index, before in enumerate(self._finished):
-            start, finish = max(call[0], before), given[index if index < len(given) else -1]
+            start, finish = call[0] if call[0] > before else before, given[index if index < len(given) else -1]
             times = without([(start, finish)], pauses) if start < finish else []
             if finish > before:
                 self._finished[index] = finish
-            self._busy.extend(times)
+            self._busy += times
             computed.append(tuple(times))
         window.computed = tuple(computed)
 
     def _record(self, window: Window, parts: Parts, call: Interval, pauses: list[Interval]) -> StepRecord:
         read_ns = put_ns = rows = num_bytes = 0
-        batches = set(self._batches(call, window.callbacks()))
+        batches = self._batches(call, window.callbacks())
+        if len(batches) > 1:
+            batches = list(set(batches))
         window.batches = len(batches) or window.batches  # of a generator Keras does not know when it ends
         for batch in batches:
-            put, read = (_recall(spans, batch, call[1]) for spans in (self._put_by_batch, self._read_by_batch))
+            put, read = _recall(self._put_by_batch, batch, call[1]), _recall(self._read_by_batch, batch, call[1])
             if put is not None:
                 put_ns += put.end_ns - put.start_ns
                 rows += int(put.numbers.get("rows", 0))
@@ -214,7 +216,11 @@ class Accounts:
 
 def _remember(by_batch: dict[float, deque[Span]], span: Span) -> None:
     """Keep spans by the number of their batch: of a few hundred, since a batch is soon taken."""
-    by_batch.setdefault(span.numbers.get("batch", -1), deque(maxlen=_MOST_EPOCHS)).append(span)
+    batch = span.numbers.get("batch", -1)
+    if batch in by_batch:
+        by_batch[batch].append(span)
+        return
+    by_batch[batch] = deque((span,), _MOST_EPOCHS)
     if len(by_batch) > _MOST_BATCHES:
         del by_batch[next(iter(by_batch))]
 

@@ -1,8 +1,7 @@
 """A run as JSON lines: a header with versions and the machine, then a line per step and per epoch.
 
-Each line is written as a whole, and all that are there are written several times a second, so that a process that is
-killed leaves what it did until then. Imports `accounts`, `step_parts`,
-`hardware` and `errors`.
+Each line is written as a whole, and all that are there are written every second, so that a process that is killed leaves
+what it did until then. Imports `accounts`, `step_parts`, `hardware` and `errors`.
 """
 
 from __future__ import annotations
@@ -75,12 +74,17 @@ def _line(record: StepRecord | EpochRecord, begin_ns: int) -> str:
             f'{{"event": "epoch", "epoch": {record.epoch}, "begin_seconds": {(record.start - begin_ns) / 1e9:.6f}, '
             f'"seconds": {(record.end - record.start) / 1e9:.6f}, "validation_seconds": {record.validation / 1e9:.6f}}}\n'
         )
-    window = record.window
-    parts = ", ".join(f'"{name}": {part / 1e9:.9f}' for name, part in zip(PARTS, record.parts, strict=True))
-    return (
-        f'{{"event": "step", "epoch": {window.epoch}, "step": {window.first}, '
-        f'"batches": {window.batches}, "rows": {record.rows}, "bytes": {record.num_bytes}, '
-        f'"begin_seconds": {(window.start - begin_ns) / 1e9:.6f}, "wall_seconds": {sum(record.parts) / 1e9:.9f}, '
-        f'"seconds": {{{parts}}}, "call_seconds": {record.call_seconds:.9f}, '
-        f'"read_seconds": {record.read_seconds:.9f}, "put_seconds": {record.put_seconds:.9f}}}\n'
+    window, parts = record.window, record.parts
+    return _STEP % (
+        *(window.epoch, window.first, window.batches, record.rows, record.num_bytes),
+        *((window.start - begin_ns) / 1e9, sum(parts) / 1e9, *[part / 1e9 for part in parts]),
+        *(record.call_seconds, record.read_seconds, record.put_seconds),
     )
+
+
+_STEP = (
+    '{"event": "step", "epoch": %d, "step": %d, "batches": %d, "rows": %d, "bytes": %d, "begin_seconds": %.6f, '
+    '"wall_seconds": %.9f, "seconds": {'
+    + ", ".join(f'"{name}": %.9f' for name in PARTS)
+    + '}, "call_seconds": %.9f, "read_seconds": %.9f, "put_seconds": %.9f}\n'
+)

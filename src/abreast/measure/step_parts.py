@@ -36,6 +36,10 @@ LABELS = {
 COMPUTE_WITH_ALL_REDUCE = "compute (with all-reduce)"
 
 
+# How many intervals of each kind are open at a moment is one number, of 16 bits a kind: the greatest kind is in the front.
+_SUMMING, _COMPUTING, _CALLING, _WAITING, _PUTTING = _ONE = tuple(1 << bits for bits in (64, 48, 32, 16, 0))
+
+
 def split(
     start: int,
     end: int,
@@ -50,36 +54,31 @@ def split(
 
     `puts` are the times in which a batch is cut and its copies are begun. The intervals need not be sorted or disjoint.
     """
-    lengths = [0, 0, 0, 0, 0, 0]
-    open_now = [0, 0, 0, 0, 0]
-    before = start
     # One sweep over all beginnings and ends: this runs at every step of a training.
     edges = []
-    for kind, intervals in enumerate((sums, busy, callbacks, waits, puts)):
+    for one, intervals in zip(_ONE, (sums, busy, callbacks, waits, puts), strict=True):
         for first, last in intervals:
             if first < end and last > start and first < last:
-                edges.append((first if first > start else start, kind, 1))
+                edges.append((first if first > start else start, one))
                 if last < end:
-                    edges.append((last, kind, -1))
+                    edges.append((last, -one))
     edges.sort()
-    edges.append((end, 0, 0))
-    for time, kind, change in edges:
+    edges.append((end, 0))
+    lengths = [0, 0, 0, 0, 0, 0]
+    before, open_now = start, 0
+    for time, change in edges:
         if time > before:
-            lengths[_belongs(open_now)] += time - before
+            if open_now >= _SUMMING:
+                part = 3
+            elif open_now >= _COMPUTING:
+                part = 2
+            elif open_now >= _CALLING:
+                part = 4
+            elif open_now >= _WAITING:
+                part = 0 if open_now % _WAITING == 0 else 1
+            else:
+                part = 5
+            lengths[part] += time - before
             before = time
-        open_now[kind] += change
+        open_now += change
     return Parts(*lengths)
-
-
-def _belongs(open_now: Sequence[int]) -> int:
-    """The index in `Parts` of a moment at which so many intervals of each kind are open."""
-    summing, computing, calling, waiting, putting = open_now
-    if summing:
-        return 3
-    if computing:
-        return 2
-    if calling:
-        return 4
-    if waiting:
-        return 1 if putting else 0
-    return 5

@@ -7,7 +7,9 @@ timing (`trials.py`) and which changes are tried (`remedies.py`). Imports Keras,
 from __future__ import annotations
 
 import inspect
+import math
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -224,12 +226,23 @@ class _Onwards(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no typ
             max_queue_size=max(inner.max_queue_size, workers or 0),
         )
         self._inner, self._first, self._call = inner, call.batches_read, call
+        self._lock = threading.Lock()
+        self._num_made, self._begin, self._end = 0, math.inf, 0.0
 
     def __getitem__(self, index: int) -> Any:
         number = self._first + index
         self._call.batches_read = max(self._call.batches_read, number + 1)
         size = self._inner.num_batches
-        return self._inner[number if size is None else number % size]
+        self._begin = min(self._begin, time.perf_counter())
+        batch = self._inner[number if size is None else number % size]
+        with self._lock:
+            self._num_made, self._end = self._num_made + 1, time.perf_counter()
+        return batch
+
+    @property
+    def seconds_per_batch(self) -> float | None:
+        """Of all that were made in the last epoch, also those that nobody took yet; None where other processes made them."""
+        return (self._end - self._begin) / self._num_made if self._num_made else None
 
     @property
     def num_batches(self) -> int | None:
@@ -237,6 +250,7 @@ class _Onwards(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no typ
         return size
 
     def on_epoch_begin(self) -> None:
+        self._num_made, self._begin = 0, math.inf
         self._inner.on_epoch_begin()
 
     def on_epoch_end(self) -> None:

@@ -54,8 +54,10 @@ def diagnose(model: Any, x: Any = None, y: Any = None, *, steps: int = 30, **fit
     return diagnose_call(model, (x, y), fit_arguments, steps)
 
 
-def diagnose_call(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], steps: int) -> Diagnosis:
-    """As `diagnose`, of `model.fit(*args, **kwargs)`."""
+def diagnose_call(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], steps: int, tell: Callable[[str], None] = lambda _: None
+) -> Diagnosis:
+    """As `diagnose`, of `model.fit(*args, **kwargs)`. `tell` is told what is done next: all of it takes minutes."""
     check_steps(steps)
     if read_world().size > 1:
         raise LaunchError(
@@ -66,25 +68,31 @@ def diagnose_call(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ste
     placement = parallel.placement_of(model)
     source = SourceAlone(call, placement.staging.input_timeout if placement is not None else None)
     with kept_random():
+        tell("reading the first batch")
         build(model, source.first())
         with kept(model, call.callbacks):
-            return _Doctor(call, source, placement, steps).diagnose()
+            return _Doctor(call, source, placement, steps, tell).diagnose()
 
 
 class _Doctor:
-    def __init__(self, call: FitCall, source: SourceAlone, placement: Any, steps: int) -> None:
+    def __init__(
+        self, call: FitCall, source: SourceAlone, placement: Any, steps: int, tell: Callable[[str], None]
+    ) -> None:
         self.call = call
         self.source = source
-        self.bench = Bench(call, steps)
+        self.tell = tell
+        self.bench = Bench(call, steps, tell=tell)
         self.placement = placement
         self.devices = current_backend().device_names()[:1] if self.placement is None else self.placement.devices
 
     def diagnose(self) -> Diagnosis:
+        self.tell(f"reading {_PROBED_BATCHES} batches of the source alone")
         self.source.read(_PROBED_BATCHES)
         case = Case(self.call, self.source.batch, rows_of(self.source.batch), self.placement, self.source.mean_rows)
         validated = self.call.arguments["validation_data"] is not None
         with once.timed_callbacks(self.call.callbacks, validated) as clocks:
             self.bench.warmup_steps += self.call.num_workers or 0
+            self.tell("the first steps, which compile")
             self.bench.warm_up(case.given())
             clocks.clear()
             self.bench.take_turns(self._first_trials(case))
@@ -92,6 +100,8 @@ class _Doctor:
             callbacks = clocks.result(per_call, bool(self.call.arguments["verbose"]))
             facts = self._try_remedies(case, self._facts(case))
             clocks.clear()
+            if validated:
+                self.tell("measuring a validation")
             validation = self._while_it_lasts(lambda: once.validation(self.call))
             ends = clocks.result(per_call, False).per_epoch if validation else callbacks.per_epoch
         facts = replace(facts, callbacks=replace(callbacks, per_epoch=ends), validation=validation)
@@ -145,6 +155,7 @@ class _Doctor:
         """How long sums take, and, where they do not explain what several devices lose, what each device adds."""
         if self.placement is None or case.num_devices == 1:
             return facts
+        self.tell("looking at each device, and at what sums over them take")
         idle_cores = once.IdleCores()
         self.bench.run(case.only_steps(), 1, self.bench.steps)
         idle = idle_cores.mean()
@@ -176,6 +187,7 @@ class _Doctor:
 
     def _listen(self, case: Case) -> tuple[list[Span], list[Sample]]:
         """The spans of a few steps as given, and what the devices did meanwhile."""
+        self.tell("watching some steps as given")
         seen: list[Span] = []
         sampler = Sampler([NvidiaDevices(), Processor()], _SAMPLE_SECONDS)
         spans.listen(seen)

@@ -94,7 +94,8 @@ def wanted_workers(facts: Facts) -> int | None:
     if max(reading.seconds, facts.given.seconds) < 1.1 * alone:
         return None
     now = max(1, reading.workers)
-    wanted = max(now + 1, math.ceil(1.3 * now * reading.seconds / alone) + 1)
+    computing = reading.seconds * reading.busy_cores / facts.cores  # per batch, with all cores at it
+    wanted = max(now + 1, math.ceil(1.3 * now * reading.seconds / max(alone, computing)) + 1)
     most = _MOST_WORKERS if reading.waiting > 0.5 else facts.cores  # those that compute need a core each
     return min(most, wanted) if most > now else None
 
@@ -105,7 +106,7 @@ def _more_workers(case: Case, facts: Facts) -> Trial | None:
         return None
     arguments = partial(case.call.with_workers, workers)
     what = f"{workers} workers of the source instead of {case.call.num_workers}"
-    return Trial(MORE_WORKERS, what, case.rows, arguments, warmup_steps=2 * workers, burst=workers)
+    return Trial(MORE_WORKERS, what, case.rows, arguments, own_source=True, warmup_steps=2 * workers, burst=workers)
 
 
 def _uint8(case: Case, facts: Facts) -> Trial | None:

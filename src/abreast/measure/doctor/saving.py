@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from abreast.measure.doctor.facts import SAME_BATCH, Facts
+from abreast.measure.doctor.facts import SAME_BATCH, UINT8, Facts
 
 LEAST_SHARE = 0.1
+# Of its base: an experiment that takes less is not put in proportion to the base, whose spread is more than all it takes.
+_SHORT_SHARE = 0.5
 
 
 def saved(facts: Facts, name: str) -> float:
@@ -15,9 +17,17 @@ def saved(facts: Facts, name: str) -> float:
     measure = facts.measures.get(name)
     if measure is None or not measure.sure or measure.base not in facts.measures:
         return 0.0
-    seconds = facts.measures[measure.base].seconds * max(0.0, 1 - measure.share)
+    before = facts.measures[measure.base].seconds
+    after = before * measure.share
+    if measure.share < _SHORT_SHARE:
+        after = measure.seconds_per_row * (measure.base_rows or measure.rows)
+    seconds = max(0.0, before - after)
     if measure.base == SAME_BATCH and facts.reading is not None:
-        seconds = min(seconds, max(0.0, facts.given.seconds - facts.reading.seconds))
+        reading = facts.reading.seconds
+        if name == UINT8 and facts.reading.kind == "arrays":
+            reading *= facts.as_uint8_bytes / facts.batch_bytes  # to cut them out is to copy bytes
+            seconds += saved(facts, SAME_BATCH)
+        seconds = min(seconds, max(0.0, facts.given.seconds - reading))
     return seconds
 
 

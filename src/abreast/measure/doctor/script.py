@@ -87,14 +87,18 @@ def _diagnose_first(found: list[Diagnosis], steps: int, until_the_end: contextli
         if found:
             raise ScriptEnded(0)
         trainer.fit = plain
-        print(f"abreast: diagnosing the first fit{_where()}; the script ends there", file=sys.stderr)
-        found.append(diagnose_call(self, args, kwargs, steps))
+        _tell(f"diagnosing the first fit{_where()}; the script ends there")
+        found.append(diagnose_call(self, args, kwargs, steps, _tell))
         trainer.fit = fit
         until_the_end.enter_context(saving_elsewhere())
         raise ScriptEnded(0)
 
     trainer.fit = fit
     until_the_end.callback(setattr, trainer, "fit", plain)
+
+
+def _tell(what: str) -> None:
+    print(f"abreast: {what}", file=sys.stderr, flush=True)
 
 
 def _where() -> str:

@@ -42,6 +42,7 @@ class Trial:
     base: str = GIVEN
     base_rows: float = 0
     own_function: bool = False  # whether the step must be compiled for it
+    own_source: bool = False  # whether it reads otherwise than the run as given
     warmup_steps: int = 0  # more than others need
     burst: int = 1  # batches that may come at once: a turn has a multiple of so many steps
     run: Callable[[int], float] | None = None  # instead of a `fit`: seconds per step of so many
@@ -57,6 +58,7 @@ class Bench:
     rounds: int = ROUNDS
     measures: dict[str, Measure] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    tell: Callable[[str], None] = lambda _: None
     between_epochs: list[float] = field(default_factory=list)  # seconds, of the run as given
     _functions: dict[str, Any] = field(default_factory=dict)
     _seconds: dict[str, float | None] = field(default_factory=dict)  # of a trial's last turn, per step
@@ -78,7 +80,9 @@ class Bench:
     def take_turns(self, trials: Sequence[Trial], rounds: int | None = None) -> None:
         """Measure trials, each beside its base, which is among them. A trial that raises is left out."""
         taken: dict[str, list[float]] = {trial.name: [] for trial in trials}
-        for turn in range(rounds or self.rounds):
+        rounds = rounds or self.rounds
+        self.tell(f"measuring in {rounds} turns of {self.steps} steps or more: {', '.join(taken)}")
+        for turn in range(rounds):
             # Each starts a round once, so that none is always behind the same other.
             for trial in [*trials[turn % len(trials) :], *trials[: turn % len(trials)]]:
                 if trial.name in self.failed:
@@ -134,6 +138,9 @@ class Bench:
                     self.model.train_function = mine
         if trial.name == GIVEN:
             self.between_epochs += clock.between_epochs
+        if trial.own_source and clock.seconds_per_step is not None:
+            # Many workers begin with as many batches at once, which are taken as if there always were so many.
+            return max(clock.seconds_per_step, getattr(arguments["x"], "seconds_per_batch", None) or 0.0)
         return clock.seconds_per_step
 
 
