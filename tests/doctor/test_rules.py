@@ -209,6 +209,11 @@ def test_simulated_devices_that_share_busy_cores_are_no_stragglers() -> None:
     assert causes(replace(shared, idle_cores=1.2)) == ["straggler"]
 
 
+def test_devices_that_python_feeds_one_after_the_other_are_no_stragglers() -> None:
+    eager = facts(measure(names.COMPILED, 0.3 * STEP), added_devices=(0.02, 0.04), run_eagerly=True)
+    assert causes(eager) == ["host-bound"]
+
+
 def test_a_validation_that_takes_most_of_an_epoch_is_told_how_seldom_it_may_be() -> None:
     """100 steps of 40 ms are 4 s; so is the validation: every 10th epoch, it is a tenth."""
     (finding,) = findings(facts(validation=Validation(4.0, 100, 12), steps_per_epoch=100))

@@ -151,6 +151,8 @@ def slow_device(facts: Facts) -> Finding | None:
     added = facts.added_devices
     if len(added) < 2 or (facts.simulated and facts.idle_cores < IDLE_CORES):
         return None
+    if worth(facts, saved(facts, COMPILED)):
+        return None  # Python gives each device its operations in turn: any that joins slows the others
     grows = [after - before for before, after in itertools.pairwise(added)]
     most = max(range(len(grows)), key=grows.__getitem__)
     lost = grows[most] - facts.all_reduce_seconds
