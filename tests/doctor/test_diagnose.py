@@ -88,6 +88,11 @@ def test_a_diagnosis_of_a_plain_model_ends_the_workers_of_its_source(jax_worker:
     assert jax_worker.run(threads_after_workers) == []
 
 
+def test_of_large_arrays_the_first_rows_are_changed(jax_worker: Worker) -> None:
+    """100 rows of 48 bytes, of which 4800 may be changed, then 2400, then fewer than 8 batches of 5."""
+    assert jax_worker.run(change_arrays, limits=[4800, 2400, 1900]) == [[100, 100], [50, 50], None]
+
+
 def test_workers_that_take_turns_are_as_fast_as_one(jax_worker: Worker) -> None:
     """Each batch takes 20 ms in a lock; 16 workers begin 16 of them at once, and end them almost together."""
     assert jax_worker.run(take_turns_in_a_lock, workers=16) >= 0.020
@@ -362,6 +367,23 @@ def diagnose_uneven() -> dict[str, float]:
         "rows_per_second": found.rows_per_second,
         "step_seconds": found.step_seconds,
     }
+
+
+def change_arrays(limits: list[int]) -> list[list[int] | None]:
+    from unittest import mock
+
+    import numpy as np
+
+    from abreast.measure.doctor import call as module
+
+    model, _, _ = task(0)
+    call = module.FitCall.of(model, np.ones((100, 2, 2, 3), "float32"), np.ones((100, 3)), batch_size=5)
+    found: list[list[int] | None] = []
+    for limit in limits:
+        with mock.patch.object(module, "_CHANGED_BYTES", limit):
+            changed = call.with_uint8(lambda x: x.astype("uint8"))
+        found.append(None if changed is None else [len(changed["x"]), len(changed["y"])])
+    return found
 
 
 def take_turns_in_a_lock(workers: int) -> float:

@@ -224,19 +224,6 @@ def test_a_validation_that_takes_most_of_an_epoch_is_told_how_seldom_it_may_be()
     assert causes(facts(validation=Validation(4.0, 100, 12, every=10), steps_per_epoch=100)) == []
 
 
-def test_cutting_floats_out_of_arrays_is_a_cost_of_floats() -> None:
-    """A step of 40 ms takes 20 without input and 16 with bytes; to cut its floats takes 40, its bytes then 10."""
-    given = measure(names.GIVEN, STEP)
-    same, bytes_only = (
-        measure(names.SAME_BATCH, 0.5 * STEP),
-        measure(names.UINT8, 0.4 * STEP, 64, names.SAME_BATCH, 0.5 * STEP),
-    )
-    reading = Reading(8, STEP, busy_cores=1.0, kind="arrays")
-    (finding,) = findings(facts(given, same, bytes_only, reading=reading, batch_bytes=4 << 20, as_uint8_bytes=1 << 20))
-    assert finding.cause == "copy-bound"
-    assert finding.rows_per_second_after == pytest.approx(64 / (0.4 * STEP), rel=0.01)
-
-
 def test_what_little_is_left_is_not_put_in_proportion_to_what_varies() -> None:
     """Turns of the run as given take 50 and 30 ms, the compiled step 2 ms in each."""
     given = Measure(names.GIVEN, "", 64, (0.05, 0.05, 0.05, 0.03, 0.03, 0.03, 0.05))

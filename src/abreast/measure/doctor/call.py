@@ -34,8 +34,10 @@ _LEFT_OUT = tuple(
     for name in ("BackupAndRestore", "OrbaxCheckpoint")
     if (kind := getattr(keras.callbacks, name, None)) is not None
 )
-# An array that is no larger may be changed as a whole.
+# What is changed of arrays, and fewest batches of that.
 _CHANGED_BYTES = 512 << 20
+_CHANGED_BATCHES = 8
+_BATCH_SIZE = 32  # Keras's own
 # More batches than a feed has in hand at its usual depth.
 _RING = 6
 
@@ -149,10 +151,20 @@ class FitCall:
         return x.ended if isinstance(x, _Tape) else None
 
     def with_uint8(self, change: Callable[[Any], Any]) -> dict[str, Any] | None:
-        """Arguments of a `fit` on arrays that were changed beforehand; None where the source makes them, or they are large."""
-        if self.kind != "arrays" or bytes_of(self.arguments["x"]) > _CHANGED_BYTES:
+        """Arguments of a `fit` on arrays that were changed beforehand, or the first rows of large ones.
+
+        None where the source makes them, or a batch is large.
+        """
+        if self.kind != "arrays":
             return None
-        return self.fit_arguments(x=change(self.arguments["x"]))
+        rows = self._num_rows()
+        kept = min(rows, rows * _CHANGED_BYTES // max(1, bytes_of(self.arguments["x"])))
+        if kept < rows and kept < _CHANGED_BATCHES * (self.arguments["batch_size"] or _BATCH_SIZE):
+            return None
+        names = ("x", "y", "sample_weight")
+        cut = lambda leaf: None if leaf is None else leaf[:kept]  # noqa: E731
+        first = {name: tree.map_structure(cut, self.arguments[name]) for name in names}
+        return self.fit_arguments(**first | {"x": change(first["x"])})
 
     def mean_rows(self) -> float | None:
         """Rows of a batch, over an epoch of arrays; None of another source."""

@@ -40,6 +40,9 @@ Result = TypeVar("Result")
 _PROBED_BATCHES = 16
 _SHOWN_STEPS = 5
 _SAMPLE_SECONDS = 0.05
+# Of longer ones, what lies between two is no share worth measuring.
+_SHORT_EPOCH_SECONDS = 3.0
+_PASSED_EPOCHS = 3
 # Below this share of a step nothing is looked for on the devices one by one.
 _UNEXPLAINED = 0.15
 
@@ -103,7 +106,8 @@ class _Doctor:
             if validated:
                 self.tell("measuring a validation")
             validation = self._while_it_lasts(lambda: once.validation(self.call))
-            ends = clocks.result(per_call, False).per_epoch if validation else callbacks.per_epoch
+            self._pass_epochs(case, facts)
+            ends = clocks.result(per_call, False).per_epoch or callbacks.per_epoch
         facts = replace(facts, callbacks=replace(callbacks, per_epoch=ends), validation=validation)
         if self.bench.between_epochs:
             facts = replace(facts, epoch_seconds=statistics.median(self.bench.between_epochs))
@@ -175,6 +179,15 @@ class _Doctor:
         if any(trial.name not in facts.measures for trial in added):
             return facts
         return replace(facts, added_devices=tuple(facts.measures[trial.name].seconds for trial in added))
+
+    def _pass_epochs(self, case: Case, facts: Facts) -> None:
+        """Run into a next epoch where no turn did so and epochs are short: what lies between two may cost much."""
+        steps = facts.steps_per_epoch
+        if self.bench.between_epochs or not steps or steps * facts.given.seconds > _SHORT_EPOCH_SECONDS:
+            return
+        self.tell("measuring what lies between epochs")
+        for _ in range(_PASSED_EPOCHS):
+            self._while_it_lasts(lambda: self.bench.run(case.given(), self.bench.warmup_steps, steps))
 
     def _while_it_lasts(self, measure: Callable[[], Result]) -> Result | None:
         """What `measure` gives; None when a generator ends in it: there is a diagnosis without."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abreast.measure.doctor.facts import SAME_BATCH, UINT8, Facts
+from abreast.measure.doctor.facts import SAME_BATCH, Facts
 
 LEAST_SHARE = 0.1
 # Of its base: an experiment that takes less is not put in proportion to the base, whose spread is more than all it takes.
@@ -23,11 +23,7 @@ def saved(facts: Facts, name: str) -> float:
         after = measure.seconds_per_row * (measure.base_rows or measure.rows)
     seconds = max(0.0, before - after)
     if measure.base == SAME_BATCH and facts.reading is not None:
-        reading = facts.reading.seconds
-        if name == UINT8 and facts.reading.kind == "arrays":
-            reading *= facts.as_uint8_bytes / facts.batch_bytes  # to cut them out is to copy bytes
-            seconds += saved(facts, SAME_BATCH)
-        seconds = min(seconds, max(0.0, facts.given.seconds - reading))
+        seconds = min(seconds, max(0.0, facts.given.seconds - facts.reading.seconds))
     return seconds
 
 
