@@ -204,9 +204,10 @@ def test_a_slow_device_is_the_one_that_slows_the_others_when_it_joins() -> None:
 
 
 def test_simulated_devices_that_share_busy_cores_are_no_stragglers() -> None:
-    shared = facts(devices=("cpu:0", "cpu:1"), added_devices=(0.02, 0.04), idle_cores=0.1)
+    shared = facts(devices=("cpu:0", "cpu:1"), added_devices=(0.015, 0.04), idle_cores=0.1)
     assert causes(shared) == []
     assert causes(replace(shared, idle_cores=1.2)) == ["straggler"]
+    assert causes(replace(shared, added_devices=(0.025, 0.04), idle_cores=1.2)) == []
 
 
 def test_devices_that_python_feeds_one_after_the_other_are_no_stragglers() -> None:

@@ -147,7 +147,7 @@ def unequal_shards(facts: Facts) -> Finding | None:
 
 
 def slow_device(facts: Facts) -> Finding | None:
-    """A device with which the others' step grows by more than sums and shared cores explain."""
+    """A device with which the others' step grows by more than sums, copies and shared cores explain."""
     added = facts.added_devices
     if len(added) < 2 or (facts.simulated and facts.idle_cores < IDLE_CORES):
         return None
@@ -155,8 +155,9 @@ def slow_device(facts: Facts) -> Finding | None:
         return None  # Python gives each device its operations in turn: any that joins slows the others
     grows = [after - before for before, after in itertools.pairwise(added)]
     most = max(range(len(grows)), key=grows.__getitem__)
-    lost = grows[most] - facts.all_reduce_seconds
-    if not worth(facts, lost, share=0.2):
+    lost = grows[most] - facts.all_reduce_seconds - facts.put_seconds
+    # Simulated devices share caches and memory: each that joins slows the others a good deal.
+    if not worth(facts, lost, share=0.5 if facts.simulated else 0.2):
         return None
     name = facts.devices[most + 1]
     return Finding(
