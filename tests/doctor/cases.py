@@ -43,7 +43,7 @@ CASES: dict[str, Planted] = {
         *_everywhere("validating", "validation", {"times": 2}, {"times": 4}),
         *_everywhere("small_batch", "small-batch", {"rows": 2}, {"rows": 4}, devices=1),
         *_everywhere("exchanging", "all-reduce-bound", {"width": 2048}, {"width": 2560}),
-        *_everywhere("local_statistics", "batch-norm", {"rows": 24}, {"rows": 40}),
+        *_everywhere("local_statistics", "batch-norm", {"rows": 24}, {"rows": 30}),
         *_everywhere("default_rate", "learning-rate", {"rows": 1536}, {"rows": 2048}),
         Planted("jax", "eager", "host-bound", 1, {"run_eagerly": True, "layers": 3}),
         Planted("jax", "eager", "host-bound", 1, {"jit_compile": False, "layers": 6}),
