@@ -22,6 +22,7 @@ from abreast.measure.doctor.facts import (
     PRECISION,
     SAME_BATCH,
     STEPS_PER_EXECUTION,
+    UINT8,
     Facts,
 )
 from abreast.measure.doctor.input_findings import copies, recompilation, slow_source
@@ -153,6 +154,8 @@ def slow_device(facts: Facts) -> Finding | None:
         return None
     if worth(facts, saved(facts, COMPILED)):
         return None  # Python gives each device its operations in turn: any that joins slows the others
+    if facts.simulated and worth(facts, saved(facts, UINT8)):
+        return None  # each that joins has the host's memory copy more
     grows = [after - before for before, after in itertools.pairwise(added)]
     most = max(range(len(grows)), key=grows.__getitem__)
     lost = grows[most] - facts.all_reduce_seconds - facts.put_seconds
