@@ -13,7 +13,6 @@ from dataclasses import asdict
 from typing import Any
 from unittest import mock
 
-
 _LONG_EPOCH = 50  # steps
 
 
