@@ -44,11 +44,13 @@ class Box:
 
 @dataclass(frozen=True)
 class Cut:
-    """A JPEG that covers the crop, which lies in it at `left` and `top`."""
+    """A JPEG of `width` by `height` pixels that covers the crop, which lies in it at `left` and `top`."""
 
     data: bytearray
     left: int
     top: int
+    width: int
+    height: int
 
 
 def cut(data: Bytes, box: Box, restarts: Restarts | None = None, header: JpegHeader | None = None) -> Cut | None:
@@ -97,7 +99,7 @@ def _assembled(data: Bytes, header: JpegHeader, box: Box, ends: npt.NDArray[np.i
     runs = [data[begin:end] for begin, end in zip(begins.tolist(), ends[:, -1].tolist(), strict=True)]
     whole = bytearray().join([head, *runs])
     _renumber(np.frombuffer(whole, np.uint8), len(head), begins, ends)
-    return Cut(whole, box.left - left, box.top - top)
+    return Cut(whole, box.left - left, box.top - top, width, height)
 
 
 def _needed(begin: int, end: int, size: int, step: int) -> slice:

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -57,11 +57,17 @@ class Sample:
 class _Shard:
     path: Path  # of the tar
     index: Index
-    data: npt.NDArray[np.uint8]
+    memory: mmap.mmap
+    data: npt.NDArray[np.uint8]  # a view of it
 
     def place(self, i: int) -> tuple[int, int]:
         begin = int(self.index.samples["offset"][i])
         return begin, begin + int(self.index.samples["length"][i])
+
+    def will_need(self, i: int) -> None:
+        begin, end = self.place(i)
+        first = begin - begin % mmap.PAGESIZE
+        self.memory.madvise(mmap.MADV_WILLNEED, first, end - first)
 
     def sample(self, i: int) -> Sample:
         row = self.index.samples[i]
@@ -153,6 +159,13 @@ class Records:
         indexes = [self._opened(place).index for place in range(len(self._ends))]
         return np.concatenate([index.columns[name].values(index.num_samples) for index in indexes])
 
+    def will_need(self, numbers: Iterable[int]) -> None:
+        """Let the system begin to read these samples from the disk, where they are not in memory yet."""
+        for number in numbers:
+            place = bisect.bisect_right(self._ends, number)
+            shard = self._opened(place)
+            shard.will_need(number - shard.index.first_sample)
+
     def notes(self) -> tuple[Note, ...]:
         """What was skipped when this was packed, and what could not be done exactly."""
         return tuple(note for place in range(len(self._ends)) for note in self._opened(place).index.notes)
@@ -186,13 +199,14 @@ class Records:
     def _open(self, place: int) -> _Shard:
         facts = self.manifest.shards[place]
         path = self.folder / f"{facts.name}.index"
-        data = _mapped(path, facts.index_bytes)
+        data = np.frombuffer(_mapped(path, facts.index_bytes), np.uint8)
         index = format.from_bytes(data.data, str(path))
         if hashlib.sha256(data.data).hexdigest() != facts.index_sha256:
             raise DataError(f"{path} is whole, and not the one that belongs to {manifest.MANIFEST}", HINT)
         _check_belongs(path, index, facts, self._ends[place] - facts.num_samples, self.columns)
         tar = path.with_suffix(".tar")
-        return _Shard(tar, index, _mapped(tar, facts.tar_bytes))
+        memory = _mapped(tar, facts.tar_bytes)
+        return _Shard(tar, index, memory, np.frombuffer(memory, np.uint8))
 
 
 # A child that forks while another thread holds the lock would wait for it for ever.
@@ -229,12 +243,12 @@ def _check_size(path: Path, size_bytes: int) -> None:
         raise DataError(f"{path} has {found} bytes, and {manifest.MANIFEST} says {size_bytes}", HINT)
 
 
-def _mapped(path: Path, size_bytes: int) -> npt.NDArray[np.uint8]:
+def _mapped(path: Path, size_bytes: int) -> mmap.mmap:
     """The file's bytes. Memory and descriptor are given back with the last array that views them."""
     try:
         with path.open("rb") as file:
             _check_size(path, size_bytes)
-            return np.frombuffer(_map(file.fileno(), size_bytes), np.uint8)
+            return _map(file.fileno(), size_bytes)
     except (OSError, ValueError) as error:
         full = isinstance(error, OSError) and error.errno == errno.EMFILE
         hint = "allow more open files (`ulimit -n`): each shard takes two" if full else HINT
