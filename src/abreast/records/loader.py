@@ -113,6 +113,7 @@ class Loader:
                 self._next = Place(begin.epoch, batch + 1)
                 if batch + 1 == len(self):
                     self._begin = self._next = Place(begin.epoch + 1, 0)
+                    pool.shutdown()  # Keras does not ask for more, and so would not come to the end of this
                 yield started.popleft().data  # held by nobody here: its memory is free when the caller lets it go
         finally:
             pool.shutdown(cancel_futures=True)

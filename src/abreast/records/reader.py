@@ -70,23 +70,23 @@ class _Shard:
         self.memory.madvise(mmap.MADV_WILLNEED, first, end - first)
 
     def sample(self, i: int) -> Sample:
-        row = self.index.samples[i]
-        begin, end = self.place(i)
-        data = self.data[begin:end]
+        # All fields at once: one after another they would take longer than the checksum.
+        begin, size, _, _, checksum, height, width, channels, encoding, orientation, plain = self.index.samples[i].item()
+        data = self.data[begin : begin + size]
         number = self.index.first_sample + i
-        if crc32c(data) != row["checksum"]:
-            what = f"sample {number} ({self.index.keys[i]}), bytes {begin} to {end}, has another checksum"
+        if crc32c(data) != checksum:
+            what = f"sample {number} ({self.index.keys[i]}), bytes {begin} to {begin + size}, has another checksum"
             raise DataError(f"{self.path} is damaged: {what}", HINT)
         return Sample(
             number=number,
             key=self.index.keys[i],
             data=data.data,
-            encoding=ENCODINGS[row["encoding"]],
-            height=int(row["height"]),
-            width=int(row["width"]),
-            channels=int(row["channels"]),
-            orientation=int(row["orientation"]),
-            plain=bool(row["plain"]),
+            encoding=ENCODINGS[encoding],
+            height=height,
+            width=width,
+            channels=channels,
+            orientation=orientation,
+            plain=bool(plain),
             restarts=self.index.restarts_of(i),
             columns=self._columns(i),
         )
