@@ -17,7 +17,7 @@ import numpy as np
 
 from abreast.errors import DataError
 from abreast.records.buffers import Buffers
-from abreast.records.columns import Array, ColumnType
+from abreast.records.columns import Array
 from abreast.records.crop import Box
 from abreast.records.draws import uniforms
 from abreast.records.images import Pixels
@@ -72,7 +72,7 @@ class Assembly:
         self._heights, self._widths = (np.concatenate([each[name] for each in tables]) for name in ("height", "width"))
         self._channels = max(int(each["channels"].max(initial=1)) for each in tables)
         self._targets = _columns(records, targets)
-        self._weights = None if weights is None else _column(records, weights)
+        self._weights = None if weights is None else records.column(weights)
         self._buffers = Buffers(max_rows * math.prod(self.image_shape), keep_batches)
         self._here = threading.local()
 
@@ -126,20 +126,11 @@ class Assembly:
 
 
 def _columns(records: Records, targets: Targets) -> Array | dict[str, Array] | None:
-    if targets is None or isinstance(targets, str):
-        return None if targets is None else _column(records, targets)
-    return {name: _column(records, name) for name in targets}
-
-
-def _column(records: Records, name: str) -> Array:
-    """All its values. Raises `DataError` for a column of which there is not one array per batch."""
-    column: ColumnType | None = next((each for each in records.columns if each.name == name), None)
-    names = ", ".join(each.name for each in records.columns if not each.varies) or "none"
-    if column is None:
-        raise DataError(f"{records.folder} has no column {name!r}", f"targets=None, or a column that has: {names}")
-    if column.varies:
-        what = (
-            f"column {name!r} of {records.folder} varies from sample to sample: {column.type} of shape {column.shape}"
-        )
-        raise DataError(what, f"pack it padded to one shape; columns of one shape: {names}")
-    return records.column(name)
+    if targets is None:
+        return None
+    try:
+        if isinstance(targets, str):
+            return records.column(targets)
+        return {name: records.column(name) for name in targets}
+    except DataError as error:
+        raise DataError(error.message, f"{error.hint}; targets=None gives images alone") from None

@@ -71,7 +71,9 @@ class _Shard:
 
     def sample(self, i: int) -> Sample:
         # All fields at once: one after another they would take longer than the checksum.
-        begin, size, _, _, checksum, height, width, channels, encoding, orientation, plain = self.index.samples[i].item()
+        begin, size, _, _, checksum, height, width, channels, encoding, orientation, plain = self.index.samples[
+            i
+        ].item()
         data = self.data[begin : begin + size]
         number = self.index.first_sample + i
         if crc32c(data) != checksum:
@@ -151,13 +153,24 @@ class Records:
         return self.manifest.class_names
 
     def column(self, name: str) -> Array:
-        """All values of a column whose shape does not vary, samples first."""
-        column = next((each for each in self.columns if each.name == name), None)
-        if column is None or column.varies:
-            names = [each.name for each in self.columns if not each.varies]
-            raise DataError(f"there is no column {name!r} of one shape", f"columns of one shape: {', '.join(names)}")
+        """All values of a column of numbers, samples first. Raises `DataError` where they have different shapes."""
+        found = self._values(name)
+        if found is None:
+            names = ", ".join(each.name for each in self.columns if self._values(each.name) is not None) or "none"
+            what = (
+                "no column" if name not in [each.name for each in self.columns] else "no one shape of numbers in column"
+            )
+            raise DataError(f"{self.folder} has {what} {name!r}", f"columns of one shape: {names}")
+        return found
+
+    def _values(self, name: str) -> Array | None:
+        if name not in [each.name for each in self.columns]:
+            return None
         indexes = [self._opened(place).index for place in range(len(self._ends))]
-        return np.concatenate([index.columns[name].values(index.num_samples) for index in indexes])
+        parts = [index.columns[name].values(index.num_samples) for index in indexes]
+        known = [part for part in parts if part is not None]
+        same = len(known) == len(parts) and len({part.shape[1:] for part in known}) == 1
+        return np.concatenate(known) if same else None
 
     def will_need(self, numbers: Iterable[int]) -> None:
         """Let the system begin to read these samples from the disk, where they are not in memory yet."""
