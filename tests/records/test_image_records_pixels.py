@@ -82,35 +82,34 @@ def test_gray_images_alone_have_one_channel(tmp_path: Path) -> None:
 
 def test_a_batch_shows_what_its_views_say(folder: Path) -> None:
     """Through the whole loader: rows, boxes and mirrors belong together."""
-    batches = Loader(folder / "jpeg", 2, size=24, targets=None, seed=1)
+    batches = Loader(folder / "jpeg", 2, size=64, targets=None, seed=1)
     views = batches._assembly._views(np.array([0, 1]), 1, 0, 0)
-    batches = Loader(folder / "jpeg", 2, size=24, targets=None, seed=1, shuffle=False)
+    batches = Loader(folder / "jpeg", 2, size=64, targets=None, seed=1, shuffle=False)
     (images,) = batches
     for i, sample in enumerate(batches.records):
-        expected = np.broadcast_to(bilinear(decode(sample), Box(*views.boxes[i].tolist()), 24), (24, 24, 3))
+        expected = np.broadcast_to(bilinear(decode(sample), Box(*views.boxes[i].tolist()), 64), (64, 64, 3))
         np.testing.assert_array_equal(images[i], expected[:, ::-1] if views.flips[i] else expected)
 
 
 @pytest.mark.parametrize("storage", ["jpeg", "raw"])
-@pytest.mark.parametrize(("side", "plain", "fine"), [(420, 6.0, 3.0), (460, 6, 3), (900, 6, 3), (1900, 6, 3)])
+@pytest.mark.parametrize(
+    ("side", "plain", "fine"), [(420, 3.0, 0.9), (460, 1.3, 1.2), (900, 0.8, 0.7), (1900, 1.1, 1.1)]
+)
 def test_large_crops_are_made_smaller_without_holes(
     tmp_path: Path, storage: str, side: int, plain: float, fine: float
 ) -> None:
-    """Against Pillow, whose filter sees every pixel; the picture has as much grain as such things can have."""
-    pixels = photo(side, side)
-    pack([pixels], tmp_path / "out", storage=storage)
+    """Mean difference from Pillow, whose filter sees every pixel, of a picture full of grain.
+
+    Measured for JPEG and raw: 1.8, 2.5 and 0.5, 0.7 at 420 pixels; 1.0, 1.1 and 0.8, 1.0 at 460; then below 0.9.
+    """
+    pack([photo(side, side)], tmp_path / "out", storage=storage)
     box = Box(0, 0, side, side)
     with Records(tmp_path / "out") as records:
         expected = by_pillow(decode(records[0]), box, 224)
         assert difference(painted(records, 0, box, 224), expected) < plain
         assert difference(painted(records, 0, box, 224, antialias=True), expected) < fine
-        print(
-            side,
-            storage,
-            difference(painted(records, 0, box, 224), expected),
-            difference(painted(records, 0, box, 224, antialias=True), expected),
-            difference(bilinear(decode(records[0]), box, 224), expected),
-        )
+        # The negative control: four pixels of the whole image for each.
+        assert difference(bilinear(decode(records[0]), box, 224), expected) > 1.7  # measured 1.8 to 3.9
 
 
 def drawn(crop: RandomCrop, height: int, width: int, count: int = 4000) -> Views:
