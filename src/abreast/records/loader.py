@@ -110,11 +110,14 @@ class Loader:
                     )
                     asked += 1
                 started[0].wait()
-                self._next = Place(begin.epoch, batch + 1)
+                self._next = self._checked(Place(begin.epoch, batch + 1))
                 if batch + 1 == len(self):
-                    self._begin = self._next = Place(begin.epoch + 1, 0)
-                    pool.shutdown()  # Keras does not ask for more, and so would not come to the end of this
+                    pool.shutdown()  # Keras asks for no more, and so would not come to the end of this
+                    # One batch alone may be what Keras looks at to build a model, before it begins with it.
+                    if batch > begin.batch or len(self) == 1:
+                        self._begin = self._next
                 yield started.popleft().data  # held by nobody here: its memory is free when the caller lets it go
+            self._begin = Place(begin.epoch + 1, 0)
         finally:
             pool.shutdown(cancel_futures=True)
 
