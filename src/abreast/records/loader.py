@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from os import PathLike, fspath
 from typing import Any
 
 from abreast.errors import DataError
 from abreast.hardware import num_cores
-from abreast.records.assembly import Assembly, Look, Targets
+from abreast.records.assembly import Assembly, Look, Started, Targets
 from abreast.records.draws import checked_seed
 from abreast.records.extras import extra
 from abreast.records.reader import Records
@@ -91,23 +91,17 @@ class Loader:
         return self._sampling.num_batches
 
     def __iter__(self) -> Iterator[Any]:
-        """The rest of the epoch. In its end, or when it is closed, no thread is left."""
-        begin, sampling, assembly = self._begin, self._sampling, self._assembly
+        """The rest of the epoch. At its end, or when it is closed, no thread is left."""
+        begin = self._begin
         order = self._order_of(begin.epoch)
-        num_tasks = _TASKS_PER_THREAD * self.num_threads
-        started: deque[Any] = deque()
+        started: deque[Started] = deque()
         asked = begin.batch
         pool = ThreadPoolExecutor(self.num_threads, thread_name_prefix="abreast-decode")
         try:
             pool.submit(self._read_ahead, order, range(asked, asked + self._ahead))
             for batch in range(begin.batch, len(self)):
-                while asked < len(self) and asked <= batch + self._ahead:
-                    pool.submit(self._read_ahead, order, range(asked + self._ahead, asked + self._ahead + 1))
-                    positions = sampling.positions(asked)
-                    numbers = order[positions.start : positions.stop]
-                    started.append(
-                        assembly.start(numbers, sampling.seed, begin.epoch, positions.start, pool, num_tasks)
-                    )
+                while asked < min(batch + self._ahead + 1, len(self)):
+                    started.append(self._start(begin.epoch, asked, order, pool))
                     asked += 1
                 started[0].wait()
                 self._next = self._checked(Place(begin.epoch, batch + 1))
@@ -120,6 +114,14 @@ class Loader:
             self._begin = Place(begin.epoch + 1, 0)
         finally:
             pool.shutdown(cancel_futures=True)
+
+    def _start(self, epoch: int, batch: int, order: Numbers, pool: Executor) -> Started:
+        """Let the pool make a batch, and have the disk's next one ready by then."""
+        pool.submit(self._read_ahead, order, range(batch + self._ahead, batch + self._ahead + 1))
+        positions = self._sampling.positions(batch)
+        numbers = order[positions.start : positions.stop]
+        num_tasks = _TASKS_PER_THREAD * self.num_threads
+        return self._assembly.start(numbers, self._sampling.seed, epoch, positions.start, pool, num_tasks)
 
     def __getitem__(self, batch: int) -> Any:
         """Batch `batch` of the epoch that an iteration would begin with, made in this thread."""
