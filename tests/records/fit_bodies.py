@@ -122,3 +122,39 @@ def trained_on_several_columns(folder: str, devices: int) -> dict[str, Any]:
 
 def batches_of_a_loop(folder: str) -> list[tuple[Any, Any]]:
     return [(np.array(images), np.array(labels)) for images, labels in records(folder)]
+
+
+def tensors_of_batches(folder: str) -> list[Any]:
+    """Batches as tensors, of which a framework may have taken the memory where it is; the arrays are let go."""
+    tensors = [keras.ops.convert_to_tensor(images) for _ in range(2) for images, _ in records(folder)]
+    return [np.array(keras.ops.convert_to_numpy(tensor)) for tensor in tensors]
+
+
+def memory_of_a_fit(folder: str, devices: int) -> dict[str, Any]:
+    """How many places batches were made in, and whether the feed copied any."""
+    from abreast.feed.reuse import ReuseGuard
+    from abreast.records.buffers import Buffers
+
+    places, copied = [], []
+    plain_array, plain_guard = Buffers.array, ReuseGuard.guard
+
+    def array(self: Any, shape: tuple[int, ...]) -> Any:
+        made = plain_array(self, shape)
+        places.append(made.ctypes.data)
+        return made
+
+    def guard(self: Any, data: Any, num_finished: int) -> Any:
+        given = plain_guard(self, data, num_finished)
+        copied.append(given is not data)
+        return given
+
+    Buffers.array, ReuseGuard.guard = array, guard  # type: ignore[method-assign]
+    try:
+        model_on(devices).fit(records(folder), epochs=8, verbose=0)
+    finally:
+        Buffers.array, ReuseGuard.guard = plain_array, plain_guard  # type: ignore[method-assign]
+    return {"batches": len(places), "places": len(set(places)), "copied": sum(copied)}
+
+
+def fitted_with(folder: str, **arguments: Any) -> None:
+    model_on(2).fit(records(folder), verbose=0, **arguments)

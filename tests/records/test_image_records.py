@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from abreast.records import CenterCrop, RandomCrop, pack
 from abreast.records.draws import permutation, uniforms
 from abreast.records.loader import Loader
 from abreast.records.sampling import Sampling
+from tests.harness.client import ROOT
 from tests.records.pieces import photo
 
 NUM_SAMPLES = 23
@@ -251,3 +255,14 @@ def test_a_draw_belongs_to_its_place() -> None:
     assert every.shape == (50, 23) and every.min() >= 0 and every.max() < 1
     assert abs(every.mean() - 0.5) < 0.03  # measured 0.003; the spread of such a mean is 0.009
     assert (uniforms(5, 2, 0, 50, 23) != every).all()
+
+
+def test_a_loader_needs_no_keras(folder: Path) -> None:
+    """`abreast.ImageRecords` brings it; a loop over a `Loader`, as a benchmark has one, does not."""
+    code = (
+        "import sys; from abreast.records.loader import Loader;"
+        "next(iter(Loader(sys.argv[1], 5))); print('keras' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], env=environment, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr

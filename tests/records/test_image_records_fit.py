@@ -11,7 +11,7 @@ import pytest
 
 from abreast.records import pack
 from abreast.records.loader import Loader
-from tests.harness.client import Workers
+from tests.harness.client import RemoteError, Workers
 from tests.records.pieces import photo
 
 # Of `fit_bodies.py`, which pytest itself must not import: Keras would come with it.
@@ -97,3 +97,27 @@ def test_a_loop_gets_what_the_loader_gives(folder: Path, workers: Workers) -> No
     found = workers.abreast.run(body("batches_of_a_loop"), folder=str(folder))
     for one, other in zip(zip(*found, strict=True), epochs(folder, 1)[0], strict=True):
         np.testing.assert_array_equal(np.concatenate(one), other)
+
+
+def test_tensors_keep_what_they_were_made_of(folder: Path, workers: Workers) -> None:
+    """Memory of a batch is used again only when no framework reads it any more."""
+    found = workers.abreast.run(body("tensors_of_batches"), folder=str(folder))
+    with Loader(folder, BATCH, size=SIZE, seed=SEED) as batches:
+        expected = [images.copy() for images, _ in batches] * 2
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_fit_uses_memory_again_and_copies_nothing(folder: Path, workers: Workers) -> None:
+    found = workers.abreast.run(body("memory_of_a_fit"), folder=str(folder), devices=2)
+    assert found["batches"] >= 40 and found["copied"] == 0
+    assert found["places"] <= 16  # measured 6 to 11
+
+
+@pytest.mark.parametrize("argument", ["y", "sample_weight", "class_weight"])
+def test_what_fit_would_not_look_at_is_refused(folder: Path, workers: Workers, argument: str) -> None:
+    given = {0: 2.0} if argument == "class_weight" else np.zeros(22)
+    with pytest.raises(RemoteError) as caught:
+        workers.abreast.run(body("fitted_with"), folder=str(folder), **{argument: given})
+    assert "DataError" in caught.value.kinds
+    assert f"{argument} goes with arrays" in caught.value.message and "targets=..., weights=..." in caught.value.message

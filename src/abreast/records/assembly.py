@@ -117,9 +117,9 @@ class Assembly:
 
     def _batch(self, images: Pixels, numbers: Numbers) -> Any:
         """Images, or those with what belongs to them: `(x, y)` or `(x, y, sample_weight)`."""
-        targets = self._targets
-        y = {name: each[numbers] for name, each in targets.items()} if isinstance(targets, dict) else targets
-        y = y[numbers] if isinstance(y, np.ndarray) else y
+        y: Any = self._targets
+        if y is not None:
+            y = {name: each[numbers] for name, each in y.items()} if isinstance(y, dict) else y[numbers]
         if self._weights is not None:
             return images, y, self._weights[numbers]
         return images if y is None else (images, y)
