@@ -26,7 +26,7 @@ Line = dict[str, Any]
 
 
 def page() -> str:
-    parts = [_HEAD, _step_overhead(), _two_cores(), _feeding(), _timeline_cost(), _startup(), _soak()]
+    parts = [_HEAD, _step_overhead(), _two_cores(), _feeding(), _timeline_cost(), _startup(), _soak(), _images()]
     return "\n".join(part for part in parts if part)
 
 
@@ -153,6 +153,28 @@ def _soak() -> str:
         "The most that a process and its workers held, and in brackets what they grow by in 1,000 steps of the second half "
         "(`soak.py`): a tiny model on two simulated devices.",
         ("backend", "source", "steps", "memory", "threads", "descriptors", "processes", "commit"),
+        rows,
+        found,
+    )
+
+
+def _images() -> str:
+    found = _newest("images")
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        low, high = (f"{value:,.0f}" for value in line["quartiles"])
+        rate = f"{line['median']:,.0f} ({low} to {high})"
+        limit = found.get(_key(case | {"reader": "libjpeg-turbo, full decode alone"}))
+        ratio = "" if limit is None else f"{line['median'] / limit['median']:.2f}"
+        memory = f"{line['peak_bytes'] / 2**20:,.0f} MiB"
+        name = (case["images"], case["cores"], case["reader"])
+        rows.append((*name, rate, ratio, f"{line['cpu_ms_per_image']:.2f} ms", memory, line["commit"]))
+    return _section(
+        "Reading images",
+        "Batches of 64 `uint8` images of 224 pixels from a warm page cache, in processes that may use so many cores "
+        "(`images.py`). The limit is the decoder alone, of whole images that are in memory.",
+        ("images", "cores", "reader", "images/s", "/ limit", "CPU per image", "peak memory", "commit"),
         rows,
         found,
     )

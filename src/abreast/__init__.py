@@ -13,6 +13,7 @@ __all__ = [
     "AbreastError",
     "DataParallel",
     "DeviceTrace",
+    "ImageRecords",
     "Timeline",
     "devices",
     "diagnose",
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     from abreast.measure.doctor.diagnose import diagnose
     from abreast.measure.timeline import Timeline
     from abreast.parallel import DataParallel, devices, parallelize, use_cpu_devices
+    from abreast.records.image_records import ImageRecords
     from abreast.world import is_main_process, rank
 
 _HOMES = {
     "AbreastError": "abreast.errors",
     "DataParallel": "abreast.parallel",
     "DeviceTrace": "abreast.measure.device_trace",
+    "ImageRecords": "abreast.records.image_records",
     "Timeline": "abreast.measure.timeline",
     "devices": "abreast.parallel",
     "diagnose": "abreast.measure.doctor.diagnose",

@@ -120,11 +120,12 @@ def _add_pack(commands: Any) -> None:
 
 
 def _add_records(commands: Any) -> None:
-    about = "look into packed images: info, verify, extract"
+    about = "look into packed images: info, show, verify, extract"
     parser = _add_command(commands, "records", about)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, about, command in (
         ("info", "say what is in it", _records_info),
+        ("show", "make a picture of samples as training sees them", _records_show),
         ("verify", "check every byte; the exit code is 1 when one is damaged", _records_verify),
         ("extract", "write the images as files, and their columns as lines of JSON", _records_extract),
     ):
@@ -132,6 +133,9 @@ def _add_records(commands: Any) -> None:
         action.add_argument("folder", metavar="DEST", help="a folder that `abreast pack` made")
         if name == "info":
             action.add_argument("--json", action="store_true", help="print the manifest's content as JSON")
+        if name == "show":
+            _add_option(action, "--output", ("-o",), metavar="FILE", default="sheet.png", help="default: sheet.png")
+            action.add_argument("--seed", metavar="N", type=int, default=0, help="show others (default: 0)")
         if name == "extract":
             action.add_argument("target", metavar="FOLDER", help="an empty folder, or a new one")
         action.set_defaults(command=command)
@@ -291,6 +295,13 @@ def _records_info(options: argparse.Namespace) -> int:
     from abreast.records.info import content, report
 
     print(json.dumps(content(options.folder), indent=2) if options.json else report(options.folder))
+    return 0
+
+
+def _records_show(options: argparse.Namespace) -> int:
+    from abreast.records.sheet import write_sheet
+
+    print(f"{options.output}: {write_sheet(options.folder, options.output, options.seed)} samples")
     return 0
 
 

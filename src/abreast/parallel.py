@@ -20,6 +20,7 @@ import keras
 from keras.src.trainers import data_adapters
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
@@ -310,6 +311,8 @@ def _feed(placement: Placement, data: tuple[Any, Any, Any], batch_size: int | No
     x, y, weight = data
     if isinstance(x, Feed):
         return x
+    if isinstance(x, DataAdapter):
+        _check_alone(y=y, sample_weight=weight, class_weight=options.get("class_weight"))
     adapter = data_adapters.get_data_adapter(x=x, y=y, sample_weight=weight, batch_size=batch_size, **options)
     backend = placement.backend
     stage = Stage(
@@ -318,3 +321,13 @@ def _feed(placement: Placement, data: tuple[Any, Any, Any], batch_size: int | No
         functools.partial(backend.drawn, placement),
     )
     return Feed(adapter, backend.source(adapter), stage, placement.staging, options.get("steps_per_epoch"))
+
+
+def _check_alone(**beside: Any) -> None:
+    """Keras does not hand what is given beside a data adapter to it."""
+    for name, value in beside.items():
+        if value is not None:
+            raise DataError(
+                f"{name} goes with arrays, and this source brings its own targets and weights",
+                "name columns of the data set: ImageRecords(..., targets=..., weights=...)",
+            )

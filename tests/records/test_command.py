@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from abreast import cli
 from abreast.records import Records, extract, pack
@@ -148,3 +149,17 @@ def test_a_missing_package_is_named_with_its_extra(
     code, _, err = abreast(capsys, "pack", class_folder(tmp_path / "in"), tmp_path / "out")
     assert code == 2 and 'hint: pip install "abreast[images]"' in err
     assert len(items(2)) == 2
+
+
+def test_show_writes_a_picture_of_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pack([photo(40, 60, seed=i) for i in range(9)], tmp_path / "out")
+    sheet = tmp_path / "sheet.png"
+    assert abreast(capsys, "records", "show", tmp_path / "out", "-o", sheet) == (0, f"{sheet}: 6 samples\n", "")
+    with Image.open(sheet) as image:
+        pixels = np.asarray(image)
+    assert pixels.shape == (6 * 132 + 4, 8 * 132 + 4, 3)
+    assert (pixels[:4] == 255).all() and len(np.unique(pixels[4:132, 4:132])) > 100
+    first, second = (pixels[4:132, 4 + 132 * i : 132 + 132 * i] for i in (1, 2))
+    assert (first != second).any()
+    code, _, err = abreast(capsys, "records", "show", tmp_path / "out", "-o", tmp_path / "no" / "sheet.png")
+    assert code == 2 and "cannot write" in err and "hint: name a file such as sheet.png" in err

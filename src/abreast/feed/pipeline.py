@@ -125,6 +125,8 @@ class Pipeline:
         if self._given is not None:
             self._discard(self._given)
             self._given = None
+        if reader_ended:
+            self._batches = iter(())  # threads of a source may live as long as its iterator
         if not (reader_ended and stager_ended):
             where = self._reader.where()
             print(

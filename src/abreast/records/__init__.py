@@ -11,12 +11,15 @@ from abreast.records.progress import Progress, Summary
 from abreast.records.reader import Records, Sample
 from abreast.records.sources.source import Item
 from abreast.records.verifier import verify
+from abreast.records.views import CenterCrop, RandomCrop
 
 __all__ = [
     "Box",
+    "CenterCrop",
     "Cut",
     "Item",
     "Progress",
+    "RandomCrop",
     "Records",
     "Sample",
     "Summary",

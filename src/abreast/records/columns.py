@@ -175,10 +175,16 @@ class StoredColumn:
             return part.tobytes()
         return part.reshape(self.shapes[index])
 
-    def values(self, num_samples: int) -> Array:
-        """All values of a column whose shape does not vary, samples first."""
-        assert self.shapes is None
-        return self.numbers.reshape(num_samples, *(size for size in self.type.shape if size is not None))
+    def values(self, num_samples: int) -> Array | None:
+        """All values, samples first; None for text and bytes, and where shapes differ."""
+        shape: Sequence[Any] = self.type.shape
+        if self.type.type in (TEXT, BYTES):
+            return None
+        if self.shapes is not None:
+            if not num_samples or (self.shapes != self.shapes[0]).any():
+                return None
+            shape = self.shapes[0].tolist()
+        return self.numbers.reshape(num_samples, *shape)
 
     @cached_property
     def _ends(self) -> npt.NDArray[np.int64]:

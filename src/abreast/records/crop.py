@@ -20,6 +20,7 @@ from abreast.records.jpeg import EOI, RST, SOI, Bytes, JpegHeader, read_header, 
 _MARGIN = 1  # pixels
 # libjpeg smooths colours only where a row has more than two samples of them (jdsample.c), which are four pixels at 4:2:0.
 _FEWEST = 5  # pixels
+_CODES = np.tile(np.array(RST, np.uint8), 1024)
 
 Restarts = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -44,11 +45,13 @@ class Box:
 
 @dataclass(frozen=True)
 class Cut:
-    """A JPEG that covers the crop, which lies in it at `left` and `top`."""
+    """A JPEG of `width` by `height` pixels that covers the crop, which lies in it at `left` and `top`."""
 
     data: bytearray
     left: int
     top: int
+    width: int
+    height: int
 
 
 def cut(data: Bytes, box: Box, restarts: Restarts | None = None, header: JpegHeader | None = None) -> Cut | None:
@@ -69,10 +72,13 @@ def cut(data: Bytes, box: Box, restarts: Restarts | None = None, header: JpegHea
         return None
     if len(restarts) != per_row * header.mcu_rows:
         raise DataError(f"{len(restarts)} restarts are not those of a JPEG with {per_row * header.mcu_rows}")
-    ends = header.scan_begin + np.cumsum(restarts, dtype=np.int64)
-    if ends[-1] > len(data):
-        raise DataError(f"the restarts lead to byte {ends[-1]}, and the JPEG has {len(data)}")
-    return _assembled(data, header, box, ends.reshape(header.mcu_rows, per_row))
+    bounds = np.empty(len(restarts) + 1, np.int64)  # of the segments, in bytes
+    bounds[0] = 0
+    np.add.accumulate(restarts, out=bounds[1:])
+    bounds += header.scan_begin
+    if bounds[-1] > len(data):
+        raise DataError(f"the restarts lead to byte {bounds[-1]}, and the JPEG has {len(data)}")
+    return _assembled(data, header, box, bounds)
 
 
 def _segments_per_row(header: JpegHeader) -> int:
@@ -84,20 +90,21 @@ def _segments_per_row(header: JpegHeader) -> int:
     return 0 if rest else whole
 
 
-def _assembled(data: Bytes, header: JpegHeader, box: Box, ends: npt.NDArray[np.int64]) -> Cut:
+def _assembled(data: Bytes, header: JpegHeader, box: Box, bounds: npt.NDArray[np.int64]) -> Cut:
     across, down = header.mcu_width * header.restart_interval, header.mcu_height
     rows = _needed(box.top, box.bottom, header.height, down)
     columns = _needed(box.left, box.right, header.width, across)
     left, top = columns.start * across, rows.start * down
     width = min(columns.stop * across, header.width) - left
     height = min(rows.stop * down, header.height) - top
-    begins = np.concatenate([[header.scan_begin], ends.ravel()[:-1]]).reshape(ends.shape)[rows, columns.start]
-    ends = ends[rows, columns]
+    shape = header.mcu_rows, (len(bounds) - 1) // header.mcu_rows
+    begins = bounds[:-1].reshape(shape)[rows, columns.start]
+    ends = bounds[1:].reshape(shape)[rows, columns]
     head = _head(header, width, height)
     runs = [data[begin:end] for begin, end in zip(begins.tolist(), ends[:, -1].tolist(), strict=True)]
     whole = bytearray().join([head, *runs])
     _renumber(np.frombuffer(whole, np.uint8), len(head), begins, ends)
-    return Cut(whole, box.left - left, box.top - top)
+    return Cut(whole, box.left - left, box.top - top, width, height)
 
 
 def _needed(begin: int, end: int, size: int, step: int) -> slice:
@@ -116,9 +123,8 @@ def _head(header: JpegHeader, width: int, height: int) -> bytes:
 def _renumber(
     whole: npt.NDArray[np.uint8], scan_begin: int, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> None:
-    """Write RST0 to RST7 in turns behind the segments, and EOI behind the last."""
-    run_ends = np.cumsum(ends[:, -1] - begins)
-    places = scan_begin + (ends + (run_ends - ends[:, -1])[:, None]).ravel()
-    whole[places - 2] = 0xFF
-    whole[places - 1] = RST.start + np.arange(len(places)) % len(RST)
+    """Write RST0 to RST7 in turns behind the segments, and EOI behind the last. The first byte of each stands there."""
+    run_ends = np.add.accumulate(ends[:, -1] - begins)
+    places = ends + (run_ends - ends[:, -1] + (scan_begin - 1))[:, None]
+    whole[places.ravel()] = np.resize(_CODES, places.size) if places.size > len(_CODES) else _CODES[: places.size]
     whole[-1] = EOI

@@ -77,6 +77,30 @@ def read_header(data: Bytes) -> JpegHeader:
     raise DataError("this JPEG ends before its image begins")
 
 
+class HeaderCache:
+    """`read_header` that remembers: the images of one packer often have the very same bytes before their scan."""
+
+    def __init__(self, max_headers: int = 1024) -> None:
+        self._max_headers = max_headers
+        self._lengths: list[int] = []
+        self._headers: dict[bytes, JpegHeader] = {}
+
+    def read(self, data: Bytes) -> JpegHeader:
+        """The header of `data`, which nothing behind it can change. Raises `DataError`."""
+        for length in self._lengths:
+            header = self._headers.get(bytes(data[:length]))
+            if header is not None:
+                return header
+        header = read_header(data)
+        if len(self._headers) >= self._max_headers:
+            self._headers.clear()
+            self._lengths.clear()
+        if header.scan_begin not in self._lengths:
+            self._lengths = [header.scan_begin, *self._lengths[:3]]
+        self._headers[bytes(data[: header.scan_begin])] = header
+        return header
+
+
 def _segments(data: Bytes) -> Iterator[tuple[int, int, int]]:
     """Marker, begin and end of each segment after SOI, the marker's two bytes included."""
     place, count = 2, 0

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -57,30 +57,38 @@ class Sample:
 class _Shard:
     path: Path  # of the tar
     index: Index
-    data: npt.NDArray[np.uint8]
+    memory: mmap.mmap
+    data: npt.NDArray[np.uint8]  # a view of it
 
     def place(self, i: int) -> tuple[int, int]:
         begin = int(self.index.samples["offset"][i])
         return begin, begin + int(self.index.samples["length"][i])
 
-    def sample(self, i: int) -> Sample:
-        row = self.index.samples[i]
+    def will_need(self, i: int) -> None:
         begin, end = self.place(i)
-        data = self.data[begin:end]
+        first = begin - begin % mmap.PAGESIZE
+        self.memory.madvise(mmap.MADV_WILLNEED, first, end - first)
+
+    def sample(self, i: int) -> Sample:
+        # All fields at once: one after another they would take longer than the checksum.
+        begin, size, _, _, checksum, height, width, channels, encoding, orientation, plain = self.index.samples[
+            i
+        ].item()
+        data = self.data[begin : begin + size]
         number = self.index.first_sample + i
-        if crc32c(data) != row["checksum"]:
-            what = f"sample {number} ({self.index.keys[i]}), bytes {begin} to {end}, has another checksum"
+        if crc32c(data) != checksum:
+            what = f"sample {number} ({self.index.keys[i]}), bytes {begin} to {begin + size}, has another checksum"
             raise DataError(f"{self.path} is damaged: {what}", HINT)
         return Sample(
             number=number,
             key=self.index.keys[i],
             data=data.data,
-            encoding=ENCODINGS[row["encoding"]],
-            height=int(row["height"]),
-            width=int(row["width"]),
-            channels=int(row["channels"]),
-            orientation=int(row["orientation"]),
-            plain=bool(row["plain"]),
+            encoding=ENCODINGS[encoding],
+            height=height,
+            width=width,
+            channels=channels,
+            orientation=orientation,
+            plain=bool(plain),
             restarts=self.index.restarts_of(i),
             columns=self._columns(i),
         )
@@ -145,13 +153,31 @@ class Records:
         return self.manifest.class_names
 
     def column(self, name: str) -> Array:
-        """All values of a column whose shape does not vary, samples first."""
-        column = next((each for each in self.columns if each.name == name), None)
-        if column is None or column.varies:
-            names = [each.name for each in self.columns if not each.varies]
-            raise DataError(f"there is no column {name!r} of one shape", f"columns of one shape: {', '.join(names)}")
+        """All values of a column of numbers, samples first. Raises `DataError` where they have different shapes."""
+        found = self._values(name)
+        if found is None:
+            names = ", ".join(each.name for each in self.columns if self._values(each.name) is not None) or "none"
+            what = (
+                "no column" if name not in [each.name for each in self.columns] else "no one shape of numbers in column"
+            )
+            raise DataError(f"{self.folder} has {what} {name!r}", f"columns of one shape: {names}")
+        return found
+
+    def _values(self, name: str) -> Array | None:
+        if name not in [each.name for each in self.columns]:
+            return None
         indexes = [self._opened(place).index for place in range(len(self._ends))]
-        return np.concatenate([index.columns[name].values(index.num_samples) for index in indexes])
+        parts = [index.columns[name].values(index.num_samples) for index in indexes]
+        known = [part for part in parts if part is not None]
+        same = len(known) == len(parts) and len({part.shape[1:] for part in known}) == 1
+        return np.concatenate(known) if same else None
+
+    def will_need(self, numbers: Iterable[int]) -> None:
+        """Let the system begin to read these samples from the disk, where they are not in memory yet."""
+        for number in numbers:
+            place = bisect.bisect_right(self._ends, number)
+            shard = self._opened(place)
+            shard.will_need(number - shard.index.first_sample)
 
     def notes(self) -> tuple[Note, ...]:
         """What was skipped when this was packed, and what could not be done exactly."""
@@ -186,13 +212,14 @@ class Records:
     def _open(self, place: int) -> _Shard:
         facts = self.manifest.shards[place]
         path = self.folder / f"{facts.name}.index"
-        data = _mapped(path, facts.index_bytes)
+        data = np.frombuffer(_mapped(path, facts.index_bytes), np.uint8)
         index = format.from_bytes(data.data, str(path))
         if hashlib.sha256(data.data).hexdigest() != facts.index_sha256:
             raise DataError(f"{path} is whole, and not the one that belongs to {manifest.MANIFEST}", HINT)
         _check_belongs(path, index, facts, self._ends[place] - facts.num_samples, self.columns)
         tar = path.with_suffix(".tar")
-        return _Shard(tar, index, _mapped(tar, facts.tar_bytes))
+        memory = _mapped(tar, facts.tar_bytes)
+        return _Shard(tar, index, memory, np.frombuffer(memory, np.uint8))
 
 
 # A child that forks while another thread holds the lock would wait for it for ever.
@@ -229,12 +256,12 @@ def _check_size(path: Path, size_bytes: int) -> None:
         raise DataError(f"{path} has {found} bytes, and {manifest.MANIFEST} says {size_bytes}", HINT)
 
 
-def _mapped(path: Path, size_bytes: int) -> npt.NDArray[np.uint8]:
+def _mapped(path: Path, size_bytes: int) -> mmap.mmap:
     """The file's bytes. Memory and descriptor are given back with the last array that views them."""
     try:
         with path.open("rb") as file:
             _check_size(path, size_bytes)
-            return np.frombuffer(_map(file.fileno(), size_bytes), np.uint8)
+            return _map(file.fileno(), size_bytes)
     except (OSError, ValueError) as error:
         full = isinstance(error, OSError) and error.errno == errno.EMFILE
         hint = "allow more open files (`ulimit -n`): each shard takes two" if full else HINT

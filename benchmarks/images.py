@@ -1,0 +1,151 @@
+"""Reading images into batches to train on: abreast's records, the bare decoder, and what people use.
+
+    python benchmarks/images.py [--quick] [--images 1000] [--cores 1,2] [--readers "abreast;tf.data"]
+
+Each cell is a process of its own that may use so many cores; the cells of a round take turns, and a sample is the images per
+second of one. Images are made of photographs that come with Python packages. The first batches are dropped; the page cache is
+warm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import lines
+
+_SETS = {"480x480 q95": (480, 480, 95), "500x375 q90": (500, 375, 90)}
+_DROPPED = 4
+_ENVIRONMENT = lines.STEADY_HEAP | {
+    "KERAS_BACKEND": "tensorflow",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "CUDA_VISIBLE_DEVICES": "",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+def main() -> None:
+    arguments = _arguments()
+    if arguments.cell:
+        print(json.dumps(_measure(json.loads(arguments.cell))))
+        return
+    with tempfile.TemporaryDirectory(prefix="abreast-images-") as folder:
+        for name in arguments.sets:
+            place = Path(folder) / name.replace(" ", "-")
+            _prepare(place, arguments.images, *_SETS[name])
+            _run(name, place, arguments)
+
+
+def _prepare(place: Path, count: int, width: int, height: int, quality: int) -> None:
+    """The same images as files, in packs, and in a TFRecord file."""
+    import photos
+
+    from abreast.records import pack
+
+    photos.make(place / "jpeg", count, width, height, quality)
+    pack(place / "jpeg", place / "jpeg.pack", quality=quality)
+    pack(place / "jpeg", place / "raw.pack", size=256, storage="raw")
+    write = (
+        "import sys, pathlib, tensorflow as tf\n"
+        "with tf.io.TFRecordWriter(sys.argv[2]) as file:\n"
+        "    for path in sorted(pathlib.Path(sys.argv[1]).rglob('*.jpg')):\n"
+        "        data = tf.train.Feature(bytes_list=tf.train.BytesList(value=[path.read_bytes()]))\n"
+        "        file.write(tf.train.Example(features=tf.train.Features(feature={'image': data})).SerializeToString())\n"
+    )
+    command = [sys.executable, "-c", write, str(place / "jpeg"), str(place / "images.tfrecord")]
+    subprocess.run(command, env=os.environ | _ENVIRONMENT, check=True)
+
+
+def _run(name: str, place: Path, arguments: argparse.Namespace) -> None:
+    found: dict[tuple[str, int], list[dict[str, float]]] = {}
+    for _ in range(arguments.rounds):
+        for cores in arguments.cores:
+            for reader in arguments.readers:
+                cell = {"place": str(place), "reader": reader, "cores": cores, "seconds": arguments.seconds}
+                found.setdefault((reader, cores), []).append(_in_a_process(cell))
+    for (reader, cores), samples in found.items():
+        middle = {key: statistics.median(sample[key] for sample in samples) for key in samples[0]}
+        rates = [sample["images_per_second"] for sample in samples]
+        notes = {
+            "cpu_ms_per_image": round(middle["cpu_ms_per_image"], 4),
+            "peak_bytes": int(middle["peak_bytes"]),
+            "seconds_per_sample": arguments.seconds,
+            "num_images": arguments.images,
+            "warm_up": f"{_DROPPED} batches",
+        }
+        case = {"images": name, "reader": reader, "cores": cores}
+        if not arguments.quick:
+            lines.append([lines.line("images", case, rates, "images/s", **notes)])
+        text = f"{middle['images_per_second']:8.0f} images/s {middle['cpu_ms_per_image']:7.3f} ms of CPU"
+        print(f"{name}  {cores} core(s)  {reader:<34}{text}  {middle['peak_bytes'] / 2**20:6.0f} MiB", flush=True)
+
+
+def _in_a_process(cell: dict[str, Any]) -> dict[str, float]:
+    command = [sys.executable, __file__, "--cell", json.dumps(cell)]
+    done = subprocess.run(command, env=os.environ | _ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _measure(cell: dict[str, Any]) -> dict[str, float]:
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: cell["cores"]])
+    import image_readers
+
+    batches = image_readers.READERS[cell["reader"]](Path(cell["place"]), cell["cores"])
+    for _ in range(_DROPPED):
+        next(batches)
+    count, cpu, begin = 0, _cpu_seconds(), time.perf_counter()
+    while time.perf_counter() - begin < cell["seconds"]:
+        count += len(next(batches))
+    seconds, cpu = time.perf_counter() - begin, _cpu_seconds() - cpu
+    return {"images_per_second": count / seconds, "cpu_ms_per_image": 1000 * cpu / count, "peak_bytes": _peak_bytes()}
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of its children that run."""
+    import psutil
+
+    process = psutil.Process()
+    times = [each.cpu_times() for each in [process, *process.children(recursive=True)]]
+    return sum(each.user + each.system for each in times)
+
+
+def _peak_bytes() -> float:
+    """Of this process; of children what they hold now."""
+    import psutil
+
+    children = sum(child.memory_info().rss for child in psutil.Process().children(recursive=True))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + children
+
+
+def _arguments() -> argparse.Namespace:
+    import image_readers
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--images", type=int, help="images of each size")
+    parser.add_argument("--cores", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2])
+    names = list(image_readers.READERS)
+    parser.add_argument("--readers", type=lambda text: text.split(";"), default=names, help="names between semicolons")
+    parser.add_argument("--sets", type=lambda text: text.split(","), default=list(_SETS))
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--seconds", type=float, help="of each sample")
+    parser.add_argument("--quick", action="store_true", help="few images and short samples, and no lines are written")
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    arguments.images = arguments.images or (200 if arguments.quick else 1000)
+    arguments.rounds = arguments.rounds or (1 if arguments.quick else 5)
+    arguments.seconds = arguments.seconds or (2.0 if arguments.quick else 6.0)
+    return arguments
+
+
+if __name__ == "__main__":
+    main()

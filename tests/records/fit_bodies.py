@@ -1,0 +1,160 @@
+"""Bodies of the tests of `ImageRecords` in Keras; they run in a worker."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+BATCH, SIZE, SEED = 5, 12, 4
+
+
+def model_on(devices: int, outputs: int = 1) -> Any:
+    """A small network of images; 0 devices is plain Keras."""
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(7)
+    images = keras.Input((SIZE, SIZE, 3), dtype="uint8")
+    flat = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(images))
+    heads = [keras.layers.Dense(1, name=name)(flat) for name in ("label", "weight")[:outputs]]
+    model = keras.Model(images, dict(zip(("label", "weight"), heads, strict=False)) if outputs > 1 else heads[0])
+    model.compile(keras.optimizers.SGD(1e-3), "mse", weighted_metrics=["mae"] if outputs == 1 else None)
+    if not devices:
+        return model
+    import abreast
+
+    return abreast.parallelize(model, devices=devices)
+
+
+def records(folder: str, **settings: Any) -> Any:
+    import abreast
+
+    return abreast.ImageRecords(folder, BATCH, **{"size": SIZE, "seed": SEED, "num_threads": 2, **settings})
+
+
+def trained_on_records(folder: str, devices: int, **settings: Any) -> dict[str, Any]:
+    model = model_on(devices)
+    with records(folder, **settings) as data, records(folder, augment=False) as held_out:
+        history = model.fit(data, epochs=2, validation_data=held_out, verbose=0).history
+        place = data.state()
+        images = records(folder, augment=False, targets=None)
+        predicted = model.predict(images, verbose=0)
+        evaluated = model.evaluate(held_out, verbose=0)
+    return {
+        "weights": model.get_weights(),
+        "history": history,
+        "place": (place["epoch"], place["batch"]),
+        "predicted": predicted,
+        "evaluated": evaluated,
+        "threads": [thread.name for thread in threading.enumerate() if thread.name.startswith("abreast")],
+    }
+
+
+def trained_on_arrays(epochs: Sequence[tuple[Any, ...]], held_out: tuple[Any, Any]) -> dict[str, Any]:
+    """The same by Keras alone: images, labels and perhaps weights of each epoch, in its order."""
+    model = model_on(0)
+    history: dict[str, list[float]] = {}
+    for epoch in epochs:
+        x, y, *weights = epoch
+        fitted = model.fit(
+            *(x, y, BATCH),
+            shuffle=False,
+            verbose=0,
+            sample_weight=weights[0] if weights else None,
+            validation_data=held_out,
+        )
+        for name, values in fitted.history.items():
+            history.setdefault(name, []).extend(values)
+    return {
+        "weights": model.get_weights(),
+        "history": history,
+        "predicted": model.predict(held_out[0], BATCH, verbose=0),
+        "evaluated": model.evaluate(*held_out, BATCH, verbose=0),
+    }
+
+
+class _StopAt(keras.callbacks.Callback):  # type: ignore[misc]
+    def __init__(self, data: Any, epoch: int, batch: int) -> None:
+        super().__init__()
+        self.data, self.epoch, self.batch, self.present = data, epoch, batch, 0
+        self.saved: Any = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.present = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if (self.present, batch) == (self.epoch, self.batch):
+            if hasattr(self.model, "jax_state_sync"):
+                self.model.jax_state_sync()
+            self.saved = self.data.state(self.present, batch + 1), self.model.get_weights()
+            raise KeyboardInterrupt
+
+
+def stopped_and_restored(folder: str, devices: int, epoch: int, batch: int) -> dict[str, Any]:
+    """Weights of two epochs that were broken off behind a step, and went on in another model with another loader."""
+    data = records(folder)
+    model = model_on(devices)
+    stop = _StopAt(data, epoch, batch)
+    with contextlib.suppress(KeyboardInterrupt):
+        model.fit(data, epochs=2, callbacks=[stop], verbose=0)
+    state, weights = stop.saved
+    del data, model
+    again, data = model_on(devices), records(folder)
+    again.set_weights(weights)
+    data.restore(state)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Your input ran out of data")
+        again.fit(data, initial_epoch=epoch, epochs=2, verbose=0)
+    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("abreast")]
+    return {"weights": again.get_weights(), "threads": names}
+
+
+def trained_on_several_columns(folder: str, devices: int) -> dict[str, Any]:
+    model = model_on(devices, outputs=2)
+    data = records(folder, targets=("label", "weight"), weights="weight")
+    history = model.fit(data, epochs=1, verbose=0).history
+    return {"names": sorted(history), "weights": model.get_weights()}
+
+
+def batches_of_a_loop(folder: str) -> list[tuple[Any, Any]]:
+    return [(np.array(images), np.array(labels)) for images, labels in records(folder)]
+
+
+def tensors_of_batches(folder: str) -> list[Any]:
+    """Batches as tensors, of which a framework may have taken the memory where it is; the arrays are let go."""
+    tensors = [keras.ops.convert_to_tensor(images) for _ in range(2) for images, _ in records(folder)]
+    return [np.array(keras.ops.convert_to_numpy(tensor)) for tensor in tensors]
+
+
+def memory_of_a_fit(folder: str, devices: int) -> dict[str, Any]:
+    """How many places batches were made in, and whether the feed copied any."""
+    from abreast.feed.reuse import ReuseGuard
+    from abreast.records.buffers import Buffers
+
+    places, copied = [], []
+    plain_array, plain_guard = Buffers.array, ReuseGuard.guard
+
+    def array(self: Any, shape: tuple[int, ...]) -> Any:
+        made = plain_array(self, shape)
+        places.append(made.ctypes.data)
+        return made
+
+    def guard(self: Any, data: Any, num_finished: int) -> Any:
+        given = plain_guard(self, data, num_finished)
+        copied.append(given is not data)
+        return given
+
+    Buffers.array, ReuseGuard.guard = array, guard  # type: ignore[method-assign]
+    try:
+        model_on(devices).fit(records(folder), epochs=8, verbose=0)
+    finally:
+        Buffers.array, ReuseGuard.guard = plain_array, plain_guard  # type: ignore[method-assign]
+    return {"batches": len(places), "places": len(set(places)), "copied": sum(copied)}
+
+
+def fitted_with(folder: str, **arguments: Any) -> None:
+    model_on(2).fit(records(folder), verbose=0, **arguments)
