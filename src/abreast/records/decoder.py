@@ -9,7 +9,7 @@ import numpy as np
 
 from abreast.errors import DataError
 from abreast.records.crop import Box, cut
-from abreast.records.images import Pixels, decode_jpeg, read_picture
+from abreast.records.images import Pixels, check_scans, decode_jpeg, read_picture
 from abreast.records.index import HINT
 from abreast.records.jpeg import Bytes, JpegHeader, read_header
 from abreast.records.reader import Sample
@@ -47,6 +47,8 @@ def _checked_header(sample: Sample) -> JpegHeader:
     header = read_header(sample.data)
     if (header.height, header.width) != (sample.height, sample.width):
         raise _wrong(sample, f"is a JPEG of {header.width} x {header.height} pixels")
+    if not header.sequential:
+        check_scans(sample.data)
     return header
 
 
