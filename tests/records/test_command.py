@@ -177,10 +177,8 @@ def test_columns_are_chosen_and_renamed(tmp_path: Path, capsys: pytest.CaptureFi
 def test_an_error_is_a_line_and_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = abreast(capsys, "pack", tmp_path / "nothing", tmp_path / "out")
     assert (code, out) == (2, "")
-    assert (
-        err
-        == f"abreast: error: there is no {tmp_path / 'nothing'}\nhint: give a folder of images, or a file that lists or holds them\n"
-    )
+    hint = "give a folder of images, or a file that lists or holds them"
+    assert err == f"abreast: error: there is no {tmp_path / 'nothing'}\nhint: {hint}\n"
 
 
 def test_skipped_images_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

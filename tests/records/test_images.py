@@ -253,8 +253,8 @@ def test_scans_are_counted_as_a_decoder_finds_them() -> None:
     assert num_scans(file_of(PHOTO, "JPEG", exif=thumbnail, comment=b"\xff\xda" * 300), 1000) == 1
 
 
-def test_a_jpeg_of_many_scans_is_refused(tmp_path: Path) -> None:
-    assert difference(read_picture(scans(80)).pixels, read_picture(scans(0)).pixels) == 0
+def test_a_jpeg_of_many_scans_is_refused() -> None:
+    assert read_picture(scans(0)).pixels.shape == (64, 64, 3)
     with pytest.raises(DataError, match="refused: a JPEG of more than 100 scans"):
         read_picture(scans(200))
 

@@ -168,7 +168,7 @@ def test_the_column_of_the_images_is_found_or_asked_for(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column 'n' of bytes, paths, or both\nhint: there are: mask, jpg"):
         source_of(tmp_path / "a.parquet", image="n")
     write(tmp_path / "b.parquet", pyarrow.table({"left": [png()], "right": [png()]}))
-    with pytest.raises(DataError, match="may be the image: left, right\nhint: .*--image left"):
+    with pytest.raises(DataError, match=r"may be the image: left, right\nhint: .*--image left"):
         source_of(tmp_path / "b.parquet")
     write(tmp_path / "c.parquet", pyarrow.table({"x": [1]}))
     with pytest.raises(DataError, match="no column holds images, of: x"):
@@ -189,7 +189,7 @@ def test_the_only_column_of_classes_is_the_label(tmp_path: Path) -> None:
 
 def test_of_several_columns_of_classes_one_is_to_be_chosen(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", named({"fine": ["a", "b"], "coarse": ["c", "d"]}))
-    with pytest.raises(DataError, match="names of classes: fine, coarse\nhint: .*--columns label=fine"):
+    with pytest.raises(DataError, match=r"names of classes: fine, coarse\nhint: .*--columns label=fine"):
         pack(tmp_path / "a.parquet", tmp_path / "out")
     pack(tmp_path / "a.parquet", tmp_path / "out", columns={"label": "coarse", "fine": "fine"})
     with Records(tmp_path / "out") as records:
@@ -198,7 +198,7 @@ def test_of_several_columns_of_classes_one_is_to_be_chosen(tmp_path: Path) -> No
 
 def test_a_table_is_not_shuffled(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", table())
-    with pytest.raises(DataError, match="parquet is read in its own order.*\nhint: leave shuffle_seed"):
+    with pytest.raises(DataError, match=r"parquet is read in its own order.*\nhint: leave shuffle_seed"):
         pack(tmp_path / "a.parquet", tmp_path / "out", shuffle_seed=1)
 
 
@@ -283,7 +283,7 @@ def test_a_data_set_may_be_shuffled(tmp_path: Path) -> None:
 
 def test_splits_and_streams_are_refused_with_a_hint() -> None:
     splits = type("DatasetDict", (dict,), {"__module__": "datasets.dataset_dict"})(train=1, test=2)
-    with pytest.raises(DataError, match="has the splits train, test\nhint: .*split='train,test'"):
+    with pytest.raises(DataError, match=r"has the splits train, test\nhint: .*split='train,test'"):
         source_of(splits)
     with pytest.raises(DataError, match="hint: load the data set without streaming"):
         source_of(type("IterableDataset", (), {"__module__": "datasets.iterable_dataset"})())

@@ -83,7 +83,7 @@ def test_the_image_is_found_by_its_bytes(tmp_path: Path, name: str) -> None:
 
 def test_the_image_may_be_named(tmp_path: Path) -> None:
     write(tmp_path / "a.tfrecord", example({"left": [jpeg()], "right": [png()]}))
-    with pytest.raises(DataError, match="several features hold an image.*\nhint: .*--image left"):
+    with pytest.raises(DataError, match=r"several features hold an image.*\nhint: .*--image left"):
         source_of(tmp_path / "a.tfrecord")
     assert columns_of(tmp_path / "a.tfrecord", image="right") == [{"left": jpeg()}]
     with pytest.raises(DataError, match="no record has a feature 'middle'\nhint: there are: left, right"):
@@ -127,7 +127,7 @@ def test_a_record_that_is_not_as_the_first_ones_is_refused_by_name(
 
 def test_a_feature_of_several_texts_must_be_left_out(tmp_path: Path) -> None:
     write(tmp_path / "a.tfrecord", image_example(0, **{"image/object/class/text": [b"cat", b"dog"]}))
-    with pytest.raises(DataError, match="'object_class_text' has 2 values of bytes.*\nhint: leave it out"):
+    with pytest.raises(DataError, match=r"'object_class_text' has 2 values of bytes.*\nhint: leave it out"):
         pack(tmp_path / "a.tfrecord", tmp_path / "stop")
     pack(tmp_path / "a.tfrecord", tmp_path / "out", columns=["label"])
     with Records(tmp_path / "out") as records:
@@ -186,12 +186,11 @@ def test_every_shorter_example_is_refused() -> None:
     data = image_example(2)
     whole = read_example(data)
     for size in range(len(data)):
-        try:
-            found = read_example(data[:size])
-        except DataError as error:
-            assert "no tf.train.Example: at byte" in error.message
-        else:
-            assert found == {} and size == 0
+        if not size:
+            assert read_example(b"") == {}
+            continue
+        with pytest.raises(DataError, match=r"no tf\.train\.Example: at byte"):
+            read_example(data[:size])
     assert [name for name, each in whole.items() if each.kind == "int64"] == ["image/class/label", "image/height"]
 
 

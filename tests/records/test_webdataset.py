@@ -127,7 +127,7 @@ def test_samples_without_an_image_are_skipped_or_stop(tmp_path: Path) -> None:
 
 def test_only_some_columns_may_be_taken_and_renamed(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", [("0.png", png()), ("0.json", b'{"x": null, "fine": 3, "y": "t"}')])
-    with pytest.raises(DataError, match="'x' in the .json is null"):
+    with pytest.raises(DataError, match=r"'x' in the \.json is null"):
         pack(tmp_path / "a.tar", tmp_path / "stop")
     pack(tmp_path / "a.tar", tmp_path / "out", columns="label=fine,y")
     with Records(tmp_path / "out") as records:
