@@ -1,6 +1,6 @@
 """Which adapter a source gets: by what an object is, by a file's name, and by how a file begins where its name says nothing.
 
-Imports the adapters and `errors`.
+Imports the adapters, `manifest` and `errors`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
+from abreast.records import manifest
 from abreast.records.sources.arrays import Arrays
 from abreast.records.sources.container import Contained
 from abreast.records.sources.folder import from_folder, has_images
@@ -110,6 +111,8 @@ def _of_folder(folder: Path, image: str | None, wanted: Sequence[str] | None) ->
     if has_images(folder):
         hint = "name the shards, or move them or the images elsewhere"
         raise DataError(f"{folder} has images beside shards, as {shards[0].name}", hint)
+    if (folder / manifest.MANIFEST).is_file():  # a data set of ours, which is packed again
+        return from_tars(shards, image, manifest.read(folder).class_names)
     return _of_shards(shards, image, wanted)
 
 

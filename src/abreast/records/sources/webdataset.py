@@ -12,7 +12,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,11 @@ _COMPANIONS = (".cls", ".json", ".txt", ".npy")
 Group = dict[str, Member]  # by extension, in lower case
 
 
-def from_tars(shards: Iterable[Path], image: str | None = None) -> Contained:
+def from_tars(shards: Iterable[Path], image: str | None = None, class_names: Sequence[str] | None = None) -> Contained:
     """Samples out of tars; `image` is the extension of the image, where a sample has several."""
     tars = tuple(shards)
-    return Contained.of(_WebDataset(tars, lambda: map(members, tars), image))
+    names = {} if class_names is None else {"label": class_names}
+    return Contained.of(_WebDataset(tars, lambda: map(members, tars), image, names=names))
 
 
 def from_files(folder: Path, image: str | None = None) -> Contained:
@@ -91,7 +92,7 @@ class _WebDataset:
     kind: str = "webdataset"
     is_sequential: bool = False
     num_items: None = None
-    names: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def identity(self) -> list[Any]:
         if self.root is None:
