@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
+import numpy as np
 
-from tests.records.pieces import file_of, photo
+from tests.records.pieces import class_folder, file_of, photo
 
 
 def jpeg(seed: int = 0) -> bytes:
@@ -105,3 +106,30 @@ def im2rec(image: bytes, labels: Sequence[float], number: int, array: bool = Fal
     if len(labels) == 1 and not array:
         return struct.pack("<IfQQ", 0, labels[0], number, 0) + image
     return struct.pack("<IfQQ", len(labels), 0, number, 0) + struct.pack(f"<{len(labels)}f", *labels) + image
+
+
+KINDS = ("folder", "arrays", "tar", "tfrecord", "recordio", "parquet")
+
+
+def parquet(path: Path) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"image": [png(i) for i in range(20)], "x": range(20)}), path)
+    return path
+
+
+def sources(folder: Path) -> dict[str, Any]:
+    """A source of 20 images of each kind."""
+    (folder / "a.tfrecord").write_bytes(
+        b"".join(framed(example({"image/encoded": [png(i)], "x": [i]})) for i in range(20))
+    )
+    (folder / "a.rec").write_bytes(b"".join(recordio(im2rec(png(i), [float(i)], i)) for i in range(20)))
+    return {
+        "folder": class_folder(folder / "in", per_class=10),
+        "arrays": (np.stack([photo(8, 9, seed=i) for i in range(20)]), np.arange(20)),
+        "tar": write_tar(folder / "a.tar", samples(20)),
+        "tfrecord": folder / "a.tfrecord",
+        "recordio": folder / "a.rec",
+        "parquet": parquet(folder / "a.parquet"),
+    }

@@ -15,7 +15,7 @@ from abreast.records import Records, pack, verify
 from abreast.records.split import Draw, split_of
 from tests.records.crashes import Failing
 from tests.records.pieces import class_folder, contents, items, known, photo
-from tests.records.shards import example, framed, im2rec, png, recordio, samples, write_tar
+from tests.records.shards import KINDS, samples, sources, write_tar
 
 
 def keys(folder: Path) -> list[str]:
@@ -136,33 +136,6 @@ def test_reading_all_parts_at_once_is_refused_with_their_names(tmp_path: Path) -
     for read in (Records, verify):
         with pytest.raises(DataError, match=r"hint: name one of its parts: .*out/train"):
             read(tmp_path / "out")
-
-
-def parquet(path: Path) -> Path:
-    import pyarrow
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(pyarrow.table({"image": [png(i) for i in range(20)], "x": range(20)}), path)
-    return path
-
-
-def sources(folder: Path) -> dict[str, Any]:
-    """A source of 20 images of each kind."""
-    (folder / "a.tfrecord").write_bytes(
-        b"".join(framed(example({"image/encoded": [png(i)], "x": [i]})) for i in range(20))
-    )
-    (folder / "a.rec").write_bytes(b"".join(recordio(im2rec(png(i), [float(i)], i)) for i in range(20)))
-    return {
-        "folder": class_folder(folder / "in", per_class=10),
-        "arrays": (np.stack([photo(8, 9, seed=i) for i in range(20)]), np.arange(20)),
-        "tar": write_tar(folder / "a.tar", samples(20)),
-        "tfrecord": folder / "a.tfrecord",
-        "recordio": folder / "a.rec",
-        "parquet": parquet(folder / "a.parquet"),
-    }
-
-
-KINDS = ("folder", "arrays", "tar", "tfrecord", "recordio", "parquet")
 
 
 @pytest.mark.parametrize("split", [None, "train=0.7,val=0.3"])
