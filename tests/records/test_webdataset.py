@@ -137,7 +137,7 @@ def test_only_some_columns_may_be_taken_and_renamed(tmp_path: Path) -> None:
 
 
 def test_names_that_belong_to_no_sample_are_passed_over(tmp_path: Path) -> None:
-    names = [("__meta__.json", b"{}"), ("README", b""), ("._0.png", b""), (".x.png", b""), ("0.png", png())]
+    names = [("__meta__/x.json", b"{}"), ("README", b""), ("._0.png", b""), (".x.png", b""), ("0.png", png())]
     write_tar(tmp_path / "a.tar", names)
     assert values(tmp_path / "a.tar") == [("0", {})]
 

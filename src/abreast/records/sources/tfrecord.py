@@ -7,6 +7,7 @@ Imports `example`, `container`, `columns`, `images`, `keys`, `checksum` and `err
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -119,13 +120,12 @@ def _places(files: Iterable[Path]) -> Iterator[tuple[str, Place]]:
     with Slices() as slices:
         for path in files:
             stem, begin, total = keys.key(path.name), 0, slices.size_bytes(path)
-            for number in range(total):
-                if begin == total:
-                    break
+            numbers = itertools.count()
+            while begin < total:
                 size = _length(path, begin, slices.read(path, begin, _HEAD_BYTES))
                 if size + _HEAD_BYTES + _TAIL_BYTES > total - begin:
                     raise cut_off(path, begin, size + _HEAD_BYTES + _TAIL_BYTES)
-                yield f"{stem}/{number:08d}", (path, begin, size)
+                yield f"{stem}/{next(numbers):08d}", (path, begin, size)
                 begin += _HEAD_BYTES + size + _TAIL_BYTES
 
 

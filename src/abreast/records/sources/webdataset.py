@@ -26,9 +26,11 @@ from abreast.records.keys import KeyMaker
 from abreast.records.sources.container import Contained, Slices, files_identity
 from abreast.records.sources.folder import EXTENSIONS, stop
 from abreast.records.sources.npy import read_npy
+from abreast.records.sources.source import file_identity
 from abreast.records.sources.tar_members import Member, members
 
 _NAME = re.compile(r"((?:.*/)?[^./]+)\.([^/]+)", re.DOTALL)  # key and extension, as WebDataset has them
+_META = re.compile(r"__[^/]*__(?:$|/)")
 _MAX_TEXT_BYTES = 1 << 24
 _COMPANIONS = (".cls", ".json", ".txt", ".npy")
 
@@ -53,8 +55,8 @@ def is_layout(folder: Path) -> bool:
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         wanted = _COMPANIONS if Path(place) == folder else (".cls",)
-        keys = {name.partition(".")[0] for name in names if name.lower().endswith(wanted)}
-        if keys and any(name.partition(".")[0] in keys for name in names if Path(name).suffix.lower() in EXTENSIONS):
+        keys = {_key(name) for name in names if name.lower().endswith(wanted)} - {None}
+        if keys and any(_key(name) in keys for name in names if Path(name).suffix.lower() in EXTENSIONS):
             return True
     return False
 
@@ -67,7 +69,12 @@ def _files(folder: Path) -> list[Member]:
         for name in names:
             path = Path(place, name)
             found.append(Member(path.relative_to(folder).as_posix(), path, 0, _size(path)))
-    return sorted(found, key=lambda member: (member.name.partition(".")[0], member.name))
+    return sorted(found, key=lambda member: (_key(member.name) or "", member.name))
+
+
+def _key(name: str) -> str | None:
+    match = _NAME.fullmatch(name)
+    return None if match is None else match[1]
 
 
 def _size(path: Path) -> int:
@@ -97,10 +104,7 @@ class _WebDataset:
     def identity(self) -> list[Any]:
         if self.root is None:
             return files_identity(self.files)
-        return [
-            [str(path.relative_to(self.root)), *of[1:]]
-            for path, of in zip(self.files, files_identity(self.files), strict=True)
-        ]
+        return [file_identity(self.root, path) for path in self.files]
 
     def places(self) -> Iterator[tuple[str, Group]]:
         keys = KeyMaker()
@@ -115,12 +119,12 @@ class _WebDataset:
 
 
 def _groups(stream: Iterable[Member]) -> Iterator[tuple[str, Group]]:
-    """Key and files of each sample. Names without an extension, hidden ones and `__names__` belong to none."""
+    """Key and files of each sample. Names without an extension, hidden ones and those in `__folders__` belong to none."""
     seen: set[str] = set()
     key, group = "", Group()
     for member in stream:
         match = _NAME.fullmatch(member.name)
-        if match is None or match[1].partition("/")[0].startswith("__"):
+        if match is None or _META.match(member.name):
             continue
         if match[1] != key:
             if group:
