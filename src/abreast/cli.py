@@ -88,7 +88,10 @@ def _add_pack(commands: Any) -> None:
     about = "pack images into shards that are read fast, at any place, and checked"
     parser = _add_command(commands, "pack", about)
     parser.add_argument(
-        "source", metavar="SOURCE", help="a folder of images or of a folder per class, a list, or a CSV"
+        "source",
+        metavar="SOURCE",
+        help="a folder of images, of a folder per class, or of shards; a list, a CSV or Parquet table, or a shard: "
+        "a tar in WebDataset's layout, TFRecord, RecordIO",
     )
     parser.add_argument("dest", metavar="DEST", help="the folder to make; where a packer was stopped, it goes on")
     parser.add_argument("--size", metavar="N", type=int, help="short side in pixels of images that are larger")
@@ -109,6 +112,24 @@ def _add_pack(commands: Any) -> None:
         help="size of a shard, in 10^6 bytes (default: 1000)",
     )
     _add_option(parser, "--shuffle-seed", metavar="N", type=int, help="pack in an order that this number draws")
+    _add_option(
+        parser,
+        "--split",
+        metavar="PARTS",
+        help="pack parts into folders of DEST: train=0.9,val=0.1 draws them, train,val are folders or shards of SOURCE",
+    )
+    _add_option(
+        parser, "--split-seed", metavar="N", type=int, default=0, help="another number draws other parts (default: 0)"
+    )
+    _add_option(
+        parser, "--image", metavar="NAME", help="the column, feature or extension of the images, if it cannot be told"
+    )
+    _add_option(
+        parser,
+        "--columns",
+        metavar="NAMES",
+        help="the columns to take, between commas, if not all; NEW=OLD calls one otherwise",
+    )
     _add_option(
         parser,
         "--on-error",
@@ -258,10 +279,15 @@ def _pack(options: argparse.Namespace) -> int:
     from abreast.records import pack
 
     names = ("size", "quality", "storage", "threads", "shard_mb", "shuffle_seed", "on_error")
+    names += ("split", "split_seed", "image", "columns")
     settings = {name: getattr(options, name) for name in names}
     line = _ProgressLine()
     try:
         summary = pack(options.source, options.dest, **settings, progress=line.show)
+    except KeyboardInterrupt:
+        line.end()
+        print("abreast: stopped\nhint: the same command goes on behind the last whole shard", file=sys.stderr)
+        return 130
     finally:
         line.end()
     print(summary)
@@ -289,6 +315,7 @@ class _ProgressLine:
     def end(self) -> None:
         if self._width:
             print(file=sys.stderr)
+        self._width = 0
 
 
 def _records_info(options: argparse.Namespace) -> int:

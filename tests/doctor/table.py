@@ -39,8 +39,8 @@ _CAUSES = """# What the doctor knows
 | `batch-norm` | `batch_norm="local"` over fewer than 16 rows | the numbers of rows; costs no time |
 | `learning-rate` | an optimizer's default rate for 1024 rows or more on several devices | the numbers; costs no time |
 
-A finding costs at least a tenth of a step (`straggler` and `all-reduce-bound` 20%, `small-batch` and `validation` 30%),
-and three turns in four agree on it.
+A finding costs at least a tenth of a step (`all-reduce-bound` and `straggler` 20%, `straggler` of simulated devices 50%,
+`small-batch` and `validation` 30%), and three turns in four agree on it.
 
 ## Planted causes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from PIL import Image
 
 from abreast import cli
-from abreast.records import Records, extract, pack
+from abreast.errors import DataError
+from abreast.records import Item, Records, extract, extractor, pack
 from tests.records.pieces import class_folder, contents, items, photo, small_pack
 
 
@@ -91,13 +93,93 @@ def test_extract_does_not_write_over_or_through_anything(tmp_path: Path, capsys:
     assert contents(tmp_path / "files") == {"mine": b"mine"}
 
 
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("fails", ["damage", "disk", "interrupt"])
+def test_extract_that_fails_leaves_nothing(
+    tmp_path: Path, there: bool, fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_pack(tmp_path / "out")
+    target = tmp_path / "new" / "files"
+    if there:
+        target.mkdir(parents=True)
+    error: type[BaseException] = DataError
+    if fails == "damage":
+        tar = tmp_path / "out" / "shard-00001.tar"
+        tar.write_bytes(tar.read_bytes().replace(b"NUMPY", b"NUMPX"))
+    else:
+        error = KeyboardInterrupt if fails == "interrupt" else DataError
+        raised = KeyboardInterrupt() if fails == "interrupt" else OSError(28, "No space left on device", "x")
+        new_file, calls = extractor._new_file, []
+
+        def failing(path: Path) -> object:
+            calls.append(path)
+            if len(calls) == 5:
+                raise raised
+            return new_file(path)
+
+        monkeypatch.setattr(extractor, "_new_file", failing)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(error):
+        extract(tmp_path / "out", target)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert target.exists() == there
+
+
+def test_numbers_that_are_not_finite_are_null(tmp_path: Path) -> None:
+    def refuse(word: str) -> None:
+        raise ValueError(word)
+
+    columns = {"x": float("nan"), "v": np.array([1, np.inf], np.float32)}
+    pack([Item("a", photo(4, 4), columns)], tmp_path / "out", storage="raw")
+    extract(tmp_path / "out", tmp_path / "files")
+    line = json.loads((tmp_path / "files" / "samples.jsonl").read_text(), parse_constant=refuse)
+    assert line["columns"] == {"x": None, "v": [1.0, None]}
+    with tarfile.open(tmp_path / "out" / "shard-00000.tar") as tar:
+        member = tar.extractfile("a.json")
+        assert member is not None and json.loads(member.read(), parse_constant=refuse) == {"x": None}
+    with Records(tmp_path / "out") as records:
+        assert np.isnan(records[0].columns["x"])
+
+
+def test_ctrl_c_says_that_the_same_command_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("abreast.records.pack", interrupted)
+    code, out, err = abreast(capsys, "pack", tmp_path, tmp_path / "out")
+    assert (code, out) == (130, "")
+    assert err == "abreast: stopped\nhint: the same command goes on behind the last whole shard\n"
+
+
+def test_a_source_is_split_and_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, dest = class_folder(tmp_path / "in", per_class=10), tmp_path / "out"
+    code, out, _ = abreast(capsys, "pack", source, dest, "--split", "train=0.8,val=0.2", "--split-seed", 3)
+    assert code == 0
+    assert f"{dest / 'train'}: " in out and f"{dest / 'val'}: " in out
+    code, out, err = abreast(capsys, "records", "info", dest)
+    assert code == 2 and f"{dest} holds the parts train, val\nhint: name one of its parts: {dest / 'train'}" in err
+
+
+def test_columns_are_chosen_and_renamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class_folder(tmp_path)
+    (tmp_path / "t.csv").write_text("path,a,b\ncat/0.jpg,1,x\ndog/0.jpg,2,y\n")
+    code, _, _ = abreast(capsys, "pack", tmp_path / "t.csv", tmp_path.with_name("chosen"), "--columns", "label=a")
+    assert code == 0
+    with Records(tmp_path.with_name("chosen")) as records:
+        assert [dict(sample.columns) for sample in records] == [{"label": 1}, {"label": 2}]
+    code, _, err = abreast(capsys, "pack", tmp_path / "t.csv", tmp_path.with_name("other"), "--columns", "c")
+    assert code == 2 and "there is no column 'c'\nhint: there are: a, b" in err
+    code, _, err = abreast(capsys, "pack", tmp_path / "t.csv", tmp_path.with_name("other"), "--image", "path")
+    assert code == 2 and "hint: leave image (--image) out" in err
+
+
 def test_an_error_is_a_line_and_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = abreast(capsys, "pack", tmp_path / "nothing", tmp_path / "out")
     assert (code, out) == (2, "")
-    assert (
-        err
-        == f"abreast: error: there is no {tmp_path / 'nothing'}\nhint: give a folder of images, or a file that lists them\n"
-    )
+    hint = "give a folder of images, or a file that lists or holds them"
+    assert err == f"abreast: error: there is no {tmp_path / 'nothing'}\nhint: {hint}\n"
 
 
 def test_skipped_images_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

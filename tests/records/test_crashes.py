@@ -22,7 +22,7 @@ from abreast.records.durable import Files, locked
 from tests.harness.client import ROOT
 from tests.records import crashes
 from tests.records.crashes import Failing, Stingy, packed, power_losses, state
-from tests.records.pieces import contents, small_pack
+from tests.records.pieces import contents, file_of, photo, small_pack
 
 
 @pytest.fixture
@@ -207,3 +207,25 @@ def test_ctrl_c_leaves_what_is_whole(tmp_path: Path, whole: dict[str, bytes]) ->
     assert contents(tmp_path / "out") == whole
     with Records(tmp_path / "out") as records:
         assert len(records) == small_pack(tmp_path / "out", crashes.COUNT).num_samples
+
+
+def test_ctrl_c_of_the_command_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.jpg").write_bytes(file_of(photo(1500, 1500), "JPEG"))
+    for i in range(1, 60):
+        (tmp_path / "in" / f"{i}.jpg").hardlink_to(tmp_path / "in" / "0.jpg")
+    command = python("-m", "abreast", "pack", str(tmp_path / "in"), str(tmp_path / "out"), "--threads", "1")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
+    ) as child:
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "out").glob("*.tar.part")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (130, "")
+    assert err.endswith("abreast: stopped\nhint: the same command goes on behind the last whole shard\n")
+    assert sorted(contents(tmp_path / "out")) == ["packing.json"]
+    assert subprocess.run(command, capture_output=True, timeout=100, cwd=ROOT, env=environment()).returncode == 0
+    with Records(tmp_path / "out") as records:
+        assert len(records) == 60

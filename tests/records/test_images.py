@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import struct
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageCms, ImageOps
 
 from abreast.errors import DataError
-from abreast.records.images import Pixels, read_picture, shrink
+from abreast.records import pack
+from abreast.records.images import MAX_FILE_BYTES, Pixels, read_picture, shrink
+from abreast.records.jpeg import num_scans
 from tests.records.pieces import file_of, image_of, photo
 
 PHOTO = photo(24, 40)
@@ -220,3 +224,52 @@ def test_shrinking_is_near_to_pillows() -> None:
 def test_gray_stays_gray() -> None:
     gray: Pixels = photo(20, 30, channels=1)
     assert read_picture(file_of(gray, "JPEG", quality=95), 10).pixels.shape == (10, 15, 1)
+
+
+@pytest.mark.parametrize("size_bytes", [MAX_FILE_BYTES + 1, 2**40])
+def test_a_giant_file_is_refused_before_it_is_read(tmp_path: Path, size_bytes: int) -> None:
+    path = tmp_path / "giant.jpg"
+    path.touch()
+    os.truncate(path, size_bytes)  # a hole: it takes no room on the disk
+    with pytest.raises(DataError, match=f"refused: a file of {size_bytes} bytes, and 536870910 are the most"):
+        pack([path], tmp_path / "out")
+
+
+def scans(count: int) -> bytes:
+    """A progressive JPEG whose last scan comes so many times more."""
+    data = file_of(photo(64, 64), "JPEG", progressive=True)
+    begin = data.rindex(b"\xff\xda")
+    return data[:-2] + data[begin:-2] * count + data[-2:]
+
+
+def test_scans_are_counted_as_a_decoder_finds_them() -> None:
+    ordinary = num_scans(scans(0), 1000)
+    assert ordinary == 10  # libjpeg's own script for three components
+    assert num_scans(scans(7), 1000) == 17
+    assert num_scans(scans(500), 100) == 101
+    assert num_scans(file_of(PHOTO, "JPEG"), 1000) == 1
+    thumbnail = Image.Exif()
+    thumbnail[0x9286] = "x"
+    assert num_scans(file_of(PHOTO, "JPEG", exif=thumbnail, comment=b"\xff\xda" * 300), 1000) == 1
+
+
+def test_a_jpeg_of_many_scans_is_refused() -> None:
+    assert read_picture(scans(0)).pixels.shape == (64, 64, 3)
+    with pytest.raises(DataError, match="refused: a JPEG of more than 100 scans"):
+        read_picture(scans(200))
+
+
+def test_scans_cannot_be_hidden_behind_an_end_in_a_comment() -> None:
+    data = scans(0)
+    begin = data.rindex(b"\xff\xda")
+    comment = b"\xff\xfe\x00\x04\xff\xd9"
+    assert num_scans(data[:begin] + comment + data[begin:-2] * 300 + data[-2:], 1000) == 309
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=8), st.integers(0, 3000))
+def test_counting_scans_of_damaged_files_ends(changes: list[tuple[int, int]], size: int) -> None:
+    broken = bytearray(scans(3))
+    for place, value in changes:
+        broken[place % len(broken)] = value
+    assert 0 <= num_scans(bytes(broken[: max(1, size)]), 50) <= 51

@@ -7,7 +7,7 @@ in `format`. Imports `errors`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -80,6 +80,35 @@ def type_of(name: str, value: Any) -> ColumnType:
 
 def types_of(values: Mapping[str, Any]) -> tuple[ColumnType, ...]:
     return tuple(type_of(name, value) for name, value in values.items())
+
+
+def column_name(text: str) -> str:
+    """A name that a column may have, near to `text`."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", text)[:32] or "_"
+    return f"_{name[:31]}" if name[0].isdigit() else name
+
+
+def agreed(samples: Iterable[Mapping[str, Any]]) -> tuple[ColumnType, ...]:
+    """Types that hold the values of these samples: decimal numbers where some are whole and others are not.
+
+    Values that no column can hold are left to where their sample is packed.
+    """
+    found: dict[str, ColumnType] = {}
+    for sample in samples:
+        for name, value in sample.items():
+            try:
+                column = type_of(name, value)
+            except DataError:
+                continue
+            found[name] = _common(found.get(name, column), column)
+    return tuple(found.values())
+
+
+def _common(one: ColumnType, other: ColumnType) -> ColumnType:
+    if {TEXT, BYTES} & {one.type, other.type} or len(one.shape) != len(other.shape):
+        return one
+    dtype = np.promote_types(one.element, other.element)
+    return ColumnType(one.name, _little_endian(dtype), one.shape)
 
 
 def fitted(column: ColumnType, value: Any) -> Array:

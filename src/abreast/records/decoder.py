@@ -9,7 +9,7 @@ import numpy as np
 
 from abreast.errors import DataError
 from abreast.records.crop import Box, cut
-from abreast.records.images import Pixels, decode_jpeg, read_picture
+from abreast.records.images import Pixels, check_scans, decode_jpeg, read_picture
 from abreast.records.index import HINT
 from abreast.records.jpeg import Bytes, JpegHeader, read_header
 from abreast.records.reader import Sample
@@ -47,6 +47,8 @@ def checked_header(sample: Sample, header: JpegHeader) -> JpegHeader:
     """Refuses a JPEG of another size than the index says before anything is allocated for it."""
     if (header.height, header.width) != (sample.height, sample.width):
         raise wrong(sample, f"is a JPEG of {header.width} x {header.height} pixels")
+    if not header.sequential:
+        check_scans(sample.data)
     return header
 
 

@@ -6,7 +6,7 @@ Imports `writer`, `manifest`, `durable` and `errors`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,13 @@ def opened(
                 writer.resume()
         stack.callback(writer.abandon)
         yield writer if done is None else done
+
+
+def check_parts(folder: Path, parts: Sequence[str]) -> None:
+    """Raise `DataError` unless the folder can hold data sets of these names: it has nothing else."""
+    if folder.is_dir() and (others := sorted({path.name for path in folder.iterdir()} - {*parts})):
+        hint = "name a folder that is empty or not there yet, or repeat the command that began it"
+        raise DataError(f"{folder} holds something else than the parts {', '.join(parts)}: {others[0]}", hint)
 
 
 def _make(folder: Path, files: Files) -> None:
@@ -85,7 +92,7 @@ def _begin(folder: Path, settings: dict[str, Any], files: Files) -> manifest.Man
         files.remove(packing)
         return whole
     if packing.exists():
-        _check_same(folder, manifest.unbound(packing.read_bytes(), packing), versioned)
+        _check_same(folder, manifest.unbound(manifest.read_bytes(packing), packing), versioned)
         return None
     files.remove(packing.with_name(packing.name + PART))
     write_file(packing, manifest.bound(versioned), files)

@@ -1,4 +1,4 @@
-"""The packages of `abreast[images]`, imported when they are first needed.
+"""The packages of `abreast[images]` and `abreast[parquet]`, imported when they are first needed.
 
 Imports `errors`.
 """
@@ -10,13 +10,14 @@ from typing import Any
 
 from abreast.errors import DataError
 
-# A module of each, and what one installs for it.
+# A module of each that every data set needs, and what one installs for it.
 PACKAGES = {
     "PIL": "pillow",
     "cv2": "opencv-python-headless",
     "google_crc32c": "google-crc32c",
     "simplejpeg": "simplejpeg",
 }
+_OTHERS = {"pyarrow": "parquet"}  # and what brings them
 
 
 def extra(module: str) -> Any:
@@ -27,5 +28,6 @@ def extra(module: str) -> Any:
         top = module.partition(".")[0]
         if error.name != top:
             raise
-        hint = 'pip install "abreast[images]"'
-        raise DataError(f"image records need {PACKAGES[top]}, which is not installed", hint) from None
+        hint = f'pip install "abreast[{_OTHERS.get(top, "images")}]"'
+        needed = f"this source needs {top}" if top in _OTHERS else f"image records need {PACKAGES[top]}"
+        raise DataError(f"{needed}, which is not installed", hint) from None

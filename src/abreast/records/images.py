@@ -1,13 +1,14 @@
 """Any image file to upright sRGB pixels of 8 bits, in one channel or three, or a refusal that says why.
 
-A closed list of formats, a limit on pixels that is checked before anything is decoded, no animation. Imports `index`,
-`extras` and `errors`; Pillow, simplejpeg and OpenCV when an image is read.
+A closed list of formats, limits on bytes, pixels and scans that are checked before anything is decoded, no animation. Imports
+`index`, `jpeg`, `extras` and `errors`; Pillow, simplejpeg and OpenCV when an image is read.
 """
 
 from __future__ import annotations
 
 import functools
 import io
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from abreast.errors import DataError
 from abreast.records.extras import extra
 from abreast.records.index import MAX_PIXELS
+from abreast.records.jpeg import Bytes, num_scans
 
 # Pillow's names. What runs another program or a language of its own (EPS, WMF, PDF) is left out.
 ENCODING_OF = {
@@ -40,6 +42,12 @@ _SRGB = frozenset(
 )
 _PROFILE_NOTE = "its colour profile cannot be used: taken as sRGB"
 
+# As large as an image can be without compression: 16 bits in three channels.
+MAX_FILE_BYTES = 6 * MAX_PIXELS
+# Each scan of a progressive JPEG is a pass over all of its pixels; encoders write about ten.
+MAX_SCANS = 100
+_BEGINNINGS = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n\x1a\n|GIF8|RIFF....WEBP|BM|II\*\0|MM\0\*|P[1-6]\s", re.DOTALL)
+
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -56,6 +64,25 @@ class Picture:
     orientation: int
     plain: bool
     note: str | None = None
+
+
+def check_file_bytes(size_bytes: int, limit: int | None = None) -> None:
+    """Raise `DataError` for a file that is too large to be an image, before it is read."""
+    limit = MAX_FILE_BYTES if limit is None else limit
+    if size_bytes > limit:
+        raise DataError(f"refused: a file of {size_bytes} bytes, and {limit} are the most")
+
+
+def looks_like_image(data: bytes) -> bool:
+    """Whether bytes begin as a file of an image does."""
+    return _BEGINNINGS.match(data) is not None
+
+
+def check_scans(data: Bytes) -> None:
+    """Raise `DataError` for a JPEG that makes a decoder go over its pixels again and again."""
+    scans = num_scans(data, MAX_SCANS)
+    if scans > MAX_SCANS:
+        raise DataError(f"refused: a JPEG of more than {MAX_SCANS} scans", "write it anew with any image program")
 
 
 def read_picture(data: bytes, short_side: int | None = None) -> Picture:
@@ -111,6 +138,8 @@ def _orientation(image: Any) -> int:
 
 def _picture(data: bytes, short_side: int | None) -> Picture:
     header = _open(data)
+    if header.format in ("JPEG", "MPO"):
+        check_scans(data)
     orientation = _orientation(header)
     plain = orientation == 1 and header.mode in ("L", "RGB") and not _profile(header)
     if header.format in ("JPEG", "MPO") and header.mode in ("L", "RGB"):
@@ -140,7 +169,7 @@ def _decoded_jpeg(data: bytes, header: Any, short_side: int | None) -> Pixels:
     return decode_jpeg(data, "GRAY" if header.mode == "L" else "RGB", *at_least)
 
 
-def decode_jpeg(data: bytes | bytearray | memoryview, colours: str, min_height: int = 0, min_width: int = 0) -> Pixels:
+def decode_jpeg(data: Bytes, colours: str, min_height: int = 0, min_width: int = 0) -> Pixels:
     """Pixels of a JPEG of which the size was checked, height by width by channels. Raises `ValueError`."""
     pixels: Pixels = extra("simplejpeg").decode_jpeg(data, colours, min_height=min_height, min_width=min_width)
     return pixels

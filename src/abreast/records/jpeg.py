@@ -6,6 +6,7 @@ ITU-T T.81, annexes A and B. Imports `errors`.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _WITHOUT_LENGTH = frozenset({0x00, 0x01, SOI, EOI, *RST})
 _SEQUENTIAL_HUFFMAN = (0xC0, 0xC1)
 _MAX_SEGMENTS = 10_000
+
+_MARKER = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]", re.DOTALL)  # what is in coded data left out
 
 Bytes = bytes | bytearray | memoryview
 
@@ -156,6 +159,29 @@ def _header(frame: bytes, scan: bytes, tables: bytes, interval: int, scan_begin:
 def _is_whole_scan(scan: bytes, num_components: int) -> bool:
     """Whether all components are in this scan, with all of their coefficients."""
     return len(scan) == 8 + 2 * num_components and scan[4] == num_components and scan[-3:] == b"\x00\x3f\x00"
+
+
+def num_scans(data: Bytes, most: int) -> int:
+    """How many scans a decoder finds up to the end of the image; one more than `most` where there are more.
+
+    It passes over what is no marker, as libjpeg does, and does not look for a second scan where the first has all components.
+    """
+    place, count, components, progressive = 2, 0, 0, False
+    while count <= most and (found := _MARKER.search(data, place)) is not None:
+        marker, place = data[found.end() - 1], found.end()
+        if marker == EOI:
+            break
+        if marker in _WITHOUT_LENGTH:
+            continue
+        if marker in _FRAMES:
+            progressive = marker not in _SEQUENTIAL_HUFFMAN
+            components = data[place + 7] if place + 7 < len(data) else 0
+        elif marker == SOS:
+            count += 1
+            if not progressive and place + 2 < len(data) and data[place + 2] == components:
+                break
+        place += int.from_bytes(data[place : place + 2], "big")
+    return count
 
 
 def restart_lengths(data: Bytes, header: JpegHeader | None = None) -> npt.NDArray[np.unsignedinteger[Any]]:

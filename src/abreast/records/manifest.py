@@ -83,16 +83,22 @@ def to_bytes(manifest: Manifest) -> bytes:
     return bound(content)
 
 
+def read_bytes(path: Path) -> bytes:
+    """A file of this kind, if it is no larger than one can be."""
+    with path.open("rb") as file:
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise DataError(f"{path} has more than {_MAX_BYTES} bytes, which no manifest has", HINT)
+    return data
+
+
 def read(folder: Path) -> Manifest:
     """The manifest of a data set. Raises `DataError` when there is none, or it is damaged."""
     path = folder / MANIFEST
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+        data = read_bytes(path)
     except OSError as error:
         raise _no_manifest(folder, error) from None
-    if len(data) > _MAX_BYTES:
-        raise DataError(f"{path} has more than {_MAX_BYTES} bytes, which no manifest has", HINT)
     content = unbound(data, path)
     version = content.get("version") if isinstance(content, dict) else None
     if version != VERSION:
@@ -108,6 +114,10 @@ def _no_manifest(folder: Path, error: OSError) -> DataError:
     if (folder / PACKING).exists():
         hint = "wait for the packer, or run the same `abreast pack` again: it goes on where it stopped"
         return DataError(f"{folder} is not packed to its end: a packer is at work, or was stopped", hint)
+    parts = [path.parent.name for path in sorted(folder.glob(f"*/{MANIFEST}"))]
+    if parts:
+        hint = f"name one of its parts: {folder / parts[0]}"
+        return DataError(f"{folder} holds the parts {', '.join(parts)}", hint)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return DataError(f"{folder} holds no packed images: there is no {MANIFEST}", "make it with `abreast pack`")
     return DataError(f"cannot read {folder / MANIFEST}: {error.strerror}")

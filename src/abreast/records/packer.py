@@ -1,6 +1,6 @@
 """`pack`: any source of images to a data set on the disk, with as many threads as there are cores.
 
-Imports `prepare`, `destination`, `writer`, `repeated`, `keys`, `progress`, `sources`, `hardware` and `errors`.
+Imports `prepare`, `destination`, `writer`, `repeated`, `split`, `keys`, `progress`, `sources`, `hardware` and `errors`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import importlib.metadata
 import math
 import operator
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from os import PathLike, fspath
 from pathlib import Path
@@ -18,19 +18,21 @@ from typing import Any
 from abreast import __version__
 from abreast.errors import DataError
 from abreast.hardware import num_cores
-from abreast.records.destination import opened
+from abreast.records.destination import check_parts, opened
 from abreast.records.durable import Files
 from abreast.records.extras import PACKAGES, extra
 from abreast.records.index import Note
 from abreast.records.keys import printable
 from abreast.records.manifest import Manifest
 from abreast.records.prepare import STORAGES, Recipe, prepare
-from abreast.records.progress import Progress, Summary, Ticker
+from abreast.records.progress import Progress, Summary, Ticker, together
 from abreast.records.reader import Records
 from abreast.records.repeated import check_repeated
 from abreast.records.shard_writer import Packed
 from abreast.records.sources.choose import shuffled, source_of
+from abreast.records.sources.selected import Selected, selection
 from abreast.records.sources.source import Item, Source
+from abreast.records.split import Draw, drawn_parts, existing_parts, split_of
 from abreast.records.writer import DatasetWriter, Refused
 
 _AHEAD_PER_THREAD = 4
@@ -47,14 +49,22 @@ def pack(
     threads: int | None = None,
     shard_mb: float = 1000,
     shuffle_seed: int | None = None,
+    split: str | Mapping[str, float] | Sequence[str] | None = None,
+    split_seed: int = 0,
+    image: str | None = None,
+    columns: str | Sequence[str] | Mapping[str, str] | None = None,
     on_error: str = "stop",
     progress: Callable[[Progress], None] | None = None,
 ) -> Summary:
     """Pack images into the folder `dest`; the same call again goes on where a stopped one was, behind its last shard.
 
-    `source` is a folder of images or of a folder per class, a list or CSV file, NumPy arrays, or an iterable of samples.
-    Images whose short side is longer than `size` pixels are made smaller. `quality` is that of JPEG, 95 if not given.
-    `on_error="skip"` leaves out images that cannot be packed, and the summary says why. Raises `DataError`.
+    `source` is a folder of images or of a folder per class, a list, a CSV or Parquet table, shards (WebDataset, TFRecord,
+    RecordIO), a data set of Hugging Face, NumPy arrays, or an iterable of samples. Images whose short side is longer than
+    `size` pixels are made smaller. `quality` is that of JPEG, 95 if not given. `split` makes a data set of each part, in
+    folders of `dest`: `{"train": 0.9, "val": 0.1}` draws parts by the keys and `split_seed`, `["train", "val"]` takes those
+    that the source has. `image` names what holds the image where that cannot be told, `columns` those to take, or
+    what to call which. `on_error="skip"` leaves out images that cannot be packed, and the summary says why. Raises
+    `DataError`.
     """
     for module in PACKAGES:
         extra(module)
@@ -67,18 +77,51 @@ def pack(
         raise DataError(f"shard_mb={shard_mb} and threads={threads} must be numbers above 0")
     folder = Path(fspath(dest))
     _check_apart(source, folder)
-    found = source_of(source)
-    if shuffle_seed is not None:
-        found = shuffled(found, shuffle_seed)
-    settings = {
+    names = None if columns is None else selection(columns)
+    asked = {
         "storage": storage,
         "size": size,
         "quality": recipe.quality if storage == "jpeg" else None,
         "shard_mb": float(shard_mb),
         "shuffle_seed": shuffle_seed,
-        "source": found.identity,
+        **({} if image is None else {"image": image}),
+        **({} if names is None else {"columns": [f"{new}={old}" for new, old in names.items()]}),
     }
-    return _packed(found, folder, settings, recipe, threads or num_cores(), on_error == "skip", progress, Files())
+
+    def packed(found: Source, folder: Path, **part: Any) -> Summary:
+        chosen = found if names is None else Selected(found, names)
+        settings = asked | part | {"source": chosen.identity}
+        return _packed(chosen, folder, settings, recipe, threads or num_cores(), on_error == "skip", progress, Files())
+
+    wanted = None if names is None else list(names.values())
+    if split is None:
+        return packed(_ordered(source_of(source, image, wanted), shuffle_seed), folder)
+    parts, described = _parts(
+        source, split_of(split, _whole("split_seed", split_seed) or 0), image, wanted, shuffle_seed
+    )
+    check_parts(folder, list(parts))
+    return together(
+        folder, {name: packed(part, folder / name, split=[name, *described]) for name, part in parts.items()}
+    )
+
+
+def _ordered(source: Source, shuffle_seed: int | None) -> Source:
+    return source if shuffle_seed is None else shuffled(source, shuffle_seed)
+
+
+def _parts(
+    source: Any,
+    split: Draw | tuple[str, ...],
+    image: str | None,
+    wanted: Sequence[str] | None,
+    shuffle_seed: int | None,
+) -> tuple[dict[str, Source], list[Any]]:
+    """A source for each part, and what makes another split another one."""
+    if isinstance(split, Draw):
+        found = _ordered(source_of(source, image, wanted), shuffle_seed)
+        return drawn_parts(found, split), [split.seed, [[name, share] for name, share in split.shares.items()]]
+    parts = existing_parts(source, split, image, wanted)
+    return {name: _ordered(part, shuffle_seed) for name, part in parts.items()}, []
 
 
 def _whole(name: str, value: int | None) -> int | None:

@@ -5,6 +5,7 @@ Imports `images`, `encoder`, `jpeg`, `shard_writer` for what a sample is, and `s
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 
 from abreast.errors import DataError
 from abreast.records.encoder import encode
-from abreast.records.images import Pixels, read_picture, shrink
+from abreast.records.images import Pixels, check_file_bytes, read_picture, shrink
 from abreast.records.index import MAX_PIXELS
 from abreast.records.jpeg import restart_lengths
 from abreast.records.shard_writer import Packed
@@ -33,6 +34,9 @@ class Recipe:
 
 def prepare(item: Item, recipe: Recipe) -> tuple[Packed, str | None]:
     """The sample, and a word about what could not be done exactly. Raises `DataError` for an image that is refused."""
+    for value in (item.image, *item.columns.values()):
+        if isinstance(value, DataError):
+            raise value
     if recipe.storage == "keep":
         return _kept(item)
     pixels, note = _pixels(item, recipe.size)
@@ -81,13 +85,16 @@ def _checked(image: Any) -> Pixels:
 
 def _bytes(image: Any) -> bytes:
     if isinstance(image, bytes):
+        check_file_bytes(len(image))
         return image
     if not isinstance(image, Path):
         raise DataError(f"an image is a path, bytes or an array, and this is a {type(image).__name__}")
     try:
         if not image.is_file():
             raise DataError("there is no such file")
-        return image.read_bytes()
+        with image.open("rb") as file:
+            check_file_bytes(os.fstat(file.fileno()).st_size)
+            return file.read()
     except OSError as error:
         raise DataError(f"cannot read the file: {error.strerror}") from None
     except ValueError as error:

@@ -6,8 +6,8 @@ Imports `units`, and `index` for notes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from abreast.records.index import Note
@@ -56,6 +56,9 @@ class Summary:
     file_bytes: int
     seconds: float
     notes: tuple[Note, ...]
+    parts: Mapping[str, Summary] = field(
+        default_factory=dict
+    )  # of a source that was split, whose counts are those of all
 
     @property
     def skipped(self) -> tuple[Note, ...]:
@@ -66,6 +69,8 @@ class Summary:
         return self.num_now / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
+        if self.parts:
+            return "\n".join(map(str, self.parts.values()))
         size = f"{counted(self.num_samples, 'image')} in {counted(self.num_shards, 'shard')}, {self.file_bytes / 1e6:,.1f} MB"
         if self.num_now:
             speed = f"packed {self.num_now:,} in {_clock(self.seconds)}, {self.images_per_second:,.0f} images/s"
@@ -78,6 +83,21 @@ class Summary:
         ):
             lines += _listed(title, notes)
         return "\n".join(lines)
+
+
+def together(folder: Path, parts: Mapping[str, Summary]) -> Summary:
+    """What was done in all parts."""
+    of = list(parts.values())
+    return Summary(
+        folder,
+        num_samples=sum(part.num_samples for part in of),
+        num_now=sum(part.num_now for part in of),
+        num_shards=sum(part.num_shards for part in of),
+        file_bytes=sum(part.file_bytes for part in of),
+        seconds=sum(part.seconds for part in of),
+        notes=tuple(note for part in of for note in part.notes),
+        parts=parts,
+    )
 
 
 class Ticker:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -44,9 +45,16 @@ def column_members(key: str, columns: Sequence[ColumnType], values: Iterable[Arr
         elif column.name == "label" and column.element.kind in "iu":
             yield member(f"{key}.cls", str(value[()]).encode())
         else:
-            plain[column.name] = value.item()
+            plain[column.name] = finite(value.item())
     if plain:
-        yield member(f"{key}.json", json.dumps(plain, ensure_ascii=False).encode())
+        yield member(f"{key}.json", json.dumps(plain, ensure_ascii=False, allow_nan=False).encode())
+
+
+def finite(value: Any) -> Any:
+    """The value, or list of values, as JSON can have it: without NaN and infinity."""
+    if isinstance(value, list):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def npy(array: Array) -> bytes:

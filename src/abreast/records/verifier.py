@@ -23,7 +23,9 @@ def verify(folder: str | PathLike[str]) -> list[str]:
     path = Path(fspath(folder))
     known = any((path / name).exists() for name in (manifest.MANIFEST, manifest.PACKING))
     if not known and not any(path.glob("shard-*")):
-        raise DataError(f"{path} holds no packed images", "name a folder that `abreast pack` made")
+        parts = [found.parent for found in sorted(path.glob(f"*/{manifest.MANIFEST}"))]
+        hint = f"name one of its parts: {parts[0]}" if parts else "name a folder that `abreast pack` made"
+        raise DataError(f"{path} holds no packed images", hint)
     try:
         whole = manifest.read(path)
     except DataError as error:

@@ -93,7 +93,8 @@ class DatasetWriter:
     def _nothing(self) -> DataError:
         skipped = [note for note in self.notes if note.skipped]
         if not skipped:
-            return DataError(f"there is no image to pack into {self.folder}")
+            hint = "a larger share, or another split_seed, gives it some" if "split" in self._settings else None
+            return DataError(f"there is no image to pack into {self.folder}", hint)
         first = f"the first, {skipped[0].key}: {skipped[0].text}"
         return DataError(f"there is no image to pack into {self.folder}: all {len(skipped)} are skipped; {first}")
 
@@ -153,5 +154,6 @@ class DatasetWriter:
 def _values(sample: Packed, columns: Sequence[ColumnType]) -> list[Array]:
     names = [column.name for column in columns]
     if set(sample.columns) != set(names):
-        raise DataError(f"the sample has the columns {list(sample.columns)}, and those before it {names}")
+        hint = "take the columns that all samples have (columns=..., --columns), or leave such samples out"
+        raise DataError(f"the sample has the columns {list(sample.columns)}, and those before it {names}", hint)
     return [fitted(column, sample.columns[column.name]) for column in columns]

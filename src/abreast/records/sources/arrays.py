@@ -6,6 +6,7 @@ Imports `source`, `columns` and `errors`.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from abreast.errors import DataError
 from abreast.records.columns import ColumnType, type_of
-from abreast.records.sources.source import Item
+from abreast.records.sources.source import Item, Keep, everything
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,11 @@ class Arrays:
     def num_items(self) -> int:
         return len(self.images)
 
-    def items(self, begin: int) -> Iterator[Item]:
-        for i in range(begin, len(self.images)):
-            columns = {name: values[i] for name, values in self.values.items()}
-            yield Item(f"{i:08d}", self.images[i], {name: _plain(value) for name, value in columns.items()})
+    def items(self, begin: int, keep: Keep = everything) -> Iterator[Item]:
+        rows = (row for row in range(len(self.images)) if keep(f"{row:08d}"))
+        for row in itertools.islice(rows, begin, None):
+            columns = {name: values[row] for name, values in self.values.items()}
+            yield Item(f"{row:08d}", self.images[row], {name: _plain(value) for name, value in columns.items()})
 
 
 def _type(name: str, values: npt.NDArray[Any]) -> ColumnType:

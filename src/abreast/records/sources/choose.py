@@ -1,11 +1,12 @@
-"""Which adapter a source gets.
+"""Which adapter a source gets: by what an object is, by a file's name, and by how a file begins where its name says nothing.
 
-Imports the adapters and `errors`.
+Imports the adapters, `manifest` and `errors`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,50 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
+from abreast.records import manifest
 from abreast.records.sources.arrays import Arrays
-from abreast.records.sources.folder import from_folder
+from abreast.records.sources.container import Contained
+from abreast.records.sources.folder import from_folder, has_images
+from abreast.records.sources.huggingface import from_datasets, is_datasets
 from abreast.records.sources.iterable import Iterated
 from abreast.records.sources.listing import from_csv, from_list
+from abreast.records.sources.parquet import from_parquet
+from abreast.records.sources.recordio import MAGIC, from_recordio
 from abreast.records.sources.source import Listed, Source
+from abreast.records.sources.tfrecord import from_tfrecords, is_tfrecord
+from abreast.records.sources.webdataset import from_files, from_tars, is_layout
 
 _LISTS = (".lst", ".txt", ".tsv")
+_KINDS = {
+    ".tar": "tar",
+    ".tfrecord": "TFRecord",
+    ".tfrecords": "TFRecord",
+    ".tfrec": "TFRecord",
+    ".rec": "RecordIO",
+    ".parquet": "Parquet",
+    ".pq": "Parquet",
+}
+_PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
+_NUMBERED = re.compile(r".+-\d+-of-\d+")  # shards are called so with no extension, as those of ImageNet
 
 
-def source_of(source: Any) -> Source:
-    """An adapter for a path, arrays or an iterable; a `Source` is one itself. Raises `DataError` for all else."""
+def source_of(source: Any, image: str | None = None, wanted: Sequence[str] | None = None) -> Source:
+    """An adapter for a path, paths of shards, arrays or an iterable; a `Source` is one itself. Raises `DataError`.
+
+    `image` names what holds the images in samples with names; `wanted` are the columns to be taken, if not all are.
+    """
     if isinstance(source, str | PathLike):
-        return _of_path(Path(fspath(source)))
+        return _of_path(Path(fspath(source)), image, wanted)
+    if is_datasets(source):
+        return from_datasets(source, image, wanted)
+    if (shards := _shards(source)) is not None:
+        return _of_shards(shards, image, wanted)
+    if image is not None:
+        raise DataError(f"image={image!r} means nothing for a {type(source).__name__}", "leave image out")
+    return _of_object(source)
+
+
+def _of_object(source: Any) -> Source:
     if isinstance(source, np.ndarray):
         return Arrays(source, {})
     if isinstance(source, Mapping) and isinstance(source.get("image"), np.ndarray):
@@ -40,7 +72,7 @@ def source_of(source: Any) -> Source:
         return found
     if isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
         return Iterated(source)
-    hint = "give a folder, a list or CSV file, NumPy arrays, or an iterable of samples"
+    hint = "give a folder, a list, a table, shards, NumPy arrays, a data set of Hugging Face, or an iterable of samples"
     raise DataError(f"cannot pack a {type(source).__name__}", hint)
 
 
@@ -49,21 +81,110 @@ def _is_colour_image(array: Any) -> bool:
     return bool(image and array.shape[2] in (1, 3))
 
 
-def _of_path(path: Path) -> Source:
+def _shards(source: Any) -> list[Path] | None:
+    """Paths, if a list holds nothing but those of shards."""
+    if not isinstance(source, list | tuple) or not source or not all(isinstance(p, str | PathLike) for p in source):
+        return None
+    paths = [Path(fspath(path)) for path in source]
+    return paths if all(path.suffix.lower() in _KINDS or _NUMBERED.fullmatch(path.name) for path in paths) else None
+
+
+def _of_path(path: Path, image: str | None, wanted: Sequence[str] | None) -> Source:
     if path.is_dir():
-        return from_folder(path)
+        return _of_folder(path, image, wanted)
     if not path.exists():
-        raise DataError(f"there is no {path}", "give a folder of images, or a file that lists them")
-    if path.suffix.lower() == ".csv":
-        return from_csv(path)
-    if path.suffix.lower() in _LISTS:
-        return from_list(path)
-    hint = f"give a folder, a list ({', '.join(_LISTS)}) or a table (.csv)"
-    raise DataError(f"cannot tell what {path} lists by its name", hint)
+        raise DataError(f"there is no {path}", "give a folder of images, or a file that lists or holds them")
+    suffix = path.suffix.lower()
+    if suffix == ".csv" or suffix in _LISTS:
+        _no_image(image, f"a list or a table of text, as {path.name}")
+        return from_csv(path) if suffix == ".csv" else from_list(path)
+    return _of_shards([path], image, wanted)
+
+
+def _of_folder(folder: Path, image: str | None, wanted: Sequence[str] | None) -> Source:
+    shards = [path for path in sorted(folder.iterdir()) if path.is_file() and _may_be_shard(path)]
+    if not shards:
+        if is_layout(folder):
+            return from_files(folder, image)
+        _no_image(image, "a folder of images")
+        return from_folder(folder)
+    if has_images(folder):
+        hint = "name the shards, or move them or the images elsewhere"
+        raise DataError(f"{folder} has images beside shards, as {shards[0].name}", hint)
+    if (folder / manifest.MANIFEST).is_file():  # a data set of ours, which is packed again
+        return from_tars(shards, image, manifest.read(folder).class_names)
+    return _of_shards(shards, image, wanted)
+
+
+def _may_be_shard(path: Path) -> bool:
+    if path.name.startswith("."):
+        return False
+    return path.suffix.lower() in _KINDS or (bool(_NUMBERED.fullmatch(path.name)) and _begins_as(path) is not None)
+
+
+def _of_shards(shards: Sequence[Path], image: str | None, wanted: Sequence[str] | None) -> Contained:
+    kinds = {path: _kind_of(path) for path in shards}
+    if set(kinds.values()) == {"tar", "Parquet"}:  # img2dataset writes what it knows of each tar beside it
+        kinds = {path: kind for path, kind in kinds.items() if kind == "tar"}
+    paths, kind = list(kinds), next(iter(kinds.values()))
+    if len(set(kinds.values())) > 1:
+        hint = "pack each kind by itself: name the files, or move them into folders"
+        raise DataError(f"these are shards of several kinds: {', '.join(sorted(set(kinds.values())))}", hint)
+    if kind == "tar":
+        return from_tars(paths, image)
+    if kind == "TFRecord":
+        return from_tfrecords(paths, image)
+    if kind == "Parquet":
+        return from_parquet(paths, image, wanted)
+    _no_image(image, kind)
+    return from_recordio(paths)
+
+
+def _no_image(image: str | None, what: str) -> None:
+    if image is not None:
+        raise DataError(f"image={image!r} means nothing for {what}", "leave image (--image) out")
+
+
+def _kind_of(path: Path) -> str:
+    if path.suffix.lower() in _PACKED:
+        raise DataError(f"{path} is compressed, so that no place in it can be read by itself", "decompress it first")
+    kind = _KINDS.get(path.suffix.lower()) or _begins_as(path)
+    if kind is None:
+        hint = f"give a folder, a list ({', '.join(_LISTS)}), a table (.csv, .parquet) or shards ({', '.join(_KINDS)})"
+        raise DataError(f"cannot tell what {path} holds, neither by its name nor by how it begins", hint)
+    return kind
+
+
+def _begins_as(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from None
+    if head[:4] == b"PAR1":
+        return "Parquet"
+    if head[:4] == MAGIC:
+        return "RecordIO"
+    if head[257:262] == b"ustar":
+        return "tar"
+    return "TFRecord" if is_tfrecord(head) else None
+
+
+def files_of_part(folder: Path, name: str) -> Path | list[Path]:
+    """What a folder has by that name: a folder in it, or shards whose names begin so."""
+    if (folder / name).is_dir():
+        return folder / name
+    beginning = re.compile(rf"{re.escape(name)}(?:[-_.].*)")
+    found = [path for path in sorted(folder.iterdir()) if beginning.fullmatch(path.name) and _may_be_shard(path)]
+    if not found:
+        hint = "write shares to draw parts: train=0.9,val=0.1"
+        raise DataError(f"{folder} has no folder {name}, and no shards whose names begin with {name}", hint)
+    return found
 
 
 def shuffled(source: Source, seed: int) -> Source:
     """The source in another order, a function of the seed and the keys."""
-    if not isinstance(source, Listed):
-        raise DataError("only a folder, a list or a table can be shuffled", "leave shuffle_seed out, or shuffle before")
+    if not isinstance(source, Listed | Contained):
+        hint = "leave shuffle_seed out, or shuffle before"
+        raise DataError("only files and data sets of Hugging Face can be shuffled", hint)
     return source.shuffled(seed)

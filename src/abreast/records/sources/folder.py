@@ -37,6 +37,11 @@ def from_folder(folder: Path) -> Listed:
     return Listed("folder", folder, items, labels, [printable(name) for name in classes])
 
 
+def has_images(folder: Path) -> bool:
+    """Whether there is an image below `folder`."""
+    return next(_images(folder), None) is not None
+
+
 def _folders(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
@@ -50,7 +55,8 @@ def _unreadable(error: OSError) -> DataError:
     return DataError(f"cannot read the folder {error.filename}: {error.strerror}", hint)
 
 
-def _stop(error: OSError) -> None:
+def stop(error: OSError) -> None:
+    """For `os.walk`, which else leaves out what it cannot read."""
     raise _unreadable(error) from error
 
 
@@ -60,7 +66,7 @@ def _plain(folder: Path, path: Path) -> str:
 
 def _images(folder: Path, deep: bool = True) -> Iterator[Path]:
     """Files in `folder`, then those in its folders, which may not be links; both sorted, hidden ones left out."""
-    for place, folders, names in os.walk(folder, onerror=_stop):
+    for place, folders, names in os.walk(folder, onerror=stop):
         folders[:] = sorted(name for name in folders if deep and not name.startswith("."))
         for name in sorted(names):
             if Path(name).suffix.lower() in EXTENSIONS and not name.startswith("."):

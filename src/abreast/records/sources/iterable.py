@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.sources.source import Item
+from abreast.records.sources.source import Item, Keep, everything
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Iterated:
         size = getattr(self.samples, "__len__", None)
         return None if size is None else int(size())
 
-    def items(self, begin: int) -> Iterator[Item]:
-        for number, sample in itertools.islice(enumerate(self.samples), begin, None):
-            item = _item(number, sample)
+    def items(self, begin: int, keep: Keep = everything) -> Iterator[Item]:
+        found = (_item(number, sample) for number, sample in enumerate(self.samples))
+        for item in itertools.islice((item for item in found if keep(item.key)), begin, None):
             columns = {name: _own(value) for name, value in item.columns.items()}
             yield Item(item.key, _own(item.image), columns)
 

@@ -6,9 +6,10 @@ Imports `columns` and `errors`.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,15 +17,25 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from abreast.errors import DataError
 from abreast.records.columns import ColumnType
+
+Keep = Callable[[str], bool]  # whether an item with this key is wanted
+
+
+def everything(key: str) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
 class Item:
-    """An image that is not packed yet: a file, the bytes of one, or pixels (height, width and no, 1 or 3 channels)."""
+    """An image that is not packed yet: a file, the bytes of one, or pixels (height, width and no, 1 or 3 channels).
+
+    An error in place of the image, or of a column's value, says why there is none; it is raised where the item is packed.
+    """
 
     key: str
-    image: Path | bytes | npt.NDArray[np.uint8]
+    image: Path | bytes | npt.NDArray[np.uint8] | DataError
     columns: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -54,8 +65,8 @@ class Source(Protocol):
         """None when only reading to the end will tell."""
         ...
 
-    def items(self, begin: int) -> Iterator[Item]:
-        """The items from number `begin` on."""
+    def items(self, begin: int, keep: Keep = everything) -> Iterator[Item]:
+        """Of the items that are kept those from number `begin` on."""
         ...
 
 
@@ -81,19 +92,21 @@ class Listed:
         )
         for item in self.listed:
             columns = {name: _exactly(value) for name, value in item.columns.items()}
-            digest.update(json.dumps([item.key, _file(self.root, item.image), columns]).encode())
+            digest.update(json.dumps([item.key, file_identity(self.root, item.image), columns]).encode())
         return {"kind": self.kind, "num_items": self.num_items, "sha256": digest.hexdigest()}
 
-    def items(self, begin: int) -> Iterator[Item]:
-        return iter(self.listed[begin:])
+    def items(self, begin: int, keep: Keep = everything) -> Iterator[Item]:
+        return itertools.islice((item for item in self.listed if keep(item.key)), begin, None)
 
     def shuffled(self, seed: int) -> Listed:
         """The same items in an order that depends on seed and keys only, and not on versions of anything."""
+        listed = sorted(self.listed, key=lambda item: drawn_place(seed, item.key))
+        return Listed(self.kind, self.root, listed, self.columns, self.class_names)
 
-        def place(item: Item) -> bytes:
-            return hashlib.blake2b(f"{seed}:{item.key}".encode(), digest_size=16).digest()
 
-        return Listed(self.kind, self.root, sorted(self.listed, key=place), self.columns, self.class_names)
+def drawn_place(seed: int, key: str) -> bytes:
+    """Where a shuffled order has the item: a digest of its own."""
+    return hashlib.blake2b(f"{seed}:{key}".encode(), digest_size=16).digest()
 
 
 def _exactly(value: Any) -> list[Any]:
@@ -104,7 +117,7 @@ def _exactly(value: Any) -> list[Any]:
     return [array.dtype.str, array.shape, array.tobytes().hex()]
 
 
-def _file(root: Path, image: Any) -> list[Any]:
+def file_identity(root: Path, image: Any) -> list[Any]:
     """Path from `root`, size in bytes and time in nanoseconds of a file; only the path of one that cannot be asked."""
     path = os.path.relpath(image, root)
     try:

@@ -1,0 +1,224 @@
+"""Rows of Arrow tables, of Parquet files and Hugging Face data sets: which column is the image, and what the others are.
+
+Imports `columns`, `images`, `listing` for the names of columns of paths, `extras` and `errors`; pyarrow when there is a table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abreast.errors import DataError
+from abreast.records.columns import BYTES, TEXT, ColumnType, column_name
+from abreast.records.extras import extra
+from abreast.records.images import check_file_bytes
+from abreast.records.sources.listing import PATH_COLUMNS
+
+_IMAGE_NAMES = ("image", "img", "image_bytes", "bytes", "jpg", "jpeg", "png", "webp", "picture", "photo", "encoded")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a table's columns are for: `image` holds bytes, structs of `bytes` and `path`, or paths.
+
+    `types` has the other columns by their names in the table, `names` those of classes, by the names of the types.
+    """
+
+    image: str
+    types: Mapping[str, ColumnType]
+    names: Mapping[str, Sequence[str]]
+
+    @property
+    def columns(self) -> tuple[ColumnType, ...]:
+        return tuple(self.types.values())
+
+
+def layout_of(schema: Any, image: str | None, wanted: Sequence[str] | None) -> Layout:
+    """How to read tables of this schema. Raises `DataError` when no image is found, or a column has no type of ours.
+
+    `wanted` are the columns to be taken, by our names, if not all are.
+    """
+    features = _features(schema)
+    chosen = _image_column(schema, image, features)
+    classes = {name: of["names"] for name, of in features.items() if isinstance(of, dict) and of.get("names")}
+    types: dict[str, ColumnType] = {}
+    unusable: dict[str, str] = {}
+    for field in schema:
+        if field.name != chosen:
+            called = _called(field.name, schema, classes, [type.name for type in types.values()])
+            kind = _type(called, field.type)
+            if kind is not None:
+                types[field.name] = kind
+            elif wanted is None or called in wanted:
+                unusable[called] = str(field.type)
+    if unusable:
+        good = ",".join(type.name for type in types.values())
+        what = ", ".join(f"{name} ({kind:.60})" for name, kind in unusable.items())
+        raise DataError(f"columns of such types cannot be packed: {what}", f"name those to take: --columns {good}")
+    names = {types[name].name: tuple(map(str, of)) for name, of in classes.items() if name in types}
+    if len(names) > 1 and "label" not in names and wanted is None:
+        hint = f"choose the one that labels the images: --columns label={next(iter(names))}"
+        raise DataError(f"several columns have names of classes: {', '.join(names)}", hint)
+    return Layout(chosen, types, names)
+
+
+def _features(schema: Any) -> dict[str, Any]:
+    """What `datasets` says about the columns, in the schema's metadata."""
+    try:
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+        return dict(features)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+
+
+def _called(name: str, schema: Any, classes: Mapping[str, Any], taken: Sequence[str]) -> str:
+    """The column's name with us; the only one of classes is the label."""
+    only = list(classes) == [name] and "label" not in schema.names
+    called = "label" if only else column_name(name)
+    while called in taken:
+        called += "_"
+    return called
+
+
+def _image_column(schema: Any, image: str | None, features: Mapping[str, Any]) -> str:
+    kinds = {field.name: _image_kind(field.type) for field in schema}
+    if image is not None:
+        if kinds.get(image) is None:
+            hint = f"there are: {', '.join(name for name, kind in kinds.items() if kind)}"
+            raise DataError(f"there is no column {image!r} of bytes, paths, or both", hint)
+        return image
+    said = [name for name, of in features.items() if isinstance(of, dict) and of.get("_type") == "Image"]
+    pairs = [name for name, kind in kinds.items() if kind == "pair"]
+    data = [name for name in _IMAGE_NAMES if kinds.get(name) == "bytes"]
+    paths = [name for name in PATH_COLUMNS if kinds.get(name) == "path"]
+    for found in (said, pairs, data, paths, [name for name, kind in kinds.items() if kind == "bytes"]):
+        if len(found) == 1 or (found and found in (data, paths)):
+            return found[0]
+        if found:
+            hint = f"name the one to take: --image {found[0]}"
+            raise DataError(f"several columns may be the image: {', '.join(found)}", hint)
+    hint = f"name the column: --image NAME; it holds bytes of files, or is a path, as {' or '.join(PATH_COLUMNS)}"
+    raise DataError(f"no column holds images, of: {', '.join(schema.names)}", hint)
+
+
+def _image_kind(type: Any) -> str | None:
+    kinds = extra("pyarrow").types
+    if kinds.is_struct(type):
+        inner = {type.field(i).name: type.field(i).type for i in range(type.num_fields)}
+        return "pair" if is_bytes(inner.get("bytes")) and set(inner) <= {"bytes", "path"} else None
+    if is_bytes(type):
+        return "bytes"
+    return "path" if _is_text(type) else None
+
+
+def is_bytes(type: Any) -> bool:
+    kinds = extra("pyarrow").types
+    return type is not None and (
+        kinds.is_binary(type) or kinds.is_large_binary(type) or kinds.is_fixed_size_binary(type)
+    )
+
+
+def _is_text(type: Any) -> bool:
+    kinds = extra("pyarrow").types
+    if kinds.is_dictionary(type):
+        return _is_text(type.value_type)
+    return bool(kinds.is_string(type) or kinds.is_large_string(type))
+
+
+def _type(name: str, type: Any) -> ColumnType | None:
+    """Our type for Arrow's; None where there is none."""
+    kinds = extra("pyarrow").types
+    shape: list[int | None] = []
+    said = getattr(type, "shape", None)  # of the arrays of `datasets`, which are stored as lists of lists
+    type = _storage(type)
+    if _is_text(type):
+        return ColumnType(name, TEXT, (None,))
+    if is_bytes(type):
+        return ColumnType(name, BYTES, (None,))
+    while kinds.is_list(type) or kinds.is_large_list(type) or kinds.is_fixed_size_list(type):
+        shape.append(type.list_size if kinds.is_fixed_size_list(type) else None)
+        type = _storage(type.value_type)
+    if isinstance(said, tuple) and len(said) == len(shape):
+        shape = list(said)
+    if kinds.is_boolean(type) or kinds.is_integer(type) or kinds.is_floating(type):
+        return ColumnType(name, np.dtype(type.to_pandas_dtype()).newbyteorder("<").str, tuple(shape))
+    return None
+
+
+def _storage(type: Any) -> Any:
+    while isinstance(type, extra("pyarrow").BaseExtensionType):
+        type = type.storage_type
+    return type
+
+
+class Rows:
+    """Rows of one table: images and columns. `root` is where paths count from."""
+
+    def __init__(self, table: Any, layout: Layout, root: Path) -> None:
+        self._layout = layout
+        self._root = root
+        self._columns = {name: _chunked(table.column(name)) for name in (layout.image, *layout.types)}
+
+    def row(self, number: int) -> tuple[Any, dict[str, Any]]:
+        """Raises `DataError` for a row without an image; a column without a value gets an error in its place."""
+        columns = {type.name: _value(type, self._columns[name][number]) for name, type in self._layout.types.items()}
+        return image_of(self._columns[self._layout.image][number], self._root), columns
+
+
+def _chunked(column: Any) -> Any:
+    """A column without dictionaries and extensions."""
+    pyarrow = extra("pyarrow")
+    if isinstance(column.type, pyarrow.BaseExtensionType):
+        column = pyarrow.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column
+
+
+def image_of(value: Any, root: Path) -> bytes | Path:
+    """The bytes of a file, or its path, that a scalar of the image's column holds."""
+    content = value
+    if content.is_valid and extra("pyarrow").types.is_struct(value.type):
+        parts = [value[value.type.field(i).name] for i in range(value.type.num_fields)]
+        parts.sort(key=lambda part: not is_bytes(part.type))  # rather bytes than a path
+        content = next((part for part in parts if part.is_valid), parts[0])
+    if not content.is_valid:
+        raise DataError("the row has no image")
+    if is_bytes(content.type):
+        check_file_bytes(content.as_buffer().size)
+        return bytes(content.as_py())
+    return path_of(content.as_py(), root)
+
+
+def path_of(text: str, root: Path) -> Path:
+    if not Path(text).name:
+        raise DataError(f"{text!r:.100} names no file", "remove the row, or give its path")
+    return root / text
+
+
+def _value(column: ColumnType, value: Any) -> Any:
+    if not value.is_valid:
+        return DataError(f"column {column.name!r} is null", "leave the column out, by naming those to take, or the row")
+    if not column.shape or column.type in (TEXT, BYTES):
+        return value.as_py()
+    try:
+        return _array(value, np.dtype(column.type))
+    except ValueError as error:
+        return DataError(f"column {column.name!r} holds no array: {error!s:.100}")
+
+
+def _array(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Lists in lists as one array. Raises `ValueError` for missing numbers and for lengths that differ."""
+    inner = value.values if value.is_valid else None
+    if inner is None or inner.null_count:
+        raise ValueError("a value in it is null")
+    if isinstance(inner, extra("pyarrow").ExtensionArray):
+        inner = inner.storage
+    if not hasattr(inner, "flatten"):
+        return inner.to_numpy(zero_copy_only=False)
+    return np.array([_array(each, dtype) for each in inner], dtype)

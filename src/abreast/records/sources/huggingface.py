@@ -1,0 +1,77 @@
+"""Data sets of Hugging Face's `datasets`: their images as stored, their classes, their columns.
+
+An object is known by where its class comes from, so that `datasets` is never imported here. Imports `arrow`, `container` and
+`errors`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from abreast.errors import DataError
+from abreast.records.extras import extra
+from abreast.records.sources.arrow import Layout, Rows, layout_of
+from abreast.records.sources.container import Contained
+
+_ROWS_AT_ONCE = 64
+
+
+def is_datasets(source: Any) -> bool:
+    return type(source).__module__.partition(".")[0] == "datasets"
+
+
+def from_datasets(source: Any, image: str | None = None, wanted: Sequence[str] | None = None) -> Contained:
+    """Rows of a `Dataset`, in its order. Raises `DataError` for a dictionary of splits, and for a stream."""
+    extra("pyarrow")
+    if isinstance(source, Mapping):
+        hint = f"give one of them, or pack all: split={','.join(map(str, source))!r}"
+        raise DataError(f"a {type(source).__name__} has the splits {', '.join(map(str, source))}", hint)
+    if not hasattr(source, "with_format") or not hasattr(source, "__len__"):
+        raise DataError(f"cannot pack a {type(source).__name__}", "load the data set without streaming=True")
+    rows = source.with_format("arrow")
+    layout = layout_of(source.features.arrow_schema, image, wanted)
+    return Contained.of(_HuggingFace(rows, str(source._fingerprint), layout), layout.columns)
+
+
+@dataclass(frozen=True)
+class _HuggingFace:
+    """`rows[a:b]` is an Arrow table."""
+
+    rows: Any
+    fingerprint: str
+    layout: Layout
+    kind: str = "huggingface"
+    is_sequential: bool = False
+
+    @property
+    def num_items(self) -> int:
+        return len(self.rows)
+
+    @property
+    def names(self) -> Mapping[str, Sequence[str]]:
+        return self.layout.names
+
+    def identity(self) -> list[Any]:
+        """By the fingerprint, which `datasets` changes with every step that makes another data set of one."""
+        return [self.layout.image, self.fingerprint, len(self.rows)]
+
+    def places(self) -> Iterator[tuple[str, int]]:
+        return ((f"{row:08d}", row) for row in range(len(self.rows)))
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Callable[[int], tuple[Any, Mapping[str, Any]]]]:
+        kept: dict[int, Rows] = {}
+
+        def read(row: int) -> tuple[Any, Mapping[str, Any]]:
+            begin = row - row % _ROWS_AT_ONCE
+            if begin not in kept:
+                kept.clear()
+                table = self.rows[begin : begin + _ROWS_AT_ONCE]
+                kept[begin] = Rows(table, self.layout, Path())
+            return kept[begin].row(row - begin)
+
+        yield read

@@ -1,0 +1,204 @@
+"""TFRecord files of `tf.train.Example`: one feature is the image, the others are columns.
+
+Framing (tensorflow.org, "TFRecords format details"): a length of 8 bytes, its masked CRC32C, the record, its masked CRC32C.
+Imports `example`, `container`, `columns`, `images`, `keys`, `checksum` and `errors`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abreast.errors import DataError
+from abreast.records.checksum import crc32c
+from abreast.records.columns import column_name
+from abreast.records.images import check_file_bytes, looks_like_image
+from abreast.records.keys import KeyMaker
+from abreast.records.sources.container import Contained, Slices, cut_off, files_identity, first_of
+from abreast.records.sources.example import Feature, read_example
+
+_HEAD = struct.Struct("<QI")
+_HEAD_BYTES, _TAIL_BYTES = _HEAD.size, 4
+_MASK = 0xA282EAD8
+_IMAGE_NAMES = ("image/encoded", "image", "image_raw", "image_bytes", "encoded", "jpeg", "png", "jpg", "img")
+_COLUMN_NAMES = {"image/class/label": "label", "class/label": "label"}
+_SEVERAL = re.compile(r"(?:^|/)objects?/")  # features of boxes: as many values as there are, also where there is one
+_EMPTY = {"float": np.empty(0, "<f4"), "int64": np.empty(0, "<i8")}
+
+Place = tuple[Path, int, int]  # where a record begins, and its length
+
+
+def from_tfrecords(files: Iterable[Path], image: str | None = None) -> Contained:
+    """Examples out of files; `image` is the feature with the image, where it cannot be told."""
+    paths = tuple(files)
+    with Slices() as slices:
+        examples = first_of(_places(paths), lambda place: _example(slices, place))
+    chosen = _image_feature(examples, image)
+    return Contained.of(_TFRecords(paths, chosen, _features(examples, chosen)))
+
+
+def is_tfrecord(head: bytes) -> bool:
+    """Whether a file that begins so can be one."""
+    return len(head) >= _HEAD_BYTES and _masked(head[:8]) == _HEAD.unpack_from(head)[1]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What a feature becomes; `several` for an array, else it has one value."""
+
+    name: str
+    kind: str
+    several: bool
+    text: bool
+
+    def value(self, feature: Feature | None) -> Any:
+        """The value, or the error that says why there is none."""
+        if feature is None or feature.kind is None or not len(feature.values):
+            return _EMPTY[self.kind] if self.several and self.kind in _EMPTY else self._error("has no value")
+        if feature.kind != self.kind:
+            return self._error(f"is of {feature.kind}, and was of {self.kind} in the first records")
+        if isinstance(feature.values, list):
+            if self.several or len(feature.values) != 1:
+                return self._error(f"has {len(feature.values)} values of bytes, and a column holds one")
+            return self._text(feature.values[0])
+        if not self.several and len(feature.values) != 1:
+            return self._error(f"has {len(feature.values)} values, and had one in the first records")
+        return feature.values if self.several else feature.values[0]
+
+    def _text(self, value: bytes) -> Any:
+        try:
+            return value.decode() if self.text else value
+        except UnicodeDecodeError:
+            return self._error("is no UTF-8, and was text in the first records")
+
+    def _error(self, what: str) -> DataError:
+        return DataError(f"the feature of column {self.name!r} {what}", "leave it out: name the columns to take")
+
+
+@dataclass(frozen=True)
+class _TFRecords:
+    files: tuple[Path, ...]
+    image: str
+    features: Mapping[str, _Column]
+    kind: str = "tfrecord"
+    is_sequential: bool = False
+    num_items: None = None
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def identity(self) -> list[Any]:
+        return [self.image, files_identity(self.files)]
+
+    def places(self) -> Iterator[tuple[str, Place]]:
+        return _places(self.files)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Callable[[Place], tuple[Any, Mapping[str, Any]]]]:
+        with Slices() as slices:
+            yield lambda place: self._read(_example(slices, place))
+
+    def _read(self, example: dict[str, Feature]) -> tuple[bytes, dict[str, Any]]:
+        image = example.pop(self.image, None)
+        if image is None or not isinstance(image.values, list) or len(image.values) != 1:
+            raise DataError(f"the record has no image: its feature {self.image!r} is not one value of bytes")
+        columns = {column.name: column.value(example.pop(name, None)) for name, column in self.features.items()}
+        for name in example:
+            columns[column_name(name)] = DataError(f"the first records have no feature {name!r}, and this one has")
+        return image.values[0], columns
+
+
+def _places(files: Iterable[Path]) -> Iterator[tuple[str, Place]]:
+    """Key and place of each record. A length that is damaged ends all: what is behind it cannot be found."""
+    keys = KeyMaker()
+    with Slices() as slices:
+        for path in files:
+            stem, begin, total = keys.key(path.name), 0, slices.size_bytes(path)
+            numbers = itertools.count()
+            while begin < total:
+                size = _length(path, begin, slices.read(path, begin, _HEAD_BYTES))
+                if size + _HEAD_BYTES + _TAIL_BYTES > total - begin:
+                    raise cut_off(path, begin, size + _HEAD_BYTES + _TAIL_BYTES)
+                yield f"{stem}/{next(numbers):08d}", (path, begin, size)
+                begin += _HEAD_BYTES + size + _TAIL_BYTES
+
+
+def _length(path: Path, begin: int, head: bytes) -> int:
+    size, checksum = _HEAD.unpack(head)
+    if _masked(head[:8]) != checksum:
+        packed = head[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda") and not begin
+        hint = "decompress it first: it begins as gzip or zlib do" if packed else "take the file from a copy"
+        raise DataError(f"{path} is no whole TFRecord file: the length at byte {begin} has another checksum", hint)
+    return int(size)
+
+
+def _masked(data: bytes) -> int:
+    checksum = crc32c(data)
+    return ((checksum >> 15 | checksum << 17) + _MASK) & 0xFFFFFFFF
+
+
+def _example(slices: Slices, place: Place) -> dict[str, Feature]:
+    path, begin, size = place
+    check_file_bytes(size)
+    data = slices.read(path, begin + _HEAD_BYTES, size + _TAIL_BYTES)
+    where = f"{path}, record at byte {begin}"
+    if _masked(data[:size]) != struct.unpack_from("<I", data, size)[0]:
+        raise DataError(f"{where}: it has another checksum, so it is damaged", "take the file from a copy")
+    try:
+        return read_example(data[:size])
+    except DataError as error:
+        raise DataError(f"{where}: {error.message}", error.hint) from None
+
+
+def _image_feature(examples: Sequence[Mapping[str, Feature]], image: str | None) -> str:
+    names = list(dict.fromkeys(name for example in examples for name in example))
+    if image is not None:
+        if names and image not in names:
+            raise DataError(f"no record has a feature {image!r}", f"there are: {', '.join(names)}")
+        return image
+    found = [name for name in names if _is_image(examples, name)]
+    found = [name for name in _IMAGE_NAMES if name in found][:1] or found
+    if len(found) == 1 or not names:
+        return found[0] if found else _IMAGE_NAMES[0]
+    what = "several features hold" if found else "no feature holds"
+    raise DataError(f"{what} an image, of: {', '.join(names)}", f"name the one to take: --image {(found or names)[0]}")
+
+
+def _is_image(examples: Sequence[Mapping[str, Feature]], name: str) -> bool:
+    values = [example[name].values for example in examples if name in example]
+    return all(isinstance(each, list) and len(each) == 1 and looks_like_image(each[0]) for each in values)
+
+
+def _features(examples: Sequence[Mapping[str, Feature]], image: str) -> dict[str, _Column]:
+    """Every other feature as a column, in the order of their names, as the first records have them."""
+    names = sorted({name for example in examples for name in example} - {image})
+    columns: dict[str, _Column] = {}
+    for name in names:
+        found = [example.get(name, Feature(None, [])) for example in examples]
+        kind = _kind(found)
+        several = bool(_SEVERAL.search(name)) or any(len(feature.values) != 1 for feature in found)
+        text = all(_is_text(value) for feature in found if isinstance(feature.values, list) for value in feature.values)
+        called = _COLUMN_NAMES.get(name) or column_name(name.removeprefix("image/"))
+        while called in {column.name for column in columns.values()}:
+            called += "_"
+        columns[name] = _Column(called, kind, several, text)
+    return columns
+
+
+def _kind(features: Sequence[Feature]) -> str:
+    """By those that have values: an empty list may be of any kind, or of none."""
+    kinds = [feature.kind for feature in sorted(features, key=lambda feature: not len(feature.values)) if feature.kind]
+    return kinds[0] if kinds else "float"
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return not re.search("[\x00-\x08\x0e-\x1f]", value.decode())
+    except UnicodeDecodeError:
+        return False
