@@ -278,9 +278,8 @@ def _doctor(options: argparse.Namespace) -> int:
 def _pack(options: argparse.Namespace) -> int:
     from abreast.records import pack
 
-    names = ("size", "quality", "storage", "threads", "shard_mb", "shuffle_seed", "on_error")
-    names += ("split", "split_seed", "image", "columns")
-    settings = {name: getattr(options, name) for name in names}
+    names = "size quality storage threads shard_mb shuffle_seed split split_seed image columns on_error"
+    settings = {name: getattr(options, name) for name in names.split()}
     line = _ProgressLine()
     try:
         summary = pack(options.source, options.dest, **settings, progress=line.show)

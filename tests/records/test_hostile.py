@@ -28,7 +28,8 @@ def listen(event, arguments):
         heard.append(f"{event} {arguments!r:.200}")
     if event == "open" and isinstance(arguments[0], str | os.PathLike | bytes):
         path = Path(os.fsdecode(arguments[0])).resolve()
-        if not path.is_relative_to(place):
+        python = path.is_relative_to(sys.prefix) or path.is_relative_to(sys.base_prefix)  # for the packages' versions
+        if not path.is_relative_to(place) and not python:
             heard.append(f"open {path}")
 
 sys.addaudithook(listen)

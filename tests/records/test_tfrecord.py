@@ -94,7 +94,14 @@ def test_the_image_may_be_named(tmp_path: Path) -> None:
 
 
 def test_features_of_every_kind_are_columns(tmp_path: Path) -> None:
-    features = {"a": [-1], "b": [2**62, -(2**63)], "c": [0.5], "d": [1.0, 2.0], "e": [b"\xff\0"], "f": [b"text"]}
+    features: dict[str, Any] = {
+        "a": [-1],
+        "b": [2**62, -(2**63)],
+        "c": [0.5],
+        "d": [1.0, 2.0],
+        "e": [b"\xff\0"],
+        "f": [b"text"],
+    }
     write(tmp_path / "a.tfrecord", example({"image": [png()], **features}))
     pack(tmp_path / "a.tfrecord", tmp_path / "out")
     with Records(tmp_path / "out") as records:

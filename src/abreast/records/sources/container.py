@@ -113,14 +113,16 @@ def _item(read: Read, key: str, place: Any) -> Item:
 
 
 def _looked_at(container: Container) -> tuple[ColumnType, ...] | None:
+    """What the first items agree on, of which one at a time is in memory; None without any that can be read."""
     with container.opened() as read:
-        items = [_item(read, key, place) for key, place in itertools.islice(container.places(), _LOOKED_AT)]
-    whole = [item.columns for item in items if not isinstance(item.image, DataError)]
-    return agreed(whole) if whole else None
+        items = (_item(read, key, place) for key, place in itertools.islice(container.places(), _LOOKED_AT))
+        samples = (item.columns for item in items if not isinstance(item.image, DataError))
+        first = next(samples, None)
+        return None if first is None else agreed(itertools.chain([first], samples))
 
 
 def first_of(places: Iterable[tuple[str, Any]], read: Callable[[Any], Any]) -> list[Any]:
-    """What is at the first places, from which a source tells what its items look like; damaged ones are left out."""
+    """What `read` finds at the first places, to tell what the items look like; damaged ones are left out."""
     found = []
     for _, place in itertools.islice(places, _LOOKED_AT):
         try:

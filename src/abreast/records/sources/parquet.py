@@ -26,7 +26,8 @@ Place = tuple[Path, int]
 def from_parquet(files: Iterable[Path], image: str | None = None, wanted: Sequence[str] | None = None) -> Contained:
     """Rows of files that have the same columns; `image` is the one with the images, where it cannot be told."""
     paths = tuple(files)
-    counts, schema = [], None
+    counts: list[int] = []
+    schema: Any = None
     for path in paths:
         with _opened(path) as file:
             if schema is not None and not file.schema_arrow.equals(schema):

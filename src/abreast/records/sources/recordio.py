@@ -38,11 +38,11 @@ def from_recordio(files: Iterable[Path]) -> Contained:
     """Images with the columns `label` and `id`. A file `.idx` beside a `.rec` saves looking for the records."""
     paths = tuple(files)
     with Slices() as slices:
-        first = first_of(_RecordIO(paths).places(), lambda place: _headed(slices, place))
-    labels = [labels for _, labels, _ in first]
+        first = first_of(_RecordIO(paths).places(), lambda place: _headed(slices, place)[:2])
+    labels = [labels for _, labels in first]
     several = any(len(each) != 1 for each in labels)
     whole = all(np.isfinite(each).all() and (each == np.floor(each)).all() for each in labels)
-    with_id2 = any(ids[1] for ids, _, _ in first)
+    with_id2 = any(ids[1] for ids, _ in first)
     return Contained.of(_RecordIO(paths, several, whole, with_id2))
 
 
@@ -161,5 +161,5 @@ def _headed(slices: Slices, place: Place) -> tuple[tuple[int, int], npt.NDArray[
     flag, label, *ids = _LABELS.unpack_from(record)
     if 4 * flag > len(record) - _LABELS.size:
         raise DataError(f"{path}, record at byte {begin}: it says that it has {flag} labels, in {len(record)} bytes")
-    labels = np.frombuffer(record, "<f4", flag, _LABELS.size) if flag else np.array([label], "<f4")
+    labels = np.frombuffer(record, "<f4", flag, _LABELS.size).copy() if flag else np.array([label], "<f4")
     return (ids[0], ids[1]), labels, record[_LABELS.size + 4 * flag :]

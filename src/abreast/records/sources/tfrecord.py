@@ -40,7 +40,7 @@ def from_tfrecords(files: Iterable[Path], image: str | None = None) -> Contained
     """Examples out of files; `image` is the feature with the image, where it cannot be told."""
     paths = tuple(files)
     with Slices() as slices:
-        examples = first_of(_places(paths), lambda place: _example(slices, place))
+        examples = first_of(_places(paths), lambda place: _seen(_example(slices, place)))
     chosen = _image_feature(examples, image)
     return Contained.of(_TFRecords(paths, chosen, _features(examples, chosen)))
 
@@ -156,45 +156,24 @@ def _example(slices: Slices, place: Place) -> dict[str, Feature]:
         raise DataError(f"{where}: {error.message}", error.hint) from None
 
 
-def _image_feature(examples: Sequence[Mapping[str, Feature]], image: str | None) -> str:
-    names = list(dict.fromkeys(name for example in examples for name in example))
-    if image is not None:
-        if names and image not in names:
-            raise DataError(f"no record has a feature {image!r}", f"there are: {', '.join(names)}")
-        return image
-    found = [name for name in names if _is_image(examples, name)]
-    found = [name for name in _IMAGE_NAMES if name in found][:1] or found
-    if len(found) == 1 or not names:
-        return found[0] if found else _IMAGE_NAMES[0]
-    what = "several features hold" if found else "no feature holds"
-    raise DataError(f"{what} an image, of: {', '.join(names)}", f"name the one to take: --image {(found or names)[0]}")
+@dataclass(frozen=True)
+class _Seen:
+    """What one record's feature looks like."""
+
+    kind: str | None = None
+    count: int = 0
+    is_image: bool = False
+    is_text: bool = True
 
 
-def _is_image(examples: Sequence[Mapping[str, Feature]], name: str) -> bool:
-    values = [example[name].values for example in examples if name in example]
-    return all(isinstance(each, list) and len(each) == 1 and looks_like_image(each[0]) for each in values)
+def _seen(example: Mapping[str, Feature]) -> dict[str, _Seen]:
+    return {name: _look(feature) for name, feature in example.items()}
 
 
-def _features(examples: Sequence[Mapping[str, Feature]], image: str) -> dict[str, _Column]:
-    """Every other feature as a column, in the order of their names, as the first records have them."""
-    names = sorted({name for example in examples for name in example} - {image})
-    columns: dict[str, _Column] = {}
-    for name in names:
-        found = [example.get(name, Feature(None, [])) for example in examples]
-        kind = _kind(found)
-        several = bool(_SEVERAL.search(name)) or any(len(feature.values) != 1 for feature in found)
-        text = all(_is_text(value) for feature in found if isinstance(feature.values, list) for value in feature.values)
-        called = _COLUMN_NAMES.get(name) or column_name(name.removeprefix("image/"))
-        while called in {column.name for column in columns.values()}:
-            called += "_"
-        columns[name] = _Column(called, kind, several, text)
-    return columns
-
-
-def _kind(features: Sequence[Feature]) -> str:
-    """By those that have values: an empty list may be of any kind, or of none."""
-    kinds = [feature.kind for feature in sorted(features, key=lambda feature: not len(feature.values)) if feature.kind]
-    return kinds[0] if kinds else "float"
+def _look(feature: Feature) -> _Seen:
+    values = feature.values if isinstance(feature.values, list) else []
+    image = len(values) == 1 and looks_like_image(values[0])
+    return _Seen(feature.kind, len(feature.values), image, all(_is_text(value) for value in values))
 
 
 def _is_text(value: bytes) -> bool:
@@ -202,3 +181,37 @@ def _is_text(value: bytes) -> bool:
         return not re.search("[\x00-\x08\x0e-\x1f]", value.decode())
     except UnicodeDecodeError:
         return False
+
+
+def _image_feature(examples: Sequence[Mapping[str, _Seen]], image: str | None) -> str:
+    names = list(dict.fromkeys(name for example in examples for name in example))
+    if image is not None:
+        if names and image not in names:
+            raise DataError(f"no record has a feature {image!r}", f"there are: {', '.join(names)}")
+        return image
+    found = [name for name in names if all(example[name].is_image for example in examples if name in example)]
+    found = [name for name in _IMAGE_NAMES if name in found][:1] or found
+    if len(found) == 1 or not names:
+        return found[0] if found else _IMAGE_NAMES[0]
+    what = "several features hold" if found else "no feature holds"
+    hint = f"name the one to take: --image {(found or names)[0]}"
+    raise DataError(f"{what} an image, of: {', '.join(names)}", hint)
+
+
+def _features(examples: Sequence[Mapping[str, _Seen]], image: str) -> dict[str, _Column]:
+    """Every other feature as a column, in the order of their names, as the first records have them."""
+    columns: dict[str, _Column] = {}
+    for name in sorted({name for example in examples for name in example} - {image}):
+        found = [example.get(name, _Seen()) for example in examples]
+        several = bool(_SEVERAL.search(name)) or any(each.count != 1 for each in found)
+        called = _COLUMN_NAMES.get(name) or column_name(name.removeprefix("image/"))
+        while called in {column.name for column in columns.values()}:
+            called += "_"
+        columns[name] = _Column(called, _kind(found), several, all(each.is_text for each in found))
+    return columns
+
+
+def _kind(found: Sequence[_Seen]) -> str:
+    """By those that have values: an empty list may be of any kind, or of none."""
+    kinds = [each.kind for each in sorted(found, key=lambda each: not each.count) if each.kind]
+    return kinds[0] if kinds else "float"
