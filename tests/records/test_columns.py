@@ -45,8 +45,17 @@ def test_a_narrower_column_of_floats_rounds() -> None:
 def test_fixed_shapes_come_back_as_one_array() -> None:
     column = ColumnType("x", "<i4", (2,))
     stored = StoredColumn.of(column, [fitted(column, [i, i + 1]) for i in range(3)])
-    assert stored.values(3).tolist() == [[0, 1], [1, 2], [2, 3]]
+    np.testing.assert_array_equal(stored.values(3), [[0, 1], [1, 2], [2, 3]])
     assert stored.value(1).tolist() == [1, 2]
+
+
+def test_shapes_that_could_vary_and_do_not_come_back_as_one_array() -> None:
+    column = ColumnType("x", "<i4", (None,))
+    same = StoredColumn.of(column, [fitted(column, [i, i + 1]) for i in range(3)])
+    np.testing.assert_array_equal(same.values(3), [[0, 1], [1, 2], [2, 3]])
+    assert StoredColumn.of(column, [fitted(column, [0]), fitted(column, [0, 1])]).values(2) is None
+    text = ColumnType("x", "text", (None,))
+    assert StoredColumn.of(text, [fitted(text, "ab"), fitted(text, "cd")]).values(2) is None
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_another_order_trains_something_else(folder: Path, workers: Workers, exp
 def test_a_fit_goes_on_in_the_middle_of_an_epoch(
     folder: Path, workers: Workers, expected: dict[str, Any], devices: int, epoch: int, batch: int
 ) -> None:
-    arguments = {"folder": str(folder), "devices": devices, "epoch": epoch, "batch": batch}
+    arguments: dict[str, Any] = {"folder": str(folder), "devices": devices, "epoch": epoch, "batch": batch}
     found = workers.abreast.run(body("stopped_and_restored"), **arguments)
     assert_close(found["weights"], expected["weights"])
     assert [name for name in found["threads"] if name.startswith("abreast-decode")] == []
@@ -116,7 +116,7 @@ def test_a_fit_uses_memory_again_and_copies_nothing(folder: Path, workers: Worke
 
 @pytest.mark.parametrize("argument", ["y", "sample_weight", "class_weight"])
 def test_what_fit_would_not_look_at_is_refused(folder: Path, workers: Workers, argument: str) -> None:
-    given = {0: 2.0} if argument == "class_weight" else np.zeros(22)
+    given: Any = {0: 2.0} if argument == "class_weight" else np.zeros(22)
     with pytest.raises(RemoteError) as caught:
         workers.abreast.run(body("fitted_with"), folder=str(folder), **{argument: given})
     assert "DataError" in caught.value.kinds

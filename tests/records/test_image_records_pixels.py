@@ -28,8 +28,8 @@ def painted(records: Records, number: int, box: Box, size: int, flip: bool = Fal
 
 def bilinear(pixels: Pixels, box: Box, size: int) -> Pixels:
     part = np.ascontiguousarray(pixels[box.top : box.bottom, box.left : box.right])
-    made: Pixels = cv2.resize(part, (size, size), interpolation=cv2.INTER_LINEAR)
-    return made.reshape(size, size, -1)
+    made = cv2.resize(part, (size, size), interpolation=cv2.INTER_LINEAR)
+    return made.reshape(size, size, -1).astype(np.uint8)
 
 
 def by_pillow(pixels: Pixels, box: Box, size: int) -> Pixels:
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pack(pixels, folder / storage, storage=storage)
     exif = image_of(pixels[0]).getexif()
     exif[0x0112] = 6
-    kept = [{"progressive": True}, {"restart_marker_blocks": 2, "exif": exif}, {}]
+    kept: list[dict[str, Any]] = [{"progressive": True}, {"restart_marker_blocks": 2, "exif": exif}, {}]
     pack([file_of(pixels[0], "JPEG", quality=90, **each) for each in kept], folder / "kept", storage="keep")
     return folder
 

@@ -33,7 +33,7 @@ def uniforms(seed: int, epoch: int, first: int, count: int, width: int) -> Draws
     """`width` numbers in [0, 1) for each of `count` places from `first` on, places first."""
     per_place = -(-width // _WORDS)
     words = _words(seed, epoch, _NUMBERS, first * per_place, count * per_place * _WORDS)
-    fractions = (words >> np.uint64(11)) * 2.0**-53
+    fractions: Draws = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return fractions.reshape(count, per_place * _WORDS)[:, :width]
 
 
