@@ -5,7 +5,7 @@
 Each cell (backend, devices) is a fresh process. It widens the batch until a step takes 5 ms. Then one `fit` runs, in which a
 timeline hears ten steps, does not hear the next ten, and so on; the first two of each ten are dropped. A sample is a step,
 from one `on_train_batch_begin` to the next. `ratio` is that of the medians. It does not see the timeline's own thread, which
-adds up every second: in steps of both sides alike, and in too few for a median. `thread_seconds` is what that computes per
+adds up every 250 ms: in steps of both sides alike, and in too few for a median. `thread_seconds` is what that computes per
 step: it takes nothing from a step while a core is idle, and at most that much where none is. `ratio_with_thread` counts it
 in full, and is held against the floor of 1.01.
 """

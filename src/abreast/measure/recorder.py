@@ -19,7 +19,7 @@ from abreast.measure.accounts import CALLBACKS, Accounts, EpochRecord, StepRecor
 from abreast.measure.callback_times import Fit
 from abreast.measure.spans import MAIN, Span
 
-_ROUND_NS = 1_000_000_000
+_ROUND_NS = 250_000_000
 _LOOK_NS = 1_000_000_000  # between two looks whether the fit is still there
 _FLUSH_SECONDS = 10.0
 
