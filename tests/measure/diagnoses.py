@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from abreast.measure.accounts import CALLBACKS, STEPS
 from abreast.measure.diagnosis import Diagnosis, Experiment, Finding, Sample
 from abreast.measure.spans import MAIN, READER, STAGER, Span
+from abreast.measure.step_spans import CALLBACKS, STEPS
 
 _MS = 1_000_000
 PLANTED = "<script>alert('planted')</script>\"'&\x00"

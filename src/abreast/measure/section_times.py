@@ -10,13 +10,13 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from abreast.measure.accounts import CALLBACKS, STEPS
 from abreast.measure.charts import Series, legend, line_chart, thinned
 from abreast.measure.diagnosis import Diagnosis, Sample
 from abreast.measure.markup import Markup, joined, shortened, tag
 from abreast.measure.palette import colour_classes
 from abreast.measure.sections import MOST_ROWS, section, table
 from abreast.measure.spans import MAIN, READER, STAGER, Span
+from abreast.measure.step_spans import CALLBACKS, STEPS
 from abreast.measure.tracks import track_chart, track_order
 from abreast.units import UNKNOWN, byte_count, byte_unit, count, duration, share
 

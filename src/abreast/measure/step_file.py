@@ -1,7 +1,7 @@
 """A run as JSON lines: a header with versions and the machine, then a line per step and per epoch.
 
-Each line is written as a whole, and all that are there are written four times a second, so that a process that is killed leaves
-what it did until then. Imports `accounts`, `step_parts`, `hardware` and `errors`.
+Each line is written as a whole, and all that are there are written four times a second, so that a process that is killed
+leaves what it did until then. Imports `step_parts`, `step_table`, `windows`, `hardware` and `errors`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any, TextIO
 
 from abreast.errors import BackendError
 from abreast.hardware import list_devices, num_cores
-from abreast.measure.accounts import EpochRecord, StepRecord
 from abreast.measure.step_parts import PARTS
+from abreast.measure.step_table import Numbers
+from abreast.measure.windows import EpochRecord
 
 FORMAT = "abreast timeline 1"
 _PACKAGES = ("abreast", "keras", "jax", "tensorflow", "torch", "numpy")
@@ -44,9 +45,9 @@ class StepFile:
             ) from error
         self._is_begun = True
 
-    def write(self, records: list[StepRecord | EpochRecord], begin_ns: int) -> None:
+    def write(self, told: list[Numbers | EpochRecord], begin_ns: int) -> None:
         if self._file is not None:
-            self._file.write("".join(_line(record, begin_ns) for record in records))
+            self._file.write("".join(_lines(each, begin_ns) for each in told))
             self._file.flush()
 
     def close(self) -> None:
@@ -68,23 +69,18 @@ def machine_facts() -> dict[str, Any]:
     return {"began": datetime.now(UTC).isoformat(timespec="milliseconds"), "versions": versions, "machine": machine}
 
 
-def _line(record: StepRecord | EpochRecord, begin_ns: int) -> str:
-    if isinstance(record, EpochRecord):
+def _lines(told: Numbers | EpochRecord, begin_ns: int) -> str:
+    if isinstance(told, EpochRecord):
         return (
-            f'{{"event": "epoch", "epoch": {record.epoch}, "begin_seconds": {(record.start - begin_ns) / 1e9:.6f}, '
-            f'"seconds": {(record.end - record.start) / 1e9:.6f}, "validation_seconds": {record.validation / 1e9:.6f}}}\n'
+            f'{{"event": "epoch", "epoch": {told.epoch}, "begin_seconds": {(told.start - begin_ns) / 1e9:.6f}, '
+            f'"seconds": {(told.end - told.start) / 1e9:.6f}, "validation_seconds": {told.validation / 1e9:.6f}}}\n'
         )
-    window, parts = record.window, record.parts
-    return _STEP % (
-        *(window.epoch, window.first, window.batches, record.rows, record.num_bytes),
-        *((window.start - begin_ns) / 1e9, sum(parts) / 1e9, *[part / 1e9 for part in parts]),
-        *(record.call_seconds, record.read_seconds, record.put_seconds),
-    )
+    return _STEP * len(told) % tuple(told.ravel().tolist())
 
 
 _STEP = (
-    '{"event": "step", "epoch": %d, "step": %d, "batches": %d, "rows": %d, "bytes": %d, "begin_seconds": %.6f, '
-    '"wall_seconds": %.9f, "seconds": {'
-    + ", ".join(f'"{name}": %.9f' for name in PARTS)
-    + '}, "call_seconds": %.9f, "read_seconds": %.9f, "put_seconds": %.9f}\n'
+    '{"event": "step", "epoch": %d, "step": %d, "batches": %d, "rows": %d, "bytes": %d, "begin_seconds": %de-9, '
+    '"wall_seconds": %de-9, "seconds": {'
+    + ", ".join(f'"{name}": %de-9' for name in PARTS)
+    + '}, "call_seconds": %de-9, "read_seconds": %de-9, "put_seconds": %de-9}\n'
 )

@@ -7,24 +7,12 @@ time that is hidden behind computing counts as computing, and the parts add up t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import numpy as np
+import numpy.typing as npt
 
-from abreast.measure.intervals import Interval
+from abreast.measure.intervals import NONE, Intervals, disjoint
 
-
-class Parts(NamedTuple):
-    """One step in nanoseconds; they add up to its wall time."""
-
-    wait: int
-    copy: int
-    compute: int
-    all_reduce: int
-    callbacks: int
-    rest: int
-
-
-PARTS = Parts._fields
+PARTS = ("wait", "copy", "compute", "all_reduce", "callbacks", "rest")
 LABELS = {
     "wait": "waiting for input",
     "copy": "copying to devices",
@@ -35,50 +23,52 @@ LABELS = {
 }
 COMPUTE_WITH_ALL_REDUCE = "compute (with all-reduce)"
 
+# What is true of a moment is a number of five bits.
+_PUTTING, _WAITING, _CALLING, _COMPUTING, _SUMMING = _BITS = (1, 2, 4, 8, 16)
+_CHANGES = np.array([sign * bit for bit in _BITS for sign in (1, -1)])
+_BOUNDARY = 32  # above them: how many beginnings and ends of steps were passed
 
-# How many intervals of each kind are open at a moment is one number, of 16 bits a kind: the greatest kind is in the front.
-_SUMMING, _COMPUTING, _CALLING, _WAITING, _PUTTING = _ONE = tuple(1 << bits for bits in (64, 48, 32, 16, 0))
+
+def _part(state: int) -> str:
+    if state & _SUMMING:
+        return "all_reduce"
+    if state & _COMPUTING:
+        return "compute"
+    if state & _CALLING:
+        return "callbacks"
+    if state & _WAITING:
+        return "copy" if state & _PUTTING else "wait"
+    return "rest"
+
+
+_PART_OF = np.array([PARTS.index(_part(state)) for state in range(_BOUNDARY)])
 
 
 def split(
-    start: int,
-    end: int,
+    steps: Intervals,
     *,
-    busy: Sequence[Interval] = (),
-    sums: Sequence[Interval] = (),
-    callbacks: Sequence[Interval] = (),
-    waits: Sequence[Interval] = (),
-    puts: Sequence[Interval] = (),
-) -> Parts:
-    """Split the time between two moments: when the device is busy, when it sums, when the training thread does what.
+    busy: Intervals = NONE,
+    sums: Intervals = NONE,
+    callbacks: Intervals = NONE,
+    waits: Intervals = NONE,
+    puts: Intervals = NONE,
+) -> npt.NDArray[np.int64]:
+    """Split steps, which are sorted and disjoint: a row of `PARTS` in nanoseconds for each.
 
-    `puts` are the times in which a batch is cut and its copies are begun. The intervals need not be sorted or disjoint.
+    Told is when the device is busy, when it sums, when the training thread does what. `puts` are the times in which a batch
+    is cut and its copies are begun. Those need be neither sorted nor disjoint, nor in a step.
     """
-    # One sweep over all beginnings and ends: this runs at every step of a training.
-    edges = []
-    for one, intervals in zip(_ONE, (sums, busy, callbacks, waits, puts), strict=True):
-        for first, last in intervals:
-            if first < end and last > start and first < last:
-                edges.append((first if first > start else start, one))
-                if last < end:
-                    edges.append((last, -one))
-    edges.sort()
-    edges.append((end, 0))
-    lengths = [0, 0, 0, 0, 0, 0]
-    before, open_now = start, 0
-    for time, change in edges:
-        if time > before:
-            if open_now >= _SUMMING:
-                part = 3
-            elif open_now >= _COMPUTING:
-                part = 2
-            elif open_now >= _CALLING:
-                part = 4
-            elif open_now >= _WAITING:
-                part = 0 if open_now % _WAITING == 0 else 1
-            else:
-                part = 5
-            lengths[part] += time - before
-            before = time
-        open_now += change
-    return Parts(*lengths)
+    # One sweep over the beginnings and ends of all steps: this is done of every step of a training.
+    kinds = [disjoint(kind) for kind in (puts, waits, callbacks, busy, sums)]
+    times = np.concatenate((steps.T.ravel(), *(kind.ravel() for kind in kinds)))
+    order = times.argsort(kind="stable")
+    times = times[order]
+    changes = np.repeat((_BOUNDARY, *_CHANGES), (steps.size, *(kind.shape[1] for kind in kinds for _ in range(2))))
+    states = changes[order].cumsum()[:-1]
+    durations = np.diff(times)
+    lasting = durations > 0  # between two changes at one time a state may be none that there is
+    states, durations = states[lasting], durations[lasting]
+    cells = states // _BOUNDARY * len(PARTS) + _PART_OF[states % _BOUNDARY]
+    num_cells = (steps.size + 1) * len(PARTS)  # times before, in, between and after steps
+    sums_by_cell = np.bincount(cells, weights=durations, minlength=num_cells)  # floats, and exact up to 104 days
+    return sums_by_cell.reshape(-1, len(PARTS))[1::2].astype(np.int64)

@@ -19,7 +19,7 @@ import numpy as np
 
 from abreast.backend import current_backend
 from abreast.errors import BackendError
-from abreast.measure.accounts import CALLBACKS, STEPS, Accounts, EpochRecord, StepRecord
+from abreast.measure.accounts import Accounts
 from abreast.measure.callback_times import Fit
 from abreast.measure.diagnosis import Sample
 from abreast.measure.nvml import NvidiaDevices
@@ -29,10 +29,12 @@ from abreast.measure.sampler import Sampler
 from abreast.measure.spans import MAIN, READER, STAGER, Span
 from abreast.measure.step_file import StepFile
 from abreast.measure.step_parts import PARTS
+from abreast.measure.step_spans import CALLBACKS, STEPS
 from abreast.measure.step_summary import Summary, summarize
-from abreast.measure.step_table import StepTable
+from abreast.measure.step_table import Numbers, StepTable
 from abreast.measure.tensorboard import write_scalars
 from abreast.measure.trace_file import write_trace
+from abreast.measure.windows import EpochRecord
 from abreast.parallel import placement_of
 
 
@@ -118,7 +120,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
     def spans(self) -> tuple[Span, ...]:
         """Everything that happened in the newest `keep_steps` steps."""
         self._flush()
-        return () if self._accounts is None else self._accounts.spans()
+        return () if self._accounts is None else self._accounts.newest.spans()
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -150,15 +152,15 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
 
     # From the recorder's thread.
 
-    def _tell(self, records: list[StepRecord | EpochRecord]) -> None:
+    def _tell(self, told: list[Numbers | EpochRecord]) -> None:
         assert self._accounts is not None
-        for record in records:
-            if isinstance(record, EpochRecord):
-                self._count_epoch(record)
+        for each in told:
+            if isinstance(each, EpochRecord):
+                self._count_epoch(each)
             else:
-                self._num_steps += 1
+                self._num_steps += len(each)
         if self._file is not None:
-            self._file.write(records, self._accounts.begin_ns)
+            self._file.write(told, self._accounts.begin_ns)
 
     def _count_epoch(self, record: EpochRecord) -> None:
         assert self._accounts is not None
