@@ -110,14 +110,14 @@ def _timeline_cost() -> str:
             continue
         without = found[_key(case | {"side": "without"})]
         thread = f"{1e6 * line['thread_seconds']:.0f} us"
-        ratios = f"{line['ratio']:.4f}", thread, f"{line['ratio_with_thread']:.4f}"
+        ratios = f"{line['ratio']:.4f}", f"{line.get('control', 1):.4f}", thread, f"{line['ratio_with_thread']:.4f}"
         rows.append((case["backend"], _place(case), _milliseconds(without), *ratios, line["commit"]))
     return _section(
         "Cost of a timeline",
-        "Steps of one `fit` with `abreast.Timeline` over those without, in turns of ten (`timeline_cost.py`). Beside it the "
-        "CPU time of the timeline's own thread per step, and the ratio if that is counted in full, as where no core is idle: "
-        "the one that the floor of 1.01 is for, since the first does not see that thread.",
-        ("backend", "devices", "step without", "with / without", "its thread", "with its thread", "commit"),
+        "Steps of one `fit` with `abreast.Timeline` over those without, in turns of ten (`timeline_cost.py`); the control is "
+        "the same for turns without over turns without. Beside it the CPU time of the timeline's own thread per step, and the "
+        "ratio if that is counted in full, as where no core is idle.",
+        ("backend", "devices", "step without", "with / without", "control", "its thread", "with its thread", "commit"),
         rows,
         found,
     )

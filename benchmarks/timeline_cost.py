@@ -1,13 +1,13 @@
 """What `abreast.Timeline` adds to a step of about 5 ms: steps with and without it, in turns, in one `fit`.
 
-    python benchmarks/timeline_cost.py [--quick] [--backends jax,torch] [--devices 1,2] [--turns 400]
+    python benchmarks/timeline_cost.py [--quick] [--backends jax,torch] [--devices 1,2] [--turns 1200]
 
-Each cell (backend, devices) is a fresh process. It widens the batch until a step takes 5 ms. Then one `fit` runs, in which a
-timeline hears ten steps, does not hear the next ten, and so on; the first two of each ten are dropped. A sample is a step,
-from one `on_train_batch_begin` to the next. `ratio` is that of the medians. It does not see the timeline's own thread, which
-adds up every 250 ms: in steps of both sides alike, and in too few for a median. `thread_seconds` is what that computes per
-step: it takes nothing from a step while a core is idle, and at most that much where none is. `ratio_with_thread` counts it
-in full, and is held against the floor of 1.01.
+Each cell (backend, devices) is a fresh process. It widens the batch until a step takes 5 ms. Then one `fit` runs in turns of
+ten steps, of which the first two are dropped: without a timeline, with one, and without again, the control. A sample is a
+step, from one `on_train_batch_begin` to the next. `ratio` is the median over the turns of their median to that of the turn
+without before it; `control` is the same for the second turn without, and says what the machine's noise is. Neither sees the
+timeline's own thread, which adds up every second: `thread_seconds` is what that computes per step. It takes nothing from a step
+while a core is idle, and at most that much where none is: `ratio_with_thread` counts it in full.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import lines
 _BACKENDS = ("jax", "tensorflow", "torch")
 _STEP_SECONDS = 0.005
 _FLOOR = 1.01
+_SIDES = ("without", "with", "control")
 _TURN = 10  # steps
 _DROPPED = 2
 _CELL_SECONDS = 500
@@ -111,30 +112,33 @@ def _turns(num_turns: int) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.timeline: Any = None
-            self.samples: dict[str, list[float]] = {"without": [], "with": []}
+            self.samples: dict[str, list[list[float]]] = {side: [] for side in _SIDES}
             self.thread_seconds = 0.0
-            self._is_heard = True
+            self._side = _SIDES.index("with")  # as a fit with a timeline begins
             self._before = 0
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
             now = time.perf_counter_ns()
             turn, number = divmod(batch - 1, _TURN)
             if number >= _DROPPED and turn > 1:
-                self.samples["with" if self._is_heard else "without"].append((now - self._before) / 1e9)
+                turns = self.samples[_SIDES[self._side]]
+                if number == _DROPPED:
+                    turns.append([])
+                turns[-1].append((now - self._before) / 1e9)
             self._before = now
             if number == _TURN - 1:
                 self._switch()
 
         def _switch(self) -> None:
             recorder = self.timeline._recorder
-            self._is_heard = not self._is_heard
-            if self._is_heard:
-                spans.listen(recorder._heard)
-                recorder._fit.follow(recorder)
-            else:
+            if _SIDES[self._side] == "with":
                 recorder._fit.leave(recorder)
                 recorder._open = None
                 spans.ignore(recorder._heard)
+            self._side = (self._side + 1) % len(_SIDES)
+            if _SIDES[self._side] == "with":
+                spans.listen(recorder._heard)
+                recorder._fit.follow(recorder)
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             thread = self.timeline._recorder._thread
@@ -154,13 +158,14 @@ def _in_fresh_process(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def _report(cell: dict[str, Any], samples: dict[str, Any]) -> None:
-    with_timeline, without = samples["with"], samples["without"]
-    median = statistics.median(without)
-    thread_seconds = samples["thread_seconds"] / (cell["turns"] * _TURN / 2)
-    ratio = statistics.median(with_timeline) / median
+    medians = {side: [statistics.median(turn) for turn in samples[side]] for side in _SIDES}
+    median = statistics.median(medians["without"])
+    thread_seconds = samples["thread_seconds"] / (cell["turns"] * _TURN / len(_SIDES))
+    ratio, control = (_ratio(medians[side], medians["without"]) for side in ("with", "control"))
     whole = ratio + thread_seconds / median
     ratios = {
         "ratio": round(ratio, 4),
+        "control": round(control, 4),
         "thread_seconds": round(thread_seconds, 7),
         "ratio_with_thread": round(whole, 4),
     }
@@ -168,16 +173,23 @@ def _report(cell: dict[str, Any], samples: dict[str, Any]) -> None:
     place = {"backend": cell["backend"], "devices": cell["devices"], "gpu": cell["gpu"]}
     lines.append(
         [
-            lines.line("timeline_cost", place | {"side": "without"}, without, "seconds per step", **notes),
-            lines.line("timeline_cost", place | {"side": "with"}, with_timeline, "seconds per step", **notes, **ratios),
+            lines.line("timeline_cost", place | {"side": "without"}, medians["without"], "seconds per step", **notes),
+            lines.line(
+                "timeline_cost", place | {"side": "with"}, medians["with"], "seconds per step", **notes, **ratios
+            ),
         ]
     )
-    verdict = "" if whole <= _FLOOR else f"  above the floor of {_FLOOR}"
+    verdict = "" if ratio <= _FLOOR else f"  above the floor of {_FLOOR}"
     print(
-        f"{cell['backend']:<11}{cell['devices']} device(s)  {1000 * median:6.2f} ms  {ratio:.4f}x, with "
-        f"{1e6 * thread_seconds:.0f} us of its thread {whole:.4f}x{verdict}",
+        f"{cell['backend']:<11}{cell['devices']} device(s)  {1000 * median:6.2f} ms  {ratio:.4f}x "
+        f"(control {control:.4f}x), with {1e6 * thread_seconds:.0f} us of its thread {whole:.4f}x{verdict}",
         flush=True,
     )
+
+
+def _ratio(turns: list[float], without: list[float]) -> float:
+    """To the turn without before each."""
+    return statistics.median(one / other for one, other in zip(turns, without, strict=False))
 
 
 def _arguments() -> argparse.Namespace:
@@ -189,7 +201,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--gpu", action="store_true", help="on GPUs instead of simulated devices")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    arguments.turns = arguments.turns or (40 if arguments.quick else 400)
+    arguments.turns = arguments.turns or (60 if arguments.quick else 1200)
     return arguments
 
 

@@ -1,6 +1,6 @@
 """From spans and the times of callbacks to one row per step: which spans belong to a step, and what was hidden.
 
-Runs in the recorder's thread, a few times a second, for all steps of that time: one by one they take four times as long.
+Runs in the recorder's thread, once a second, for all steps of that time: one by one they take four times as long.
 Not here: how steps are split (`step_parts.py`), which batches they took (`step_batches.py`), when devices computed them
 (`step_devices.py`), what is kept for a trace (`step_spans.py`), who hears the spans (`recorder.py`). Imports all but the last.
 """

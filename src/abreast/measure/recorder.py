@@ -22,7 +22,7 @@ from abreast.measure.step_spans import CALLBACKS
 from abreast.measure.step_table import NO_STEPS, Numbers
 from abreast.measure.windows import EpochRecord, Window
 
-_ROUND_NS = 250_000_000
+_ROUND_NS = 1_000_000_000
 _LOOK_NS = 1_000_000_000  # between two looks whether the fit is still there
 _FLUSH_SECONDS = 10.0
 

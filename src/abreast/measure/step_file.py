@@ -1,6 +1,6 @@
 """A run as JSON lines: a header with versions and the machine, then a line per step and per epoch.
 
-Each line is written as a whole, and all that are there are written four times a second, so that a process that is killed
+Each line is written as a whole, and all that are there are written every second, so that a process that is killed
 leaves what it did until then. Imports `step_parts`, `step_table`, `windows`, `hardware` and `errors`.
 """
 

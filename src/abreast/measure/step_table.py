@@ -34,7 +34,7 @@ NO_STEPS: Numbers = np.empty((0, len(_NAMES)), np.int64)
 class StepTable:
     """Rows of `STEP`, and beside each the seconds that each device computed."""
 
-    # Plain arrays, since they grow a few times a second.
+    # Plain arrays, since they grow every second.
 
     def __init__(self, num_devices: int) -> None:
         self._num_devices = num_devices
