@@ -258,7 +258,7 @@ def ordinary_fit(path: str | None = None, trace: str | None = None, devices: int
 
     def look(batch: int, logs: Any) -> None:
         if path is not None and batch == 5:
-            time.sleep(0.6)
+            time.sleep(1.5)
             lines.append(len(Path(path).read_text().splitlines()))
 
     callback = keras.callbacks.LambdaCallback(
