@@ -93,14 +93,14 @@ def test_a_batch_shows_what_its_views_say(folder: Path) -> None:
 
 @pytest.mark.parametrize("storage", ["jpeg", "raw"])
 @pytest.mark.parametrize(
-    ("side", "plain", "fine"), [(420, 3.0, 0.9), (460, 1.3, 1.2), (900, 0.8, 0.7), (1900, 1.1, 1.1)]
+    ("side", "plain", "fine"), [(420, 3.0, 0.45), (460, 1.3, 1.3), (900, 0.8, 0.7), (1900, 1.1, 1.1)]
 )
 def test_large_crops_are_made_smaller_without_holes(
     tmp_path: Path, storage: str, side: int, plain: float, fine: float
 ) -> None:
     """Mean difference from Pillow, whose filter sees every pixel, of a picture full of grain.
 
-    Measured for JPEG and raw: 1.8, 2.5 and 0.5, 0.7 at 420 pixels; 1.0, 1.1 and 0.8, 1.0 at 460; then below 0.9.
+    Measured for JPEG and raw: 1.8, 2.5 and 0.3, 0.3 at 420 pixels; 1.0, 1.1 and 1.0, 1.1 at 460; then below 0.9.
     """
     pack([photo(side, side)], tmp_path / "out", storage=storage)
     box = Box(0, 0, side, side)

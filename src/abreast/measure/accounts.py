@@ -96,7 +96,7 @@ def _on_main(spans: list[Span]) -> npt.NDArray[np.bool_]:
 
 def _of_steps(some: Intervals, windows: Windows, ends: Times) -> Intervals:
     """Those that began in a window, until its end."""
-    owners = windows.index(some[0])
+    owners = windows.owners(some[0])
     own = owners >= 0
     return np.minimum(some[:, own], ends[owners[own]])
 
@@ -104,7 +104,7 @@ def _of_steps(some: Intervals, windows: Windows, ends: Times) -> Intervals:
 def _calls(some: Intervals, windows: Windows) -> Intervals:
     """The first call of the step function in each window; without one, all the time that callbacks leave it."""
     calls = np.stack((windows.called, windows.returned))
-    owners = windows.index(some[0])
+    owners = windows.owners(some[0])
     own = owners >= 0
     calls[:, owners[own][::-1]] = some[:, own][:, ::-1]  # of several for one place, the last one stays
     return calls

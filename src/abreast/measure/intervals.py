@@ -44,7 +44,8 @@ def lengths_without(some: Intervals, holes: Intervals, owners: npt.NDArray[np.in
     """How long each interval is outside of its holes, which are disjoint."""
     begins, ends = _within_owners(some, holes, owners)
     lost = np.bincount(owners, weights=ends - begins, minlength=some.shape[1])
-    return some[1] - some[0] - lost.astype(np.int64)  # weights are floats, and exact up to 104 days
+    left: Times = some[1] - some[0] - lost.astype(np.int64)  # weights are floats, and exact up to 104 days
+    return left
 
 
 def _within_owners(some: Intervals, holes: Intervals, owners: npt.NDArray[np.intp]) -> Intervals:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from itertools import groupby, takewhile
+from itertools import takewhile
 from queue import Empty, SimpleQueue
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -195,14 +195,14 @@ class Recorder:
         windows = [item for item in complete if isinstance(item, Window)]
         rows = self.accounts.enter(windows) if windows else NO_STEPS
         told: list[Numbers | EpochRecord] = []
-        for _, items in groupby(complete, type):
-            alike = list(items)
-            if isinstance(alike[0], EpochRecord):
-                told += alike
-            else:
-                told.append(rows[: len(alike)])
-                rows = rows[len(alike) :]
-        return told
+        count = 0
+        for item in complete:
+            if isinstance(item, Window):
+                count += 1
+                continue
+            told += [rows[:count], item]
+            rows, count = rows[count:], 0
+        return [*told, rows]
 
     def _take_spans(self) -> None:
         count = len(self._heard)

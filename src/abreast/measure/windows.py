@@ -71,7 +71,7 @@ class Windows(NamedTuple):
         inside = (times < self.called[index]) | ((self.returned[index] <= times) & (times < self.ended[index]))
         return (index >= 0) & inside
 
-    def index(self, times: Times) -> npt.NDArray[np.intp]:
+    def owners(self, times: Times) -> npt.NDArray[np.intp]:
         """Of which window the things are that began then: -1 for what is of callbacks, or between windows."""
         index = self.begun(times)
         return np.where(self.in_callbacks(times) | (times >= self.end[index]), -1, index)
