@@ -152,7 +152,9 @@ def tiff(tags: dict[int, int], data: bytes = b"", num_pages: int = 1) -> bytes:
     for page in range(num_pages):
         entries = [struct.pack("<HHII", tag, 4, 1, value) for tag, value in sorted({**tags, 273: 8}.items())]
         end = len(file) + 2 + 12 * len(entries) + 4
-        file += struct.pack("<H", len(entries)) + b"".join(entries) + struct.pack("<I", end if page + 1 < num_pages else 0)
+        file += (
+            struct.pack("<H", len(entries)) + b"".join(entries) + struct.pack("<I", end if page + 1 < num_pages else 0)
+        )
     return bytes(file)
 
 

@@ -17,7 +17,7 @@ from abreast.records import Records, decode, pack
 from abreast.records.sources.choose import source_of
 from abreast.records.sources.npy import read_npy
 from abreast.records.sources.tar_members import members
-from tests.records.pieces import class_folder, contents, items, photo
+from tests.records.pieces import contents, photo
 from tests.records.shards import jpeg, png, samples, write_tar
 
 

@@ -51,7 +51,9 @@ class _Packed:
     def places(self) -> Iterator[tuple[str, int]]:
         with Records(self.folder) as records:
             for _, index in records.shards():
-                yield from zip(index.keys, range(index.first_sample, index.first_sample + index.num_samples), strict=True)
+                yield from zip(
+                    index.keys, range(index.first_sample, index.first_sample + index.num_samples), strict=True
+                )
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Callable[[int], tuple[Any, Mapping[str, Any]]]]:
