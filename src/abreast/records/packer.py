@@ -9,6 +9,7 @@ import contextlib
 import importlib.metadata
 import math
 import operator
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -156,7 +157,8 @@ def _whole(name: str, value: int | None) -> int | None:
 def _check_apart(source: Any, folder: Path) -> None:
     """A packer that writes into its own source finds other images there the next time."""
     if isinstance(source, str | PathLike) and fspath(source) and Path(fspath(source)).is_dir():
-        inner, outer = folder.resolve(), Path(fspath(source)).resolve()
+        # `Path.resolve` raises at a loop of links.
+        inner, outer = (Path(os.path.realpath(path)) for path in (folder, source))
         if inner.is_relative_to(outer):
             raise DataError(f"{folder} is inside of {source}, which is packed", "name a folder outside of it")
 
