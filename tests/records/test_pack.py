@@ -312,7 +312,7 @@ def test_a_folder_is_not_packed_into_itself(tmp_path: Path) -> None:
 
 def test_a_link_to_itself_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(DataError, match="cannot write .*loop"):
+    with pytest.raises(DataError, match=r"cannot write .*loop"):
         pack(class_folder(tmp_path / "in"), tmp_path / "loop")
 
 
