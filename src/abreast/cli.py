@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -289,7 +290,7 @@ def _pack(options: argparse.Namespace) -> int:
         return 130
     finally:
         line.end()
-    print(summary)
+    _say(str(summary))
     return 0
 
 
@@ -320,14 +321,14 @@ class _ProgressLine:
 def _records_info(options: argparse.Namespace) -> int:
     from abreast.records.info import content, report
 
-    print(json.dumps(content(options.folder), indent=2) if options.json else report(options.folder))
+    _say(json.dumps(content(options.folder), indent=2) if options.json else report(options.folder))
     return 0
 
 
 def _records_show(options: argparse.Namespace) -> int:
     from abreast.records.sheet import write_sheet
 
-    print(f"{options.output}: {write_sheet(options.folder, options.output, options.seed)} samples")
+    _say(f"{options.output}: {write_sheet(options.folder, options.output, options.seed)} samples")
     return 0
 
 
@@ -335,12 +336,23 @@ def _records_verify(options: argparse.Namespace) -> int:
     from abreast.records import verify
 
     problems = verify(options.folder)
-    print("\n".join(problems) or f"{options.folder}: every byte is as it was written")
+    _say("\n".join(problems) or f"{options.folder}: every byte is as it was written")
     return 1 if problems else 0
 
 
 def _records_extract(options: argparse.Namespace) -> int:
     from abreast.records import extract
 
-    print(f"{options.target}: {extract(options.folder, options.target):,} images")
+    _say(f"{options.target}: {extract(options.folder, options.target):,} images")
     return 0
+
+
+def _say(text: str) -> None:
+    """Print; what stdout's encoding cannot hold, as a name of a file that is no text, is written out."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again at its end
+        if not isinstance(error, BrokenPipeError):  # `head` and its like have read what they want
+            raise AbreastError(f"cannot write to stdout: {error.strerror}") from None

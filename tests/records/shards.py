@@ -12,7 +12,8 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from tests.records.pieces import class_folder, file_of, photo
+from abreast.records import pack
+from tests.records.pieces import class_folder, file_of, items, known, photo
 
 
 def jpeg(seed: int = 0) -> bytes:
@@ -108,7 +109,7 @@ def im2rec(image: bytes, labels: Sequence[float], number: int, array: bool = Fal
     return struct.pack("<IfQQ", len(labels), 0, number, 0) + struct.pack(f"<{len(labels)}f", *labels) + image
 
 
-KINDS = ("folder", "arrays", "tar", "tfrecord", "recordio", "parquet")
+KINDS = ("folder", "arrays", "tar", "tfrecord", "recordio", "parquet", "records")
 
 
 def parquet(path: Path) -> Path:
@@ -117,6 +118,11 @@ def parquet(path: Path) -> Path:
 
     pyarrow.parquet.write_table(pyarrow.table({"image": [png(i) for i in range(20)], "x": range(20)}), path)
     return path
+
+
+def packed(folder: Path) -> Path:
+    pack(known(items(20)), folder, storage="png", shard_mb=0.01, threads=1)
+    return folder
 
 
 def sources(folder: Path) -> dict[str, Any]:
@@ -132,4 +138,5 @@ def sources(folder: Path) -> dict[str, Any]:
         "tfrecord": folder / "a.tfrecord",
         "recordio": folder / "a.rec",
         "parquet": parquet(folder / "a.parquet"),
+        "records": packed(folder / "packed"),
     }

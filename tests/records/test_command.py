@@ -245,3 +245,96 @@ def test_show_writes_a_picture_of_samples(tmp_path: Path, capsys: pytest.Capture
     assert (first != second).any()
     code, _, err = abreast(capsys, "records", "show", tmp_path / "out", "-o", tmp_path / "no" / "sheet.png")
     assert code == 2 and "cannot write" in err and "hint: name a file such as sheet.png" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("pack", "{long}", "{out}"),
+        ("pack", "{in}", "{long}"),
+        ("pack", "{in}", "{long}", "--split", "a=0.5,b=0.5"),
+        ("records", "info", "{long}"),
+        ("records", "show", "{long}"),
+        ("records", "verify", "{long}"),
+        ("records", "extract", "{long}", "{out}"),
+        ("records", "extract", "{packed}", "{long}"),
+    ],
+)
+def test_a_path_that_the_system_refuses_is_an_error_of_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    small_pack(tmp_path / "packed")
+    paths = {
+        "long": tmp_path / ("x" * 300),
+        "in": class_folder(tmp_path / "in"),
+        "out": tmp_path / "out",
+        "packed": tmp_path / "packed",
+    }
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = abreast(capsys, *(each.format(**paths) for each in arguments))
+    assert (code, out) == (2, "")
+    assert err.startswith("abreast: error: cannot ") and f"{paths['long']}" in err and "File name too long" in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_names_that_are_no_text_are_printed(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    small_pack(tmp_path / "one")
+    dest = bytes(tmp_path / "two") + b"\xff"
+    command = [sys.executable, "-m", "abreast", "pack", tmp_path / "one", dest, "--storage", "png"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "") and "two\\udcff: 7 images" in done.stdout
+
+
+def test_what_a_terminal_would_obey_is_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = class_folder(tmp_path / "in")
+    (source / "cat" / "a\n\x1b[31m.jpg").write_bytes(b"no image")
+    code, _, err = abreast(capsys, "pack", source, tmp_path / "out")
+    assert code == 2 and "cat/a\\n\\x1b[31m.jpg (number 4 of the source): cannot read" in err
+    assert err.count("\n") == 2
+
+
+def test_whoever_reads_the_output_may_stop(tmp_path: Path) -> None:
+    """`abreast records info DEST | head -1`, and a full disk behind stdout."""
+    import os
+    import subprocess
+    import sys
+
+    small_pack(tmp_path / "out")
+    command = [sys.executable, "-m", "abreast", "records", "verify", tmp_path / "out"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, "abreast: error: cannot write to stdout: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "dest", "why"),
+    [
+        ("", "{out}", "the source has no name"),
+        ("{in}", "", "the folder to make has no name"),
+        ("https://example.org/a.tar", "{out}", "https://example.org/a.tar is not a path\nhint: copy it"),
+        ("s3://bucket/a.tar", "{out}", "s3://bucket/a.tar is not a path\nhint: copy it"),
+    ],
+)
+def test_what_is_no_path_is_not_taken_for_one(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    dest: str,
+    why: str,
+) -> None:
+    """A variable of the shell that is not set would be the present folder."""
+    class_folder(tmp_path / "in")
+    monkeypatch.chdir(tmp_path)
+    paths = {"in": tmp_path / "in", "out": tmp_path / "out"}
+    code, _, err = abreast(capsys, "pack", source.format(**paths), dest.format(**paths))
+    assert code == 2 and why in err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ import numpy as np
 import pytest
 
 from abreast.errors import DataError
-from abreast.records import Records, pack, reader, verify
+from abreast.records import Records, format, manifest, pack, reader, verify
+from abreast.records.columns import ColumnType, StoredColumn
 from abreast.records.manifest import bound, unbound
 from tests.records.pieces import contents, photo
 
@@ -205,8 +208,6 @@ def test_a_manifest_of_nonsense_is_refused(folder: Path, text: bytes) -> None:
 
 def test_pixels_that_disagree_with_the_index_are_refused_before_they_are_decoded(tmp_path: Path) -> None:
     """An index that was forged with right checksums: its sample claims another size."""
-    from dataclasses import replace
-
     from abreast.records import Box, decode, decode_crop
 
     for storage in ("raw", "png", "jpeg"):
@@ -217,6 +218,44 @@ def test_pixels_that_disagree_with_the_index_are_refused_before_they_are_decoded
             with pytest.raises(DataError, match="index says 4000 x 4000"):
                 call(sample)
     assert np.asarray(sample.data).size
+
+
+def forged(folder: Path, column: StoredColumn) -> None:
+    """Give the only shard another column, with right digests."""
+    path = folder / "shard-00000.index"
+    data = format.to_bytes(replace(format.from_bytes(path.read_bytes(), ""), columns={"c": column}))
+    path.write_bytes(data)
+    whole = manifest.read(folder)
+    shard = replace(whole.shards[0], index_bytes=len(data), index_sha256=hashlib.sha256(data).hexdigest())
+    (folder / "manifest.json").write_bytes(manifest.to_bytes(replace(whole, columns=(column.type,), shards=(shard,))))
+
+
+@pytest.mark.parametrize("shape", [(None,) * 4, (2**31 - 1,) * 4 + (0,)])
+def test_a_shape_that_no_array_can_have_is_refused(tmp_path: Path, shape: tuple[int | None, ...]) -> None:
+    """Without elements it fits the bytes of the column, which are none."""
+    pack([photo(8, 8)], tmp_path / "out")
+    kind = ColumnType("c", "<f4", shape)
+    shapes = np.array([[2**32 - 1, 2**32 - 1, 2**32 - 1, 0]], "<u4") if kind.varies else None
+    forged(tmp_path / "out", StoredColumn(kind, np.empty(0, "<f4"), shapes))
+    with Records(tmp_path / "out") as records:
+        for read_column in (lambda: records[0], lambda: records.column("c")):
+            with pytest.raises(DataError, match="cannot be read"):
+                read_column()
+    assert len(verify(tmp_path / "out")) == 1
+
+
+def test_a_pipe_in_place_of_a_file_is_refused(folder: Path) -> None:
+    """Whoever opens one waits for somebody to write to it."""
+    for path in sorted(folder.iterdir()):
+        data = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        with pytest.raises(DataError, match=f"{path} is not a file"):
+            read(folder)
+        assert f"{path} is not a file" in verify(folder)
+        path.unlink()
+        path.write_bytes(data)
+    read(folder)
 
 
 _WATCHED = """

@@ -130,6 +130,25 @@ def test_a_state_can_be_that_of_any_step(folder: Path) -> None:
     assert batches.state(epoch=0, batch=5) == batches.state(epoch=1, batch=0)
 
 
+def test_an_old_iterator_takes_nothing_back(folder: Path) -> None:
+    """It has given its last batch, and is asked for the next only after another epoch."""
+    batches = loader(folder)
+    expected = [copied(batches) for _ in range(3)]
+    batches = loader(folder)
+    old = iter(batches)
+    for _ in range(len(batches)):
+        next(old)
+    assert_same(copied(batches), expected[1])
+    assert next(old, None) is None
+    assert batches.epoch == 2
+    assert_same(copied(batches), expected[2])
+
+
+def test_numbers_of_numpy_are_settings_too(folder: Path) -> None:
+    batches = loader(folder, batch_size=np.int64(5), seed=np.uint8(1))
+    assert json.loads(json.dumps(batches.state())) == loader(folder, batch_size=5, seed=1).state()
+
+
 def test_an_epoch_that_was_left_begins_again(folder: Path) -> None:
     batches = loader(folder)
     expected = copied(batches)

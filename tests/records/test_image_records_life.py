@@ -180,6 +180,49 @@ def test_what_is_asked_for_is_read_into_memory(folder: Path) -> None:
             records.will_need([24])
 
 
+def test_an_iteration_does_not_go_on_in_a_fork(folder: Path) -> None:
+    """Its threads stayed in the parent. Another one may begin there."""
+    batches = loader(folder)
+    iterator = iter(batches)
+    next(iterator)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        try:
+            next(iterator)
+        except DataError as error:
+            os.write(writing, f"{len(list(batches))} {error.message}".encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() == "6 an iteration goes on in a forked process"
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(list(iterator)) == 5
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_no_thread_is_an_error_and_not_a_wait(folder: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Where the system starts no more than so many."""
+    begin, begun = threading.Thread.start, []
+
+    def start(self: threading.Thread) -> None:
+        if self.name.startswith("abreast"):
+            if len(begun) == most:
+                raise RuntimeError("can't start new thread")
+            begun.append(self)
+        begin(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    why = "cannot start 3 threads: can't start new thread\nhint: give fewer"
+    with pytest.raises(DataError, match=rf"{why} \(num_threads\)"):
+        list(loader(folder, num_threads=3))
+    begun.clear()
+    with pytest.raises(DataError, match=rf"{why} \(threads\)"):
+        pack([photo(8, 8)] * 9, folder.with_name("other"), threads=3)
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("abreast")] == []
+
+
 # An interrupt within the end of an epoch leaves threads that are about to end.
 _INTERRUPTED = """
 import sys, threading, time

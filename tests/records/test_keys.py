@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.errors import DataError
-from abreast.records.keys import MAX_BYTES, KeyMaker, checked_key, is_key
+from abreast.records.keys import MAX_BYTES, KeyMaker, checked_key, is_key, printable
 
 anything = st.text(st.characters(exclude_categories=[]))
 
@@ -40,3 +40,7 @@ def test_what_could_lead_elsewhere_is_no_key(key: str) -> None:
 def test_a_key_has_at_most_so_many_bytes() -> None:
     assert is_key("a" * MAX_BYTES)
     assert not is_key("a" * (MAX_BYTES + 1))
+
+
+def test_what_a_terminal_would_obey_is_written_out() -> None:
+    assert printable("a\n\x1b[31mb\x9bc\ud800ä") == "a\\n\\x1b[31mb\\x9bc\\ud800ä"

@@ -310,6 +310,12 @@ def test_a_folder_is_not_packed_into_itself(tmp_path: Path) -> None:
     assert not (source / "out").exists()
 
 
+def test_a_link_to_itself_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(DataError, match=r"cannot write .*loop"):
+        pack(class_folder(tmp_path / "in"), tmp_path / "loop")
+
+
 def test_numpys_integers_are_settings_too(tmp_path: Path) -> None:
     size: Any = np.int64(8)
     pack([photo(16, 16)], tmp_path / "out", size=size, storage="raw", threads=size)

@@ -91,6 +91,16 @@ def test_shards_of_parts_are_taken_by_how_their_names_begin(tmp_path: Path) -> N
     assert [part.num_samples for part in summary.parts.values()] == [6, 3]
 
 
+def test_a_shard_belongs_to_one_part_only(tmp_path: Path) -> None:
+    """The name that is longer has it: else what is held out would be trained on."""
+    for name, begin in (("train-000.tar", 0), ("train_val-000.tar", 3), ("train_valid.tar", 5)):
+        write_tar(tmp_path / name, samples(2, begin))
+    for split in ("train,train_val", "train_val,train"):
+        pack(tmp_path, tmp_path.with_name(split), split=split)
+        assert [key[-1] for key in keys(tmp_path.with_name(split) / "train")] == list("0156")
+        assert [key[-1] for key in keys(tmp_path.with_name(split) / "train_val")] == list("34")
+
+
 def test_a_dictionary_has_parts(tmp_path: Path) -> None:
     parts = {
         name: (np.stack([photo(8, 8, seed=i) for i in range(count)]), np.arange(count))

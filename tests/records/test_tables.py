@@ -154,6 +154,22 @@ def test_a_missing_value_is_refused_by_name(tmp_path: Path, column: list[Any], w
         pack(tmp_path / "a.parquet", tmp_path / "out")
 
 
+def not_utf8() -> Any:
+    """Two texts, of which the second is none: pyarrow believes what a file says of its bytes."""
+    offsets = pyarrow.array(["a", "bc"]).buffers()[1]
+    return pyarrow.Array.from_buffers(pyarrow.string(), 2, [None, offsets, pyarrow.py_buffer(b"a\xff\xfe")])
+
+
+@pytest.mark.parametrize(("name", "why"), [("x", "column 'x' is no UTF-8"), ("path", "the path is no UTF-8")])
+def test_text_that_is_none_is_refused_by_name(tmp_path: Path, name: str, why: str) -> None:
+    columns = {name: not_utf8()} | ({} if name == "path" else {"image": [png(), png(1)]})
+    write(tmp_path / "a.parquet", pyarrow.table(columns))
+    (tmp_path / "a").write_bytes(png())
+    summary = pack(tmp_path / "a.parquet", tmp_path / "out", on_error="skip")
+    assert summary.num_samples == 1
+    assert [note.text.partition(":")[0] for note in summary.skipped] == [why]
+
+
 def test_a_missing_image_is_refused_by_name(tmp_path: Path) -> None:
     images = [{"bytes": png(), "path": None}, {"bytes": None, "path": None}, None]
     write(tmp_path / "a.parquet", pyarrow.table({"image": images}))

@@ -17,7 +17,7 @@ from abreast.records import Records, decode, pack
 from abreast.records.sources.choose import source_of
 from abreast.records.sources.npy import read_npy
 from abreast.records.sources.tar_members import members
-from tests.records.pieces import class_folder, contents, items, photo
+from tests.records.pieces import contents, photo
 from tests.records.shards import jpeg, png, samples, write_tar
 
 
@@ -285,25 +285,6 @@ def test_captions_beside_images_are_columns(tmp_path: Path) -> None:
         (tmp_path / f"{i}.png").write_bytes(png(i))
         (tmp_path / f"{i}.txt").write_text(f"caption {i}")
     assert values(tmp_path) == [("0", {"txt": "caption 0"}), ("1", {"txt": "caption 1"})]
-
-
-def test_our_own_shards_are_packed_again(tmp_path: Path) -> None:
-    for storage in ("raw", "png"):
-        pack(items(5), tmp_path / storage, storage=storage, shard_mb=0.01)
-        pack(tmp_path / storage, tmp_path / f"{storage}-again", storage=storage, shard_mb=0.01)
-        with Records(tmp_path / storage) as ours, Records(tmp_path / f"{storage}-again") as again:
-            for one, other in zip(ours, again, strict=True):
-                np.testing.assert_array_equal(decode(one), decode(other))
-                assert one.key == other.key
-                np.testing.assert_array_equal(one.columns["boxes"], other.columns["boxes"])
-
-
-def test_our_own_data_set_keeps_its_classes(tmp_path: Path) -> None:
-    pack(class_folder(tmp_path / "in"), tmp_path / "one")
-    pack(tmp_path / "one", tmp_path / "two", storage="keep")
-    with Records(tmp_path / "one") as one, Records(tmp_path / "two") as two:
-        assert two.class_names == ("cat", "dog") and two.column("label").tolist() == one.column("label").tolist()
-        assert [bytes(sample.data) for sample in two] == [bytes(sample.data) for sample in one]
 
 
 def test_images_beside_shards_are_refused(tmp_path: Path) -> None:

@@ -88,6 +88,17 @@ def column_name(text: str) -> str:
     return f"_{name[:31]}" if name[0].isdigit() else name
 
 
+def column_names(texts: Iterable[str]) -> list[str]:
+    """Such names, each another one."""
+    names: list[str] = []
+    for text in texts:
+        name = column_name(text)
+        while name in names:
+            name += "_"
+        names.append(name)
+    return names
+
+
 def agreed(samples: Iterable[Mapping[str, Any]]) -> tuple[ColumnType, ...]:
     """Types that hold the values of these samples: decimal numbers where some are whole and others are not.
 

@@ -22,7 +22,7 @@ def decode(sample: Sample) -> Pixels:
     if is_plain_jpeg(sample):
         checked_header(sample, read_header(sample.data))
         return _checked(sample, _jpeg(sample, sample.data))
-    return _checked(sample, read_picture(bytes(sample.data)).pixels)
+    return _checked(sample, _picture(sample))
 
 
 def decode_crop(sample: Sample, box: Box) -> Pixels:
@@ -57,6 +57,13 @@ def _jpeg(sample: Sample, data: Bytes) -> Pixels:
         return decode_jpeg(data, "GRAY" if sample.channels == 1 else "RGB")
     except ValueError as error:
         raise wrong(sample, f"cannot be decoded: {error}") from None
+
+
+def _picture(sample: Sample) -> Pixels:
+    try:
+        return read_picture(bytes(sample.data)).pixels
+    except DataError as error:
+        raise wrong(sample, f"cannot be decoded: {error.message}") from error
 
 
 def _raw(sample: Sample) -> Pixels:

@@ -33,9 +33,9 @@ def extract(folder: str | PathLike[str], dest: str | PathLike[str]) -> int:
     """
     target = Path(fspath(dest))
     with Records(folder) as records:
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise DataError(f"{target} is not an empty folder", "name a folder that is empty or not there yet")
         try:
+            if target.exists() and (not target.is_dir() or any(target.iterdir())):
+                raise DataError(f"{target} is not an empty folder", "name a folder that is empty or not there yet")
             with _all_or_nothing(target) as made:
                 _extract(records, target, made)
         except OSError as error:

@@ -34,6 +34,7 @@ ENCODING_OF = {
 _OPENED = tuple(name for name in ENCODING_OF if name != "MPO")  # which is opened as a JPEG
 _ORIENTATION = 0x0112
 _DEEP_MODES = ("I;16", "I;16L", "I;16B", "I;16N")
+_TIFF_BITS, _TIFF_PHOTOMETRIC, _MIN_IS_WHITE = 258, 262, 0
 _CMYK_NOTE = "CMYK without a colour profile: its colours are approximate"
 # Descriptions of profiles that are sRGB as the standard has it, of HP, lcms, the ICC and GIMP. Others that have the word in
 # their name are not, as linear ones.
@@ -124,8 +125,9 @@ def _open(data: bytes) -> Any:
     image = extra("PIL.Image").open(io.BytesIO(data), formats=_OPENED)
     if image.width * image.height > MAX_PIXELS:
         raise DataError(f"refused: {image.width} x {image.height} pixels are more than {MAX_PIXELS}")
-    if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
-        raise DataError(f"refused: an animated or several-page {image.format} of {image.n_frames} images")
+    # Not by their number: a file of a few hundred megabytes may have millions, and Pillow goes through all to count them.
+    if image.format != "MPO" and getattr(image, "is_animated", False):
+        raise DataError(f"refused: an animated or several-page {image.format}")
     if image.mode in ("I", "F"):
         raise DataError(f"refused: {image.format} with pixels of type {image.mode}, whose range is not known")
     return image
@@ -150,7 +152,7 @@ def _picture(data: bytes, short_side: int | None) -> Picture:
         size = size if orientation < 5 else (header.width, header.height)
     else:
         header.load()
-        pixels, note = _in_srgb(_in_8_bits(extra("PIL.ImageOps").exif_transpose(header)), _profile(header))
+        pixels, note = _in_srgb(_in_8_bits(header), _profile(header))
         size = pixels.shape[:2]
     pixels = resized(pixels, *shrunk_size(*size, short_side))
     return Picture(pixels, ENCODING_OF[header.format], orientation, plain, note)
@@ -186,11 +188,20 @@ def _turned(pixels: Pixels, orientation: int) -> Pixels:
     return np.ascontiguousarray(pixels)
 
 
-def _in_8_bits(image: Any) -> Any:
+def _in_8_bits(header: Any) -> Any:
+    """Pillow's image, upright and with 8 bits.
+
+    It has the numbers of a deep gray TIFF as they stand there, which may be of 12 bits, or count from white.
+    """
+    image = extra("PIL.ImageOps").exif_transpose(header)
     if image.mode not in _DEEP_MODES:
         return image
+    tags = getattr(header, "tag_v2", {})
+    largest = 4095 if tags.get(_TIFF_BITS) in (12, (12,)) else 65535
     deep = np.asarray(image).astype(np.uint32)
-    return _image(((deep * 255 + 32767) // 65535).astype(np.uint8))
+    if tags.get(_TIFF_PHOTOMETRIC) == _MIN_IS_WHITE:
+        deep = largest - deep
+    return _image(((deep * 255 + largest // 2) // largest).astype(np.uint8))
 
 
 def _in_srgb(image: Any, profile: bytes | None) -> tuple[Pixels, str | None]:

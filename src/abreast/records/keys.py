@@ -15,13 +15,15 @@ MAX_BYTES = 200
 _PART = r"[^/\\.:*?\"<>|\x00-\x20\x7f]+"
 _KEY = re.compile(rf"{_PART}(?:/{_PART})*")
 _UNSAFE = re.compile(r"[\\.:*?\"<>|\x00-\x20\x7f]")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # Names that Windows keeps for devices, with or without an extension.
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
 
 
 def printable(text: str) -> str:
-    """The text with what UTF-8 cannot hold written out: bytes of file names that are no text, halves of characters."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    """The text on one line, with what UTF-8 cannot hold and what a terminal would obey written out in escapes."""
+    known = text.encode("utf-8", "backslashreplace").decode()
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), known)
 
 
 def is_key(text: str) -> bool:

@@ -1,16 +1,17 @@
 """A packed data set as batches for training: shuffled, cropped and decoded ahead of who takes them.
 
 The sequence of batches is a function of the settings: no thread, process or restart changes it. No framework here;
-`image_records.py` shows it to Keras. Imports `assembly`, `reader`, `sampling`, `views`, `hardware`
+`image_records.py` shows it to Keras. Imports `assembly`, `pool`, `reader`, `sampling`, `views`, `hardware`
 and `errors`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from os import PathLike, fspath
 from typing import Any
 
@@ -19,6 +20,7 @@ from abreast.hardware import num_cores
 from abreast.records.assembly import Assembly, Look, Started, Targets
 from abreast.records.draws import checked_seed
 from abreast.records.extras import extra
+from abreast.records.pool import Pool
 from abreast.records.reader import Records
 from abreast.records.sampling import Numbers, Place, Sampling
 from abreast.records.views import CenterCrop, RandomCrop
@@ -96,10 +98,13 @@ class Loader:
         order = self._order_of(begin.epoch)
         started: deque[Started] = deque()
         asked = begin.batch
-        pool = ThreadPoolExecutor(self.num_threads, thread_name_prefix="abreast-decode")
+        process = os.getpid()
+        pool = Pool(self.num_threads, "abreast-decode", "num_threads")
         try:
             pool.submit(self._read_ahead, order, range(asked, asked + self._ahead))
             for batch in range(begin.batch, len(self)):
+                if os.getpid() != process:  # the threads stayed behind, and would be waited for
+                    raise DataError("an iteration goes on in a forked process", "begin another one there: iter(loader)")
                 while asked < min(batch + self._ahead + 1, len(self)):
                     started.append(self._start(begin.epoch, asked, order, pool))
                     asked += 1
@@ -109,11 +114,16 @@ class Loader:
                     pool.shutdown()  # Keras asks for no more, and so would not come to the end of this
                     # One batch alone may be what Keras looks at to build a model, before it begins with it.
                     if batch > begin.batch or len(self) == 1:
-                        self._begin = self._next
+                        self._ended(begin)
                 yield started.popleft().data  # held by nobody here: its memory is free when the caller lets it go
-            self._begin = Place(begin.epoch + 1, 0)
+            self._ended(begin)
         finally:
             pool.shutdown(cancel_futures=True)
+
+    def _ended(self, begin: Place) -> None:
+        """An iteration that began there has given all; another one, or `restore`, may have gone on from it already."""
+        if self._begin == begin:
+            self._begin = Place(begin.epoch + 1, 0)
 
     def _start(self, epoch: int, batch: int, order: Numbers, pool: Executor) -> Started:
         """Let the pool make a batch, and have the disk's next one ready by then."""
@@ -197,7 +207,7 @@ class Loader:
         return {
             "data_set": digest.hexdigest()[:16],
             "num_samples": sampling.num_samples,
-            "batch_size": sampling.batch_size,
+            "batch_size": int(sampling.batch_size),
             "seed": sampling.seed,
             "shuffle": sampling.shuffle,
             "drop_remainder": sampling.drop_remainder,

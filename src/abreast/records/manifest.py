@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,8 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 def read_bytes(path: Path) -> bytes:
     """A file of this kind, if it is no larger than one can be."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise DataError(f"{path} is not a file", HINT)  # to open a pipe could take for ever
     with path.open("rb") as file:
         data = file.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
@@ -111,6 +114,8 @@ def read(folder: Path) -> Manifest:
 
 
 def _no_manifest(folder: Path, error: OSError) -> DataError:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        return DataError(f"cannot read {folder / MANIFEST}: {error.strerror}")
     if (folder / PACKING).exists():
         hint = "wait for the packer, or run the same `abreast pack` again: it goes on where it stopped"
         return DataError(f"{folder} is not packed to its end: a packer is at work, or was stopped", hint)
@@ -118,9 +123,7 @@ def _no_manifest(folder: Path, error: OSError) -> DataError:
     if parts:
         hint = f"name one of its parts: {folder / parts[0]}"
         return DataError(f"{folder} holds the parts {', '.join(parts)}", hint)
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return DataError(f"{folder} holds no packed images: there is no {MANIFEST}", "make it with `abreast pack`")
-    return DataError(f"cannot read {folder / MANIFEST}: {error.strerror}")
+    return DataError(f"{folder} holds no packed images: there is no {MANIFEST}", "make it with `abreast pack`")
 
 
 def _from_content(content: dict[str, Any]) -> Manifest:

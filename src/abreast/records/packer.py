@@ -1,16 +1,18 @@
 """`pack`: any source of images to a data set on the disk, with as many threads as there are cores.
 
-Imports `prepare`, `destination`, `writer`, `repeated`, `split`, `keys`, `progress`, `sources`, `hardware` and `errors`.
+Imports `prepare`, `pool`, `destination`, `writer`, `repeated`, `split`, `keys`, `progress`, `sources`, `hardware` and `errors`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import math
 import operator
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from abreast.records.extras import PACKAGES, extra
 from abreast.records.index import Note
 from abreast.records.keys import printable
 from abreast.records.manifest import Manifest
+from abreast.records.pool import Pool
 from abreast.records.prepare import STORAGES, Recipe, prepare
 from abreast.records.progress import Progress, Summary, Ticker, together
 from abreast.records.reader import Records
@@ -75,8 +78,9 @@ def pack(
         raise DataError(f"on_error cannot be {on_error!r}", "use stop or skip")
     if not 0 < shard_mb < math.inf or (threads is not None and threads < 1):
         raise DataError(f"shard_mb={shard_mb} and threads={threads} must be numbers above 0")
-    folder = Path(fspath(dest))
-    _check_apart(source, folder)
+    folder = _folder(dest)
+    with _readable():
+        _check_apart(source, folder)
     names = None if columns is None else selection(columns)
     asked = {
         "storage": storage,
@@ -95,14 +99,32 @@ def pack(
 
     wanted = None if names is None else list(names.values())
     if split is None:
-        return packed(_ordered(source_of(source, image, wanted), shuffle_seed), folder)
-    parts, described = _parts(
-        source, split_of(split, _whole("split_seed", split_seed) or 0), image, wanted, shuffle_seed
-    )
-    check_parts(folder, list(parts))
+        with _readable():
+            found = _ordered(source_of(source, image, wanted), shuffle_seed)
+        return packed(found, folder)
+    chosen = split_of(split, _whole("split_seed", split_seed) or 0)
+    with _readable():
+        parts, described = _parts(source, chosen, image, wanted, shuffle_seed)
+        check_parts(folder, list(parts))
     return together(
         folder, {name: packed(part, folder / name, split=[name, *described]) for name, part in parts.items()}
     )
+
+
+def _folder(dest: str | PathLike[str]) -> Path:
+    if not fspath(dest):
+        raise DataError("the folder to make has no name", "name one that is empty or not there yet")
+    return Path(fspath(dest))
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """Turn what the system says about a source into a `DataError`."""
+    try:
+        yield
+    except OSError as error:
+        hint = "make it readable, or name another source"
+        raise DataError(f"cannot read {error.filename or 'the source'}: {error.strerror or error}", hint) from error
 
 
 def _ordered(source: Source, shuffle_seed: int | None) -> Source:
@@ -134,8 +156,9 @@ def _whole(name: str, value: int | None) -> int | None:
 
 def _check_apart(source: Any, folder: Path) -> None:
     """A packer that writes into its own source finds other images there the next time."""
-    if isinstance(source, str | PathLike) and Path(fspath(source)).is_dir():
-        inner, outer = folder.resolve(), Path(fspath(source)).resolve()
+    if isinstance(source, str | PathLike) and fspath(source) and Path(fspath(source)).is_dir():
+        # `Path.resolve` raises at a loop of links.
+        inner, outer = (Path(os.path.realpath(path)) for path in (folder, source))
         if inner.is_relative_to(outer):
             raise DataError(f"{folder} is inside of {source}, which is packed", "name a folder outside of it")
 
@@ -197,7 +220,7 @@ def _prepared(
     items: Iterator[Item], begin: int, recipe: Recipe, num_threads: int
 ) -> Iterator[tuple[int, Item, Future[_Result]]]:
     """Position, item and result of each item, in order; some are made ahead."""
-    pool = ThreadPoolExecutor(num_threads, thread_name_prefix="abreast-pack")
+    pool = Pool(num_threads, "abreast-pack", "threads")
     ahead: deque[tuple[int, Item, Future[_Result]]] = deque()
     try:
         for position, item in enumerate(items, start=begin):
@@ -238,7 +261,7 @@ def _note(position: int, item: Item, text: str, skipped: bool) -> Note:
 
 
 def _name(item: Item) -> str:
-    return str(item.image) if isinstance(item.image, Path) else item.key
+    return printable(str(item.image) if isinstance(item.image, Path) else item.key)
 
 
 def _summary(folder: Path, whole: Manifest, num_now: int, seconds: float, notes: tuple[Note, ...]) -> Summary:

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import mmap
 import os
+import stat
 import sys
 import threading
 import weakref
@@ -96,8 +97,9 @@ class _Shard:
     def _columns(self, i: int) -> dict[str, Any]:
         try:
             return {name: stored.value(i) for name, stored in self.index.columns.items()}
-        except UnicodeDecodeError as error:
-            raise DataError(f"{self.path}: sample {self.index.first_sample + i} has no text: {error}", HINT) from None
+        except ValueError as error:  # text that is no UTF-8, or a shape without elements that no array can have
+            what = f"the columns of sample {self.index.first_sample + i} cannot be read: {error}"
+            raise DataError(f"{self.path}: {what}", HINT) from None
 
 
 class Records:
@@ -167,7 +169,10 @@ class Records:
         if name not in [each.name for each in self.columns]:
             return None
         indexes = [self._opened(place).index for place in range(len(self._ends))]
-        parts = [index.columns[name].values(index.num_samples) for index in indexes]
+        try:
+            parts = [index.columns[name].values(index.num_samples) for index in indexes]
+        except ValueError as error:
+            raise DataError(f"{self.folder}: the column {name!r} cannot be read: {error}", HINT) from None
         known = [part for part in parts if part is not None]
         same = len(known) == len(parts) and len({part.shape[1:] for part in known}) == 1
         return np.concatenate(known) if same else None
@@ -249,11 +254,13 @@ def _check_belongs(
 
 def _check_size(path: Path, size_bytes: int) -> None:
     try:
-        found = path.stat().st_size
+        found = path.stat()
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", HINT) from None
-    if found != size_bytes:
-        raise DataError(f"{path} has {found} bytes, and {manifest.MANIFEST} says {size_bytes}", HINT)
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"{path} is not a file", HINT)  # to open a pipe could take for ever
+    if found.st_size != size_bytes:
+        raise DataError(f"{path} has {found.st_size} bytes, and {manifest.MANIFEST} says {size_bytes}", HINT)
 
 
 def _mapped(path: Path, size_bytes: int) -> mmap.mmap:

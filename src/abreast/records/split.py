@@ -119,7 +119,7 @@ def existing_parts(
     parts: dict[str, Source] = {}
     for name in names:
         if isinstance(source, str | PathLike) and Path(fspath(source)).is_dir():
-            parts[name] = source_of(files_of_part(Path(fspath(source)), name), image, wanted)
+            parts[name] = source_of(files_of_part(Path(fspath(source)), name, names), image, wanted)
         elif isinstance(source, Mapping):
             if name not in source:
                 raise DataError(f"there is no part {name!r}", f"there are: {', '.join(map(str, source))}")

@@ -5,6 +5,7 @@ Imports `reader`, `manifest`, `checksum` and `errors`.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -21,8 +22,7 @@ def verify(folder: str | PathLike[str]) -> list[str]:
     Raises `DataError` for a folder that is not there, or holds nothing of the kind.
     """
     path = Path(fspath(folder))
-    known = any((path / name).exists() for name in (manifest.MANIFEST, manifest.PACKING))
-    if not known and not any(path.glob("shard-*")):
+    if not _is_known(path):
         parts = [found.parent for found in sorted(path.glob(f"*/{manifest.MANIFEST}"))]
         hint = f"name one of its parts: {parts[0]}" if parts else "name a folder that `abreast pack` made"
         raise DataError(f"{path} holds no packed images", hint)
@@ -42,11 +42,22 @@ def verify(folder: str | PathLike[str]) -> list[str]:
     return list(dict.fromkeys([*problems, *_damaged_samples(path, readable, known=bool(problems))]))
 
 
+def _is_known(folder: Path) -> bool:
+    """Whether there is anything of a data set. Raises `DataError` for a folder that cannot be looked into."""
+    try:
+        known = any((folder / name).exists() for name in (manifest.MANIFEST, manifest.PACKING))
+        return known or any(folder.glob("shard-*"))
+    except OSError as error:
+        raise DataError(f"cannot read {error.filename}: {error.strerror}") from None
+
+
 def _damage(path: Path, size_bytes: int, digest: str) -> str | None:
     try:
-        found = path.stat().st_size
-        if found != size_bytes:
-            return f"{path} has {found} bytes, and {manifest.MANIFEST} says {size_bytes}"
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            return f"{path} is not a file"
+        if found.st_size != size_bytes:
+            return f"{path} has {found.st_size} bytes, and {manifest.MANIFEST} says {size_bytes}"
         if sha256_of_file(path) != digest:
             return f"{path} has another SHA-256 than {manifest.MANIFEST} says"
     except OSError as error:

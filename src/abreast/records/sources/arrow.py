@@ -192,7 +192,10 @@ def image_of(value: Any, root: Path) -> bytes | Path:
     if is_bytes(content.type):
         check_file_bytes(content.as_buffer().size)
         return bytes(content.as_py())
-    return path_of(content.as_py(), root)
+    try:
+        return path_of(content.as_py(), root)
+    except UnicodeDecodeError as error:  # pyarrow does not look at the bytes of text before somebody asks for it
+        raise DataError(f"the path is no UTF-8: {error!s:.100}") from None
 
 
 def path_of(text: str, root: Path) -> Path:
@@ -204,10 +207,12 @@ def path_of(text: str, root: Path) -> Path:
 def _value(column: ColumnType, value: Any) -> Any:
     if not value.is_valid:
         return DataError(f"column {column.name!r} is null", "leave the column out, by naming those to take, or the row")
-    if not column.shape or column.type in (TEXT, BYTES):
-        return value.as_py()
     try:
+        if not column.shape or column.type in (TEXT, BYTES):
+            return value.as_py()
         return _array(value, np.dtype(column.type))
+    except UnicodeDecodeError as error:
+        return DataError(f"column {column.name!r} is no UTF-8: {error!s:.100}")
     except ValueError as error:
         return DataError(f"column {column.name!r} holds no array: {error!s:.100}")
 

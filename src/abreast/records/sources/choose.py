@@ -1,6 +1,6 @@
 """Which adapter a source gets: by what an object is, by a file's name, and by how a file begins where its name says nothing.
 
-Imports the adapters, `manifest` and `errors`.
+Imports the adapters and `errors`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records import manifest
 from abreast.records.sources.arrays import Arrays
 from abreast.records.sources.container import Contained
 from abreast.records.sources.folder import from_folder, has_images
 from abreast.records.sources.huggingface import from_datasets, is_datasets
 from abreast.records.sources.iterable import Iterated
 from abreast.records.sources.listing import from_csv, from_list
+from abreast.records.sources.packed import from_records, is_packed
 from abreast.records.sources.parquet import from_parquet
 from abreast.records.sources.recordio import MAGIC, from_recordio
 from abreast.records.sources.source import Listed, Source
@@ -47,6 +47,7 @@ def source_of(source: Any, image: str | None = None, wanted: Sequence[str] | Non
     `image` names what holds the images in samples with names; `wanted` are the columns to be taken, if not all are.
     """
     if isinstance(source, str | PathLike):
+        _check_path(fspath(source))
         return _of_path(Path(fspath(source)), image, wanted)
     if is_datasets(source):
         return from_datasets(source, image, wanted)
@@ -55,6 +56,14 @@ def source_of(source: Any, image: str | None = None, wanted: Sequence[str] | Non
     if image is not None:
         raise DataError(f"image={image!r} means nothing for a {type(source).__name__}", "leave image out")
     return _of_object(source)
+
+
+def _check_path(path: str) -> None:
+    """Refuse what is no path, and would be taken for one: nothing is the present folder."""
+    if not path:
+        raise DataError("the source has no name", "name a folder, a list or shards; . is the present folder")
+    if re.match("[A-Za-z][A-Za-z0-9+-]*://", path):
+        raise DataError(f"{path:.200} is not a path", "copy it to a disk first: nothing is read over a network")
 
 
 def _of_object(source: Any) -> Source:
@@ -111,8 +120,9 @@ def _of_folder(folder: Path, image: str | None, wanted: Sequence[str] | None) ->
     if has_images(folder):
         hint = "name the shards, or move them or the images elsewhere"
         raise DataError(f"{folder} has images beside shards, as {shards[0].name}", hint)
-    if (folder / manifest.MANIFEST).is_file():  # a data set of ours, which is packed again
-        return from_tars(shards, image, manifest.read(folder).class_names)
+    if is_packed(folder):
+        _no_image(image, "packed images")
+        return from_records(folder)
     return _of_shards(shards, image, wanted)
 
 
@@ -170,12 +180,13 @@ def _begins_as(path: Path) -> str | None:
     return "TFRecord" if is_tfrecord(head) else None
 
 
-def files_of_part(folder: Path, name: str) -> Path | list[Path]:
-    """What a folder has by that name: a folder in it, or shards whose names begin so."""
+def files_of_part(folder: Path, name: str, names: Sequence[str]) -> Path | list[Path]:
+    """What a folder has by that name: a folder in it, or shards whose names begin so, and not with a longer one of `names`."""
     if (folder / name).is_dir():
         return folder / name
-    beginning = re.compile(rf"{re.escape(name)}(?:[-_.].*)")
-    found = [path for path in sorted(folder.iterdir()) if beginning.fullmatch(path.name) and _may_be_shard(path)]
+    known = re.compile(rf"({'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})[-_.].*")
+    parts = ((path, known.fullmatch(path.name)) for path in sorted(folder.iterdir()))
+    found = [path for path, match in parts if match is not None and match[1] == name and _may_be_shard(path)]
     if not found:
         hint = "write shares to draw parts: train=0.9,val=0.1"
         raise DataError(f"{folder} has no folder {name}, and no shards whose names begin with {name}", hint)

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.columns import ColumnType, type_of
+from abreast.records.columns import ColumnType, column_names, type_of
 from abreast.records.keys import KeyMaker
 from abreast.records.sources.source import Item, Listed
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _DECIMAL = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LARGEST = float(np.finfo(np.float32).max)
 PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
 
 
@@ -74,7 +75,10 @@ def _list_row(file: Path, number: int, line: str) -> tuple[list[float], str]:
 def _number(label: str) -> float:
     if "_" in label:  # which Python allows between digits
         raise ValueError(label)
-    return float(label)
+    number = float(label)
+    if abs(number) > _LARGEST:
+        raise ValueError(f"{label} is too large for float32")
+    return number
 
 
 def _check_path(path: str) -> None:
@@ -106,7 +110,7 @@ def from_csv(file: Path, root: Path | None = None) -> Listed:
             raise DataError(f"{file}, row {number}: {len(row)} cells under {len(header)} columns")
         if not Path(row[where]).name:
             raise DataError(f"{file}, row {number}: {row[where]!r} names no file", "remove the row, or give its path")
-    names = [name for place, name in enumerate(header) if place != where]
+    names = column_names(name for place, name in enumerate(header) if place != where)
     values = [_typed([row[place] for row in rows]) for place in range(len(header)) if place != where]
     keys = KeyMaker()
     items = [

@@ -37,11 +37,10 @@ _COMPANIONS = (".cls", ".json", ".txt", ".npy")
 Group = dict[str, Member]  # by extension, in lower case
 
 
-def from_tars(shards: Iterable[Path], image: str | None = None, class_names: Sequence[str] | None = None) -> Contained:
+def from_tars(shards: Iterable[Path], image: str | None = None) -> Contained:
     """Samples out of tars; `image` is the extension of the image, where a sample has several."""
     tars = tuple(shards)
-    names = {} if class_names is None else {"label": class_names}
-    return Contained.of(_WebDataset(tars, lambda: map(members, tars), image, names=names))
+    return Contained.of(_WebDataset(tars, lambda: map(members, tars), image))
 
 
 def from_files(folder: Path, image: str | None = None) -> Contained:

@@ -1,0 +1,65 @@
+"""A data set of our own, which is packed again: samples by their numbers, each checked as it is read.
+
+Its tars could be read as anybody's, but only the manifest knows which there are, only the index the checksums, and the columns
+with their types. Imports `container`, `reader`, `decoder`, `columns`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from abreast.records import manifest
+from abreast.records.decoder import decode
+from abreast.records.reader import Records, Sample
+from abreast.records.sources.container import Contained
+
+
+def is_packed(folder: Path) -> bool:
+    """Whether a folder is a data set of ours, or is to become one: others too call a file `manifest.json`."""
+    known = any((folder / name).is_file() for name in (manifest.MANIFEST, manifest.PACKING))
+    return known and any(folder.glob("shard-*.index"))
+
+
+def from_records(folder: Path) -> Contained:
+    """All samples. Raises `DataError` for a data set that is not whole."""
+    with Records(folder) as records:
+        return Contained.of(_Packed(folder, records.manifest), records.columns)
+
+
+@dataclass(frozen=True)
+class _Packed:
+    folder: Path
+    content: manifest.Manifest
+    kind: str = "records"
+    is_sequential: bool = False
+
+    @property
+    def num_items(self) -> int:
+        return self.content.num_samples
+
+    @property
+    def names(self) -> Mapping[str, Sequence[str]]:
+        return {} if self.content.class_names is None else {"label": self.content.class_names}
+
+    def identity(self) -> list[Any]:
+        return [[shard.tar_sha256, shard.index_sha256] for shard in self.content.shards]
+
+    def places(self) -> Iterator[tuple[str, int]]:
+        with Records(self.folder) as records:
+            for _, index in records.shards():
+                yield from zip(
+                    index.keys, range(index.first_sample, index.first_sample + index.num_samples), strict=True
+                )
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Callable[[int], tuple[Any, Mapping[str, Any]]]]:
+        with Records(self.folder) as records:
+            yield lambda number: _read(records[number])
+
+
+def _read(sample: Sample) -> tuple[Any, Mapping[str, Any]]:
+    return (decode(sample) if sample.encoding == "npy" else bytes(sample.data)), sample.columns
