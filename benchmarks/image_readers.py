@@ -1,7 +1,7 @@
 """Ways to read a folder of JPEGs into `uint8` batches of 224 pixels, each a generator that gives batches for ever.
 
-`READERS[name](place, cores)`: `place` holds `jpeg/` (a folder per class), `jpeg.pack`, `raw.pack` and `images.tfrecord`. Each
-has as many threads or processes as cores. Frameworks are imported where they are used.
+`READERS[name].read(place, cores)`: `place` is what `image_sets.py` has prepared. Each has as many threads or processes as
+cores. Frameworks are imported where they are used.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -108,18 +108,22 @@ def _keras(crop: bool) -> Callable[[Path, int], Iterator[Any]]:
     return read
 
 
+def _window(width: int, height: int, random: np.random.Generator) -> tuple[int, int, int, int]:
+    """A random part: left, top, width and height."""
+    while True:
+        area = width * height * random.uniform(*SCALE)
+        ratio = np.exp(random.uniform(*np.log(RATIO)))
+        wide, tall = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+        if 0 < wide <= width and 0 < tall <= height:
+            return int(random.integers(0, width - wide + 1)), int(random.integers(0, height - tall + 1)), wide, tall
+
+
 def _pillow_view(path: Path, random: np.random.Generator) -> Any:
     """A random part by Pillow, whose resize is antialiased."""
     from PIL import Image
 
     with Image.open(path) as image:
-        while True:
-            area = image.width * image.height * random.uniform(*SCALE)
-            ratio = np.exp(random.uniform(*np.log(RATIO)))
-            width, height = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
-            if 0 < width <= image.width and 0 < height <= image.height:
-                break
-        left, top = (int(random.integers(0, room + 1)) for room in (image.width - width, image.height - height))
+        left, top, width, height = _window(image.width, image.height, random)
         part = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR, (left, top, left + width, top + height))
         return np.asarray(part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if random.random() < 0.5 else part)
 
@@ -161,18 +165,79 @@ def torch_loader(place: Path, cores: int) -> Iterator[Any]:
             yield images.numpy()
 
 
-READERS: dict[str, Callable[[Path, int], Iterator[Any]]] = {
-    "libjpeg-turbo, full decode alone": libjpeg,
-    "abreast": _abreast("jpeg.pack", True),
-    "abreast, antialias": _abreast("jpeg.pack", True, antialias=True),
-    "abreast, raw at 256": _abreast("raw.pack", True),
-    "abreast, centre": _abreast("jpeg.pack", False),
-    "abreast, centre, no antialias": _abreast("jpeg.pack", False, antialias=False),
-    "tf.data": _tf_data("bilinear"),
-    "tf.data, antialias": _tf_data("antialiased"),
-    "tf.data, centre": _tf_data("centre"),
-    "Keras, resize": _keras(False),
-    "Keras, RandomCrop and RandomFlip": _keras(True),
-    "DataLoader and Pillow": torch_loader,
-    "Pillow": pillow,
+def grain_threads(place: Path, cores: int) -> Iterator[Any]:
+    """An ArrayRecord file, and the fastest functions there are for whole images: grain leaves the decoding to its user.
+
+    In threads, which simplejpeg and OpenCV let run; grain's processes hand batches over in shared memory, and copy them.
+    """
+    import cv2
+    import grain
+    import simplejpeg
+
+    cv2.setNumThreads(1)
+
+    def image(data: bytes, random: np.random.Generator) -> Any:
+        pixels = simplejpeg.decode_jpeg(data, "RGB")
+        left, top, width, height = _window(pixels.shape[1], pixels.shape[0], random)
+        part = pixels[top : top + height, left : left + width]
+        made = cv2.resize(part, (SIZE, SIZE), interpolation=cv2.INTER_LINEAR)
+        return cv2.flip(made, 1) if random.random() < 0.5 else made
+
+    source = grain.sources.ArrayRecordDataSource([str(place / "images.array_record")])
+    images = grain.MapDataset.source(source).seed(0).shuffle().repeat().random_map(image)
+    options = grain.ReadOptions(num_threads=cores, prefetch_buffer_size=2 * BATCH)
+    yield from images.to_iter_dataset(options).batch(BATCH)
+
+
+def _dali(antialias: bool) -> Callable[[Path, int], Iterator[Any]]:
+    """NVIDIA's pipeline with all its operators on the CPU; its decoder leaves out rows that the crop does not need."""
+
+    def read(place: Path, cores: int) -> Iterator[Any]:
+        from nvidia.dali import fn, pipeline_def, types
+
+        @pipeline_def(batch_size=BATCH, num_threads=cores, device_id=None, seed=0)  # type: ignore[misc]
+        def images() -> Any:
+            files, _ = fn.readers.file(file_root=str(place / "jpeg"), random_shuffle=True)
+            part = fn.decoders.image_random_crop(files, random_area=SCALE, random_aspect_ratio=RATIO)
+            made = fn.resize(part, size=(SIZE, SIZE), interp_type=types.INTERP_LINEAR, antialias=antialias)
+            return fn.flip(made, horizontal=fn.random.coin_flip())
+
+        pipeline = images()
+        pipeline.build()
+        while True:
+            (batch,) = pipeline.run()
+            yield batch.as_array()
+
+    return read
+
+
+class Reader(NamedTuple):
+    """`shows` is what of an image it gives, by which `image_check.py` knows whether that is right."""
+
+    read: Callable[[Path, int], Iterator[Any]]
+    shows: Literal["random part", "centre", "whole", "random place", "nothing"] = "random part"
+    packages: tuple[str, ...] = ()
+
+
+_TENSORFLOW = ("tensorflow",)
+_ARRAY_RECORD = ("grain", "array_record")
+_DALI = ("nvidia.dali",)
+
+READERS: dict[str, Reader] = {
+    "libjpeg-turbo, full decode alone": Reader(libjpeg, "nothing"),
+    "abreast": Reader(_abreast("jpeg.pack", True)),
+    "abreast, antialias": Reader(_abreast("jpeg.pack", True, antialias=True)),
+    "abreast, raw at 256": Reader(_abreast("raw.pack", True)),
+    "abreast, centre": Reader(_abreast("jpeg.pack", False), "centre"),
+    "abreast, centre, no antialias": Reader(_abreast("jpeg.pack", False, antialias=False), "centre"),
+    "tf.data": Reader(_tf_data("bilinear"), packages=_TENSORFLOW),
+    "tf.data, antialias": Reader(_tf_data("antialiased"), packages=_TENSORFLOW),
+    "tf.data, centre": Reader(_tf_data("centre"), "centre", _TENSORFLOW),
+    "Keras, resize": Reader(_keras(False), "whole", _TENSORFLOW),
+    "Keras, RandomCrop and RandomFlip": Reader(_keras(True), "random place", _TENSORFLOW),
+    "grain and simplejpeg": Reader(grain_threads, packages=_ARRAY_RECORD),
+    "DALI": Reader(_dali(False), packages=_DALI),
+    "DALI, antialias": Reader(_dali(True), packages=_DALI),
+    "DataLoader and Pillow": Reader(torch_loader, packages=("torch",)),
+    "Pillow": Reader(pillow),
 }

@@ -38,31 +38,16 @@ def main() -> None:
     if arguments.cell:
         print(json.dumps(_measure(json.loads(arguments.cell))))
         return
+    import image_sets
+    import photos
+
     with tempfile.TemporaryDirectory(prefix="abreast-images-") as folder:
         for name in arguments.sets:
             place = Path(folder) / name.replace(" ", "-")
-            _prepare(place, arguments.images, *_SETS[name])
+            width, height, quality = _SETS[name]
+            photos.make(place / "jpeg", arguments.images, width, height, quality)
+            image_sets.prepare(place, quality, _ENVIRONMENT)
             _run(name, place, arguments)
-
-
-def _prepare(place: Path, count: int, width: int, height: int, quality: int) -> None:
-    """The same images as files, in packs, and in a TFRecord file."""
-    import photos
-
-    from abreast.records import pack
-
-    photos.make(place / "jpeg", count, width, height, quality)
-    pack(place / "jpeg", place / "jpeg.pack", quality=quality)
-    pack(place / "jpeg", place / "raw.pack", size=256, storage="raw")
-    write = (
-        "import sys, pathlib, tensorflow as tf\n"
-        "with tf.io.TFRecordWriter(sys.argv[2]) as file:\n"
-        "    for path in sorted(pathlib.Path(sys.argv[1]).rglob('*.jpg')):\n"
-        "        data = tf.train.Feature(bytes_list=tf.train.BytesList(value=[path.read_bytes()]))\n"
-        "        file.write(tf.train.Example(features=tf.train.Features(feature={'image': data})).SerializeToString())\n"
-    )
-    command = [sys.executable, "-c", write, str(place / "jpeg"), str(place / "images.tfrecord")]
-    subprocess.run(command, env=os.environ | _ENVIRONMENT, check=True)
 
 
 def _run(name: str, place: Path, arguments: argparse.Namespace) -> None:
@@ -100,7 +85,7 @@ def _measure(cell: dict[str, Any]) -> dict[str, float]:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: cell["cores"]])
     import image_readers
 
-    batches = image_readers.READERS[cell["reader"]](Path(cell["place"]), cell["cores"])
+    batches = image_readers.READERS[cell["reader"]].read(Path(cell["place"]), cell["cores"])
     for _ in range(_DROPPED):
         next(batches)
     count, cpu, begin = 0, _cpu_seconds(), time.perf_counter()
@@ -144,7 +129,19 @@ def _arguments() -> argparse.Namespace:
     arguments.images = arguments.images or (200 if arguments.quick else 1000)
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 5)
     arguments.seconds = arguments.seconds or (2.0 if arguments.quick else 6.0)
+    arguments.readers = [name for name in arguments.readers if arguments.cell or not _left_out(name)]
     return arguments
+
+
+def _left_out(name: str) -> bool:
+    """Whether packages of a reader are missing; if so it says that."""
+    import image_readers
+    import image_sets
+
+    missing = [each for each in image_readers.READERS[name].packages if not image_sets.is_there(each)]
+    if missing:
+        print(f"left out: {name}, without {' and '.join(missing)}", file=sys.stderr)
+    return bool(missing)
 
 
 if __name__ == "__main__":

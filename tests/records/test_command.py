@@ -283,7 +283,7 @@ def test_names_that_are_no_text_are_printed(tmp_path: Path) -> None:
 
     small_pack(tmp_path / "one")
     dest = bytes(tmp_path / "two") + b"\xff"
-    command = [sys.executable, "-m", "abreast", "pack", tmp_path / "one", dest, "--storage", "png"]
+    command = [sys.executable, "-m", "abreast", "pack", str(tmp_path / "one"), dest, "--storage", "png"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "") and "two\\udcff: 7 images" in done.stdout
 
@@ -303,7 +303,7 @@ def test_whoever_reads_the_output_may_stop(tmp_path: Path) -> None:
     import sys
 
     small_pack(tmp_path / "out")
-    command = [sys.executable, "-m", "abreast", "records", "verify", tmp_path / "out"]
+    command = [sys.executable, "-m", "abreast", "records", "verify", str(tmp_path / "out")]
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60)

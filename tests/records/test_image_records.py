@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -285,3 +286,51 @@ def test_a_loader_needs_no_keras(folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", code, str(folder)], env=environment, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
+
+
+# Says each row of the batches, and behind each batch its state; ends itself where that is asked for.
+_READER = """
+import hashlib, json, os, signal, sys
+from abreast.records.loader import Loader
+settings = json.loads(sys.argv[2])
+state, kill_behind = settings.pop("state", None), settings.pop("kill_behind", None)
+batches = Loader(sys.argv[1], batch_size=5, size=16, seed=3, num_threads=2, **settings)
+if state is not None:
+    batches.restore(state)
+while batches.epoch < 2:
+    for images, labels in batches:
+        rows = [[int(label), hashlib.sha256(image).hexdigest()] for image, label in zip(images, labels)]
+        print(json.dumps({"rows": rows, "state": batches.state()}), flush=True)
+        if kill_behind == [batches.state()["epoch"], batches.state()["batch"]]:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def begin_reader(folder: Path, **settings: Any) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", _READER, str(folder), json.dumps(settings)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def said(reader: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in reader.communicate(timeout=60)[0].splitlines()]
+
+
+def test_one_process_and_three_read_the_same_batches(folder: Path) -> None:
+    """Put together in the order of their shards, over two epochs."""
+    whole, *shards = [
+        said(reader)
+        for reader in [begin_reader(folder)] + [begin_reader(folder, shard=i, num_shards=3) for i in range(3)]
+    ]
+    assert len(whole) == 10
+    together = [[row for part in parts for row in part["rows"]] for parts in zip(*shards, strict=True)]
+    assert together == [batch["rows"] for batch in whole]
+
+
+def test_what_was_killed_in_mid_epoch_goes_on_in_another_process(folder: Path) -> None:
+    whole = said(begin_reader(folder))
+    killed = begin_reader(folder, kill_behind=[1, 3])
+    first = said(killed)
+    assert killed.returncode == -signal.SIGKILL and len(first) == 8
+    rest = said(begin_reader(folder, state=first[-1]["state"]))
+    assert [batch["rows"] for batch in first + rest] == [batch["rows"] for batch in whole]

@@ -204,7 +204,8 @@ def test_an_iteration_does_not_go_on_in_a_fork(folder: Path) -> None:
 @pytest.mark.parametrize("most", [0, 1])
 def test_no_thread_is_an_error_and_not_a_wait(folder: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Where the system starts no more than so many."""
-    begin, begun = threading.Thread.start, []
+    begin = threading.Thread.start
+    begun: list[threading.Thread] = []
 
     def start(self: threading.Thread) -> None:
         if self.name.startswith("abreast"):

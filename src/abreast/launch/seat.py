@@ -121,7 +121,7 @@ class Seat:
                 remote_traceback=text["traceback"],
             )
         if self._exit is not None:
-            return WorkerError(f"{start} {_describe_exit(self._exit)}", _exit_hint(self._exit), rank=self.rank)
+            return WorkerError(f"{start} {describe_exit(self._exit)}", exit_hint(self._exit), rank=self.rank)
         hint = "the process was stopped, is swapping or loops; raise the limit if it was only slow"
         return WorkerError(f"{start} {self.hung}", hint, rank=self.rank)
 
@@ -155,7 +155,8 @@ class Seat:
         self._remote.close()
 
 
-def _describe_exit(code: int) -> str:
+def describe_exit(code: int) -> str:
+    """What became of a process, by what `wait` gave."""
     if code >= 0:
         return f"ended with exit code {code}"
     if -code == signal.SIGKILL:
@@ -165,7 +166,7 @@ def _describe_exit(code: int) -> str:
     return f"died of signal {-code}"
 
 
-def _exit_hint(code: int) -> str:
+def exit_hint(code: int) -> str:
     if code == -signal.SIGKILL:
         return "look for `oom` in the kernel's log (`dmesg`); a smaller batch or model takes less memory"
     return "what it printed last is on stderr, above"

@@ -1,15 +1,13 @@
-"""Batches of samples: their views drawn, their images decoded into one array by many threads, their columns beside it.
+"""Batches of samples: their views drawn, their images decoded into one array by many painters, their columns beside it.
 
 Not here: which samples a batch has (`sampling.py`), and what is asked for in which order (`loader.py`). Imports `buffers`,
-`columns`, `draws`, `pixels`, `reader`, `views` and `errors`.
+`columns`, `draws`, `painters`, `reader`, `views` and `errors`.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +16,9 @@ import numpy as np
 from abreast.errors import DataError
 from abreast.records.buffers import Buffers
 from abreast.records.columns import Array
-from abreast.records.crop import Box
 from abreast.records.draws import uniforms
 from abreast.records.images import Pixels
-from abreast.records.pixels import Painter
+from abreast.records.painters import Painters, Rows, Task
 from abreast.records.reader import Records
 from abreast.records.sampling import Numbers
 from abreast.records.views import CenterCrop, RandomCrop, Views
@@ -42,10 +39,10 @@ class Look:
 
 @dataclass(frozen=True)
 class Started:
-    """A batch that threads are at work on."""
+    """A batch that painters are at work on."""
 
     data: Any
-    tasks: list[Future[None]]
+    tasks: list[Task]
 
     def wait(self) -> Any:
         """The batch. Raises what one of its images raised."""
@@ -73,8 +70,9 @@ class Assembly:
         self._channels = max(int(each["channels"].max(initial=1)) for each in tables)
         self._targets = _columns(records, targets)
         self._weights = None if weights is None else records.column(weights)
-        self._buffers = Buffers(max_rows * math.prod(self.image_shape), keep_batches)
-        self._here = threading.local()
+        self.block_bytes = max_rows * math.prod(self.image_shape)
+        self.buffers = Buffers(self.block_bytes, keep_batches)
+        self.rows = Rows(records, self._channels, look.antialias)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -84,13 +82,13 @@ class Assembly:
         """A batch without rows."""
         return self._batch(np.empty((0, *self.image_shape), np.uint8), np.empty(0, np.int64))
 
-    def start(self, numbers: Numbers, seed: int, epoch: int, first: int, pool: Executor, num_tasks: int) -> Started:
-        """Let the pool make the batch of these samples, which stand in the epoch's order from `first` on."""
+    def start(self, numbers: Numbers, seed: int, epoch: int, first: int, painters: Painters, num_tasks: int) -> Started:
+        """Let painters make the batch of these samples, which stand in the epoch's order from `first` on."""
         views = self._views(numbers, seed, epoch, first)
-        images = self._buffers.array((len(numbers), *self.image_shape))
+        images = painters.array((len(numbers), *self.image_shape))
         rows = max(1, min(_MAX_ROWS_OF_A_TASK, -(-len(numbers) // num_tasks)))
         tasks = [
-            pool.submit(self._paint, numbers[part], views.boxes[part], views.flips[part], images[part])
+            painters.paint(numbers[part], views.boxes[part], views.flips[part], images, part.start)
             for part in (slice(begin, begin + rows) for begin in range(0, len(numbers), rows))
         ]
         return Started(self._batch(images, numbers), tasks)
@@ -98,8 +96,8 @@ class Assembly:
     def make(self, numbers: Numbers, seed: int, epoch: int, first: int) -> Any:
         """The batch, made in this thread."""
         views = self._views(numbers, seed, epoch, first)
-        images = self._buffers.array((len(numbers), *self.image_shape))
-        self._paint(numbers, views.boxes, views.flips, images)
+        images = self.buffers.array((len(numbers), *self.image_shape))
+        self.rows.paint(numbers, views.boxes, views.flips, images)
         return self._batch(images, numbers)
 
     def _views(self, numbers: Numbers, seed: int, epoch: int, first: int) -> Views:
@@ -107,13 +105,6 @@ class Assembly:
         draws = uniforms(seed, epoch, first, len(numbers), view.num_draws) if view.num_draws else np.empty((0, 0))
         heights, widths = (each[numbers].astype(np.int64) for each in (self._heights, self._widths))
         return view.views(heights, widths, self.look.size, draws)
-
-    def _paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels) -> None:
-        painter = getattr(self._here, "painter", None)
-        if painter is None:
-            painter = self._here.painter = Painter(self._channels, self.look.antialias)
-        for i, (number, box, flip) in enumerate(zip(numbers.tolist(), boxes.tolist(), flips.tolist(), strict=True)):
-            painter.paint(self.records[number], Box(*box), flip, images[i])
 
     def _batch(self, images: Pixels, numbers: Numbers) -> Any:
         """Images, or those with what belongs to them: `(x, y)` or `(x, y, sample_weight)`."""

@@ -1,26 +1,26 @@
 """A packed data set as batches for training: shuffled, cropped and decoded ahead of who takes them.
 
 The sequence of batches is a function of the settings: no thread, process or restart changes it. No framework here;
-`image_records.py` shows it to Keras. Imports `assembly`, `pool`, `reader`, `sampling`, `views`, `hardware`
+`image_records.py` shows it to Keras. Imports `assembly`, `painters`, `processes`, `reader`, `sampling`, `views`, `hardware`
 and `errors`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from os import PathLike, fspath
 from typing import Any
 
 from abreast.errors import DataError
 from abreast.hardware import num_cores
 from abreast.records.assembly import Assembly, Look, Started, Targets
+from abreast.records.decode_process import Setup
 from abreast.records.draws import checked_seed
 from abreast.records.extras import extra
-from abreast.records.pool import Pool
+from abreast.records.painters import Painters, Threads
+from abreast.records.processes import ProcessPool
 from abreast.records.reader import Records
 from abreast.records.sampling import Numbers, Place, Sampling
 from abreast.records.views import CenterCrop, RandomCrop
@@ -50,6 +50,7 @@ class Loader:
         drop_remainder: bool = False,
         antialias: bool | None = None,
         num_threads: int | None = None,
+        num_workers: int = 0,
         shard: int = 0,
         num_shards: int = 1,
     ) -> None:
@@ -58,6 +59,8 @@ class Loader:
         look = Look(_size(size), view, not trains if antialias is None else bool(antialias))
         if num_threads is not None and not (isinstance(num_threads, int) and num_threads >= 1):
             raise DataError(f"num_threads={num_threads!r}", "give a number above 0, or None for one per core")
+        if not (isinstance(num_workers, int) and num_workers >= 0):
+            raise DataError(f"num_workers={num_workers!r}", "give a number of processes, or 0 for threads of this one")
         self.records = Records(folder)
         self._sampling = Sampling(
             *(len(self.records), batch_size, checked_seed(seed), trains if shuffle is None else bool(shuffle)),
@@ -66,7 +69,9 @@ class Loader:
         self.num_threads = num_threads or num_cores()
         rows = len(self._sampling.positions(0))
         self._ahead = max(2, -(-_TASKS_PER_THREAD * self.num_threads // rows))
-        self._assembly = Assembly(self.records, look, targets, weights, max_rows=rows, keep_batches=self._ahead + 4)
+        keep_batches = self._ahead + 4
+        self._assembly = Assembly(self.records, look, targets, weights, max_rows=rows, keep_batches=keep_batches)
+        self._processes = ProcessPool(self._setup(num_workers), num_workers, keep_batches) if num_workers else None
         self._order: tuple[int, Numbers] | None = None
         self._begin = self._next = Place(0, 0)
         self._settings: dict[str, Any] = {
@@ -80,6 +85,7 @@ class Loader:
             "drop_remainder": drop_remainder,
             "antialias": antialias,
             "num_threads": num_threads,
+            "num_workers": num_workers,
             "shard": shard,
             "num_shards": num_shards,
         }
@@ -93,45 +99,45 @@ class Loader:
         return self._sampling.num_batches
 
     def __iter__(self) -> Iterator[Any]:
-        """The rest of the epoch. At its end, or when it is closed, no thread is left."""
+        """The rest of the epoch. At its end, or when it is closed, no thread is left; processes wait for the next one."""
         begin = self._begin
         order = self._order_of(begin.epoch)
         started: deque[Started] = deque()
         asked = begin.batch
         process = os.getpid()
-        pool = Pool(self.num_threads, "abreast-decode", "num_threads")
+        painters = self._painters()
         try:
-            pool.submit(self._read_ahead, order, range(asked, asked + self._ahead))
+            painters.aside(self._read_ahead, order, range(asked, asked + self._ahead))
             for batch in range(begin.batch, len(self)):
                 if os.getpid() != process:  # the threads stayed behind, and would be waited for
                     raise DataError("an iteration goes on in a forked process", "begin another one there: iter(loader)")
                 while asked < min(batch + self._ahead + 1, len(self)):
-                    started.append(self._start(begin.epoch, asked, order, pool))
+                    started.append(self._start(begin.epoch, asked, order, painters))
                     asked += 1
                 started[0].wait()
                 self._next = self._checked(Place(begin.epoch, batch + 1))
                 if batch + 1 == len(self):
-                    pool.shutdown()  # Keras asks for no more, and so would not come to the end of this
+                    painters.finish()  # Keras asks for no more, and so would not come to the end of this
                     # One batch alone may be what Keras looks at to build a model, before it begins with it.
                     if batch > begin.batch or len(self) == 1:
                         self._ended(begin)
                 yield started.popleft().data  # held by nobody here: its memory is free when the caller lets it go
             self._ended(begin)
         finally:
-            pool.shutdown(cancel_futures=True)
+            painters.leave()
 
     def _ended(self, begin: Place) -> None:
         """An iteration that began there has given all; another one, or `restore`, may have gone on from it already."""
         if self._begin == begin:
             self._begin = Place(begin.epoch + 1, 0)
 
-    def _start(self, epoch: int, batch: int, order: Numbers, pool: Executor) -> Started:
-        """Let the pool make a batch, and have the disk's next one ready by then."""
-        pool.submit(self._read_ahead, order, range(batch + self._ahead, batch + self._ahead + 1))
+    def _start(self, epoch: int, batch: int, order: Numbers, painters: Painters) -> Started:
+        """Let painters make a batch, and have the disk's next one ready by then."""
+        painters.aside(self._read_ahead, order, range(batch + self._ahead, batch + self._ahead + 1))
         positions = self._sampling.positions(batch)
         numbers = order[positions.start : positions.stop]
         num_tasks = _TASKS_PER_THREAD * self.num_threads
-        return self._assembly.start(numbers, self._sampling.seed, epoch, positions.start, pool, num_tasks)
+        return self._assembly.start(numbers, self._sampling.seed, epoch, positions.start, painters, num_tasks)
 
     def __getitem__(self, batch: int) -> Any:
         """Batch `batch` of the epoch that an iteration would begin with, made in this thread."""
@@ -194,6 +200,8 @@ class Loader:
     def close(self) -> None:
         """Give the files back. Batches stay what they are."""
         self.records.close()
+        if self._processes is not None:
+            self._processes.close()
 
     def _checked(self, place: Place) -> Place:
         if not (type(place.epoch) is type(place.batch) is int and place.epoch >= 0 and 0 <= place.batch <= len(self)):
@@ -202,10 +210,9 @@ class Loader:
 
     def _sequence(self) -> dict[str, Any]:
         """All that the batches are a function of, but their place."""
-        digest = hashlib.sha256("".join(shard.tar_sha256 for shard in self.records.manifest.shards).encode())
         sampling, look = self._sampling, self._assembly.look
         return {
-            "data_set": digest.hexdigest()[:16],
+            "data_set": self.records.manifest.data_set,
             "num_samples": sampling.num_samples,
             "batch_size": int(sampling.batch_size),
             "seed": sampling.seed,
@@ -215,6 +222,22 @@ class Loader:
             "augment": repr(look.view),
             "antialias": look.antialias,
         }
+
+    def _painters(self) -> Painters:
+        if self._processes is not None:
+            return self._processes.lend()
+        return Threads(self._assembly.rows, self._assembly.buffers, self.num_threads)
+
+    def _setup(self, num_workers: int) -> Setup:
+        """What decoding processes are told, which share the threads among them."""
+        return Setup(
+            folder=os.path.abspath(self.records.folder),
+            data_set=self.records.manifest.data_set,
+            image_shape=self._assembly.image_shape,
+            block_bytes=self._assembly.block_bytes,
+            antialias=self._assembly.look.antialias,
+            num_threads=-(-self.num_threads // num_workers),
+        )
 
     def _order_of(self, epoch: int) -> Numbers:
         known = self._order

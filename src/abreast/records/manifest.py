@@ -49,6 +49,11 @@ class Manifest:
     written_by: dict[str, str]
     shards: tuple[Shard, ...]
 
+    @property
+    def data_set(self) -> str:
+        """A short name for exactly these bytes of images and columns."""
+        return hashlib.sha256("".join(shard.tar_sha256 for shard in self.shards).encode()).hexdigest()[:16]
+
 
 def shard_name(number: int) -> str:
     return f"shard-{number:05d}"

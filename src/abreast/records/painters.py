@@ -1,0 +1,83 @@
+"""Who paints the rows of batches: threads of this process. Other processes are in `processes.py`.
+
+Imports `buffers`, `crop`, `pixels`, `pool` and `reader`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from abreast.records.buffers import Buffers
+from abreast.records.columns import Array
+from abreast.records.crop import Box
+from abreast.records.images import Pixels
+from abreast.records.pixels import Painter
+from abreast.records.pool import Pool
+from abreast.records.reader import Records
+from abreast.records.sampling import Numbers
+
+
+class Task(Protocol):
+    """Work that was begun."""
+
+    def result(self) -> None:
+        """Wait for its end. Raises what it raised."""
+
+
+class Painters(Protocol):
+    """Paint rows for one iteration over a loader."""
+
+    def array(self, shape: tuple[int, ...]) -> Pixels:
+        """Where they can paint."""
+
+    def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> Task:
+        """Begin to fill the rows from `first` on of what `array` gave: one for each number."""
+
+    def aside(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call something that takes no part in a batch, soon."""
+
+    def finish(self) -> None:
+        """All that is asked for is asked for; end when that is done."""
+
+    def leave(self) -> None:
+        """End now: forget what is not begun, wait for what is."""
+
+
+class Rows:
+    """Rows of batches, in any thread: each has a `Painter` of its own."""
+
+    def __init__(self, records: Records, channels: int, antialias: bool) -> None:
+        self._records = records
+        self._channels = channels
+        self._antialias = antialias
+        self._here = threading.local()
+
+    def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels) -> None:
+        painter = getattr(self._here, "painter", None)
+        if painter is None:
+            painter = self._here.painter = Painter(self._channels, self._antialias)
+        for i, (number, box, flip) in enumerate(zip(numbers.tolist(), boxes.tolist(), flips.tolist(), strict=True)):
+            painter.paint(self._records[number], Box(*box), flip, images[i])
+
+
+class Threads:
+    """Threads of this process."""
+
+    def __init__(self, rows: Rows, buffers: Buffers, num_threads: int) -> None:
+        self.array = buffers.array
+        self._rows = rows
+        self._pool = Pool(num_threads, "abreast-decode", "num_threads")
+
+    def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> Task:
+        return self._pool.submit(self._rows.paint, numbers, boxes, flips, images[first : first + len(numbers)])
+
+    def aside(self, function: Callable[..., None], *arguments: Any) -> None:
+        self._pool.submit(function, *arguments)
+
+    def finish(self) -> None:
+        self._pool.shutdown()
+
+    def leave(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
