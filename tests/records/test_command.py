@@ -283,7 +283,16 @@ def test_names_that_are_no_text_are_printed(tmp_path: Path) -> None:
 
     small_pack(tmp_path / "one")
     dest = bytes(tmp_path / "two") + b"\xff"
-    command = [sys.executable, "-m", "abreast", "pack", str(tmp_path / "one"), dest, "--storage", "png"]
+    command: list[str | bytes] = [
+        sys.executable,
+        "-m",
+        "abreast",
+        "pack",
+        str(tmp_path / "one"),
+        dest,
+        "--storage",
+        "png",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "") and "two\\udcff: 7 images" in done.stdout
 
