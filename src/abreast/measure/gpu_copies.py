@@ -27,7 +27,8 @@ def measure(gpus: Sequence[Device], links: list[dict[str, Any]], library: Any = 
     if not gpus or any(device.bus_id is None for device in gpus):
         return {}
     try:
-        with Cuda([str(device.bus_id) for device in gpus], BUFFER_BYTES, library) as cuda:
+        # The driver writes eight digits of the domain, and reads four.
+        with Cuda([str(device.bus_id)[-12:] for device in gpus], BUFFER_BYTES, library) as cuda:
             facts = _with_host(cuda, len(gpus))
             for first, second in itertools.combinations(range(len(gpus)), 2):
                 names = (gpus[first].name, gpus[second].name)

@@ -23,7 +23,6 @@ CLASSES = {
 _SECONDS = 20
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _LINK = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
-_DEVICE = re.compile(r"(GPU|NIC|mlx\d|hfi|cxi|bnxt|irdma|ib)\w*")
 _AFFINITIES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 
 
@@ -58,7 +57,7 @@ def parse(text: str) -> Topology:
     start = next((number for number, row in enumerate(rows) if re.match(r"\s*GPU0\b.*Affinity", row)), None)
     if start is None:
         raise DataError(f"no matrix of links in {text[:60]!r}", "give what `nvidia-smi topo -m` prints")
-    names = [match.group() for match in _DEVICE.finditer(_before_affinity(rows[start]))]
+    names = _before_affinity(rows[start]).split()
     gpus = [name for name in names if name.startswith("GPU")]
     links: dict[tuple[int, int], str] = {}
     cores, nodes, nics = {}, {}, {}
