@@ -54,6 +54,13 @@ def test_backends_precisions_and_devices_are_multiplied_and_sides_take_turns() -
     assert variant_settings(cells[0].sides[1]) == {"batch_norm": "local", "prefetch": 0}
 
 
+def test_keras_has_no_way_to_several_devices_on_torch_and_is_left_out_there() -> None:
+    request = Request("mlp", ["jax", "torch"], [1, 2], against=("keras",))
+    assert [cell.sides[1:] for cell in request.cells(**SETTINGS)] == [("keras",), ("keras",), ("keras",), ()]
+    assert request.absent() == ["Keras has no way of its own to several devices on torch: it is measured on one"]
+    assert Request("mlp", ["torch"], [1], against=("keras",)).absent() == []
+
+
 def test_a_cell_goes_to_its_process_and_back_as_text() -> None:
     cell = Cell(case(2, input_shape=(32, 32, 3)), ("abreast", "keras"), 7, None, 2)
     assert Cell.from_json(cell.to_json()) == cell
@@ -119,6 +126,7 @@ def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
         (["nomodule:make"], "there is no module 'nomodule', which should give a model\nhint: run the command where nomodule.py is"),
         (["train.py:make"], "there is no module 'train', which should give a model"),
         (["my model:x"], "'my model:x' does not name a model\nhint: write module:function"),
+        (["mlp", "--precision", "float16", "--against", "native"], "the native loops do not scale losses, as float16 needs"),
         (["mlp", "--input", "a:b", "--against", "native"], "the native loops are fed synthetic input only, not a:b"),
         (["mlp", "--input-shape", "32,-1"], "--input-shape 32,-1\nhint: write the sizes of one row"),
         (["mlp", "--output", "nofolder/out.jsonl"], "cannot write to nofolder/out.jsonl: there is no folder"),

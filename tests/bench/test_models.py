@@ -13,13 +13,13 @@ PUBLISHED = {"resnet50": 25_636_712, "vgg16": 138_357_544, "inceptionv3": 23_851
 
 @pytest.mark.full
 def test_models_have_the_weights_that_were_published(workers: Workers) -> None:
-    found = workers.plain.run(bodies.sizes, names=list(PUBLISHED))
+    found = workers.abreast.run(bodies.sizes, names=list(PUBLISHED))
     assert {name: count for name, (count, _) in found.items()} == PUBLISHED
     assert found["inceptionv3"][1] == [299, 299, 3]
 
 
 def test_our_own_models_have_the_weights_that_one_counts_by_hand(workers: Workers) -> None:
-    found = workers.plain.run(bodies.sizes, names=["tiny", "mlp", "cifar10", "alexnet", "transformer"])
+    found = workers.abreast.run(bodies.sizes, names=["tiny", "mlp", "cifar10", "alexnet", "transformer"])
     assert found["tiny"] == (32 * 64 + 64 + 64 * 10 + 10, [32])
     assert found["mlp"] == (784 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 10 + 10, [784])
     assert found["cifar10"][0] == PUBLISHED["cifar10"]
@@ -31,14 +31,14 @@ def test_our_own_models_have_the_weights_that_one_counts_by_hand(workers: Worker
 
 
 def test_every_application_is_one_of_keras_and_none_is_forgotten(workers: Workers) -> None:
-    assert workers.plain.run(bodies.missing_applications) == ([], [])
+    assert workers.abreast.run(bodies.missing_applications) == ([], [])
 
 
 def test_rows_made_on_the_device_differ_and_are_floats_or_tokens(workers: Workers) -> None:
-    first, second = workers.plain.run(bodies.rows_made_on_the_device, tokens=None)
+    first, second = workers.abreast.run(bodies.rows_made_on_the_device, tokens=None)
     assert [len(first), len(first[0])] == [3, 2]
     assert second[0][0] - first[0][0] == pytest.approx(0.25, abs=1e-6)
-    tokens = workers.plain.run(bodies.rows_made_on_the_device, tokens=100)
+    tokens = workers.abreast.run(bodies.rows_made_on_the_device, tokens=100)
     flat = [token for row in tokens for pair in row for token in pair]
     assert all(token == int(token) and 0 <= token < 100 for token in flat)
     assert tokens[0] != tokens[1]

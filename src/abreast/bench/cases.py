@@ -18,6 +18,8 @@ from abreast.nearest import nearest
 PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 RIVALS = ("keras", "native")
 BACKENDS = ("jax", "tensorflow", "torch")
+# Where Keras itself has a way to several devices. Keras 3.16 will have one on PyTorch.
+_KERAS_HAS_A_WAY = ("jax", "tensorflow")
 # Of `DataParallel`, with what makes their value of a text.
 _SETTINGS: dict[str, Any] = {
     "batch_norm": lambda text: _one_of("batch_norm", text, ("global", "local")),
@@ -88,14 +90,31 @@ class Request:
     def cells(self, *, simulated: bool, rounds: int, steps: int | None, warm_up: int) -> list[Cell]:
         """One per backend, precision and number of devices; raises `DataError`, `ModelError` for what cannot be meant."""
         model = models.resolve(self.model)
-        sides = ("abreast", *(f"abreast {checked_variant(text)}" for text in self.variants), *self.against)
         self._check()
         return [
-            Cell(self._case(model, backend, devices, precision, simulated), sides, rounds, steps, warm_up)
+            Cell(
+                self._case(model, backend, devices, precision, simulated),
+                self._sides(backend, devices),
+                rounds,
+                steps,
+                warm_up,
+            )
             for backend in self.backends
             for precision in self.precision
             for devices in self.devices
         ]
+
+    def absent(self) -> list[str]:
+        """What of it there is not, in words: such sides are left out."""
+        if "keras" not in self.against or max(self.devices) == 1:
+            return []
+        without = [name for name in self.backends if name not in _KERAS_HAS_A_WAY]
+        return [f"Keras has no way of its own to several devices on {name}: it is measured on one" for name in without]
+
+    def _sides(self, backend: str, devices: int) -> tuple[str, ...]:
+        rivals = [name for name in self.against if name != "keras" or devices == 1 or backend in _KERAS_HAS_A_WAY]
+        variants = dict.fromkeys(f"abreast {checked_variant(text)}" for text in self.variants)
+        return ("abreast", *variants, *dict.fromkeys(rivals))
 
     def _case(self, model: str, backend: str, devices: int, precision: str, simulated: bool) -> Case:
         rows = self.global_batch or devices * (self.batch or models.default_rows(model))
@@ -123,6 +142,10 @@ class Request:
             for each in given:
                 if each not in known:
                     raise DataError(f"{each!r} is not among {', '.join(known)}", nearest(each, known))
+        if "native" in self.against and "float16" in self.precision:
+            raise DataError(
+                "the native loops do not scale losses, as float16 needs", "compare with --precision bfloat16, or leave out native"
+            )
         check_input(self.input, self.against)
 
 

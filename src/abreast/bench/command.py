@@ -68,10 +68,14 @@ def cells_of(options: argparse.Namespace) -> list[Cell]:
         requests += cases.read_requests(Path(options.cases), defaults)
     settings = {"simulated": simulated, "rounds": options.rounds, "steps": options.steps, "warm_up": options.warm_up}
     found: dict[Case, Cell] = {}
+    absent: dict[str, None] = {}
     for request in requests:
         _check_there(request, most, simulated)
         for cell in request.cells(**settings):
             found.setdefault(cell.case, cell)
+        absent |= dict.fromkeys(request.absent())
+    for words in absent:
+        _say(words)
     return list(found.values())
 
 

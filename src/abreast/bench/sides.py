@@ -50,9 +50,6 @@ def fit(model: Any, fed: Input, dropped: int, steps: int, callbacks: tuple[Any, 
 
 def _keras(native: Any, case: Case, task: Task, fed: Input) -> Side:
     scope = native.plain_scope(case.devices)
-    if scope is None:
-        hint = "compare with --against native"
-        raise BackendError(f"Keras {keras.__version__} has no way of its own to {case.devices} devices on {case.backend}", hint)
     with scope():
         model = task.compiled()
 
@@ -64,8 +61,6 @@ def _keras(native: Any, case: Case, task: Task, fed: Input) -> Side:
 
 
 def _native(native: Any, case: Case, task: Task, fed: Input) -> Side:
-    if case.precision == "float16":
-        raise BackendError("the native loops do not scale losses, as float16 needs", "compare with --precision bfloat16")
     if task.values or fed.arrays is None:
         raise BackendError(
             f"the native loops train classes with a loss of their own, not {case.model} as it is compiled",
