@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """An error leaves no file behind."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "bench.txt").write_text("not a folder")
     before = set(tmp_path.iterdir())
     yield
     left = {path.name for path in set(tmp_path.iterdir()) - before}
@@ -124,12 +124,13 @@ def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
         (["mlp", "--input", "."], "--input .: a folder without a manifest.json"),
         (["mlp", "--input", "nomodule:make"], "there is no module 'nomodule', which should give a source"),
         (["nomodule:make"], "there is no module 'nomodule', which should give a model\nhint: run the command where nomodule.py is"),
-        (["train.py:make"], "there is no module 'train', which should give a model"),
+        (["train.py:make"], "'train.py:make' names a file\nhint: write train:make"),
         (["my model:x"], "'my model:x' does not name a model\nhint: write module:function"),
         (["mlp", "--precision", "float16", "--against", "native"], "the native loops do not scale losses, as float16 needs"),
         (["mlp", "--input", "a:b", "--against", "native"], "the native loops are fed synthetic input only, not a:b"),
         (["mlp", "--input-shape", "32,-1"], "--input-shape 32,-1\nhint: write the sizes of one row"),
         (["mlp", "--output", "nofolder/out.jsonl"], "cannot write to nofolder/out.jsonl: there is no folder"),
+        (["--report", "bench.txt"], "--report bench.txt: it is a file\nhint: give a folder"),
         (["--report", "out"], "there are no measurements to report\nhint: measure first"),
         (["mlp", "--predicted", "none.jsonl"], "there is no file none.jsonl of predictions"),
     ],
@@ -165,7 +166,3 @@ def test_a_file_of_cases_is_checked_before_anything_runs(
 
 def test_no_file_of_cases_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot read cases.json: No such file" in refused(capsys, "--cases", "cases.json", "--cpu-devices", "2")
-
-
-def test_two_ways_to_say_one_thing_are_one_case() -> None:
-    assert dataclasses.replace(case(2), rows=128) == case(2)

@@ -13,6 +13,7 @@ import pytest
 from abreast import cli
 from abreast.bench import lines, plots, table
 from abreast.bench.report import alone, page, write_report
+from abreast.bench.run import measurements
 from abreast.bench.series import Comparison, comparisons, read_predictions
 from abreast.errors import AbreastError, DataError
 from abreast.measure.markup import Markup
@@ -55,8 +56,18 @@ def test_weak_and_strong_scaling_machines_and_precisions_are_apart() -> None:
     ]
 
 
-def test_lines_of_other_benchmarks_are_passed_over() -> None:
-    assert comparisons([{"benchmark": "soak", "case": {}, "machine": GPUS}]) == []
+def test_lines_of_other_benchmarks_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    lines.append(path, [{"benchmark": "soak", "case": {}}, line(1, 0.1)])
+    assert measurements(path) == [line(1, 0.1)]
+
+
+@pytest.mark.parametrize("name", ["median", "machine", "quartiles"])
+def test_a_line_that_lacks_something_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "bench.jsonl"
+    lines.append(path, [line(1, 0.1), {key: value for key, value in line(2, 0.1).items() if key != name}])
+    with pytest.raises(DataError, match=rf"bench\.jsonl, line 2 has no {name}"):
+        measurements(path)
 
 
 def test_a_prediction_belongs_to_the_cases_that_it_names() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from abreast.bench import cases, lines, table
 from abreast.bench.cases import Case, Cell, Request
-from abreast.bench.run import Listener, key_of, measure, missing
+from abreast.bench.run import Listener, key_of, measure, measurements, missing
 from abreast.bench.series import comparisons, read_predictions
 from abreast.errors import DataError, DeviceError
 from abreast.hardware import CPU_DEVICES, list_devices
@@ -29,10 +29,11 @@ def bench(options: argparse.Namespace) -> int:
         raise DataError("nothing to do", "name a model, as in `abreast bench mlp`, or a folder for --report")
     output = writable(options.output)
     predicted = read_predictions(Path(options.predicted)) if options.predicted else []
-    known = lines.read(output)
+    known = measurements(output)
     cells = cells_of(options)
+    _check_report(options)
     failures = _measured(options, output, known, cells)
-    found = lines.read(output)
+    found = measurements(output)
     asked = {key_of(cell.case.key(side)) for cell in cells for side in cell.sides}
     if asked:
         shown = [line for line in found if key_of(line["case"]) in asked and line["machine"] == lines.machine()]
@@ -40,7 +41,7 @@ def bench(options: argparse.Namespace) -> int:
     if options.report is not None:
         _report(options, found, predicted)
     for failure in failures:
-        print(f"abreast: failed: {failure}", file=sys.stderr)
+        _say(f"failed: {failure.splitlines()[0]}")
     return 1 if failures else 0
 
 
@@ -137,6 +138,16 @@ def _measured(
         raise
     finally:
         status.end()
+
+
+def _check_report(options: argparse.Namespace) -> None:
+    """Find out what a report needs before the minutes that measuring takes."""
+    if options.report is not None and Path(options.report).exists() and not Path(options.report).is_dir():
+        raise DataError(f"--report {options.report}: it is a file", "give a folder, or the name of a new one")
+    if options.png:
+        from abreast.bench.report import drawing_browser
+
+        drawing_browser()
 
 
 def _report(options: argparse.Namespace, found: list[dict[str, Any]], predicted: list[dict[str, Any]]) -> None:

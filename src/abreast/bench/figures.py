@@ -14,11 +14,12 @@ from abreast.measure.charts import ticks
 from abreast.measure.markup import Markup, joined, shortened, tag
 
 WIDTH, HEIGHT = 640, 360
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 66, 46  # margins around the plot
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 72, 46  # margins around the plot
 _PAD = 16  # inside of it
 _LOGARITHMIC_FROM = 32  # devices
 _LEAST_TICK_PIXELS = 26
 _ROW, _BAR = 34, 20  # of the bars
+_KEY_ROW = 20
 _LETTER_WIDTH = 6.6
 Describe = Callable[[float], str]
 
@@ -79,7 +80,7 @@ def curves_figure(
     key.append(("ideal", tag("g", tag("line", x1=0, x2=22, y1=0, y2=0), class_="ideal")))
     names = tag("g", tag("text", "devices", x=WIDTH - _RIGHT, y=HEIGHT - 8, text_anchor="end"), class_="soft")
     above = tag("g", tag("text", y_label, x=_LEFT - 8, y=_TOP - 10, text_anchor="start"), class_="soft")
-    return _sheet(title, HEIGHT, _legend(key), *drawn, names, above)
+    return _sheet(title, HEIGHT, key, *drawn, names, above)
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def bars_figure(title: str, bars: Sequence[Bars], colours: Mapping[str, str], de
         rows.append(_bar(bar, shown, describe, left, top + number * _ROW, width / longest))
     box = tag("rect", x=0, y=-6, width=12, height=12)
     key = [(name, tag("g", box, class_=f"measured {colour}")) for name, colour in shown.items()]
-    return _sheet(title, top + _ROW * len(bars) + 8, _legend(key), *rows)
+    return _sheet(title, top + _ROW * len(bars) + 8, key, *rows)
 
 
 def _bar(
@@ -125,30 +126,36 @@ def _bar(
     return tag("g", name, *parts, total, class_="predicted" if bar.predicted else "measured")
 
 
-def _sheet(title: str, height: float, *drawn: str) -> Markup:
-    words = tag("text", shortened(title, 90), x=14, y=24, class_="title")
+def _sheet(title: str, height: float, key: Sequence[tuple[str, Markup]], *drawn: str) -> Markup:
+    """Title and key above what is drawn, which makes room for a key of several rows."""
+    legend, more = _legend(key)
     return tag(
         "svg",
-        tag("rect", x=0, y=0, width=WIDTH, height=height, class_="sheet"),
-        words,
-        *drawn,
+        tag("rect", x=0, y=0, width=WIDTH, height=height + more, class_="sheet"),
+        tag("text", shortened(title, 90), x=14, y=24, class_="title"),
+        legend,
+        tag("g", *drawn, transform=f"translate(0 {more:g})" if more else None),
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {height:g}",
+        viewBox=f"0 0 {WIDTH} {height + more:g}",
         width=WIDTH,
-        height=height,
+        height=height + more,
         class_="figure",
         role="img",
         aria_label=title,
     )
 
 
-def _legend(entries: Sequence[tuple[str, Markup]]) -> Markup:
-    drawn, x = [], 14.0
+def _legend(entries: Sequence[tuple[str, Markup]]) -> tuple[Markup, float]:
+    """The key, and the height of its rows behind the first."""
+    drawn, x, y = [], 14.0, 44.0
     for name, sample in entries:
+        width = 44 + _LETTER_WIDTH * len(shortened(name, 40))
+        if x + width > WIDTH and x > 14:
+            x, y = 14.0, y + _KEY_ROW
         words = tag("text", shortened(name, 40), x=28, y=0, dy=".35em")
-        drawn.append(tag("g", sample, words, transform=f"translate({x:g} 42)"))
-        x += 44 + _LETTER_WIDTH * len(shortened(name, 40))
-    return tag("g", *drawn)
+        drawn.append(tag("g", sample, words, transform=f"translate({x:g} {y:g})"))
+        x += width
+    return tag("g", *drawn), y - 44.0
 
 
 def _sample(curve: Curve) -> Markup:

@@ -6,8 +6,10 @@ Knowing names needs no Keras; building does, and imports it then. Imports `error
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import importlib.machinery
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -87,9 +89,12 @@ def function(name: str, what: str) -> Callable[..., Any]:
 def check_module(name: str, what: str) -> None:
     """Raise `ModelError` unless the module of `module:function` can be found; does not import it."""
     module_name, _, function_name = name.partition(":")
+    if module_name.endswith(".py"):
+        raise ModelError(f"{name!r} names a file", f"write {module_name.removesuffix('.py')}:{function_name}")
     if not function_name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
         raise ModelError(f"{name!r} does not name {what}", "write module:function, as train:make_model")
-    if importlib.util.find_spec(module_name.partition(".")[0]) is None:
+    here = [os.getcwd(), *sys.path]  # as where it will run
+    if importlib.machinery.PathFinder.find_spec(module_name.partition(".")[0], here) is None:
         raise _no_module(module_name, what)
 
 

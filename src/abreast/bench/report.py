@@ -36,7 +36,7 @@ def write_report(found: Sequence[Comparison], folder: Path, *, png: bool = False
     """Write the page and the figures; gives the files. Raises `DataError` where there is nothing to show, `AbreastError`."""
     if not found:
         raise DataError("there are no measurements to report", "measure first: abreast bench mlp")
-    browser = _browser() if png else None
+    browser = drawing_browser() if png else None
     drawings = {
         f"{number}-{each.name}-{name}": drawing
         for number, each in enumerate(found, 1)
@@ -73,6 +73,8 @@ _STYLE = """
 .drawings figure { padding-top: 6px; }
 .drawings svg { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px; }
 .scroll { overflow-x: auto; }
+.contents { padding-top: 12px; }
+a { color: var(--link); }
 """
 
 
@@ -121,7 +123,7 @@ def _make(folder: Path) -> None:
         raise AbreastError(f"cannot make the folder {folder}: {error.strerror or error}", hint) from error
 
 
-def _browser() -> str:
+def drawing_browser() -> str:
     """What can draw an SVG without a window; raises `AbreastError` where nothing can."""
     named = os.environ.get("ABREAST_BROWSER")
     found = next(filter(None, map(shutil.which, [named] if named else _BROWSERS)), None)

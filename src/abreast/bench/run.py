@@ -22,12 +22,14 @@ from typing import Any
 
 from abreast.bench import lines
 from abreast.bench.cases import Cell
-from abreast.errors import AbreastError, WorkerError
+from abreast.errors import AbreastError, DataError, WorkerError
 from abreast.hardware import CPU_DEVICES
 from abreast.units import counted, duration
 
 BENCHMARK = "bench"
 UNIT = "seconds per step"
+_FIELDS = ("case", "unit", "median", "quartiles", "machine")
+_CASE = ("model", "backend", "devices", "rows", "rows_per_device", "scaling", "precision", "input", "simulated", "side")
 _END_SECONDS = 5.0
 _TAIL_BYTES = 2000
 Tell = Callable[[str], None]
@@ -41,10 +43,22 @@ class Listener:
     done: Tell = lambda _: None
 
 
+def measurements(path: Path) -> list[dict[str, Any]]:
+    """What `abreast bench` wrote to a file, oldest first; raises `DataError` for a line of it that lacks something."""
+    found = lines.read(path)
+    for number, line in enumerate(found, 1):
+        lacking = [name for name in _FIELDS if name not in line] or [name for name in _CASE if name not in line["case"]]
+        if line.get("benchmark") == BENCHMARK and lacking:
+            raise DataError(
+                f"{path}, line {number} has no {', '.join(lacking)}", "give a file that `abreast bench` wrote, unchanged"
+            )
+    return [line for line in found if line.get("benchmark") == BENCHMARK]
+
+
 def missing(cells: Sequence[Cell], known: Sequence[dict[str, Any]]) -> list[Cell]:
     """The cells with those of their sides of which no line is there yet from this machine; cells without any are left out."""
     here = lines.machine()
-    measured = {key_of(line["case"]) for line in known if line["benchmark"] == BENCHMARK and line["machine"] == here}
+    measured = {key_of(line["case"]) for line in known if line["machine"] == here}
     left = []
     for cell in cells:
         sides = tuple(side for side in cell.sides if key_of(cell.case.key(side)) not in measured)

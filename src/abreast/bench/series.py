@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from abreast.bench import lines
-from abreast.bench.run import BENCHMARK, key_of
+from abreast.bench.run import key_of
 from abreast.errors import DataError
 from abreast.units import counted
 
 _PER_POINT = ("devices", "rows", "rows_per_device")  # what differs within a series
-_NOT_TOLD = ("side", "simulated", "scaling")  # in a title, which says them in words
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class Comparison:
 
 def comparisons(found: Sequence[dict[str, Any]], predicted: Sequence[dict[str, Any]] = ()) -> list[Comparison]:
     """What the newest line of each case says, in order of their first appearance."""
-    newest = {(key_of(line["machine"]), key_of(line["case"])): line for line in found if line["benchmark"] == BENCHMARK}
+    newest = {(key_of(line["machine"]), key_of(line["case"])): line for line in found}
     groups: dict[str, list[dict[str, Any]]] = {}
     for line in newest.values():
         groups.setdefault(json.dumps([_series_key(line["case"]), line["machine"]], sort_keys=True), []).append(line)
