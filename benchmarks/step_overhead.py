@@ -4,8 +4,8 @@
 
 Each cell (backend, model, devices) is one fresh process. In it, all sides take turns for some rounds (A B C A B C ...): the
 native loop (`abreast/bench/native_*.py` say what it does and how it is fed), abreast, and Keras's own way to several devices
-where there is one. Each feeds host arrays, the same global batches in the same order. A turn drops its first steps and waits for the device
-before and after the timed ones; a sample is the mean of a turn's steps; the ratio is that of the medians.
+where there is one. Each feeds host arrays, the same global batches in the same order. A turn drops its first steps and waits for
+the device before and after the timed ones; a sample is the mean of a turn's steps; the ratio is that of the medians.
 
 On PyTorch and TensorFlow the native loops normalize over each device's rows, and so does abreast here
 (`batch_norm="local"`); on JAX all sides normalize over the global batch.

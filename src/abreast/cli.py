@@ -90,7 +90,10 @@ def _add_bench(commands: Any) -> None:
     about = "measure how models scale over the devices, beside other ways; make a report of what was measured"
     parser = _add_command(commands, "bench", about)
     parser.add_argument(
-        "models", metavar="MODEL", nargs="*", help="of Keras Applications, or alexnet, cifar10, mlp, transformer, module:function"
+        "models",
+        metavar="MODEL",
+        nargs="*",
+        help="of Keras Applications, or alexnet, cifar10, mlp, transformer, module:function",
     )
     parser.add_argument("--cases", metavar="FILE", help="more cases, as a JSON list of objects")
     parser.add_argument("--backend", metavar="NAMES", help="jax, tensorflow, torch, or several between commas")
@@ -98,7 +101,9 @@ def _add_bench(commands: Any) -> None:
     _add_option(parser, "--cpu-devices", metavar="N", type=int, help="simulate up to N devices on the CPU")
     parser.add_argument("--batch", metavar="N", type=int, help="rows per device (default: the model's)")
     _add_option(parser, "--global-batch", metavar="N", type=int, help="rows in all, on any number of devices")
-    parser.add_argument("--precision", metavar="KINDS", default="float32", help="float32, bfloat16, float16 (default: float32)")
+    parser.add_argument(
+        "--precision", metavar="KINDS", default="float32", help="float32, bfloat16, float16 (default: float32)"
+    )
     parser.add_argument(
         "--input",
         metavar="SOURCE",
@@ -107,7 +112,11 @@ def _add_bench(commands: Any) -> None:
     )
     _add_option(parser, "--input-shape", metavar="SIZES", help="of one row, as 32,32,3 (default: the model's)")
     parser.add_argument(
-        "--variant", metavar="SETTINGS", action="append", default=[], help="abreast again, as prefetch=0,batch_norm=local"
+        "--variant",
+        metavar="SETTINGS",
+        action="append",
+        default=[],
+        help="abreast again, as prefetch=0,batch_norm=local",
     )
     parser.add_argument("--against", metavar="RIVALS", help="keras, native, or both, taking turns with abreast")
     parser.add_argument("--rounds", metavar="N", type=int, default=5, help="turns of each side (default: 5)")

@@ -179,8 +179,7 @@ def test_a_users_model_source_and_on_device_noise_are_measured(folder: Folder) -
     )
     where = ("--backend", "jax", "--cpu-devices", "1", "--batch", "8", *QUICK)
     results = [
-        folder.abreast("bench", "mine:model", "--input", source, *where)
-        for source in ("host", "device", "mine:source")
+        folder.abreast("bench", "mine:model", "--input", source, *where) for source in ("host", "device", "mine:source")
     ]
     assert [result.code for result in results] == [0, 0, 0], [result.err for result in results]
     assert [(line["case"]["input"], line["source"]) for line in lines_of(folder)] == [
@@ -193,7 +192,9 @@ def test_a_users_model_source_and_on_device_noise_are_measured(folder: Folder) -
 
 @pytest.mark.jax
 def test_what_fails_is_named_and_the_rest_goes_on(folder: Folder) -> None:
-    folder.write("mine.py", "import keras\ndef modell():\n    pass\ndef two():\n    raise ValueError('no weights here')")
+    folder.write(
+        "mine.py", "import keras\ndef modell():\n    pass\ndef two():\n    raise ValueError('no weights here')"
+    )
     cases = [{"model": "mine:model"}, {"model": "mine:modell"}, {"model": "mine:two"}, {"model": "tiny"}]
     folder.write("cases.json", json.dumps(cases))
     result = folder.abreast("bench", "--cases", "cases.json", "--backend", "jax", "--cpu-devices", "1", *QUICK)
@@ -215,7 +216,18 @@ def test_a_case_that_takes_too_long_is_ended(folder: Folder) -> None:
 
 @pytest.mark.jax
 def test_other_precisions_and_strong_scaling_are_measured(folder: Folder) -> None:
-    command = ("bench", "tiny", "--precision", "bfloat16", "--global-batch", "9", "--cpu-devices", "2", "--backend", "jax")
+    command = (
+        "bench",
+        "tiny",
+        "--precision",
+        "bfloat16",
+        "--global-batch",
+        "9",
+        "--cpu-devices",
+        "2",
+        "--backend",
+        "jax",
+    )
     result = folder.abreast(*command, *QUICK)
     assert result.code == 0, result.err
     assert [(line["case"]["rows"], line["case"]["scaling"]) for line in lines_of(folder)] == [(9, "strong")] * 2

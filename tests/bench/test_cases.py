@@ -10,6 +10,7 @@ import pytest
 
 from abreast import cli
 from abreast.bench import models
+from abreast.bench.case_file import read_requests
 from abreast.bench.cases import Cell, Request, counts, doubling, shape_of, variant_settings
 from tests.bench.samples import case
 
@@ -85,10 +86,10 @@ def test_a_shape_is_written_with_commas_or_crosses() -> None:
 
 
 def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
-    from abreast.bench.cases import read_requests
-
     path = tmp_path / "cases.json"
-    path.write_text(json.dumps([{"model": "mlp", "batch": 16}, {"model": "vgg16", "devices": [2], "against": ["keras"]}]))
+    path.write_text(
+        json.dumps([{"model": "mlp", "batch": 16}, {"model": "vgg16", "devices": [2], "against": ["keras"]}])
+    )
     defaults = Request("", ("jax",), (1, 4), global_batch=256)
     first, second = read_requests(path, defaults)
     assert (first.batch, first.global_batch, first.devices) == (16, None, (1, 4))
@@ -109,8 +110,14 @@ def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
         (["mlp", "--cpu-devices", "0"], "--cpu-devices 0\nhint: give a whole number, at least 1"),
         (["mlp", "--batch", "-8"], "a batch of -8 rows\nhint: a batch has at least 1 row"),
         (["mlp", "--global-batch", "0"], "a global batch of 0 rows"),
-        (["mlp", "--batch", "8", "--global-batch", "8"], "a batch of 8 rows per device and a global batch of 8\nhint: give one"),
-        (["mlp", "--global-batch", "9", "--against", "native"], "a global batch of 9 rows does not divide by 2 devices"),
+        (
+            ["mlp", "--batch", "8", "--global-batch", "8"],
+            "a batch of 8 rows per device and a global batch of 8\nhint: give one",
+        ),
+        (
+            ["mlp", "--global-batch", "9", "--against", "native"],
+            "a global batch of 9 rows does not divide by 2 devices",
+        ),
         (["mlp", "--rounds", "0"], "--rounds 0\nhint: give a whole number, at least 1"),
         (["mlp", "--steps", "-3"], "--steps -3"),
         (["mlp", "--timeout", "0"], "--timeout 0\nhint: give seconds above 0"),
@@ -120,13 +127,22 @@ def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
         (["mlp", "--variant", "prefetsch=0"], "'prefetsch=0' is no setting of abreast\nhint: settings are batch_norm"),
         (["mlp", "--variant", "prefetch=-1"], "prefetch=-1\nhint: give a whole number, at least 0"),
         (["mlp", "--variant", "batch_norm=both"], "batch_norm=both\nhint: give global or local"),
-        (["mlp", "--input", "nowhere"], "--input nowhere: no folder\nhint: give host, device, a folder that `abreast pack` made"),
+        (
+            ["mlp", "--input", "nowhere"],
+            "--input nowhere: no folder\nhint: give host, device, a folder that `abreast pack` made",
+        ),
         (["mlp", "--input", "."], "--input .: a folder without a manifest.json"),
         (["mlp", "--input", "nomodule:make"], "there is no module 'nomodule', which should give a source"),
-        (["nomodule:make"], "there is no module 'nomodule', which should give a model\nhint: run the command where nomodule.py is"),
+        (
+            ["nomodule:make"],
+            "there is no module 'nomodule', which should give a model\nhint: run the command where nomodule.py is",
+        ),
         (["train.py:make"], "'train.py:make' names a file\nhint: write train:make"),
         (["my model:x"], "'my model:x' does not name a model\nhint: write module:function"),
-        (["mlp", "--precision", "float16", "--against", "native"], "the native loops do not scale losses, as float16 needs"),
+        (
+            ["mlp", "--precision", "float16", "--against", "native"],
+            "the native loops do not scale losses, as float16 needs",
+        ),
         (["mlp", "--input", "a:b", "--against", "native"], "the native loops are fed synthetic input only, not a:b"),
         (["mlp", "--input-shape", "32,-1"], "--input-shape 32,-1\nhint: write the sizes of one row"),
         (["mlp", "--output", "nofolder/out.jsonl"], "cannot write to nofolder/out.jsonl: there is no folder"),
@@ -150,7 +166,10 @@ def test_what_cannot_be_meant_is_one_clear_error(
         ("[]", "cases.json holds no list of cases"),
         ('[{"modell": "mlp"}]', "cases.json, case 1: 'modell' is not a field of a case\nhint: did you mean model?"),
         ('[{"batch": 8}]', "cases.json, case 1 names no model"),
-        ('[{"model": "mlp"}, {"model": "mlp", "batch": "many"}]', "case 2: batch is 'many'\nhint: give a whole number of rows"),
+        (
+            '[{"model": "mlp"}, {"model": "mlp", "batch": "many"}]',
+            "case 2: batch is 'many'\nhint: give a whole number of rows",
+        ),
         ('[{"model": "mlp", "devices": 2}]', "case 1: devices is 2\nhint: give a list of whole numbers"),
         ('[{"model": "mlp", "devices": [true]}]', "case 1: devices is [True]"),
         ('[{"model": "mlp", "batch": -4}]', "a batch of -4 rows"),

@@ -23,8 +23,10 @@ def test_our_own_models_have_the_weights_that_one_counts_by_hand(workers: Worker
     assert found["tiny"] == (32 * 64 + 64 + 64 * 10 + 10, [32])
     assert found["mlp"] == (784 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 10 + 10, [784])
     assert found["cifar10"][0] == PUBLISHED["cifar10"]
-    convolutions = sum(size * size * before * after + after for size, before, after in
-                       ((11, 3, 64), (5, 64, 192), (3, 192, 384), (3, 384, 384), (3, 384, 256)))
+    convolutions = sum(
+        size * size * before * after + after
+        for size, before, after in ((11, 3, 64), (5, 64, 192), (3, 192, 384), (3, 384, 384), (3, 384, 256))
+    )
     assert found["alexnet"][0] == convolutions + 9216 * 4096 + 4096 + 4096 * 4096 + 4096 + 4096 * 1000 + 1000
     block = 2 * 2 * 256 + 4 * (256 * 256 + 256) + 2 * 256 * 1024 + 1024 + 256
     assert found["transformer"] == (8192 * 256 + 4 * block + 2 * 256 + 2560 + 10, [128])

@@ -10,7 +10,10 @@ from abreast.hardware import Device
 from abreast.measure import gpu_copies
 from tests.measure.fake_cuda import LATENCY_SECONDS, Clock, FakeCuda
 
-GPUS = [Device(f"gpu:{index}", "gpu", index, "Some GPU", 2**34, f"GPU-{index}", f"0000:{index:02x}:00.0") for index in (0, 1)]
+GPUS = [
+    Device(f"gpu:{index}", "gpu", index, "Some GPU", 2**34, f"GPU-{index}", f"0000:{index:02x}:00.0")
+    for index in (0, 1)
+]
 RATES = {"pageable": 3e9, "pinned": 12e9, "peer": 20e9, "staged": 8e9, "root": 16e9}
 
 

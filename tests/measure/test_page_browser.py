@@ -25,6 +25,7 @@ EVERY = [
     diagnoses.enormous,
 ]
 
+
 def written(diagnosis: Diagnosis, folder: Path) -> Path:
     write_page(diagnosis, folder / "report.html")
     return folder / "report.html"
@@ -41,8 +42,6 @@ def test_a_page_is_silent_fits_its_width_and_does_not_move(
     assert seen.requests == [path.as_uri()]
     assert browser.ask("document.documentElement.scrollWidth") == browser.ask("innerWidth") == width
     assert browser.ask(SHIFTS) == 0
-
-
 
 
 @pytest.mark.parametrize("width", [WIDE, PHONE])

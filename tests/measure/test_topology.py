@@ -20,7 +20,8 @@ Legend:
   NV#  = Connection traversing a bonded set of # NVLinks
 """
 # Blanks, as pasted into an issue; no NUMA column in 2018.
-DGX_1 = """
+DGX_1 = (
+    """
         GPU0    GPU1    GPU2    GPU3    GPU4    GPU5    GPU6    GPU7    mlx5_0  mlx5_1  mlx5_2  mlx5_3  CPU Affinity
 GPU0     X      NV1     NV1     NV2     NV2     SYS     SYS     SYS     PIX     PHB     SYS     SYS     0-19,40-59
 GPU1    NV1      X      NV2     NV1     SYS     NV2     SYS     SYS     PIX     PHB     SYS     SYS     0-19,40-59
@@ -34,7 +35,9 @@ mlx5_0  PIX     PIX     PHB     PHB     SYS     SYS     SYS     SYS      X      
 mlx5_1  PHB     PHB     PIX     PIX     SYS     SYS     SYS     SYS     PHB      X      SYS     SYS
 mlx5_2  SYS     SYS     SYS     SYS     PIX     PIX     PHB     PHB     SYS     SYS      X      PHB
 mlx5_3  SYS     SYS     SYS     SYS     PHB     PHB     PIX     PIX     SYS     SYS     PHB      X
-""" + LEGEND
+"""
+    + LEGEND
+)
 
 
 def dgx_a100() -> str:

@@ -1,13 +1,14 @@
-"""`Case`: what is to be measured, as data; from options or from a file, checked before anything runs.
+"""`Case`: what is to be measured, as data, checked before anything runs; and the texts that options have for parts of it.
 
-Not here: running (`run.py`, `cell.py`). Imports `models` for names, `errors`, `nearest`; no framework.
+Not here: cases in a file (`case_file.py`), and running (`run.py`, `cell.py`). Imports `models` for names, `errors`,
+`nearest`; no framework.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks for: one model, and lists of what else varies. `read_cases` and the command line make it."""
+    """What a user asks for: one model, and lists of what else varies. `case_file.py` and the command line make it."""
 
     model: str
     backends: Sequence[str]
@@ -144,7 +145,8 @@ class Request:
                     raise DataError(f"{each!r} is not among {', '.join(known)}", nearest(each, known))
         if "native" in self.against and "float16" in self.precision:
             raise DataError(
-                "the native loops do not scale losses, as float16 needs", "compare with --precision bfloat16, or leave out native"
+                "the native loops do not scale losses, as float16 needs",
+                "compare with --precision bfloat16, or leave out native",
             )
         check_input(self.input, self.against)
 
@@ -179,7 +181,7 @@ def _settings(text: str) -> list[tuple[str, str, Any]]:
     found = []
     for part in filter(None, text.split(",")):
         name, equals, value = part.strip().partition("=")
-        name = name.strip().replace("-", "_")
+        name = name.strip().lower().replace("-", "_")
         if name not in _SETTINGS or not equals:
             hint = f"settings are {', '.join(_SETTINGS)}, as in prefetch=0,batch_norm=local"
             raise DataError(f"{part.strip()!r} is no setting of abreast", hint)
@@ -193,7 +195,9 @@ def counts(text: str, what: str = "devices") -> tuple[int, ...]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise DataError(f"--{what} {text}: {part.strip()!r} is not a number", f"write 1,2,4 or 1-4: numbers of {what}")
+            raise DataError(
+                f"--{what} {text}: {part.strip()!r} is not a number", f"write 1,2,4 or 1-4: numbers of {what}"
+            )
         found.update(range(int(first), int(last or first) + 1))
     if not found or min(found) < 1:
         raise DataError(f"--{what} {text}", "numbers of devices are 1 or more")
@@ -211,66 +215,6 @@ def shape_of(text: str) -> tuple[int, ...]:
     if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
         raise DataError(f"--input-shape {text}", "write the sizes of one row, as 224,224,3")
     return tuple(map(int, parts))
-
-
-def read_requests(path: Path, defaults: Request) -> list[Request]:
-    """The cases of a JSON file: a list of objects with the fields of `Request`; what one leaves out is as in `defaults`."""
-    try:
-        found = json.loads(path.read_text())
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}", "give a JSON file of cases") from error
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}", 'write a list, as [{"model": "mlp", "devices": [1, 2]}]') from error
-    if not isinstance(found, list) or not found or not all(isinstance(each, dict) for each in found):
-        raise DataError(f"{path} holds no list of cases", 'write a list, as [{"model": "mlp", "devices": [1, 2]}]')
-    return [_request(f"{path}, case {number}", each, defaults) for number, each in enumerate(found, 1)]
-
-
-def _request(where: str, given: Mapping[str, Any], defaults: Request) -> Request:
-    known = {field.name: getattr(defaults, field.name) for field in fields(Request)}
-    for name, value in given.items():
-        if name not in known:
-            raise DataError(f"{where}: {name!r} is not a field of a case", nearest(name, known))
-        if not _fits(name, value):
-            raise DataError(f"{where}: {name} is {value!r}", f"give {_KINDS[name][1]}")
-    merged = known | {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    if not merged["model"]:
-        raise DataError(f"{where} names no model", f"known are {', '.join(models.OWN)} and those of Keras Applications")
-    if "batch" in given and "global_batch" not in given:  # its own, in the place of the command's
-        merged["global_batch"] = None
-    if "global_batch" in given and "batch" not in given:
-        merged["batch"] = None
-    return Request(**merged)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _list_of(check: Any) -> Any:
-    return lambda value: isinstance(value, list) and bool(value) and all(map(check, value))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-_KINDS: dict[str, tuple[Any, str]] = {
-    "model": (_is_text, "a name"),
-    "backends": (_list_of(_is_text), "a list of backends"),
-    "devices": (_list_of(_is_count), "a list of whole numbers"),
-    "batch": (_is_count, "a whole number of rows"),
-    "global_batch": (_is_count, "a whole number of rows"),
-    "precision": (_list_of(_is_text), "a list of precisions"),
-    "input": (_is_text, "a text"),
-    "input_shape": (_list_of(_is_count), "a list of whole numbers"),
-    "variants": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of texts"),
-    "against": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of rivals"),
-}
-
-
-def _fits(name: str, value: Any) -> bool:
-    return bool(_KINDS[name][0](value))
 
 
 def _one_of(name: str, text: str, known: Iterable[str]) -> str:

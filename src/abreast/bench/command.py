@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from abreast.bench import cases, lines, table
+from abreast.bench.case_file import read_requests
 from abreast.bench.cases import Case, Cell, Request
 from abreast.bench.run import Listener, key_of, measure, measurements, missing
 from abreast.bench.series import comparisons, read_predictions
@@ -66,7 +67,7 @@ def cells_of(options: argparse.Namespace) -> list[Cell]:
     )
     requests = [Request(**vars(defaults) | {"model": model}) for model in options.models]
     if options.cases:
-        requests += cases.read_requests(Path(options.cases), defaults)
+        requests += read_requests(Path(options.cases), defaults)
     settings = {"simulated": simulated, "rounds": options.rounds, "steps": options.steps, "warm_up": options.warm_up}
     found: dict[Case, Cell] = {}
     absent: dict[str, None] = {}

@@ -73,11 +73,14 @@ def _synthetic_task(case: Case, make: Callable[[], Any]) -> Task:
     inputs, outputs = getattr(model, "inputs", None) or [], getattr(model, "outputs", None) or []
     if len(inputs) != 1 or len(outputs) != 1:
         raise ModelError(
-            f"{case.model} has {len(inputs)} known inputs and {len(outputs)} outputs, and noise is for one of each", hint
+            f"{case.model} has {len(inputs)} known inputs and {len(outputs)} outputs, and noise is for one of each",
+            hint,
         )
     shape, output = tuple(inputs[0].shape[1:]), tuple(outputs[0].shape[1:])
     if None in shape or None in output:
-        raise ModelError(f"{case.model} takes rows of shape {shape} and gives {output}", f"give --input-shape, or {hint}")
+        raise ModelError(
+            f"{case.model} takes rows of shape {shape} and gives {output}", f"give --input-shape, or {hint}"
+        )
     values = bool(getattr(model, "compiled", False)) and "sparse" not in _name(model.loss)
     task_shape = (1,) if case.input == "device" else shape
     tokens = None if case.input == "device" else _tokens(model)
@@ -129,7 +132,8 @@ def _records(case: Case, task: Task) -> Input:
     records = ImageRecords(case.input, case.rows, size=(height, width), augment=True, drop_remainder=True)
     if not len(records):
         raise DataError(
-            f"{case.input} has {len(records.records)} images, fewer than one batch of {case.rows}", "give a smaller batch"
+            f"{case.input} has {len(records.records)} images, fewer than one batch of {case.rows}",
+            "give a smaller batch",
         )
 
     def epochs() -> Iterator[Any]:

@@ -30,7 +30,14 @@ _GIT_SECONDS = 10
 
 
 def line(
-    benchmark: str, case: dict[str, Any], samples: Sequence[float], unit: str, /, *, origin: dict[str, Any], **notes: Any
+    benchmark: str,
+    case: dict[str, Any],
+    samples: Sequence[float],
+    unit: str,
+    /,
+    *,
+    origin: dict[str, Any],
+    **notes: Any,
 ) -> dict[str, Any]:
     """One measurement. `case` says what was measured, `notes` how: what was dropped as warm-up, steps per sample."""
     return {
@@ -127,7 +134,9 @@ def commit(folder: Path, *sources: str) -> str | None:
     """The commit of the repository that a folder is in; `+changes` when its sources differ from it; None without one."""
     try:
         head = _git(folder, "rev-parse", "--short=12", "HEAD")
-        return head + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *sources) else "")
+        return head + (
+            "+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *sources) else ""
+        )
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -1,4 +1,7 @@
-"""Which figures a comparison has: speed-up and efficiency beside the ideal, and the parts of a step. Imports `figures`, `series`."""
+"""Which figures a comparison has: speed-up and efficiency beside the ideal, and the parts of a step.
+
+Imports `figures`, `series`, and the doctor's words and colours.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +55,9 @@ def _efficiency(comparison: Comparison) -> Markup:
         assert series.base is not None
         return rate / series.base.rows_per_second / point.devices
 
-    curves = [curve for curve in _curves(comparison, value, only_with_base=True)]
+    curves = list(_curves(comparison, value, only_with_base=True))
     ideal: Callable[[float], float] = lambda _: 1.0  # noqa: E731
-    return curves_figure(
-        "Efficiency", curves, "of linear scaling", share, ideal, unit=0.01, scales_with_devices=False
-    )
+    return curves_figure("Efficiency", curves, "of linear scaling", share, ideal, unit=0.01, scales_with_devices=False)
 
 
 def _curves(

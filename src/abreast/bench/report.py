@@ -56,7 +56,9 @@ def write_report(found: Sequence[Comparison], folder: Path, *, png: bool = False
 def page(found: Sequence[Comparison]) -> Markup:
     """The page as text."""
     count = counted(len(found), "comparison")
-    header = tag("header", tag("p", "abreast bench", class_="made-by"), tag("h1", f"Scaling: {count}"), _contents(found))
+    header = tag(
+        "header", tag("p", "abreast bench", class_="made-by"), tag("h1", f"Scaling: {count}"), _contents(found)
+    )
     main = tag("main", header, *(_section(number, each) for number, each in enumerate(found, 1)))
     footer = "Made by abreast bench --report. This file is complete; it loads nothing."
     return document("Scaling, measured by abreast", main, footer, style=asset("figures.css", __package__) + _STYLE)
@@ -69,7 +71,7 @@ def alone(drawing: Markup) -> str:
 
 
 _STYLE = """
-.drawings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); gap: 18px 28px; padding-top: 8px; }
+.drawings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); gap: 18px 28px; }
 .drawings figure { padding-top: 6px; }
 .drawings svg { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px; }
 .scroll { overflow-x: auto; }
@@ -88,11 +90,11 @@ def _anchor(title: str) -> str:
 
 
 def _section(number: int, comparison: Comparison) -> Markup:
-    drawings = [
-        tag("figure", drawing, tag("figcaption", words)) for _, words, drawing in plots.figures(comparison)
-    ]
+    drawings = [tag("figure", drawing, tag("figcaption", words)) for _, words, drawing in plots.figures(comparison)]
     rows = table.rows(comparison)
-    numbers = tag("div", html_table(f"Measurements of {comparison.title}", table.HEADS, rows), class_="scroll", tabindex=0)
+    numbers = tag(
+        "div", html_table(f"Measurements of {comparison.title}", table.HEADS, rows), class_="scroll", tabindex=0
+    )
     return section(
         comparison.title, comparison.devices, tag("div", *drawings, class_="drawings"), numbers, _origin(comparison)
     )
@@ -107,7 +109,9 @@ def _origin(comparison: Comparison) -> Markup:
         entries[name.replace("_", "-")] = ", ".join(dict.fromkeys(str(line[name]) for line in measured if name in line))
     for name, text in comparison.machine.items():
         entries[name] = ", ".join(text) if isinstance(text, list) else text if isinstance(text, str) else f"{text:,}"
-    versions = {json.dumps(line["versions"], sort_keys=True): line["versions"] for line in measured if "versions" in line}
+    versions = {
+        json.dumps(line["versions"], sort_keys=True): line["versions"] for line in measured if "versions" in line
+    }
     for number, found in enumerate(versions.values(), 1):
         name = "versions" if len(versions) == 1 else f"versions {number}"
         entries[name] = ", ".join(f"{package} {version}" for package, version in found.items())

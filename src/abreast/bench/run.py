@@ -10,6 +10,7 @@ import json
 import os
 import queue
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -50,7 +51,8 @@ def measurements(path: Path) -> list[dict[str, Any]]:
         lacking = [name for name in _FIELDS if name not in line] or [name for name in _CASE if name not in line["case"]]
         if line.get("benchmark") == BENCHMARK and lacking:
             raise DataError(
-                f"{path}, line {number} has no {', '.join(lacking)}", "give a file that `abreast bench` wrote, unchanged"
+                f"{path}, line {number} has no {', '.join(lacking)}",
+                "give a file that `abreast bench` wrote, unchanged",
             )
     return [line for line in found if line.get("benchmark") == BENCHMARK]
 
@@ -99,7 +101,7 @@ def described(cell: Cell) -> str:
 
 
 def _said(cell: Cell, side: str, samples: Sequence[float]) -> str:
-    step = sorted(samples)[len(samples) // 2]
+    step = statistics.median(samples)
     return f"{side}: {duration(step)} a step, {cell.case.rows / step:,.0f} rows per second"
 
 

@@ -168,4 +168,6 @@ def _forecast(line: dict[str, Any], measured: dict[str, Any]) -> Point:
     devices = line["case"]["devices"]
     rows = measured["rows"] if measured["scaling"] == "strong" else measured["rows_per_device"] * devices
     low, high = line.get("interval") or (line["median"], line["median"])
-    return Point(devices, line["case"].get("rows", rows), line["median"], low, high, line.get("step_parts_seconds"), line)
+    return Point(
+        devices, line["case"].get("rows", rows), line["median"], low, high, line.get("step_parts_seconds"), line
+    )

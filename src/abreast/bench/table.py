@@ -36,8 +36,8 @@ def _row(series: Series, point: Point) -> tuple[str, ...]:
 def _table(found: Sequence[tuple[str, ...]]) -> str:
     cells = [HEADS, *found]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEADS))]
-    lines = []
-    for row in cells:
-        name, *numbers = (text.rjust(width) if column else text.ljust(width) for column, (text, width) in enumerate(zip(row, widths, strict=True)))
-        lines.append("  ".join([name, *numbers]).rstrip())
-    return "\n".join(lines)
+    return "\n".join("  ".join(map(_aligned, row, widths, range(len(row)))).rstrip() for row in cells)
+
+
+def _aligned(text: str, width: int, column: int) -> str:
+    return text.rjust(width) if column else text.ljust(width)

@@ -54,7 +54,8 @@ def disk(folder: Path, file_bytes: int = _FILE_BYTES) -> dict[str, Any]:
                 read = _read(descriptor)
     except OSError as error:
         raise DataError(
-            f"cannot measure the disk of {folder}: {error.strerror or error}", "name a folder that you may write to with --disk"
+            f"cannot measure the disk of {folder}: {error.strerror or error}",
+            "name a folder that you may write to with --disk",
         ) from error
     return {
         "disk_folder": str(folder.resolve()),

@@ -145,7 +145,9 @@ def _said(facts: dict[str, Any]) -> list[str]:
     for name, value in facts.items():
         if isinstance(value, float):
             words = f"{byte_count(value)}/s" if name.endswith("_per_second") else duration(value)
-            lines.append(f"  {name.removesuffix('_bytes_per_second').removesuffix('_seconds').replace('_', ' ')}: {words}")
+            lines.append(
+                f"  {name.removesuffix('_bytes_per_second').removesuffix('_seconds').replace('_', ' ')}: {words}"
+            )
     for entry in facts.get("all_reduce", []):
         rate = byte_count(entry["bus_bytes_per_second"])
         what = f"all-reduce of {byte_count(entry['bytes'])} over {entry['devices']}"

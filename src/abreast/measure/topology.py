@@ -45,7 +45,9 @@ class Topology:
 def topology_text() -> str | None:
     """What the command prints here; None where it is not there, or fails."""
     try:
-        done = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=_SECONDS, check=True)
+        done = subprocess.run(
+            ["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout
@@ -98,7 +100,8 @@ def _told(place: int, cells: list[str], column: int) -> dict[int, str]:
 def _check_row(name: str, kinds: list[str], num_gpus: int) -> None:
     if len(kinds) < num_gpus or not all(_LINK.fullmatch(kind) for kind in kinds[:num_gpus]):
         raise DataError(
-            f"the row of {name} is {' '.join(kinds)!r}, not links to {num_gpus} GPUs", "give the whole matrix, unchanged"
+            f"the row of {name} is {' '.join(kinds)!r}, not links to {num_gpus} GPUs",
+            "give the whole matrix, unchanged",
         )
 
 
@@ -108,5 +111,6 @@ def _check(links: dict[tuple[int, int], str], num_gpus: int) -> None:
             pair = links.get((first, second)), links.get((second, first))
             if pair[0] is None or pair[0] != pair[1]:
                 raise DataError(
-                    f"GPU{first} has {pair[0]} to GPU{second}, which has {pair[1]} to it", "give the whole matrix, unchanged"
+                    f"GPU{first} has {pair[0]} to GPU{second}, which has {pair[1]} to it",
+                    "give the whole matrix, unchanged",
                 )
