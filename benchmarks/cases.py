@@ -20,7 +20,7 @@ Case = Task
 
 def case(name: str, batch_size: int | None = None) -> Case:
     make, shape, default = _CASES[name]
-    return Case(name, make, shape, batch_size or default, _CLASSES)
+    return Case(name, make, shape, batch_size or default, _CLASSES, again=("cases:case", (name, batch_size)))
 
 
 def seconds_per_step(

@@ -83,7 +83,18 @@ def test_the_table_has_a_row_per_side_and_number_of_devices() -> None:
     rows = table.report([the_comparison(predicted=True)]).splitlines()
     assert rows[1] == "Some GPU"
     assert rows[2].split() == ["side", "devices", "rows/s", "step", "quartiles", "speed-up", "efficiency"]
-    assert rows[6].split()[:10] == ["abreast", "8", "4,096", "125", "ms", "118.7", "ms", "to", "131.2", "ms"]  # 118.75 is even
+    assert rows[6].split()[:10] == [
+        "abreast",
+        "8",
+        "4,096",
+        "125",
+        "ms",
+        "118.7",
+        "ms",
+        "to",
+        "131.2",
+        "ms",
+    ]  # 118.75 is even
     assert rows[6].split()[10:] == [times(6.4), "80%"]
     assert len(rows) == 3 + 4 + 4 + 5
 
@@ -105,7 +116,9 @@ def test_predicted_and_measured_never_share_a_style(name: str) -> None:
 
 def test_the_ideal_line_goes_from_one_to_n() -> None:
     root = ET.fromstring(alone(figure("speed-up", the_comparison())))
-    _, drawn = (each[0] for each in root.iter(f"{SVG}g") if each.get("class") == "ideal")  # behind its sample in the key
+    _, drawn = (
+        each[0] for each in root.iter(f"{SVG}g") if each.get("class") == "ideal"
+    )  # behind its sample in the key
     assert float(drawn.get("y1", 0)) > float(drawn.get("y2", 0))
     circles = [
         (float(each.get("cx", 0)), float(each.get("cy", 0)))

@@ -7,7 +7,7 @@ Not here: cases in a file (`case_file.py`), and running (`run.py`, `cell.py`). I
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,12 @@ class Case:
     input_shape: tuple[int, ...] | None = None
     simulated: bool = False
 
+    @staticmethod
+    def of(facts: Mapping[str, Any]) -> Case:
+        """From its fields as JSON has them."""
+        shape = facts["input_shape"]
+        return Case(**{**facts, "input_shape": None if shape is None else tuple(shape)})
+
     def key(self, side: str) -> dict[str, Any]:
         """What tells one measurement from another, as it stands in its line."""
         facts = asdict(self) | {"side": side, "rows_per_device": self.rows / self.devices}
@@ -68,9 +74,7 @@ class Cell:
     @staticmethod
     def from_json(text: str) -> Cell:
         facts = json.loads(text)
-        case = facts.pop("case")
-        shape = case.pop("input_shape")
-        return Cell(Case(**case, input_shape=tuple(shape) if shape else None), tuple(facts.pop("sides")), **facts)
+        return Cell(**{**facts, "case": Case.of(facts["case"]), "sides": tuple(facts["sides"])})
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import keras
@@ -35,13 +35,12 @@ class Input:
 
 def task_and_input(case: Case, steps: int) -> tuple[Task, Input]:
     """What a case trains and what it is fed, for turns of at most `steps` steps. Raises `DataError`, `ModelError`."""
-    make = functools.partial(_made, case)
     if case.input in ("host", "device"):
-        task = _synthetic_task(case, make)
+        task = synthetic_task(asdict(case))
         return task, _synthetic(task, steps)
     if ":" in case.input:
-        return Task(case.model, make, (), case.rows), _source(case)
-    task = _synthetic_task(case, make)
+        return Task(case.model, functools.partial(_made, case), (), case.rows), _source(case)
+    task = synthetic_task(asdict(case))
     return task, _records(case, task)
 
 
@@ -66,7 +65,9 @@ def _classes(case: Case) -> int | None:
     return len(names) if names else None
 
 
-def _synthetic_task(case: Case, make: Callable[[], Any]) -> Task:
+def synthetic_task(facts: dict[str, Any]) -> Task:
+    """What the case with these fields trains, with the shapes that its model has. Raises `ModelError`."""
+    case = Case.of(facts)
     keras.config.set_dtype_policy(PRECISIONS[case.precision])
     model = models.build(case.model, case.input_shape, _classes(case))
     hint = "feed it from a source of your own: --input module:function"
@@ -85,7 +86,9 @@ def _synthetic_task(case: Case, make: Callable[[], Any]) -> Task:
     task_shape = (1,) if case.input == "device" else shape
     tokens = None if case.input == "device" else _tokens(model)
     targets = output if values else output[:-1]
-    return Task(case.model, make, task_shape, case.rows, output[-1], tokens, targets, values)
+    again = ("abreast.bench.inputs:synthetic_task", (facts,))
+    make = functools.partial(_made, case)
+    return Task(case.model, make, task_shape, case.rows, output[-1], tokens, targets, values, again)
 
 
 def _tokens(model: Any) -> int | None:

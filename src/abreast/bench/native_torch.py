@@ -8,18 +8,17 @@ rival.
 from __future__ import annotations
 
 import contextlib
+import importlib
+import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import cloudpickle
 
 from abreast.bench.task import Task
 from abreast.hardware import CPU_DEVICES, num_cores
@@ -29,9 +28,10 @@ _END_SECONDS = 60
 
 @dataclass(frozen=True)
 class _Part:
-    """What one process is told: its rank, and how many batches it makes; `core`: the only one that it may use."""
+    """What one process is told: what makes its task, its rank, how many batches it makes, and the only core it may use."""
 
-    task: Task
+    make_task: str
+    arguments: Sequence[Any]
     rank: int
     size: int
     num_batches: int
@@ -44,20 +44,15 @@ class Native:
 
     def __init__(self, task: Task, num_devices: int, data: tuple[Any, Any], cores: Sequence[int] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="abreast-bench-")
-        folder = Path(self._folder.name)
-        # What a task builds may be in a file beside the one that runs here.
-        environment = {"KERAS_BACKEND": "torch", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": os.pathsep.join(sys.path)}
+        rendezvous = str(Path(self._folder.name) / "rendezvous")
+        num_batches = len(data[1]) // task.batch_size
         self._processes = []
         for rank in range(num_devices):
             core = cores[rank] if cores else None
-            num_batches = len(data[1]) // task.batch_size
-            part = _Part(task, rank, num_devices, num_batches, str(folder / "rendezvous"), core)
-            (folder / f"{rank}").write_bytes(cloudpickle.dumps(part))
-            command = [sys.executable, "-m", "abreast.bench.native_torch", str(folder / f"{rank}")]
+            part = _Part(*task.again, rank, num_devices, num_batches, rendezvous, core)
+            command = [sys.executable, "-m", "abreast.bench.native_torch", json.dumps(asdict(part))]
             self._processes.append(
-                subprocess.Popen(
-                    command, env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-                )
+                subprocess.Popen(command, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             )
 
     def run(self, dropped: int, steps: int) -> float:
@@ -84,6 +79,11 @@ class Native:
         return float(text)
 
 
+def _environment() -> dict[str, str]:
+    """What makes a task may be in a file beside the one that runs here."""
+    return {**os.environ, "KERAS_BACKEND": "torch", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
 def wait_for(model: Any) -> None:
     import torch
 
@@ -103,7 +103,8 @@ class _Loop:
         import torch
         from torch.nn.parallel import DistributedDataParallel
 
-        task, size, rank = part.task, part.size, part.rank
+        size, rank = part.size, part.rank
+        task = _task(part)
         on_gpu = torch.cuda.is_available() and CPU_DEVICES not in os.environ
         if on_gpu:
             torch.cuda.set_device(rank)
@@ -143,8 +144,14 @@ class _Loop:
             self.optimizer.apply([weight.value.grad for weight in weights], weights)
 
 
+def _task(part: _Part) -> Task:
+    module, _, function = part.make_task.partition(":")
+    task: Task = getattr(importlib.import_module(module), function)(*part.arguments)
+    return task
+
+
 def main() -> None:
-    part: _Part = pickle.loads(Path(sys.argv[1]).read_bytes())
+    part = _Part(**json.loads(sys.argv[1]))
     if part.core is not None:
         os.sched_setaffinity(0, {part.core})
     loop = _Loop(part)

@@ -19,7 +19,7 @@ class Task:
     """A model to time: how to build it, its input's shape without rows, the global batch, and how many classes it tells apart.
 
     `tokens`: its input is integers below that number, not floats. `target_shape`: of one row's labels; `values`: they are
-    floats, not classes.
+    floats, not classes. `again`: `module:function` and the arguments that make the same task in another process.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Task:
     tokens: int | None = None
     target_shape: tuple[int, ...] = ()
     values: bool = False
+    again: tuple[str, tuple[Any, ...]] = ("", ())
 
     @property
     def batch_bytes(self) -> int:
