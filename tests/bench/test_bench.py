@@ -191,6 +191,35 @@ def test_a_users_model_source_and_on_device_noise_are_measured(folder: Folder) -
 
 
 @pytest.mark.jax
+def test_a_record_set_feeds_a_model_with_its_classes(folder: Folder) -> None:
+    """Of eight images, batches of four: an epoch ends within every turn."""
+    pytest.importorskip("simplejpeg")
+    from tests.records.pieces import class_folder
+
+    class_folder(folder.path / "photos")
+    assert folder.abreast("pack", "photos", "photos.pack", "--threads", "1").code == 0
+    where = ("--input", "photos.pack", "--input-shape", "16,16,3", "--batch", "2", "--devices", "2")
+    result = folder.abreast("bench", "convnet", *where, "--backend", "jax", "--cpu-devices", "2", *QUICK)
+    assert result.code == 0, result.err
+    (line,) = lines_of(folder)
+    assert (line["source"], line["case"]["input"]) == ("generator", "photos.pack")
+    assert line["gradient_tensor_bytes"][0] == 4 * 2  # two classes
+
+
+@pytest.mark.jax
+def test_a_batch_larger_than_the_record_set_is_named(folder: Folder) -> None:
+    pytest.importorskip("simplejpeg")
+    from tests.records.pieces import class_folder
+
+    class_folder(folder.path / "photos")
+    assert folder.abreast("pack", "photos", "photos.pack", "--threads", "1").code == 0
+    where = ("--input", "photos.pack", "--input-shape", "16,16,3", "--batch", "9", "--cpu-devices", "1")
+    result = folder.abreast("bench", "convnet", *where, "--backend", "jax", *QUICK)
+    assert result.code == 1
+    assert "photos.pack has 8 images, fewer than one batch of 9\nhint: give a smaller batch" in result.err
+
+
+@pytest.mark.jax
 def test_what_fails_is_named_and_the_rest_goes_on(folder: Folder) -> None:
     folder.write(
         "mine.py", "import keras\ndef modell():\n    pass\ndef two():\n    raise ValueError('no weights here')"

@@ -36,23 +36,25 @@ class Curve:
 
 @dataclass(frozen=True)
 class Axes:
-    """From numbers to pixels. With `doubling`, both axes go in powers of two."""
+    """From numbers to pixels; an axis that doubles goes in powers of two."""
 
     most_x: float
     most_y: float
-    doubling: bool = False
+    x_doubles: bool = False
+    y_doubles: bool = False
 
     def x(self, devices: float) -> float:
-        low, high = self._along(1.0), self._along(self.most_x)
-        share = (self._along(devices) - low) / (high - low) if high > low else 0.5
+        low, high = _along(1.0, self.x_doubles), _along(self.most_x, self.x_doubles)
+        share = (_along(devices, self.x_doubles) - low) / (high - low) if high > low else 0.5
         return _LEFT + _PAD + share * (WIDTH - _LEFT - _RIGHT - 2 * _PAD)
 
     def y(self, value: float) -> float:
-        share = self._along(value) / max(self._along(self.most_y), 1e-9)
+        share = _along(value, self.y_doubles) / max(_along(self.most_y, self.y_doubles), 1e-9)
         return HEIGHT - _BOTTOM - min(1.0, max(0.0, share)) * (HEIGHT - _TOP - _BOTTOM)
 
-    def _along(self, value: float) -> float:
-        return math.log2(max(value, 1.0)) if self.doubling else value
+
+def _along(value: float, doubles: bool) -> float:
+    return math.log2(max(value, 1.0)) if doubles else value
 
 
 def curves_figure(
@@ -70,7 +72,8 @@ def curves_figure(
     most = max(devices, default=1.0)
     highest = [point[3] for curve in curves for point in curve.points if math.isfinite(point[3])]
     top = 1.04 * max([*highest, ideal(most), ideal(1.0)])
-    axes = Axes(most, top, doubling=scales_with_devices and most >= _LOGARITHMIC_FROM)
+    many = most >= _LOGARITHMIC_FROM
+    axes = Axes(most, top, x_doubles=many, y_doubles=many and scales_with_devices)
     drawn = [
         _grid(axes, devices, describe, unit),
         _ideal(axes, most, ideal),
@@ -165,7 +168,7 @@ def _sample(curve: Curve) -> Markup:
 
 def _grid(axes: Axes, devices: Sequence[float], describe: Describe, unit: float) -> Markup:
     rules, words = [], []
-    levels = _powers(axes.most_y) if axes.doubling else ticks(0.0, axes.most_y, 5, unit)
+    levels = _powers(axes.most_y) if axes.y_doubles else ticks(0.0, axes.most_y, 5, unit)
     for level in levels:
         y = axes.y(level)
         rules.append(tag("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=y, y2=y))

@@ -13,10 +13,10 @@ from abreast.bench.series import Comparison, Point, Series
 from abreast.measure.markup import Markup
 from abreast.measure.palette import colour_classes
 from abreast.measure.step_parts import COMPUTE_WITH_ALL_REDUCE, LABELS
-from abreast.units import counted, duration, share
+from abreast.units import count, counted, duration, share
 
 _COLOURS = {"abreast": "c2", "keras": "c0", "native": "c4"}
-_MORE_COLOURS = ("c1", "c3", "c6", "c5", "c7")
+_MORE_COLOURS = ("c3", "c1", "c6", "c5", "c7")
 
 
 def figures(comparison: Comparison) -> Iterator[tuple[str, str, Markup]]:
@@ -47,7 +47,7 @@ def _speed_up_words(comparison: Comparison) -> str:
 def _speed_up(comparison: Comparison, base: Point) -> Markup:
     one = base.rows_per_second
     curves = list(_curves(comparison, lambda series, point, rate: rate / one))
-    return curves_figure("Speed-up", curves, "times one device", lambda value: f"{value:.3g}", float)
+    return curves_figure("Speed-up", curves, "times one device", count, float)
 
 
 def _efficiency(comparison: Comparison) -> Markup:
