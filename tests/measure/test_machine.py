@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -71,13 +72,13 @@ def test_numa_nodes_are_what_linux_lists(tmp_path: Path) -> None:
 
 def test_a_slow_disk_is_seen_to_be_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = 16 << 20
-    plain = host_speeds.os.readv
+    plain = os.readv
 
     def slow(descriptor: int, buffers: Any) -> int:
         time.sleep(0.2)
         return plain(descriptor, buffers)
 
-    monkeypatch.setattr(host_speeds.os, "readv", slow)
+    monkeypatch.setattr(os, "readv", slow)
     found = host_speeds.disk(tmp_path, size)
     assert found["disk_read_bytes_per_second"] < size / 0.4  # two reads and the one that ends it
     assert list(tmp_path.iterdir()) == []

@@ -83,4 +83,6 @@ def plain_scope(num_devices: int) -> Callable[[], Any] | None:
     """Keras's own way to several devices, as a function that gives a new context."""
     if num_devices == 1:
         return contextlib.nullcontext
-    return keras.distribution.DataParallel(devices=keras.distribution.list_devices()[:num_devices]).scope
+    distribution = keras.distribution.DataParallel(devices=keras.distribution.list_devices()[:num_devices])
+    scope: Callable[[], Any] = distribution.scope
+    return scope

@@ -33,7 +33,7 @@ class Native:
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
             return value
 
-        @tf.function
+        @tf.function  # type: ignore[untyped-decorator]
         def step(x: Any, y: Any) -> Any:
             return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica_step, (x, y)), axis=None)
 
@@ -47,7 +47,7 @@ class Native:
         for _ in range(dropped):
             self.step(*next(self.batches)).numpy()
         start = time.perf_counter()
-        value = None
+        value: Any = None
         for _ in range(steps):
             value = self.step(*next(self.batches))
         value.numpy()

@@ -62,7 +62,7 @@ class Task:
         random = np.random.default_rng(seed)
         shape = (num_rows, *self.shape)
         if self.tokens is None:
-            x = random.standard_normal(shape, dtype=np.float32)
+            x: Any = random.standard_normal(shape, dtype=np.float32)
         else:
             x = random.integers(0, self.tokens, shape, dtype=np.int32)
         targets = (num_rows, *self.target_shape)

@@ -41,8 +41,8 @@ def links(devices: Sequence[Device], topology: Topology | None, nvml: Any = None
             entry: dict[str, Any] = {"from": gpus[first].name, "to": gpus[second].name}
             pair = places.get(first), places.get(second)
             if topology is not None and None not in pair and pair in topology.links:
-                entry["class"] = topology.links[pair]  # type: ignore[index]
-                entry["num_nvlinks"] = topology.nvlinks(*pair)  # type: ignore[arg-type]
+                entry["class"] = topology.links[pair]
+                entry["num_nvlinks"] = topology.nvlinks(*pair)
             peer = _peer_access(gpus[first], gpus[second], library)
             found.append(entry | ({} if peer is None else {"peer_access": peer}))
     return found

@@ -62,7 +62,9 @@ def parse(text: str) -> Topology:
     names = _before_affinity(rows[start]).split()
     gpus = [name for name in names if name.startswith("GPU")]
     links: dict[tuple[int, int], str] = {}
-    cores, nodes, nics = {}, {}, {}
+    cores: dict[int, str] = {}
+    nodes: dict[int, str] = {}
+    nics: dict[str, tuple[str, ...]] = {}
     for row in rows[start + 1 :]:
         name, cells = _cells(row)
         if name not in names:
