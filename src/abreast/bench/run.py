@@ -114,7 +114,9 @@ def _time_left(begin: float, done: int, total: int) -> str:
 
 def _lines(cell: Cell, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     origin = lines.origin_of(lines.command(), lines.commit(Path.cwd()))
-    notes: dict[str, Any] = {name: result[name] for name in ("source", "num_parameters", "gradient_tensor_bytes") if name in result}
+    notes: dict[str, Any] = {
+        name: result[name] for name in ("source", "num_parameters", "gradient_tensor_bytes") if name in result
+    }
     notes |= {
         "steps_per_sample": result["steps"],
         "warm_up": f"two turns, and the first {counted(cell.warm_up, 'step')} of each turn",
