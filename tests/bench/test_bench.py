@@ -216,7 +216,11 @@ def test_a_batch_larger_than_the_record_set_is_named(folder: Folder) -> None:
     where = ("--input", "photos.pack", "--input-shape", "16,16,3", "--batch", "9", "--cpu-devices", "1")
     result = folder.abreast("bench", "convnet", *where, "--backend", "jax", *QUICK)
     assert result.code == 1
-    assert "photos.pack has 8 images, fewer than one batch of 9\nhint: give a smaller batch" in result.err
+    assert (
+        "batch_size=9 is more than the 8 samples, and the rest is dropped\nhint: give a smaller batch_size"
+        in result.err
+    )
+    assert (result.out, lines_of(folder)) == ("", [])
 
 
 @pytest.mark.jax

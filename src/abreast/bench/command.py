@@ -36,8 +36,8 @@ def bench(options: argparse.Namespace) -> int:
     failures = _measured(options, output, known, cells)
     found = measurements(output)
     asked = {key_of(cell.case.key(side)) for cell in cells for side in cell.sides}
-    if asked:
-        shown = [line for line in found if key_of(line["case"]) in asked and line["machine"] == lines.machine()]
+    shown = [line for line in found if key_of(line["case"]) in asked and line["machine"] == lines.machine()]
+    if shown:
         print(table.report(comparisons(shown, predicted)))
     if options.report is not None:
         _report(options, found, predicted)

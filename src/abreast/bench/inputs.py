@@ -16,7 +16,7 @@ import numpy as np
 from abreast.bench import front, models
 from abreast.bench.cases import PRECISIONS, Case
 from abreast.bench.task import Task
-from abreast.errors import DataError, ModelError
+from abreast.errors import ModelError
 
 MOST_STEPS = 200  # of a turn, where nobody says
 _LEAST_STEPS = 20
@@ -133,11 +133,6 @@ def _records(case: Case, task: Task) -> Input:
         raise ModelError(f"{case.model} takes rows of shape {task.shape}, not images", "take a model of images")
     height, width, _ = task.shape
     records = ImageRecords(case.input, case.rows, size=(height, width), augment=True, drop_remainder=True)
-    if not len(records):
-        raise DataError(
-            f"{case.input} has {len(records.records)} images, fewer than one batch of {case.rows}",
-            "give a smaller batch",
-        )
 
     def epochs() -> Iterator[Any]:
         while True:
