@@ -56,7 +56,7 @@ def _measure(cell: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
     import abreast
 
     abreast.use_cpu_devices(cell["devices"])
-    module: Any = importlib.import_module(f"native_{cell['backend']}")
+    module: Any = importlib.import_module(f"abreast.bench.native_{cell['backend']}")
     case = cases.case(cell["model"])
     models = {"abreast": abreast.parallelize(case.compiled(), cell["devices"]), "keras": case.compiled()}
     found: dict[str, dict[str, list[float]]] = {side: {} for side in _SIDES}
@@ -80,12 +80,11 @@ def _measure(cell: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
 
 def _fit(model: Any, case: Any, steps: int, wait: Callable[[], None], delay: float) -> tuple[float, float]:
     """Seconds per step of a fit from a source that sleeps `delay` seconds per batch, and those that a batch took it."""
-    import cases
+    from abreast.bench import clock
 
     source = _Source(case, delay)
-    clock = cases.Clock(_DROPPED, _DROPPED + steps, wait)
-    model.fit(source.batches(), steps_per_epoch=_DROPPED + steps + 1, verbose=0, callbacks=[clock])
-    return (clock.end_seconds - clock.start_seconds) / steps, source.seconds
+    arguments = {"x": source.batches(), "steps_per_epoch": _DROPPED + steps + 1}
+    return clock.seconds_per_step(model, arguments, _DROPPED, steps, wait), source.seconds
 
 
 class _Source:

@@ -3,9 +3,9 @@
     python benchmarks/step_overhead.py [--quick] [--backends jax,torch] [--models mlp] [--devices 1,2,4] [--steps 50]
 
 Each cell (backend, model, devices) is one fresh process. In it, all sides take turns for some rounds (A B C A B C ...): the
-native loop (`native_*.py` say what it does and how it is fed), abreast, and Keras's own way to several devices where there is
-one. Each feeds host arrays, the same global batches in the same order. A turn drops its first steps and waits for the device
-before and after the timed ones; a sample is the mean of a turn's steps; the ratio is that of the medians.
+native loop (`abreast/bench/native_*.py` say what it does and how it is fed), abreast, and Keras's own way to several devices
+where there is one. Each feeds host arrays, the same global batches in the same order. A turn drops its first steps and waits for
+the device before and after the timed ones; a sample is the mean of a turn's steps; the ratio is that of the medians.
 
 On PyTorch and TensorFlow the native loops normalize over each device's rows, and so does abreast here
 (`batch_norm="local"`); on JAX all sides normalize over the global batch.
@@ -71,7 +71,7 @@ def _sides(cell: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], Callab
 
     import abreast
 
-    native_module = importlib.import_module(f"native_{cell['backend']}")
+    native_module = importlib.import_module(f"abreast.bench.native_{cell['backend']}")
     case, num_devices, steps = cases.case(cell["model"]), cell["devices"], cell["steps"]
     dropped = _dropped(steps)
     data = case.data(dropped + steps + 1)

@@ -52,7 +52,7 @@ def measure(cell: dict[str, Any]) -> dict[str, Any]:
     if not cell["gpu"]:
         abreast.use_cpu_devices(cell["devices"])
     model = abreast.parallelize(_model(), cell["devices"])
-    native = importlib.import_module(f"native_{cell['backend']}")
+    native = importlib.import_module(f"abreast.bench.native_{cell['backend']}")
     rows = 64 * cell["devices"]
     for _ in range(5):  # the first one compiles
         rows = max(cell["devices"], round(rows * min(4.0, _STEP_SECONDS / _seconds_per_step(native, model, rows))))
@@ -65,11 +65,10 @@ def measure(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def _seconds_per_step(native: Any, model: Any, rows: int) -> float:
-    import cases
+    from abreast.bench import clock
 
-    clock = cases.Clock(5, 45, lambda: native.wait_for(model))
-    model.fit(_Batches(rows, 46), shuffle=False, verbose=0, callbacks=[clock])
-    return float(clock.end_seconds - clock.start_seconds) / 40
+    arguments = {"x": _Batches(rows, 46), "shuffle": False}
+    return clock.seconds_per_step(model, arguments, 5, 40, lambda: native.wait_for(model))
 
 
 def _model() -> Any:

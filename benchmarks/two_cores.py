@@ -99,7 +99,7 @@ def _native(cell: dict[str, Any], cores: list[int]) -> tuple[Callable[[], float]
     import cases
 
     _simulate(cell)
-    module: Any = importlib.import_module(f"native_{cell['backend']}")
+    module: Any = importlib.import_module(f"abreast.bench.native_{cell['backend']}")
     case = cases.case(cell["model"], cell["rows"] * cell["devices"])
     data = case.data(_DROPPED + cell["steps"] + 1)
     pinned = {"cores": cores} if cell["backend"] == "torch" else {}
@@ -113,7 +113,7 @@ def _abreast(cell: dict[str, Any], cores: list[int]) -> tuple[Callable[[], float
     import abreast
 
     _simulate(cell)
-    module: Any = importlib.import_module(f"native_{cell['backend']}")
+    module: Any = importlib.import_module(f"abreast.bench.native_{cell['backend']}")
     case = cases.case(cell["model"], cell["rows"] * cell["devices"])
     data = case.data(_DROPPED + cell["steps"] + 1)
     local: Any = "global" if cell["backend"] == "jax" else "local"  # as the native loop

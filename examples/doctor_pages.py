@@ -28,7 +28,6 @@ from abreast.measure.page import write_page  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 SIZE, BATCH_ROWS, NUM_BATCHES = 48, 64, 40
 WIDTH = 1080
-SHADES = 128  # colours of a picture: it keeps its looks, and a third of its bytes
 
 
 def main() -> None:
@@ -50,7 +49,10 @@ def main() -> None:
         write_page(diagnose(_model(), **source, verbose=0), page)
         print(page)
         if arguments.images is not None:
-            _picture(page, arguments.images / f"doctor-{name}.png")
+            sys.path.insert(0, str(ROOT))
+            from tests.harness.picture import picture
+
+            picture(page, arguments.images / f"doctor-{name}.png", WIDTH)
 
 
 class Packed(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
@@ -100,27 +102,6 @@ def _model() -> keras.Model:
     )
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
     return abreast.parallelize(model, 2)
-
-
-def _picture(page: Path, path: Path) -> None:
-    sys.path.insert(0, str(ROOT))
-    from PIL import Image
-
-    from tests.harness.browser import Browser, find
-
-    program = find()
-    if program is None:
-        sys.exit("doctor_pages: no browser\nhint: install chromium, or name one with ABREAST_BROWSER")
-    browser = Browser(program)
-    try:
-        browser.open(page, WIDTH)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        browser.screenshot(path, whole=True)
-    finally:
-        browser.close()
-    few = Image.open(path).convert("RGB").quantize(SHADES, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    few.save(path, optimize=True)
-    print(path)
 
 
 if __name__ == "__main__":

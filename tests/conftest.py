@@ -1,7 +1,7 @@
 """The backends' workers as fixtures, and what a session says at its end.
 
-`ABREAST_REQUIRE_BACKENDS=jax,torch` makes a missing backend a failure instead of a skip. Without `-m "not full"`, each job
-runs on every number of devices.
+`ABREAST_REQUIRE_BACKENDS=jax,torch` makes a missing backend a failure instead of a skip; `ABREAST_REQUIRE_BROWSER=1` does so
+for the browser of the tests of pages. Without `-m "not full"`, each job runs on every number of devices.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.contract.oracle import Contract, Ledger
+from tests.harness.browser import NAMES, Browser, find
 from tests.harness.client import BACKENDS, Workers
 
 _LEDGERS: dict[str, Ledger] = {}
@@ -52,6 +53,21 @@ def contract(workers: Workers, pytestconfig: pytest.Config) -> Contract:
     """Holds cases to plain Keras."""
     ledger = _LEDGERS.setdefault(workers.backend, Ledger())
     return Contract(workers, ledger, full="not full" not in pytestconfig.option.markexpr)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real browser without a window."""
+    program = find()
+    if program is None:
+        reason = f"no browser: none of {', '.join(NAMES)} is installed, and ABREAST_BROWSER names none"
+        if os.environ.get("ABREAST_REQUIRE_BROWSER") == "1":
+            pytest.fail(f"{reason}; ABREAST_REQUIRE_BROWSER asks for one")
+        pytest.skip(reason)
+    browser = Browser(program)
+    yield browser
+    left = browser.close()
+    assert not left, f"left behind: {left}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

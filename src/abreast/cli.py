@@ -49,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_devices(commands)
     _add_run(commands)
     _add_doctor(commands)
+    _add_bench(commands)
+    _add_machine(commands)
     _add_pack(commands)
     _add_records(commands)
     return parser
@@ -83,6 +85,64 @@ def _add_doctor(commands: Any) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the diagnosis as data too")
     _add_script(parser)
     parser.set_defaults(command=_doctor)
+
+
+def _add_bench(commands: Any) -> None:
+    about = "measure how models scale over the devices, beside other ways; make a report of what was measured"
+    parser = _add_command(commands, "bench", about)
+    parser.add_argument(
+        "models",
+        metavar="MODEL",
+        nargs="*",
+        help="of Keras Applications, or alexnet, cifar10, mlp, transformer, module:function",
+    )
+    parser.add_argument("--cases", metavar="FILE", help="more cases, as a JSON list of objects")
+    parser.add_argument("--backend", metavar="NAMES", help="jax, tensorflow, torch, or several between commas")
+    parser.add_argument("--devices", metavar="COUNTS", help="as 1,2,4 or 1-4 (default: 1, 2, 4, ... and all)")
+    _add_option(parser, "--cpu-devices", metavar="N", type=int, help="simulate up to N devices on the CPU")
+    parser.add_argument("--batch", metavar="N", type=int, help="rows per device (default: the model's)")
+    _add_option(parser, "--global-batch", metavar="N", type=int, help="rows in all, on any number of devices")
+    parser.add_argument(
+        "--precision", metavar="KINDS", default="float32", help="float32, bfloat16, float16 (default: float32)"
+    )
+    parser.add_argument(
+        "--input",
+        metavar="SOURCE",
+        default="host",
+        help="noise from the host, made on the device, a folder of records, or module:function (default: host)",
+    )
+    _add_option(parser, "--input-shape", metavar="SIZES", help="of one row, as 32,32,3 (default: the model's)")
+    parser.add_argument(
+        "--variant",
+        metavar="SETTINGS",
+        action="append",
+        default=[],
+        help="abreast again, as prefetch=0,batch_norm=local",
+    )
+    parser.add_argument("--against", metavar="RIVALS", help="keras, native, or both, taking turns with abreast")
+    parser.add_argument("--rounds", metavar="N", type=int, default=5, help="turns of each side (default: 5)")
+    parser.add_argument("--steps", metavar="N", type=int, help="timed steps of a turn (default: half a second of them)")
+    _add_option(parser, "--warm-up", metavar="N", type=int, default=3, help="steps dropped in each turn (default: 3)")
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=1800.0, help="for all sides of one case (default: 1800)"
+    )
+    _add_option(parser, "--output", ("-o",), metavar="FILE", default="bench.jsonl", help="default: bench.jsonl")
+    parser.add_argument("--again", action="store_true", help="measure anew what FILE has already")
+    parser.add_argument("--report", metavar="FOLDER", help="make a page and figures of all in FILE")
+    parser.add_argument("--png", action="store_true", help="figures as PNG too, drawn by a browser without a window")
+    parser.add_argument("--predicted", metavar="FILE", help="predictions to draw beside what was measured")
+    parser.set_defaults(command=_bench)
+
+
+def _add_machine(commands: Any) -> None:
+    about = "measure this machine: its devices, their links, memory, network and disk; JSON that `abreast plan` takes"
+    parser = _add_command(commands, "machine", about)
+    _add_option(parser, "--output", ("-o",), metavar="FILE", help="write it there (default: stdout)")
+    parser.add_argument("--quick", action="store_true", help="list what is there, and measure nothing")
+    parser.add_argument("--backend", choices=("jax", "tensorflow", "torch"), help="what sums over devices")
+    _add_option(parser, "--cpu-devices", metavar="N", type=int, help="sum over N simulated devices")
+    parser.add_argument("--disk", metavar="FOLDER", default=".", help="of which disk (default: this folder's)")
+    parser.set_defaults(command=_machine)
 
 
 def _add_pack(commands: Any) -> None:
@@ -274,6 +334,18 @@ def _doctor(options: argparse.Namespace) -> int:
             print(f"abreast: error: {error}", file=sys.stderr)
             code = 2
     return code
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from abreast.bench.command import bench
+
+    return bench(options)
+
+
+def _machine(options: argparse.Namespace) -> int:
+    from abreast.measure.machine import machine_command
+
+    return machine_command(options)
 
 
 def _pack(options: argparse.Namespace) -> int:

@@ -330,12 +330,13 @@ def _simulated_cpu_devices(environ: Mapping[str, str]) -> int:
 
 def _cpu_devices(simulated: int | None, root: Path) -> tuple[Device, ...]:
     count = simulated or 1
-    model = f"{_cpu_model(root)}, {num_cores()} cores{f', shared by {count} simulated devices' if simulated else ''}"
+    model = f"{cpu_model(root)}, {num_cores()} cores{f', shared by {count} simulated devices' if simulated else ''}"
     memory_bytes = _cpu_memory_bytes(root)
     return tuple(Device(f"cpu:{index}", "cpu", index, model, memory_bytes) for index in range(count))
 
 
-def _cpu_model(root: Path) -> str:
+def cpu_model(root: Path = Path("/")) -> str:
+    """What the processor calls itself."""
     for line in _text(root / "proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":

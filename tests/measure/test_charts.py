@@ -27,7 +27,7 @@ _TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193,
 
 def colours(scheme: str) -> dict[str, str]:
     """The custom properties of the style, for light or for dark."""
-    style = (resources.files("abreast.measure") / "page.css").read_text(encoding="utf-8")
+    style = (resources.files("abreast.measure") / "palette.css").read_text(encoding="utf-8")
     light, _, rest = style.partition("@media (prefers-color-scheme: dark)")
     dark = rest.partition("* {")[0]
     texts = [light] if scheme == "light" else [light, dark]

@@ -1,6 +1,6 @@
 """Which colour stands for which name: the same for the words that we know, on every page and in every chart.
 
-The colours themselves are in `page.css`, for light and for dark; there are `NUM_COLOURS`, told apart by colour-blind
+The colours themselves are in `palette.css`, for light and for dark; there are `NUM_COLOURS`, told apart by colour-blind
 readers, and the last is grey. Imports nothing of abreast.
 """
 

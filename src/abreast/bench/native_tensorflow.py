@@ -1,39 +1,43 @@
 """The rival on TensorFlow: the custom training loop of TensorFlow's guide, `strategy.run` in a `tf.function`.
 
-It feeds a distributed `tf.data` pipeline of batches, with prefetching, and keeps no metric.
+It feeds a distributed `tf.data` pipeline of batches, with prefetching, and keeps no metric. Imports TensorFlow past the seam:
+a rival that came through it would be no rival.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
-from cases import Case
+
+from abreast.bench.task import Task
 
 
 class Native:
-    def __init__(self, case: Case, num_devices: int, data: tuple[Any, Any]) -> None:
+    def __init__(self, task: Task, num_devices: int, data: tuple[Any, Any]) -> None:
         strategy = _strategy(num_devices)
         with strategy.scope():
-            model, optimizer, loss = case.build(), case.optimizer(), case.loss("none")
+            model, optimizer, loss = task.build(), task.optimizer(), task.loss("none")
             optimizer.build(model.trainable_variables)
 
         def replica_step(x: Any, y: Any) -> Any:
             with tf.GradientTape() as tape:
-                value = tf.reduce_sum(loss(y, model(x, training=True))) / case.batch_size
+                value = tf.reduce_sum(loss(y, model(x, training=True))) / task.batch_size
             gradients = tape.gradient(value, model.trainable_variables)
             # Keras sums the gradients of all replicas here.
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
             return value
 
-        @tf.function
+        @tf.function  # type: ignore[untyped-decorator]
         def step(x: Any, y: Any) -> Any:
             return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica_step, (x, y)), axis=None)
 
-        dataset = tf.data.Dataset.from_tensor_slices(data).batch(case.batch_size, drop_remainder=True)
+        dataset = tf.data.Dataset.from_tensor_slices(data).batch(task.batch_size, drop_remainder=True)
         dataset = dataset.repeat().prefetch(tf.data.AUTOTUNE)
         self.batches = iter(strategy.experimental_distribute_dataset(dataset))
         self.step = step
@@ -43,7 +47,7 @@ class Native:
         for _ in range(dropped):
             self.step(*next(self.batches)).numpy()
         start = time.perf_counter()
-        value = None
+        value: Any = None
         for _ in range(steps):
             value = self.step(*next(self.batches))
         value.numpy()
@@ -59,8 +63,9 @@ def _strategy(num_devices: int) -> Any:
 
 
 def wait_for(model: Any) -> None:
-    """Wait for the step before: its variables are read."""
-    model.optimizer.iterations.numpy()
+    """Wait for the step before: the smallest variable that it trains is read, from where it is."""
+    smallest = min(model.trainable_variables, key=lambda variable: math.prod(variable.shape))
+    keras.ops.convert_to_numpy(smallest)
 
 
 def plain_scope(num_devices: int) -> Callable[[], Any] | None:

@@ -1,0 +1,55 @@
+"""Layers in front of a benchmark's model: one that makes its input on the device, and one that takes images as bytes.
+
+So no rival needs a way of its own to be fed nothing: what crosses to the devices is one number per row. Imports Keras.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("abreast")
+class OnDevice(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
+    """Gives rows of noise that differ, out of one number each between 0 and 1: `shape` floats, or tokens below `tokens`."""
+
+    def __init__(self, shape: tuple[int, ...], tokens: int | None = None, **settings: Any) -> None:
+        super().__init__(**{"dtype": "float32", "trainable": False, **settings})
+        self.row_shape, self.tokens = tuple(shape), tokens
+
+    def build(self, input_shape: Any) -> None:
+        noise = keras.initializers.RandomUniform(0.0, 1.0, seed=0)
+        self.row = self.add_weight(shape=(1, *self.row_shape), initializer=noise, trainable=False, name="row")
+
+    def call(self, numbers: Any) -> Any:
+        rows = self.row + ops.reshape(numbers, (-1, *([1] * len(self.row_shape))))
+        if self.tokens is None:
+            return rows
+        return ops.cast(ops.floor((rows - ops.floor(rows)) * self.tokens), "int32")
+
+    def compute_output_spec(self, numbers: Any) -> Any:
+        dtype = "float32" if self.tokens is None else "int32"
+        return keras.KerasTensor((numbers.shape[0], *self.row_shape), dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "shape": self.row_shape, "tokens": self.tokens}
+
+
+def on_device(model: Any, tokens: int | None) -> Any:
+    """The model behind a layer that makes its input."""
+    numbers = keras.Input((1,))
+    return _compiled_as(model, keras.Model(numbers, model(OnDevice(model.input_shape[1:], tokens)(numbers))))
+
+
+def from_bytes(model: Any) -> Any:
+    """The model behind a layer that makes floats of images' bytes."""
+    images = keras.Input(model.input_shape[1:], dtype="uint8")
+    return _compiled_as(model, keras.Model(images, model(keras.layers.Rescaling(1 / 255)(images))))
+
+
+def _compiled_as(model: Any, whole: Any) -> Any:
+    if getattr(model, "compiled", False):
+        whole.compile(optimizer=model.optimizer, loss=model.loss)
+    return whole

@@ -1,0 +1,97 @@
+"""Which figures a comparison has: speed-up and efficiency beside the ideal, and the parts of a step.
+
+Imports `figures`, `series`, and the doctor's words and colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from abreast.bench.figures import Bars, Curve, Describe, bars_figure, curves_figure
+from abreast.bench.series import Comparison, Point, Series
+from abreast.measure.markup import Markup
+from abreast.measure.palette import colour_classes
+from abreast.measure.step_parts import COMPUTE_WITH_ALL_REDUCE, LABELS
+from abreast.units import count, counted, duration, share
+
+_COLOURS = {"abreast": "c2", "keras": "c0", "native": "c4"}
+_MORE_COLOURS = ("c3", "c1", "c6", "c5", "c7")
+
+
+def figures(comparison: Comparison) -> Iterator[tuple[str, str, Markup]]:
+    """The short name, the words below, and the drawing of each figure that there are numbers for."""
+    base = next((series.base for series in comparison.series if series.base is not None), None)
+    if base is not None:
+        yield "speed-up", _speed_up_words(comparison), _speed_up(comparison, base)
+        words = "Throughput on n devices over n times that of the same side on one; 100% is ideal."
+        yield "efficiency", words, _efficiency(comparison)
+    bars = [bar for series in comparison.series for bar in _bars(series)]
+    if bars:
+        words = "The parts of a mean step of abreast, by a timeline over one turn more; they add up to it."
+        yield "step", words, _step(comparison, bars)
+
+
+def colours(comparison: Comparison) -> dict[str, str]:
+    """A colour class for each side; what is predicted of a side has the same, in another style."""
+    sides = list(dict.fromkeys(series.side for series in comparison.series))
+    others = iter(_MORE_COLOURS)
+    return {side: _COLOURS.get(side) or next(others, "c7") for side in sides}
+
+
+def _speed_up_words(comparison: Comparison) -> str:
+    series = next(series for series in comparison.series if series.base is not None)
+    return f"Rows per second over those of {series.name} on one device, with the quartiles; the dotted line is n times that."
+
+
+def _speed_up(comparison: Comparison, base: Point) -> Markup:
+    one = base.rows_per_second
+    curves = list(_curves(comparison, lambda series, point, rate: rate / one))
+    return curves_figure("Speed-up", curves, "times one device", count, float)
+
+
+def _efficiency(comparison: Comparison) -> Markup:
+    def value(series: Series, point: Point, rate: float) -> float:
+        assert series.base is not None
+        return rate / series.base.rows_per_second / point.devices
+
+    curves = list(_curves(comparison, value, only_with_base=True))
+    ideal: Callable[[float], float] = lambda _: 1.0  # noqa: E731
+    return curves_figure("Efficiency", curves, "of linear scaling", share, ideal, unit=0.01, scales_with_devices=False)
+
+
+def _curves(
+    comparison: Comparison, value: Callable[[Series, Point, float], float], only_with_base: bool = False
+) -> Iterator[Curve]:
+    named = colours(comparison)
+    for series in comparison.series:
+        if only_with_base and series.base is None:
+            continue
+        points = []
+        for point in series.points:
+            low, high = point.range_per_second
+            rates = (point.rows_per_second, low, high)
+            points.append((float(point.devices), *(value(series, point, rate) for rate in rates)))
+        yield Curve(series.name, points, named[series.side], series.predicted)  # type: ignore[arg-type]
+
+
+def _bars(series: Series) -> Iterator[Bars]:
+    if series.side != "abreast":
+        return
+    for point in series.points:
+        if point.parts:
+            told = point.line is None or point.line.get("all_reduce_told", True)
+            parts = {_label(name, told): seconds for name, seconds in point.parts.items()}
+            predicted = ", predicted" if series.predicted else ""
+            yield Bars(f"{counted(point.devices, 'device')}{predicted}", parts, series.predicted)
+
+
+def _label(name: str, told: bool) -> str:
+    return COMPUTE_WITH_ALL_REDUCE if name == "compute" and not told else LABELS.get(name, name)
+
+
+def _step(comparison: Comparison, bars: list[Bars]) -> Markup:
+    named = colour_classes(name for bar in bars for name in bar.parts)
+    longest = max(sum(bar.parts.values()) for bar in bars)
+    describe: Describe = partial(duration, like=longest)
+    return bars_figure("Where a step goes", bars, named, describe)

@@ -1,0 +1,154 @@
+"""The report folder: one page, and each figure as a file of its own, all made of lines.
+
+Not here: drawing (`figures.py`), and which figures there are (`plots.py`). Imports those, `series`, `table`, and the
+doctor's `document`, `sections` and `whole_file`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from abreast.bench import plots, table
+from abreast.bench.figures import WIDTH
+from abreast.bench.series import Comparison
+from abreast.errors import AbreastError, DataError
+from abreast.measure import whole_file
+from abreast.measure.document import asset, document
+from abreast.measure.markup import Markup, joined, tag
+from abreast.measure.sections import section
+from abreast.measure.sections import table as html_table
+from abreast.units import counted
+
+PAGE = "report.html"
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_BROWSER_SECONDS = 60
+_PNG_SCALE = 2
+
+
+def write_report(found: Sequence[Comparison], folder: Path, *, png: bool = False) -> list[Path]:
+    """Write the page and the figures; gives the files. Raises `DataError` where there is nothing to show, `AbreastError`."""
+    if not found:
+        raise DataError("there are no measurements to report", "measure first: abreast bench mlp")
+    browser = drawing_browser() if png else None
+    drawings = {
+        f"{number}-{each.name}-{name}": drawing
+        for number, each in enumerate(found, 1)
+        for name, _, drawing in plots.figures(each)
+    }
+    texts = {f"{name}.svg": alone(drawing) for name, drawing in drawings.items()}
+    texts |= {PAGE: page(found), "table.txt": table.report(found) + "\n"}
+    _make(folder)
+    for name, text in texts.items():
+        whole_file.write("the report", text, folder / name)
+    files = [folder / name for name in texts]
+    if browser is not None:
+        files += [_png(browser, folder / f"{name}.svg") for name in drawings]
+    return files
+
+
+def page(found: Sequence[Comparison]) -> Markup:
+    """The page as text."""
+    count = counted(len(found), "comparison")
+    header = tag(
+        "header", tag("p", "abreast bench", class_="made-by"), tag("h1", f"Scaling: {count}"), _contents(found)
+    )
+    main = tag("main", header, *(_section(number, each) for number, each in enumerate(found, 1)))
+    footer = "Made by abreast bench --report. This file is complete; it loads nothing."
+    return document("Scaling, measured by abreast", main, footer, style=asset("figures.css", __package__) + _STYLE)
+
+
+def alone(drawing: Markup) -> str:
+    """A figure as a file: with its colours."""
+    style = tag("style", Markup(asset("palette.css", "abreast.measure") + asset("figures.css", __package__)))
+    return f"{drawing.replace('>', '>' + style, 1)}\n"
+
+
+_STYLE = """
+.drawings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); gap: 18px 28px; }
+.drawings figure { padding-top: 6px; }
+.drawings svg { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px; }
+.scroll { overflow-x: auto; }
+.contents { padding-top: 12px; }
+a { color: var(--link); }
+"""
+
+
+def _contents(found: Sequence[Comparison]) -> Markup:
+    names = [tag("li", tag("a", each.title, href=f"#{_anchor(each.title)}")) for each in found]
+    return tag("ul", *names, class_="contents") if len(names) > 1 else joined()
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")  # as `section` makes it
+
+
+def _section(number: int, comparison: Comparison) -> Markup:
+    drawings = [tag("figure", drawing, tag("figcaption", words)) for _, words, drawing in plots.figures(comparison)]
+    rows = table.rows(comparison)
+    numbers = tag(
+        "div", html_table(f"Measurements of {comparison.title}", table.HEADS, rows), class_="scroll", tabindex=0
+    )
+    return section(
+        comparison.title, comparison.devices, tag("div", *drawings, class_="drawings"), numbers, _origin(comparison)
+    )
+
+
+def _origin(comparison: Comparison) -> Markup:
+    """Where the numbers come from."""
+    lines = [point.line for series in comparison.series for point in series.points if point.line is not None]
+    measured = [line for line in lines if "machine" in line]
+    entries: dict[str, Any] = {}
+    for name in ("command", "commit", "date", "warm_up", "source"):
+        entries[name.replace("_", "-")] = ", ".join(dict.fromkeys(str(line[name]) for line in measured if name in line))
+    for name, text in comparison.machine.items():
+        entries[name] = ", ".join(text) if isinstance(text, list) else text if isinstance(text, str) else f"{text:,}"
+    versions = {
+        json.dumps(line["versions"], sort_keys=True): line["versions"] for line in measured if "versions" in line
+    }
+    for number, found in enumerate(versions.values(), 1):
+        name = "versions" if len(versions) == 1 else f"versions {number}"
+        entries[name] = ", ".join(f"{package} {version}" for package, version in found.items())
+    shown = [tag("div", tag("dt", name), tag("dd", str(text))) for name, text in entries.items() if text]
+    return tag("details", tag("summary", "Where these numbers come from"), tag("dl", *shown, class_="facts"))
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        hint = "give a folder of yours, or a new one"
+        raise AbreastError(f"cannot make the folder {folder}: {error.strerror or error}", hint) from error
+
+
+def drawing_browser() -> str:
+    """What can draw an SVG without a window; raises `AbreastError` where nothing can."""
+    named = os.environ.get("ABREAST_BROWSER")
+    found = next(filter(None, map(shutil.which, [named] if named else _BROWSERS)), None)
+    if found is None:
+        hint = "install chromium, name one in ABREAST_BROWSER, or do without --png: SVG files are always written"
+        raise AbreastError(f"no browser to draw PNG files with: none of {', '.join(_BROWSERS)}", hint)
+    return found
+
+
+def _png(browser: str, drawing: Path) -> Path:
+    """Let a browser that has no window draw a figure."""
+    picture = drawing.with_suffix(".png")
+    text = drawing.read_text(encoding="utf-8")
+    height = text.partition('viewBox="0 0 ')[2].partition('"')[0].split()[-1]
+    with tempfile.TemporaryDirectory(prefix="abreast-browser-") as home:
+        command = [browser, "--headless", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={home}"]
+        command += ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses to run as root with one
+        command += [f"--window-size={WIDTH},{height}", f"--force-device-scale-factor={_PNG_SCALE}"]
+        command += [f"--screenshot={picture.resolve()}", drawing.resolve().as_uri()]
+        try:
+            subprocess.run(command, capture_output=True, timeout=_BROWSER_SECONDS, check=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise AbreastError(f"{browser} could not draw {drawing}: {error}", "the SVG file is there") from error
+    return picture

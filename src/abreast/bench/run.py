@@ -1,0 +1,205 @@
+"""Cells in fresh processes, one after another; each one's measurements are kept before the next begins.
+
+Not here: what a cell does (`cell.py`), and what becomes of lines (`report.py`). Imports `cases`, `lines`, `errors`, `units`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from abreast.bench import lines
+from abreast.bench.cases import Cell
+from abreast.errors import AbreastError, DataError, WorkerError
+from abreast.hardware import CPU_DEVICES
+from abreast.units import counted, duration
+
+BENCHMARK = "bench"
+UNIT = "seconds per step"
+_FIELDS = ("case", "unit", "median", "quartiles", "machine")
+_CASE = ("model", "backend", "devices", "rows", "rows_per_device", "scaling", "precision", "input", "simulated", "side")
+_END_SECONDS = 5.0
+_TAIL_BYTES = 2000
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Listener:
+    """Who hears of the progress: `now` of what a cell does at the moment, `done` of what is there to stay."""
+
+    now: Tell = lambda _: None
+    done: Tell = lambda _: None
+
+
+def measurements(path: Path) -> list[dict[str, Any]]:
+    """What `abreast bench` wrote to a file, oldest first; raises `DataError` for a line of it that lacks something."""
+    found = lines.read(path)
+    for number, line in enumerate(found, 1):
+        lacking = [name for name in _FIELDS if name not in line] or [name for name in _CASE if name not in line["case"]]
+        if line.get("benchmark") == BENCHMARK and lacking:
+            raise DataError(
+                f"{path}, line {number} has no {', '.join(lacking)}",
+                "give a file that `abreast bench` wrote, unchanged",
+            )
+    return [line for line in found if line.get("benchmark") == BENCHMARK]
+
+
+def missing(cells: Sequence[Cell], known: Sequence[dict[str, Any]]) -> list[Cell]:
+    """The cells with those of their sides of which no line is there yet from this machine; cells without any are left out."""
+    here = lines.machine()
+    measured = {key_of(line["case"]) for line in known if line["machine"] == here}
+    left = []
+    for cell in cells:
+        sides = tuple(side for side in cell.sides if key_of(cell.case.key(side)) not in measured)
+        if sides:
+            left.append(replace(cell, sides=sides))
+    return left
+
+
+def key_of(case: dict[str, Any]) -> str:
+    return json.dumps(case, sort_keys=True)
+
+
+def measure(cells: Sequence[Cell], output: Path, listener: Listener, timeout_seconds: float) -> list[str]:
+    """Measure every cell and append its lines; gives what failed, a line each. After Ctrl-C, what was done stays."""
+    failures = []
+    begin = time.monotonic()
+    for number, cell in enumerate(cells):
+        name = f"[{number + 1}/{len(cells)}] {described(cell)}"
+        listener.now(name + _time_left(begin, number, len(cells)))
+        try:
+            result = _run(cell, lambda doing, name=name: listener.now(f"{name}: {doing}"), timeout_seconds)  # type: ignore[misc]
+        except AbreastError as error:
+            failures.append(f"{described(cell)}: {error}")
+            listener.done(f"{name}: failed: {error}")
+            continue
+        lines.append(output, list(_lines(cell, result)))
+        for side, samples in result["samples"].items():
+            listener.done(f"{name}, {_said(cell, side, samples)}")
+        for side, reason in result["failed"].items():
+            failures.append(f"{described(cell)}, {side}: {reason}")
+            listener.done(f"{name}, {side}: failed: {reason}")
+    return failures
+
+
+def described(cell: Cell) -> str:
+    case = cell.case
+    return f"{case.model} on {case.backend}, {counted(case.devices, 'device')}, {case.precision}"
+
+
+def _said(cell: Cell, side: str, samples: Sequence[float]) -> str:
+    step = statistics.median(samples)
+    return f"{side}: {duration(step)} a step, {cell.case.rows / step:,.0f} rows per second"
+
+
+def _time_left(begin: float, done: int, total: int) -> str:
+    if not done:
+        return ""
+    seconds = (time.monotonic() - begin) / done * (total - done)
+    return f" (about {max(1, round(seconds / 60))} min left)"
+
+
+def _lines(cell: Cell, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    origin = lines.origin_of(lines.command(), lines.commit(Path.cwd()))
+    notes: dict[str, Any] = {
+        name: result[name] for name in ("source", "num_parameters", "gradient_tensor_bytes") if name in result
+    }
+    notes |= {
+        "steps_per_sample": result["steps"],
+        "warm_up": f"two turns, and the first {counted(cell.warm_up, 'step')} of each turn",
+    }
+    for side, samples in result["samples"].items():
+        parts = {name: result[name] for name in ("step_parts_seconds", "all_reduce_told") if name in result}
+        yield lines.line(
+            BENCHMARK,
+            cell.case.key(side),
+            samples,
+            UNIT,
+            origin=origin,
+            samples=[round(sample, 9) for sample in samples],
+            turns_with=[other for other in result["samples"] if other != side],
+            **notes,
+            **(parts if side == "abreast" else {}),
+        )
+
+
+def _run(cell: Cell, tell: Tell, timeout_seconds: float) -> dict[str, Any]:
+    """What a cell measures; raises `AbreastError` for one that fails, dies or takes too long."""
+    kept = {name: value for name, value in os.environ.items() if name != CPU_DEVICES}
+    environment = kept | lines.STEADY_HEAP | {"KERAS_BACKEND": cell.case.backend}
+    environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "abreast.bench.cell", cell.to_json()],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is ours to pass on
+        )
+        try:
+            result = _answer(process, tell, timeout_seconds, log)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_END_SECONDS)
+            return result
+        finally:
+            _end(process)
+
+
+def _answer(process: subprocess.Popen[bytes], tell: Tell, timeout_seconds: float, log: Any) -> dict[str, Any]:
+    messages: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(process, messages), daemon=True).start()
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        try:
+            text = messages.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            hint = "give more time with --timeout, or fewer --steps"
+            raise WorkerError(f"no result after {duration(timeout_seconds)}", hint) from None
+        if text is None:
+            raise WorkerError(f"its process ended with code {process.wait(_END_SECONDS)}\n{_tail(log)}".rstrip())
+        message = json.loads(text)
+        if "error" in message:
+            raise AbreastError(message["error"], message["hint"])
+        if "result" in message:
+            result: dict[str, Any] = message["result"]
+            return result
+        tell(message["doing"])
+
+
+def _listen(process: subprocess.Popen[bytes], messages: queue.SimpleQueue[bytes | None]) -> None:
+    assert process.stdout is not None
+    for text in process.stdout:
+        messages.put(text)
+    messages.put(None)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it with all that it started."""
+    assert process.stdin is not None and process.stdout is not None
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    process.stdout.close()
+
+
+def _tail(log: Any) -> str:
+    size = log.seek(0, os.SEEK_END)
+    log.seek(max(0, size - _TAIL_BYTES))
+    text: str = log.read().decode(errors="replace")
+    return text

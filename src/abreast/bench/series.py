@@ -1,0 +1,173 @@
+"""Lines as series: what one side took on 1, 2, 4, ... devices, with everything else the same; measured or predicted.
+
+Not here: how they look (`figures.py`, `page.py`). Imports `lines`, `run` for keys, `errors`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from abreast.bench import lines
+from abreast.bench.run import key_of
+from abreast.errors import DataError
+from abreast.units import counted
+
+_PER_POINT = ("devices", "rows", "rows_per_device")  # what differs within a series
+
+
+@dataclass(frozen=True)
+class Point:
+    """A step on so many devices: its median, and the range around it (quartiles, or the interval of a prediction)."""
+
+    devices: int
+    rows: float
+    seconds: float
+    low_seconds: float
+    high_seconds: float
+    parts: dict[str, float] | None = None
+    line: dict[str, Any] | None = None
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / self.seconds
+
+    @property
+    def range_per_second(self) -> tuple[float, float]:
+        return self.rows / self.high_seconds, self.rows / self.low_seconds
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points by number of devices. `side` is who trained."""
+
+    side: str
+    points: tuple[Point, ...]
+    predicted: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.side}, predicted" if self.predicted else self.side
+
+    @property
+    def base(self) -> Point | None:
+        """Its point on one device."""
+        return next((point for point in self.points if point.devices == 1), None)
+
+    def speed_up(self, point: Point) -> float | None:
+        return None if self.base is None else point.rows_per_second / self.base.rows_per_second
+
+    def efficiency(self, point: Point) -> float | None:
+        """Throughput on n devices over n times that on one."""
+        speed_up = self.speed_up(point)
+        return None if speed_up is None else speed_up / point.devices
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The series that belong into one figure: one model on one backend and machine, fed one way."""
+
+    facts: dict[str, Any]
+    machine: dict[str, Any]
+    series: tuple[Series, ...]
+
+    @property
+    def title(self) -> str:
+        """`resnet50 on jax, float32, 64 rows per device, input host`."""
+        facts = self.facts
+        rows = facts["rows_per_device"] if facts["scaling"] == "weak" else facts["rows"]
+        words = f"{rows:,.10g} rows {'per device' if facts['scaling'] == 'weak' else 'in all'}"
+        shape = "x".join(map(str, facts.get("input_shape", ())))
+        parts = [facts["precision"], words, f"input {facts['input']}", *([f"rows of {shape}"] if shape else [])]
+        return ", ".join([f"{facts['model']} on {facts['backend']}", *parts])
+
+    @property
+    def devices(self) -> str:
+        gpus = self.machine.get("gpus")
+        if self.facts["simulated"] or not gpus:
+            return f"devices simulated on {self.machine['cpu']}, {counted(self.machine['cores'], 'core')}"
+        return f"{gpus[0]}"
+
+    @property
+    def name(self) -> str:
+        """For a file."""
+        facts = self.facts
+        rows = f"{facts['rows_per_device']:g}-each" if facts["scaling"] == "weak" else f"{facts['rows']}-in-all"
+        shape = ["x".join(map(str, facts["input_shape"]))] if "input_shape" in facts else []
+        parts = [facts["model"], facts["backend"], facts["precision"], rows, facts["input"], *shape]
+        return "".join(letter if letter.isalnum() else "-" for letter in "-".join(parts)).strip("-")
+
+
+def comparisons(found: Sequence[dict[str, Any]], predicted: Sequence[dict[str, Any]] = ()) -> list[Comparison]:
+    """What the newest line of each case says, in order of their first appearance."""
+    newest = {(key_of(line["machine"]), key_of(line["case"])): line for line in found}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for line in newest.values():
+        groups.setdefault(json.dumps([_series_key(line["case"]), line["machine"]], sort_keys=True), []).append(line)
+    return [_comparison(group, predicted) for group in groups.values()]
+
+
+def read_predictions(path: Path) -> list[dict[str, Any]]:
+    """Lines with a `case` (any fields of measured ones, `devices` among them), `median` seconds per step, and `interval`.
+
+    Raises `DataError`.
+    """
+    if not path.is_file():
+        raise DataError(f"there is no file {path} of predictions", "make one with `abreast plan`")
+    found = lines.read(path)
+    for number, line in enumerate(found, 1):
+        low, high = line.get("interval") or (line.get("median"), line.get("median"))
+        values = (low, line.get("median"), high)
+        good = all(isinstance(value, int | float) and math.isfinite(value) and value > 0 for value in values)
+        if not good or not isinstance(line["case"], dict) or not isinstance(line["case"].get("devices"), int):
+            raise DataError(
+                f"{path}, line {number} is no prediction", "it needs case.devices, and median seconds per step above 0"
+            )
+    return found
+
+
+def _series_key(case: dict[str, Any]) -> dict[str, Any]:
+    """Without what differs between the points of a figure."""
+    left_out = {"side", "devices", "rows" if case["scaling"] == "weak" else "rows_per_device"}
+    return {name: value for name, value in case.items() if name not in left_out}
+
+
+def _comparison(group: Sequence[dict[str, Any]], predicted: Sequence[dict[str, Any]]) -> Comparison:
+    first = group[0]
+    by_side: dict[str, list[Point]] = {}
+    for line in group:
+        by_side.setdefault(line["case"]["side"], []).append(_point(line))
+    series = [Series(side, _sorted(points)) for side, points in by_side.items()]
+    forecast: dict[str, list[Point]] = {}
+    for line in predicted:
+        if _belongs(line["case"], first["case"]):
+            forecast.setdefault(line["case"].get("side", "abreast"), []).append(_forecast(line, first["case"]))
+    series += [Series(side, _sorted(points), predicted=True) for side, points in forecast.items()]
+    return Comparison(first["case"], first["machine"], tuple(series))
+
+
+def _sorted(points: Iterable[Point]) -> tuple[Point, ...]:
+    return tuple(sorted({point.devices: point for point in points}.values(), key=lambda point: point.devices))
+
+
+def _point(line: dict[str, Any]) -> Point:
+    case, (low, high) = line["case"], line["quartiles"]
+    return Point(case["devices"], case["rows"], line["median"], low, high, line.get("step_parts_seconds"), line)
+
+
+def _belongs(case: dict[str, Any], measured: dict[str, Any]) -> bool:
+    ignored = {"side", *_PER_POINT}
+    return all(measured.get(name) == value for name, value in case.items() if name not in ignored)
+
+
+def _forecast(line: dict[str, Any], measured: dict[str, Any]) -> Point:
+    devices = line["case"]["devices"]
+    rows = measured["rows"] if measured["scaling"] == "strong" else measured["rows_per_device"] * devices
+    low, high = line.get("interval") or (line["median"], line["median"])
+    return Point(
+        devices, line["case"].get("rows", rows), line["median"], low, high, line.get("step_parts_seconds"), line
+    )

@@ -1,0 +1,43 @@
+"""Measurements as text: a row per side and number of devices. Imports `series` and `units`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from abreast.bench.series import Comparison, Point, Series
+from abreast.units import count, duration, share, times
+
+HEADS = ("side", "devices", "rows/s", "step", "quartiles", "speed-up", "efficiency")
+
+
+def report(found: Sequence[Comparison]) -> str:
+    """Each comparison with its title and a table."""
+    return "\n\n".join(f"{each.title}\n{each.devices}\n{_table(rows(each))}" for each in found)
+
+
+def rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    return [_row(series, point) for series in comparison.series for point in series.points]
+
+
+def _row(series: Series, point: Point) -> tuple[str, ...]:
+    speed_up, efficiency = series.speed_up(point), series.efficiency(point)
+    spread = f"{duration(point.low_seconds, point.seconds)} to {duration(point.high_seconds, point.seconds)}"
+    return (
+        series.name,
+        str(point.devices),
+        count(point.rows_per_second),
+        duration(point.seconds),
+        spread,
+        "" if speed_up is None else times(speed_up),
+        "" if efficiency is None else share(efficiency),
+    )
+
+
+def _table(found: Sequence[tuple[str, ...]]) -> str:
+    cells = [HEADS, *found]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(HEADS))]
+    return "\n".join("  ".join(map(_aligned, row, widths, range(len(row)))).rstrip() for row in cells)
+
+
+def _aligned(text: str, width: int, column: int) -> str:
+    return text.rjust(width) if column else text.ljust(width)

@@ -1,0 +1,71 @@
+"""`Task`: what is trained when a step is timed, the same for abreast, for plain Keras and for a hand-written loop.
+
+Imports Keras; nothing else of abreast, so that rivals know nothing of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model to time: how to build it, its input's shape without rows, the global batch, and how many classes it tells apart.
+
+    `tokens`: its input is integers below that number, not floats. `target_shape`: of one row's labels; `values`: they are
+    floats, not classes. `again`: `module:function` and the arguments that make the same task in another process.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    shape: tuple[int, ...]
+    batch_size: int
+    classes: int = 10
+    tokens: int | None = None
+    target_shape: tuple[int, ...] = ()
+    values: bool = False
+    again: tuple[str, tuple[Any, ...]] = ("", ())
+
+    @property
+    def batch_bytes(self) -> int:
+        """Of one global batch on the host."""
+        return self.batch_size * 4 * (math.prod(self.shape) + math.prod(self.target_shape))
+
+    def build(self) -> Any:
+        keras.utils.set_random_seed(0)
+        return self.make()
+
+    def compiled(self) -> Any:
+        """The model ready to train: as its author compiled it, else with our optimizer and loss."""
+        model = self.build()
+        if not getattr(model, "compiled", False):
+            model.compile(self.optimizer(), self.loss())
+        return model
+
+    def optimizer(self) -> Any:
+        return keras.optimizers.SGD(0.01, momentum=0.9)
+
+    def loss(self, reduction: str = "sum_over_batch_size") -> Any:
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)
+
+    def data(self, num_batches: int, seed: int = 0) -> tuple[Any, Any]:
+        """Whole batches of noise: `x` in float32, or int32 for tokens, and labels in int32."""
+        return self.rows(num_batches * self.batch_size, seed)
+
+    def rows(self, num_rows: int, seed: int = 0) -> tuple[Any, Any]:
+        random = np.random.default_rng(seed)
+        shape = (num_rows, *self.shape)
+        if self.tokens is None:
+            x: Any = random.standard_normal(shape, dtype=np.float32)
+        else:
+            x = random.integers(0, self.tokens, shape, dtype=np.int32)
+        targets = (num_rows, *self.target_shape)
+        if self.values:
+            return x, random.standard_normal(targets, dtype=np.float32)
+        return x, random.integers(0, self.classes, targets, dtype=np.int32)

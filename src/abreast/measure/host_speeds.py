@@ -1,0 +1,152 @@
+"""What the host does without a device: copies in memory, TCP over the loopback, a file from the disk.
+
+Imports NumPy and `errors`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abreast.errors import DataError
+
+_COPY_BYTES = 256 << 20  # more than any cache
+_SENT_BYTES = 256 << 20
+_CHUNK_BYTES = 1 << 20
+_FILE_BYTES = 256 << 20
+_READ_BYTES = 8 << 20
+_TIMES = 5
+_ROUND_TRIPS = 500
+_WAIT_SECONDS = 30.0
+
+
+def memory() -> dict[str, Any]:
+    """Bytes per second that one core copies; each of them is read and written."""
+    source = np.ones(_COPY_BYTES, "uint8")
+    target = np.empty_like(source)
+    return {"memory_copy_bytes_per_second": _COPY_BYTES / _median(lambda: np.copyto(target, source))}
+
+
+def loopback() -> dict[str, Any]:
+    """One TCP connection of this machine with itself: its bandwidth, and half of a round trip of one byte."""
+    with _connection() as (ours, theirs):
+        seconds = _median(lambda: _send_all(ours, theirs))
+        return {"loopback_bytes_per_second": _SENT_BYTES / seconds, "loopback_latency_seconds": _latency(ours, theirs)}
+
+
+def disk(folder: Path, file_bytes: int = _FILE_BYTES) -> dict[str, Any]:
+    """A new file, written to the disk and read from it past the page cache. Raises `DataError` where none can be written."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".abreast-disk-") as file:
+            written = _write(file.fileno(), file_bytes)
+            with _uncached(file.name) as (descriptor, how):
+                read = _read(descriptor)
+    except OSError as error:
+        raise DataError(
+            f"cannot measure the disk of {folder}: {error.strerror or error}",
+            "name a folder that you may write to with --disk",
+        ) from error
+    return {
+        "disk_folder": str(folder.resolve()),
+        "disk_write_bytes_per_second": file_bytes / written,
+        "disk_read_bytes_per_second": file_bytes / read,
+        "disk_read_how": how,
+    }
+
+
+def _median(call: Callable[[], object]) -> float:
+    """Median time of a call, the first one left out."""
+    taken = []
+    for _ in range(_TIMES + 1):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken[1:])
+
+
+@contextlib.contextmanager
+def _connection() -> Any:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname(), _WAIT_SECONDS)
+        with ours:
+            theirs, _ = server.accept()
+            with theirs:
+                for end in (ours, theirs):
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    end.settimeout(_WAIT_SECONDS)
+                yield ours, theirs
+
+
+def _send_all(ours: socket.socket, theirs: socket.socket) -> None:
+    thread = threading.Thread(target=_receive, args=(theirs, _SENT_BYTES), daemon=True)
+    thread.start()
+    chunk = bytes(_CHUNK_BYTES)
+    for _ in range(_SENT_BYTES // _CHUNK_BYTES):
+        ours.sendall(chunk)
+    thread.join(_WAIT_SECONDS)
+
+
+def _receive(end: socket.socket, size: int) -> None:
+    buffer = bytearray(_CHUNK_BYTES)
+    while size > 0:
+        size -= end.recv_into(buffer)
+
+
+def _latency(ours: socket.socket, theirs: socket.socket) -> float:
+    thread = threading.Thread(target=_echo, args=(theirs,), daemon=True)
+    thread.start()
+    taken = []
+    for _ in range(_ROUND_TRIPS):
+        start = time.perf_counter()
+        ours.sendall(b"x")
+        ours.recv(1)
+        taken.append(time.perf_counter() - start)
+    thread.join(_WAIT_SECONDS)
+    return statistics.median(taken) / 2
+
+
+def _echo(end: socket.socket) -> None:
+    for _ in range(_ROUND_TRIPS):
+        end.sendall(end.recv(1))
+
+
+def _write(descriptor: int, file_bytes: int) -> float:
+    data = np.random.default_rng(0).bytes(_READ_BYTES)  # not zeros, which some disks do not write
+    start = time.perf_counter()
+    for _ in range(file_bytes // _READ_BYTES):
+        os.write(descriptor, data)
+    os.fsync(descriptor)
+    return time.perf_counter() - start
+
+
+@contextlib.contextmanager
+def _uncached(path: str) -> Any:
+    """A descriptor whose reads come from the disk, and how that is done."""
+    try:
+        descriptor, how = os.open(path, os.O_RDONLY | os.O_DIRECT), "direct"
+    except OSError:  # a file system without that
+        descriptor, how = os.open(path, os.O_RDONLY), "cache dropped before"
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    try:
+        yield descriptor, how
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int) -> float:
+    with mmap.mmap(-1, _READ_BYTES) as buffer:  # aligned as direct reads need it
+        start = time.perf_counter()
+        while os.readv(descriptor, [buffer]):
+            pass
+        return time.perf_counter() - start

@@ -1,0 +1,118 @@
+"""What `nvidia-smi topo -m` prints, as data: how each pair of GPUs is linked, and which cores are near.
+
+Runs the command, and reads its text: of every version so far, with tabs, or with blanks as pasted somewhere. Imports `errors`.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+
+from abreast.errors import DataError
+
+# From near to far; `NV#` stands for that many NVLinks.
+CLASSES = {
+    "PIX": "at most one PCIe bridge",
+    "PXB": "several PCIe bridges, and no host bridge",
+    "PHB": "a PCIe host bridge, mostly the processor",
+    "NODE": "several host bridges of one NUMA node",
+    "SYS": "the link between NUMA nodes",
+    "SOC": "the link between sockets (what SYS was called before 2017)",
+}
+_SECONDS = 20
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_LINK = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
+_AFFINITIES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+
+
+@dataclass(frozen=True)
+class Topology:
+    """`links` maps pairs of GPUs, by place, to a class or `NV#`; places without an entry in the others are not told."""
+
+    num_gpus: int
+    links: dict[tuple[int, int], str]
+    cores: dict[int, str]
+    numa_nodes: dict[int, str]
+    nics: dict[str, tuple[str, ...]]  # by name: its class to each GPU
+
+    def nvlinks(self, first: int, second: int) -> int:
+        """How many NVLinks join two GPUs, also through a switch."""
+        kind = self.links[first, second]
+        return int(kind[2:]) if kind.startswith("NV") else 0
+
+
+def topology_text() -> str | None:
+    """What the command prints here; None where it is not there, or fails."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+def parse(text: str) -> Topology:
+    """Read the matrix; raises `DataError` where it is none, or where two GPUs disagree about their link."""
+    rows = [_ESCAPES.sub("", row) for row in text.splitlines()]
+    start = next((number for number, row in enumerate(rows) if re.match(r"\s*GPU0\b.*Affinity", row)), None)
+    if start is None:
+        raise DataError(f"no matrix of links in {text[:60]!r}", "give what `nvidia-smi topo -m` prints")
+    names = _before_affinity(rows[start]).split()
+    gpus = [name for name in names if name.startswith("GPU")]
+    links: dict[tuple[int, int], str] = {}
+    cores: dict[int, str] = {}
+    nodes: dict[int, str] = {}
+    nics: dict[str, tuple[str, ...]] = {}
+    for row in rows[start + 1 :]:
+        name, cells = _cells(row)
+        if name not in names:
+            if name and (links or nics):
+                break  # the legend
+            continue
+        kinds = cells[: len(names)]
+        _check_row(name, kinds, len(gpus))
+        if name in gpus:
+            place = gpus.index(name)
+            links |= {(place, other): kind for other, kind in enumerate(kinds[: len(gpus)]) if other != place}
+            cores |= _told(place, cells, len(names))
+            nodes |= _told(place, cells, len(names) + 1)
+        else:
+            nics[name] = tuple(kinds[: len(gpus)])
+    _check(links, len(gpus))
+    return Topology(len(gpus), links, cores, nodes, nics)
+
+
+def _before_affinity(header: str) -> str:
+    return header[: min(place for name in _AFFINITIES if (place := header.find(name)) >= 0)]
+
+
+def _cells(row: str) -> tuple[str, list[str]]:
+    """A row's name, and its cells; with tabs, an empty one stays."""
+    parts = row.strip().split("\t") if "\t" in row.strip() else row.split()
+    cells = [part.strip() for part in parts]
+    return (cells[0], cells[1:]) if cells else ("", [])
+
+
+def _told(place: int, cells: list[str], column: int) -> dict[int, str]:
+    return {place: cells[column]} if column < len(cells) and cells[column] not in ("", "N/A") else {}
+
+
+def _check_row(name: str, kinds: list[str], num_gpus: int) -> None:
+    if len(kinds) < num_gpus or not all(_LINK.fullmatch(kind) for kind in kinds[:num_gpus]):
+        raise DataError(
+            f"the row of {name} is {' '.join(kinds)!r}, not links to {num_gpus} GPUs",
+            "give the whole matrix, unchanged",
+        )
+
+
+def _check(links: dict[tuple[int, int], str], num_gpus: int) -> None:
+    for first in range(num_gpus):
+        for second in range(first + 1, num_gpus):
+            pair = links.get((first, second)), links.get((second, first))
+            if pair[0] is None or pair[0] != pair[1]:
+                raise DataError(
+                    f"GPU{first} has {pair[0]} to GPU{second}, which has {pair[1]} to it",
+                    "give the whole matrix, unchanged",
+                )

@@ -1,0 +1,1 @@
+"""`abreast bench`: cases, processes, lines, tables, figures and the report page."""

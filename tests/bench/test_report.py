@@ -1,0 +1,216 @@
+"""From lines to series, figures and a page: the arithmetic by hand, the styles, and what is written."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from abreast import cli
+from abreast.bench import lines, plots, table
+from abreast.bench.report import alone, page, write_report
+from abreast.bench.run import measurements
+from abreast.bench.series import Comparison, comparisons, read_predictions
+from abreast.errors import AbreastError, DataError
+from abreast.measure.markup import Markup
+from abreast.units import times
+from tests.bench.samples import MACHINE, line, predictions, scaling
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def the_comparison(predicted: bool = False) -> Comparison:
+    (found,) = comparisons(scaling(), predictions() if predicted else ())
+    return found
+
+
+def figure(name: str, comparison: Comparison) -> Markup:
+    return next(drawing for short, _, drawing in plots.figures(comparison) if short == name)
+
+
+def test_throughput_speed_up_and_efficiency_are_what_one_counts_by_hand() -> None:
+    mine = the_comparison().series[0]
+    eight = mine.points[-1]
+    assert eight.rows_per_second == 512 / 0.125
+    assert mine.speed_up(eight) == pytest.approx(4096 / 640)
+    assert mine.efficiency(eight) == pytest.approx(0.8)
+
+
+def test_the_newest_line_of_a_case_counts() -> None:
+    (found,) = comparisons([*scaling(), line(8, 0.1)])
+    assert found.series[0].points[-1].seconds == 0.1
+
+
+def test_weak_and_strong_scaling_machines_and_precisions_are_apart() -> None:
+    strong = [line(devices, 0.1, rows=64, scaling="strong") for devices in (1, 2)]
+    found = comparisons([*scaling(), *strong, line(1, 0.1, machine=MACHINE), line(1, 0.05, precision="bfloat16")])
+    assert [len(each.series) for each in found] == [2, 1, 1, 1]
+    assert [each.title for each in found] == [
+        "resnet50 on jax, float32, 64 rows per device, input host",
+        "resnet50 on jax, float32, 64 rows in all, input host",
+        "resnet50 on jax, float32, 64 rows per device, input host",
+        "resnet50 on jax, bfloat16, 64 rows per device, input host",
+    ]
+
+
+def test_lines_of_other_benchmarks_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    lines.append(path, [{"benchmark": "soak", "case": {}}, line(1, 0.1)])
+    assert measurements(path) == [line(1, 0.1)]
+
+
+@pytest.mark.parametrize("name", ["median", "machine", "quartiles"])
+def test_a_line_that_lacks_something_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "bench.jsonl"
+    lines.append(path, [line(1, 0.1), {key: value for key, value in line(2, 0.1).items() if key != name}])
+    with pytest.raises(DataError, match=rf"bench\.jsonl, line 2 has no {name}"):
+        measurements(path)
+
+
+def test_a_prediction_belongs_to_the_cases_that_it_names() -> None:
+    others = [{"case": {"model": "vgg16", "devices": 2}, "median": 0.1}]
+    (found,) = comparisons(scaling(), [*predictions(), *others])
+    assert [series.name for series in found.series] == ["abreast", "keras", "abreast, predicted"]
+    assert [point.devices for point in found.series[2].points] == [1, 2, 4, 8, 16]
+    assert found.series[2].points[-1].rows_per_second == pytest.approx(1024 / 0.15)
+
+
+def test_the_table_has_a_row_per_side_and_number_of_devices() -> None:
+    rows = table.report([the_comparison(predicted=True)]).splitlines()
+    assert rows[1] == "Some GPU"
+    assert rows[2].split() == ["side", "devices", "rows/s", "step", "quartiles", "speed-up", "efficiency"]
+    assert rows[6].split()[:10] == [
+        "abreast",
+        "8",
+        "4,096",
+        "125",
+        "ms",
+        "118.7",
+        "ms",
+        "to",
+        "131.2",
+        "ms",
+    ]  # 118.75 is even
+    assert rows[6].split()[10:] == [times(6.4), "80%"]
+    assert len(rows) == 3 + 4 + 4 + 5
+
+
+def test_a_side_without_one_device_has_no_efficiency() -> None:
+    (found,) = comparisons([line(2, 0.1)])
+    assert table.rows(found)[0][-2:] == ("", "")
+    assert [name for name, _, _ in plots.figures(found)] == ["step"]
+
+
+@pytest.mark.parametrize("name", ["speed-up", "efficiency"])
+def test_predicted_and_measured_never_share_a_style(name: str) -> None:
+    root = ET.fromstring(alone(figure(name, the_comparison(predicted=True))))
+    kinds = [group.get("class", "") for group in root.iter(f"{SVG}g") if group.find(f"{SVG}circle") is not None]
+    assert sum("predicted" in kind for kind in kinds) == 2  # the curve, and its sample in the key
+    assert not [kind for kind in kinds if "predicted" in kind and "measured" in kind]
+    assert len(list(root.iter(f"{SVG}path"))) == 2 + 2  # two measured lines; a predicted one with its band
+
+
+def test_the_ideal_line_goes_from_one_to_n() -> None:
+    root = ET.fromstring(alone(figure("speed-up", the_comparison())))
+    _, drawn = (
+        each[0] for each in root.iter(f"{SVG}g") if each.get("class") == "ideal"
+    )  # behind its sample in the key
+    assert float(drawn.get("y1", 0)) > float(drawn.get("y2", 0))
+    circles = [
+        (float(each.get("cx", 0)), float(each.get("cy", 0)))
+        for each in root.iter(f"{SVG}circle")
+        if each.find(f"{SVG}title") is not None
+    ]
+    below = [y for x, y in circles if x == float(drawn.get("x2", 0))]
+    assert len(below) == 2 and all(y > float(drawn.get("y2", 0)) for y in below)
+
+
+def test_a_thousand_devices_are_drawn_in_powers_of_two() -> None:
+    many = [line(1 << power, 0.1 * 1.02**power) for power in range(11)]
+    (found,) = comparisons(many)
+    root = ET.fromstring(alone(figure("speed-up", found)))
+    marks = [float(each.get("cx", 0)) for each in root.iter(f"{SVG}circle") if each.find(f"{SVG}title") is not None]
+    steps = [after - before for before, after in itertools.pairwise(marks)]
+    assert max(steps) - min(steps) < 0.1
+
+
+def test_the_parts_of_a_bar_are_as_long_as_their_times() -> None:
+    root = ET.fromstring(alone(figure("step", the_comparison())))
+    bars = [
+        each for each in root.iter(f"{SVG}g") if each.get("class") == "measured" and each.find(f"{SVG}text") is not None
+    ]
+    widths = [sum(float(rect.get("width", 0)) for rect in bar.iter(f"{SVG}rect")) for bar in bars]
+    assert [width / widths[0] for width in widths] == pytest.approx([1, 1.05, 1.1, 1.25], rel=1e-3)
+
+
+def test_the_report_is_a_page_figures_and_a_table(tmp_path: Path) -> None:
+    files = write_report([the_comparison(predicted=True)], tmp_path / "out")
+    assert sorted(path.name for path in files) == [
+        "1-resnet50-jax-float32-64-each-host-efficiency.svg",
+        "1-resnet50-jax-float32-64-each-host-speed-up.svg",
+        "1-resnet50-jax-float32-64-each-host-step.svg",
+        "report.html",
+        "table.txt",
+    ]
+    assert sorted(tmp_path.joinpath("out").iterdir()) == sorted(files)
+
+
+def test_names_of_a_user_are_no_markup(tmp_path: Path) -> None:
+    text = page(comparisons([line(devices, 0.1, model="train:<script>") for devices in (1, 2)]))
+    assert "<script" not in text
+    assert "train:&lt;script&gt;" in text
+
+
+def test_numbers_that_are_none_break_nothing() -> None:
+    broken = line(2, 0.1) | {"quartiles": [math.nan, math.inf]}
+    (found,) = comparisons([line(1, 0.1), broken])
+    ET.fromstring(alone(figure("speed-up", found)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"case": {"model": "mlp"}, "median": 0.1}',
+        '{"case": {"devices": 2}}',
+        '{"case": {"devices": 2}, "median": -1}',
+        '{"case": {"devices": 2}, "median": "fast"}',
+        '{"case": "mlp", "median": 0.1}',
+        '{"case": {"devices": 2}, "median": 0.1, "interval": [0.2, 0]}',
+    ],
+)
+def test_a_prediction_without_numbers_is_named(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "predicted.jsonl"
+    path.write_text(json.dumps(predictions()[0]) + "\n" + content + "\n")
+    with pytest.raises(DataError, match=r"predicted\.jsonl, line 2 is no prediction"):
+        read_predictions(path)
+
+
+def test_a_report_of_lines_that_are_there_needs_no_measuring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines.append(tmp_path / "bench.jsonl", scaling())
+    (tmp_path / "predicted.jsonl").write_text("".join(json.dumps(each) + "\n" for each in predictions()))
+    arguments = ["-o", str(tmp_path / "bench.jsonl"), "--report", str(tmp_path / "out")]
+    assert cli.main(["bench", *arguments, "--predicted", str(tmp_path / "predicted.jsonl")]) == 0
+    assert "report.html" in capsys.readouterr().err
+    assert "abreast, predicted" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_without_a_browser_png_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABREAST_BROWSER", "no-such-browser")
+    with pytest.raises(AbreastError, match="no browser to draw PNG files with"):
+        write_report([the_comparison()], tmp_path / "out", png=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(AbreastError, match="cannot make the folder"):
+        write_report([the_comparison()], tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "mine"

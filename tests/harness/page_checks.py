@@ -1,0 +1,83 @@
+"""What a browser can say of a page: which elements nobody sees, which texts are faint, how far the layout moved."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+
+from tests.harness.browser import Browser
+
+# How many elements fit a selector, and which of them have no box, are not visible, or lie outside of the page.
+UNSEEN = """(selector => {
+  const found = [...document.querySelectorAll(selector)];
+  const unseen = found.filter(element => {
+    const box = element.getBoundingClientRect(), style = getComputedStyle(element);
+    const outside = box.left < -0.5 || box.right > document.documentElement.scrollWidth + 0.5;
+    const scrolls = element.closest(".frame") !== null;
+    return !(box.width > 0 && box.height > 0) || style.visibility !== "visible" || style.opacity === "0" || (outside && !scrolls);
+  });
+  return [found.length, unseen.map(element => element.outerHTML.slice(0, 200))];
+})"""
+
+# Texts whose contrast with what is behind them is below 4.5.
+FAINT = """(() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});
+  const rgb = colours => {
+    canvas.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  const behind = element => {
+    const label = element.closest("svg.label");
+    const box = label && label.previousElementSibling;
+    const layers = [];
+    if (box) {
+      const style = getComputedStyle(box);
+      layers.push(`color-mix(in srgb, ${style.fill} ${100 * style.fillOpacity}%, transparent)`);
+    }
+    for (let at = element; at; at = at.parentElement) layers.push(getComputedStyle(at).backgroundColor);
+    return layers.reverse();
+  };
+  const faint = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || element.closest("script, title, style")) continue;
+    if (getComputedStyle(element).visibility !== "visible") continue;
+    const style = getComputedStyle(element);
+    const back = behind(element);
+    const [low, high] = [light(rgb(back)), light(rgb([...back, element.closest("svg") ? style.fill : style.color]))].sort();
+    if ((Math.max(low, high) + .05) / (Math.min(low, high) + .05) < 4.5) faint.push(walker.currentNode.data.slice(0, 60));
+  }
+  return faint;
+})()"""
+
+# How far things moved while the page was loaded, as browsers count it.
+SHIFTS = """new Promise(done => {
+  let sum = 0;
+  new PerformanceObserver(list => { for (const entry of list.getEntries()) sum += entry.value; })
+    .observe({type: "layout-shift", buffered: true});
+  setTimeout(() => done(sum), 50);
+})"""
+
+
+def unseen(browser: Browser, selector: str) -> tuple[int, list[str]]:
+    number, hidden = browser.ask(f"{UNSEEN}({json.dumps(selector)})")
+    return number, hidden
+
+
+def pixels(png: bytes) -> set[bytes]:
+    """The distinct rows of a picture, as it stores them: a blank one has one or two."""
+    data, place = b"", 8
+    while place < len(png):
+        (length,) = struct.unpack(">I", png[place : place + 4])
+        if png[place + 4 : place + 8] == b"IDAT":
+            data += png[place + 8 : place + 8 + length]
+        place += length + 12
+    raw = zlib.decompress(data)
+    (height,) = struct.unpack(">I", png[20:24])
+    size = len(raw) // height
+    return {raw[start : start + size] for start in range(0, len(raw), size)}

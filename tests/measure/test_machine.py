@@ -1,0 +1,113 @@
+"""`abreast machine` on the machine of the tests: what is there is measured, and every key is documented."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from abreast import cli
+from abreast.errors import DataError
+from abreast.measure import host_speeds, machine
+from tests.harness.client import ROOT
+from tests.test_cli import Folder
+
+BANDWIDTHS = ("memory_copy", "loopback", "disk_write", "disk_read")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_what_is_there_is_measured_and_documented(folder: Folder, backend: str) -> None:
+    result = folder.abreast("machine", "-o", "machine.json", "--backend", backend, "--cpu-devices", "2")
+    assert result.code == 0, result.err
+    assert result.out == ""
+    found = json.loads((folder.path / "machine.json").read_text())
+    check(found)
+    assert {entry["devices"] for entry in found["all_reduce"]} == {2}
+    assert {entry["backend"] for entry in found["all_reduce"]} == {backend}
+    sizes = [entry["bytes"] for entry in found["all_reduce"]]
+    assert sizes == sorted(sizes) and sizes[0] == 4096
+    for entry in found["all_reduce"]:
+        assert entry["bus_bytes_per_second"] == pytest.approx(entry["bytes"] / entry["seconds"])
+    assert "abreast: measuring all-reduce" in result.err
+    assert "abreast: wrote machine.json" in result.err
+    assert [path.name for path in folder.path.iterdir() if path.name.startswith(".abreast")] == []
+
+
+def check(found: dict[str, Any]) -> None:
+    for name in BANDWIDTHS:
+        assert 1e6 < found[f"{name}_bytes_per_second"] < 1e12
+    assert 1e-7 < found["loopback_latency_seconds"] < 1e-2
+    text = (ROOT / "docs/reference/machine.md").read_text()
+    assert [key for key in found if f"`{key}`" not in text] == []
+    numbers = [key for key, value in found.items() if isinstance(value, float)]
+    assert [key for key in numbers if not re.search("_(bytes_per_second|seconds)$", key)] == []
+
+
+def test_quick_lists_and_measures_nothing(folder: Folder) -> None:
+    found = json.loads(folder.abreast("machine", "--quick").out)
+    assert found["gpus"] == found["links"] == []
+    assert found["cores"] >= 1
+    assert not [key for key in found if key.endswith("_per_second")]
+
+
+def test_numa_nodes_are_what_linux_lists(tmp_path: Path) -> None:
+    for node, cores in ((0, "0-7"), (1, "8-15"), (10, "16-23")):
+        (tmp_path / f"sys/devices/system/node/node{node}").mkdir(parents=True)
+        (tmp_path / f"sys/devices/system/node/node{node}/cpulist").write_text(cores + "\n")
+    assert machine.numa_nodes(tmp_path) == [
+        {"node": 0, "cores": "0-7"},
+        {"node": 1, "cores": "8-15"},
+        {"node": 10, "cores": "16-23"},
+    ]
+
+
+def test_a_slow_disk_is_seen_to_be_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 16 << 20
+    plain = os.readv
+
+    def slow(descriptor: int, buffers: Any) -> int:
+        time.sleep(0.2)
+        return plain(descriptor, buffers)
+
+    monkeypatch.setattr(os, "readv", slow)
+    found = host_speeds.disk(tmp_path, size)
+    assert found["disk_read_bytes_per_second"] < size / 0.4  # two reads and the one that ends it
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot measure the disk of"):
+        host_speeds.disk(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--cpu-devices", "0"], "--cpu-devices 0\nhint: give a whole number, at least 1"),
+        (["--disk", "nowhere"], "--disk nowhere: there is no such folder"),
+        (["-o", "nowhere/machine.json"], "cannot write to nowhere/machine.json: there is no folder"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["machine", *arguments]) == 2
+    assert f"abreast: error: {said}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backend_that_dies_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_CPU_SIZES", ["not a size"])
+    facts = machine._all_reduce([], "jax", 2)
+    assert list(facts) == ["notes"]
+    assert facts["notes"][0].startswith("all-reduce was not measured: ")
