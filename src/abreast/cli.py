@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_devices(commands)
     _add_run(commands)
     _add_doctor(commands)
+    _add_plan(commands)
     _add_pack(commands)
     _add_records(commands)
     return parser
@@ -82,6 +83,15 @@ def _add_doctor(commands: Any) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the diagnosis as data too")
     _add_script(parser)
     parser.set_defaults(command=_doctor)
+
+
+def _add_plan(commands: Any) -> None:
+    from abreast.plan.command import add_arguments
+
+    about = "predict how a training scales: throughput, efficiency, what is in the way, what an epoch costs"
+    parser = _add_command(commands, "plan", about)
+    add_arguments(parser, _add_option)
+    parser.set_defaults(command=_plan)
 
 
 def _add_pack(commands: Any) -> None:
@@ -273,6 +283,12 @@ def _doctor(options: argparse.Namespace) -> int:
             print(f"abreast: error: {error}", file=sys.stderr)
             code = 2
     return code
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from abreast.plan.command import run
+
+    return run(options)
 
 
 def _pack(options: argparse.Namespace) -> int:

@@ -1,0 +1,145 @@
+"""`abreast plan`: options in, a plan out. Imports the rest of this package."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from abreast.errors import DataError
+from abreast.plan.gradients import parse_format
+from abreast.plan.machine import find_machine
+from abreast.plan.models import Model, find_model, model_of
+from abreast.plan.predict import predictions
+from abreast.plan.questions import cost, helps, worth
+from abreast.plan.report import Plan, as_data, text
+from abreast.plan.roofline import StepTime, roofline
+from abreast.plan.setup import Setup
+from abreast.plan.software import EXCHANGES, SOFTWARE
+
+_COLUMNS = ("median", "unit", "case")
+
+
+def add_arguments(parser: argparse.ArgumentParser, add: Callable[..., None]) -> None:
+    """All options; `add` also takes their spellings with `_`."""
+    parser.add_argument("--model", metavar="NAME", help="a well-known model, as resnet50 or bert_large")
+    parser.add_argument("--parameters", metavar="N", type=float, help="parameters of another model, as 25.6e6")
+    parser.add_argument("--tensors", metavar="N", type=int, help="its gradient tensors (default: guessed)")
+    parser.add_argument("--machine", metavar="NAME", required=True, help="one that ships, or a JSON file of `abreast machine`")
+    parser.add_argument("--devices", metavar="N", type=int, help="the most devices to plan for (default: one host)")
+    parser.add_argument("--hosts", metavar="N", type=int, help="hosts of that many devices (default: as few as can be)")
+    parser.add_argument("--batch", metavar="ROWS", type=float, default=32, help="rows of one device in a step (default: 32)")
+    add(parser, "--step-time", metavar="SECONDS", type=float, help="of one device with that batch")
+    add(parser, "--step-from", metavar="FILE", help="take it from the last line of a file of `abreast bench`")
+    parser.add_argument("--precision", default="fp32", metavar="NAME", help="fp32, tf32, fp16 or bf16 (default: fp32)")
+    parser.add_argument("--exchange", default="ring", metavar="NAME", help=f"{', '.join(EXCHANGES)} (default: ring)")
+    parser.add_argument("--software", default="ddp", metavar="NAME", help=f"{', '.join(SOFTWARE)} (default: ddp)")
+    parser.add_argument("--gradients", default="fp32", metavar="FORMAT", help="fp32, fp16, bf16, 1-bit, top-k:0.01, powersgd:4")
+    parser.add_argument("--accumulate", metavar="N", type=int, default=1, help="steps per exchange (default: 1)")
+    add(parser, "--sync-every", metavar="N", type=int, default=1, help="updates per exchange of the weights (default: 1)")
+    add(parser, "--bucket-mb", metavar="MB", type=float, default=25, help="of 10^6 bytes; 0 sends each tensor (default: 25)")
+    add(parser, "--no-overlap", action="store_true", help="exchange after the backward pass")
+    add(parser, "--one-process", action="store_true", help="one process drives all devices of a host")
+    add(parser, "--no-staging", action="store_true", help="copy each batch when its step begins")
+    add(parser, "--row-bytes", metavar="BYTES", type=float, default=0.0, help="input of one row")
+    add(parser, "--input-rate", metavar="ROWS", type=float, help="rows per second that the input pipeline of a host gives")
+    parser.add_argument("--strong", action="store_true", help="the devices share one batch, instead of each having its own")
+    parser.add_argument("--stragglers", metavar="SPREAD", type=float, default=0.0, help="of replicas' step times, as 0.1")
+    add(parser, "--slow-link", metavar="TIMES", type=float, default=1.0, help="one device's link is so many times as slow")
+    add(parser, "--slow-network", metavar="TIMES", type=float, default=1.0, help="one host's network is")
+    add(parser, "--lost", metavar="SHARE", type=float, default=0.0, help="share of transfers that fail and are repeated")
+    add(parser, "--epoch-rows", metavar="N", type=float, help="rows of an epoch, for its price")
+    parser.add_argument("--price", metavar="PRICE", type=float, help="of one device for one hour")
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    plan = make_plan(options)
+    print(json.dumps(as_data(plan), indent=2) if options.json else text(plan))
+    return 0
+
+
+def make_plan(options: argparse.Namespace) -> Plan:
+    setup = setup_of(options)
+    most = setup.machine.devices_per_host if options.devices is None else options.devices
+    if options.devices is None and options.hosts:
+        most *= options.hosts
+    hosts = options.hosts or -(-most // setup.machine.devices_per_host)
+    setup.check_devices(most, hosts)
+    points = predictions(setup, most, hosts)
+    price = None
+    if options.price is not None or options.epoch_rows is not None:
+        if options.price is None or options.epoch_rows is None:
+            raise DataError("a price needs the rows of an epoch and the price", "give --epoch-rows and --price")
+        price = cost(points[-1], options.epoch_rows, options.price)
+    return Plan(setup, points, worth(points), helps(setup, points[-1]), price)
+
+
+def setup_of(options: argparse.Namespace) -> Setup:
+    model = _model(options)
+    machine = find_machine(options.machine)
+    return Setup(
+        model,
+        machine,
+        _step(options, model, machine),
+        options.batch,
+        options.precision,
+        options.exchange,
+        options.software,
+        parse_format(options.gradients),
+        options.accumulate,
+        options.sync_every,
+        1e6 * options.bucket_mb,
+        not options.no_overlap,
+        options.one_process,
+        not options.no_staging,
+        options.row_bytes,
+        options.input_rate,
+        options.strong,
+        options.slow_link,
+        options.slow_network,
+        options.lost,
+        options.stragglers,
+    )
+
+
+def _model(options: argparse.Namespace) -> Model:
+    if options.model is None and options.parameters is None:
+        raise DataError("no model is given", "say `--model resnet50`, or `--parameters 25.6e6`")
+    if options.parameters is not None:
+        return model_of(options.parameters, options.tensors, options.model or "the model")
+    model = find_model(options.model)
+    return model if options.tensors is None else replace(model, num_tensors=options.tensors, tensor_sizes=())
+
+
+def _step(options: argparse.Namespace, model: Model, machine: Any) -> StepTime:
+    given = [name for name in ("step_time", "step_from") if getattr(options, name) is not None]
+    if len(given) == 2:
+        raise DataError("the step time is given twice", "give --step-time or --step-from")
+    if options.step_time is not None:
+        return StepTime(options.step_time, 1.0, "given")
+    if options.step_from is not None:
+        return _measured(options.step_from, options.batch)
+    return roofline(model, machine.device, options.batch, options.precision)
+
+
+def _measured(path: str, rows: float) -> StepTime:
+    """The step time in the last line of a file of JSON lines: in seconds, or as rows per second."""
+    try:
+        lines = [line for line in Path(path).read_text().splitlines() if line.strip()]
+        line = json.loads(lines[-1])
+        value, unit = float(line["median"]), str(line["unit"])
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}", "give a file of JSON lines") from None
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise DataError(f"the last line of {path} is no measurement", f"it has {', '.join(_COLUMNS)}") from None
+    if unit in ("s", "seconds", "s/step", "seconds/step"):
+        return StepTime(value, 1.0, f"measured, {path}")
+    if unit in ("ms", "ms/step"):
+        return StepTime(value / 1000, 1.0, f"measured, {path}")
+    if value > 0 and unit.split("/")[-1] in ("s", "second") and not unit.startswith(("B", "byte", "step")):
+        return StepTime(rows / value, 1.0, f"measured, {path}")
+    raise DataError(f"{path}: a step time in {unit!r}", "its unit is s, ms, or rows/s")
