@@ -27,7 +27,9 @@ MACHINE_COLUMNS = "machine gpu_key host_link gpu_gpu_link nvlink_GBps_per_gpu_on
 _NVLINK = {"P100-SXM2": 80, "V100": 150, "A100-40": 300, "A100-80": 300, "H100-SXM": 450, "H200": 450, "B200": 900}
 _PCIE_BY_DEVICE = {"A100": 31.5, "A6000": 31.5, "30": 31.5, "40": 31.5, "L4": 31.5, "H100": 63, "H200": 63, "B200": 63}
 _ADAPTERS = {"dgx1": 4, "dgx-1": 4, "dgx-2": 8, "dgx-a100": 8, "dgx-h100": 8}  # InfiniBand, by NVIDIA's data sheets
-_INSTANCES = {"p2.xlarge": 1.25, "p2.8xlarge": 10, "p2.16xlarge": 25, "p3.2xlarge": 10, "p3.8xlarge": 10, "p3.16xlarge": 25}  # Gb/s
+# Gb/s, AWS instance types; p2.xlarge is only called "high", which was 1 to 5 Gb/s.
+_INSTANCES = {"p2.xlarge": 2.5, "p2.8xlarge": 10, "p2.16xlarge": 25, "p3.2xlarge": 10, "p3.8xlarge": 10, "p3.16xlarge": 25}
+_NETWORKS = {"aries": 80.0, "slingshot": 200.0, "omni-path": 100.0}  # Gb/s per host, as their makers state
 _TYPICAL_STEP_SECONDS = 0.25
 
 
@@ -180,7 +182,7 @@ def exchange_of(method: str) -> str:
 def software_of(method: str, framework: str) -> str:
     """The generation of software that a row ran on; fused and overlapped all-reduce where nothing is known."""
     method, framework = method.lower(), framework.lower()
-    if "make_parallel" in framework or "multi_gpu_model" in method:
+    if "make_parallel" in framework or ("multi_gpu_model" in method + framework and "mxnet" not in framework):
         return "slices"
     if "bsp-" in method or "no overlap" in method:
         return "unoverlapped"
@@ -237,7 +239,8 @@ def network_of(machine: Row, name: str, num_hosts: int, assumed: list[str]) -> t
     kind = "rdma" if re.search(r"infiniband|roce|rdma|efa", text) and not tcp else "tcp"
     found = re.search(r"(\d+(?:\.\d+)?) ?gb", text)
     instance = next((rate for each, rate in _INSTANCES.items() if each in name.lower()), None)
-    rate = float(found.group(1)) if found else instance
+    named = next((rate for each, rate in _NETWORKS.items() if each in text), None)
+    rate = float(found.group(1)) if found else instance or named
     if rate is None:
         rate = 100.0 if kind == "rdma" else 10.0
         if num_hosts > 1:

@@ -86,7 +86,7 @@ def _add_doctor(commands: Any) -> None:
 
 
 def _add_plan(commands: Any) -> None:
-    from abreast.plan.command import add_arguments
+    from abreast.plan.options import add_arguments
 
     about = "predict how a training scales: throughput, efficiency, what is in the way, what an epoch costs"
     parser = _add_command(commands, "plan", about)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,23 +70,29 @@ class Scenarios:
 
     def __init__(self, scenarios: Sequence[Scenario]) -> None:
         self.size = len(scenarios)
-        self._columns: dict[str, Any] = {
-            field.name: np.array([getattr(one, field.name) for one in scenarios]) for field in fields(Scenario)
-        }
+        self._numbers: dict[str, Numbers] = {}
+        self._words: dict[str, tuple[list[str], NDArray[np.intp]]] = {}
+        for field in fields(Scenario):
+            column = np.array([getattr(one, field.name) for one in scenarios])
+            if column.dtype.kind == "U":  # fits look words up thousands of times
+                words, places = np.unique(column, return_inverse=True)
+                self._words[field.name] = ([str(word) for word in words], places)
+            else:
+                self._numbers[field.name] = column.astype(float)
 
     def number(self, name: str) -> Numbers:
-        column: Numbers = self._columns[name].astype(float)
-        return column
+        return self._numbers[name]
 
     def says(self, name: str) -> NDArray[np.bool_]:
-        column: NDArray[np.bool_] = self._columns[name].astype(bool)
-        return column
+        return self._numbers[name] > 0
 
     def among(self, name: str, *values: str) -> NDArray[np.bool_]:
-        return np.isin(self._columns[name], values)
+        words, places = self._words[name]
+        found: NDArray[np.bool_] = np.array([word in values for word in words], bool)[places]
+        return found
 
     def look_up(self, name: str, value: Callable[[str], float]) -> Numbers:
         """A number for the word that stands in a column, of each scenario."""
-        words, place = np.unique(self._columns[name], return_inverse=True)
-        column: Numbers = np.array([value(str(word)) for word in words], float)[place]
+        words, places = self._words[name]
+        column: Numbers = np.array([value(word) for word in words], float)[places]
         return column
