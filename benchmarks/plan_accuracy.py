@@ -168,7 +168,8 @@ def _line(found: Sequence[Score], leave_one_out: bool) -> dict[str, object]:
     origin["command"] = "python benchmarks/plan_accuracy.py --measurements measurements_open.csv --machines machines.csv" + (
         " --leave-one-out" if leave_one_out else ""
     )
-    return {"benchmark": "plan_accuracy", "case": case, "unit": "1", **figures, "worse_than_null": worse, **origin}
+    each = [{name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(score).items()} for score in found]
+    return {"benchmark": "plan_accuracy", "case": case, "unit": "1", **figures, "worse_than_null": worse, "scores": each, **origin}
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from abreast.plan.roofline import StepTime, roofline
 from abreast.plan.setup import Setup
 
 _COLUMNS = ("median", "unit", "case")
+_ROWS = ("rows", "images", "samples", "sequences", "examples", "sentences")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,7 +34,7 @@ def make_plan(options: argparse.Namespace) -> Plan:
     if options.devices is None and options.hosts:
         most *= options.hosts
     hosts = options.hosts or -(-most // setup.machine.devices_per_host)
-    setup.check_devices(most, hosts)
+    _check_even(setup, most, hosts)
     points = predictions(setup, most, hosts)
     price = None
     if options.price is not None or options.epoch_rows is not None:
@@ -105,6 +106,18 @@ def _measured(path: str, rows: float) -> StepTime:
         return StepTime(value, 1.0, f"measured, {path}")
     if unit in ("ms", "ms/step"):
         return StepTime(value / 1000, 1.0, f"measured, {path}")
-    if value > 0 and unit.split("/")[-1] in ("s", "second") and not unit.startswith(("B", "byte", "step")):
+    items, _, per = unit.partition("/")
+    if value > 0 and per in ("s", "second") and items in _ROWS:
         return StepTime(rows / value, 1.0, f"measured, {path}")
     raise DataError(f"{path}: a step time in {unit!r}", "its unit is s, ms, or rows/s")
+
+
+def _check_even(setup: Setup, num_devices: int, num_hosts: int) -> None:
+    """An error that says which numbers of devices there can be."""
+    per_host = setup.machine.devices_per_host
+    if num_devices > 0 and num_hosts > 0 and num_devices % num_hosts:
+        near = max(1, round(num_devices / num_hosts)) * num_hosts
+        raise DataError(
+            f"{num_devices} devices on {num_hosts} hosts, with {per_host} each", f"as many on each host, as {near} devices"
+        )
+    setup.check_devices(num_devices, num_hosts)

@@ -176,7 +176,8 @@ def _stages(size: float, wires: Wires) -> list[_Stage]:
     if wires.exchange == "hierarchical":
         half = float(ring_seconds(size, inside, rate, near)) / 2
         between = float(ring_seconds(size, hosts, network, far)) + waits
-        stages = [_Stage(half, "device links"), _Stage(between, "network"), _Stage(half, "device links")]
+        # Links carry both ways at once: sums go round one way, results the other.
+        stages = [_Stage(half, "device links up"), _Stage(between, "network"), _Stage(half, "device links down")]
         return [stage for stage in stages if stage.seconds > 0]
     if wires.exchange == "ps-hosts":
         one_way = size / network + far + waits
