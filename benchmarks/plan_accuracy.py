@@ -119,8 +119,14 @@ def _three(errors: Floats) -> tuple[float, float, float]:
 def average(found: Sequence[Score]) -> Score:
     """The mean over machines of each figure; machines of which nothing was predicted count as abstained only."""
     names = ("median", "mean", "p90", "covered", "abstained", "null_median", "null_mean", "null_p90")
-    means = {name: float(np.nanmean([getattr(score, name) for score in found])) for name in names}
+    means = {name: _mean([getattr(score, name) for score in found]) for name in names}
     return Score("average over machines", sum(score.rows for score in found), **means)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Of those that are numbers."""
+    numbers = [value for value in values if np.isfinite(value)]
+    return sum(numbers) / len(numbers) if numbers else float("nan")
 
 
 def table(found: Sequence[Score]) -> str:

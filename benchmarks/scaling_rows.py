@@ -47,7 +47,7 @@ class Case:
 
     @property
     def efficiency(self) -> float:
-        return self.measured / (self.linear * self.baseline_rate)
+        return self.measured / (self.linear * self.baseline_rate) if self.baseline_rate else math.nan
 
 
 def read_table(path: str | Path, columns: Sequence[str]) -> list[Row]:

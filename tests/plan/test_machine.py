@@ -52,7 +52,7 @@ def test_a_device_may_be_one_that_ships() -> None:
         ({"device_link": {"kind": "cable", "bytes_per_second": 1e9}}, "of kind 'cable'"),
         ({"device_link": {"kind": "pcie", "bytes_per_second": -1e9}}, "bytes_per_second is -1e9|-1000000000"),
         ({"device_link": {"kind": "pcie", "bytes_per_second": 12}}, "12, which no link or memory reaches"),
-        ({"device_link": {"kind": "pcie", "gigabits_per_second": 100}}, "bytes_per_second is missing"),
+        ({"device_link": {"kind": "pcie", "gigabits_per_second": 100}}, "gigabits_per_second is in another unit"),
         (
             {"device_link": {"kind": "pcie", "bytes_per_second": 1e9, "latency_seconds": 20}},
             "latency_seconds is 20",

@@ -131,11 +131,10 @@ def test_top_k_gathers_from_every_device() -> None:
     assert simulate(Work(0.0, [1.0], [1e9]), links).seconds == pytest.approx(1.0 + 4.0)
 
 
-def test_the_exposed_share_is_taken_from_the_computation() -> None:
+def test_compressing_takes_time_from_the_computation() -> None:
     links = Wires("ring", 2, device_bytes_per_second=1e9)  # 0.1 s per bucket
-    work = Work(1.0, [1.0] * 10, [1e8] * 10, exposed_share=0.5)
-    # Ten tolls of 0.05 s; the last bucket is sent beside its own toll.
-    assert simulate(work, links).seconds == pytest.approx(11.0 + 9 * 0.05 + 0.1)
+    work = Work(1.0, [1.0] * 10, [1e8] * 10, encode_seconds=0.05)
+    assert simulate(work, links).seconds == pytest.approx(11.0 + 10 * 0.05 + 0.1)
 
 
 @pytest.mark.alone

@@ -56,7 +56,7 @@ def breakdown(many: Scenarios, constants: Constants) -> Breakdown:
     compute = one * many.number("accumulation")
     exchange = exchange_seconds(many, constants)
     window = one * many.look_up("software", lambda name: 1.0 if SOFTWARE[name].window == "step" else BACKWARD_SHARE)
-    share = _exposed_share(many, constants)
+    share = exposed_share(many, constants)
     exposed = exposed_seconds(exchange, window, share)
     straggling = compute * _straggling(many, constants, doublings)
     launches = _launch_seconds(many, constants, doublings)
@@ -135,7 +135,8 @@ def _update_seconds(many: Scenarios, constants: Constants) -> Numbers:
     return most
 
 
-def _exposed_share(many: Scenarios, constants: Constants) -> Numbers:
+def exposed_share(many: Scenarios, constants: Constants) -> Numbers:
+    """The part of a hidden exchange that costs time all the same."""
     share = many.look_up("software", lambda name: constants[f"exposed.{SOFTWARE[name].exposed}"])
     pulls = many.among("exchange", "ps-cpu") & many.among("software", "towers")
     limited: Numbers = np.minimum(np.where(pulls, constants["exposed.towers-ps-cpu"], share), 1.0)

@@ -8,7 +8,11 @@ from collections.abc import Iterable
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """Up to three names like this one; the first names that there are, when none is like it."""
-    by_lower = {each.lower(): each for each in known}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=most, cutoff=0.4)
-    contains = [each for each in by_lower if name.lower() in each or each in name.lower()]
-    return [by_lower[each] for each in dict.fromkeys([*found, *contains])][:most] or list(by_lower.values())[:most]
+    plain, by_plain = _plain(name), {_plain(each): each for each in known}
+    begins = [each for each in by_plain if plain and (each.startswith(plain) or plain.startswith(each))]
+    found = difflib.get_close_matches(plain, by_plain, n=most, cutoff=0.4)
+    return [by_plain[each] for each in dict.fromkeys([*begins, *found])][:most] or list(by_plain.values())[:most]
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from abreast.plan.closed_form import BACKWARD_SHARE, breakdown, device_link_rate, network_rate
+from abreast.plan.closed_form import BACKWARD_SHARE, breakdown, device_link_rate, exposed_share, network_rate
 from abreast.plan.constants import Constants, shipped
 from abreast.plan.interval import interval
 from abreast.plan.scenario import Scenario, Scenarios
@@ -21,6 +21,7 @@ from abreast.plan.software import SOFTWARE
 
 _HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16
 _DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
+_RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
 _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
 _MANY_DEVICES = 4096  # simulated one by one, where they straggle
 
@@ -49,13 +50,19 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     scenario = scenario_of(setup, num_devices, num_hosts)
     many = Scenarios([scenario])
     formula = breakdown(many, known)
-    run = simulate_setup(setup, scenario, known)
+    work, wires = work_of(setup, scenario, known), wires_of(setup, scenario, known)
+    slowdowns = _slowdowns(setup, num_devices)
+    run = simulate(work, wires, slowdowns)
+    whole = simulate(replace(work, overlap=False), wires, slowdowns).exposed_seconds
+    share = float(exposed_share(many, known)[0])
+    hidden = whole - run.exposed_seconds
+    exchange = run.exposed_seconds + share * hidden if work.overlap else share * whole
     rows = setup.rows / num_devices if setup.strong else setup.rows
     rows_of_step = rows * num_devices * setup.accumulation
     parts = {
         "compute": float(formula.compute[0]),
         "stragglers": float(formula.straggling[0]) + _waiting(run, formula.compute[0]),
-        "exchange": run.exposed_seconds / setup.sync_every,
+        "exchange": exchange / setup.sync_every,
         "launches": float(formula.launches[0]) / setup.sync_every,
         "update": float(formula.update[0]),
     }
@@ -129,27 +136,28 @@ def buckets(setup: Setup) -> list[list[float]]:
     return found
 
 
-def simulate_setup(setup: Setup, scenario: Scenario, constants: Constants) -> Simulated:
-    """The step's exchange on usable rates, each bucket ready when its tensors are."""
-    many = Scenarios([scenario])
-    formula = breakdown(many, constants)
+def work_of(setup: Setup, scenario: Scenario, constants: Constants) -> Work:
+    """The step of one device, each bucket ready when its tensors are."""
+    formula = breakdown(Scenarios([scenario]), constants)
     micro_step = float(formula.compute[0]) / scenario.accumulation
-    software = SOFTWARE[scenario.software]
-    window = 1.0 if software.window == "step" else BACKWARD_SHARE
+    window = 1.0 if SOFTWARE[scenario.software].window == "step" else BACKWARD_SHARE
     groups = buckets(setup)
     tensors = sum(len(group) for group in groups)
-    work = Work(
+    encode = setup.gradients.encode_seconds(setup.model.num_parameters, scenario.memory_bytes_per_second)
+    return Work(
         forward_seconds=micro_step * (1 - window),
         backward_seconds=[micro_step * window * len(group) / tensors for group in groups],
         bucket_bytes=[sum(setup.gradients.wire_bytes(size) for size in group) for group in groups],
         accumulation=scenario.accumulation,
         overlap=setup.overlap and scenario.software not in ("unoverlapped", "slices"),
-        exposed_share=min(1.0, constants[f"exposed.{software.exposed}"]) if setup.overlap else 0.0,
-        encode_seconds=setup.gradients.encode_seconds(setup.model.num_parameters, scenario.memory_bytes_per_second)
-        / len(groups),
+        encode_seconds=encode / len(groups),
     )
-    machine = setup.machine
-    wires = Wires(
+
+
+def wires_of(setup: Setup, scenario: Scenario, constants: Constants) -> Wires:
+    """The machine's links at the rates that an exchange sees."""
+    many, machine = Scenarios([scenario]), setup.machine
+    return Wires(
         scenario.exchange,
         scenario.num_devices,
         scenario.num_hosts,
@@ -161,10 +169,9 @@ def simulate_setup(setup: Setup, scenario: Scenario, constants: Constants) -> Si
         setup.slow_device_link,
         setup.slow_network_link,
         setup.lost_share,
-        retry_seconds=0.2,
+        retry_seconds=_RETRY_SECONDS,
         sparse=setup.gradients.sparse,
     )
-    return simulate(work, wires, _slowdowns(setup, scenario.num_devices))
 
 
 def _slowdowns(setup: Setup, num_devices: int) -> Sequence[float]:

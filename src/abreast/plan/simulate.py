@@ -25,7 +25,6 @@ class Work:
     bucket_bytes: Sequence[float]  # as they travel
     accumulation: int = 1
     overlap: bool = True
-    exposed_share: float = 0.0  # of the exchange, which takes time from the computation
     encode_seconds: float = 0.0  # of compressing, per bucket
 
     def __post_init__(self) -> None:
@@ -126,7 +125,7 @@ class _Chain:
         return self.last
 
     def toll(self, seconds: float) -> None:
-        """Time that an exchange takes from the computation."""
+        """Time that compressing takes from the computation."""
         self.last = self._engine.add(seconds, self.name, (self.last,))
 
 
@@ -145,9 +144,6 @@ def _exchange(
             source = waits[1 : stage.each + 1] if len(waits) > stage.each else [waits[0]] * stage.each
             others = [*waits[:1], *waits[stage.each + 1 :]] if len(waits) > stage.each else []
             waits = [*(engine.add(stage.seconds, stage.resource, (one,)) for one in source), *others]
-    if work.overlap and work.exposed_share:
-        for chain in chains:
-            chain.toll(work.exposed_share * sum(stage.seconds * (stage.each or 1) for stage in stages))
 
 
 @dataclass(frozen=True)
