@@ -157,7 +157,7 @@ def _straggling(many: Scenarios, constants: Constants, doublings: Numbers) -> Nu
 def _launch_seconds(many: Scenarios, constants: Constants, doublings: Numbers) -> Numbers:
     per_tensor = many.look_up("software", lambda name: constants[f"launch.{SOFTWARE[name].launch}"])
     pulls = many.among("exchange", "ps-cpu") & many.among("software", "towers")
-    per_tensor = np.where(pulls, constants["launch.fused"], per_tensor)
+    per_tensor = np.where(pulls, 0.0, per_tensor)  # copies between device and host, not operations of the device
     between = constants["launch.network"] * np.log2(many.number("num_hosts"))
     seconds = many.number("num_tensors") * (per_tensor * doublings + between)
     sliced = many.among("software", "slices") & (doublings > 0)
