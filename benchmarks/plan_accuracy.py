@@ -15,16 +15,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+import lines
 import numpy as np
 from numpy.typing import NDArray
+from scaling_rows import Case, read_cases
 
 from abreast.errors import AbreastError, DataError
 from abreast.plan.closed_form import breakdown
 from abreast.plan.constants import shipped
 from abreast.plan.interval import interval
 from abreast.plan.scenario import Scenarios
-import lines
-from scaling_rows import Case, read_cases
 
 Floats = NDArray[np.float64]
 _NULL_MARGIN = 0.02
@@ -136,7 +136,11 @@ def table(found: Sequence[Score]) -> str:
     for score in [*found, average(found)]:
         ours = (score.median, score.mean, score.p90, score.covered, score.abstained)
         null = (score.null_median, score.null_mean, score.null_p90)
-        figures = " ".join(f"{100 * value:6.1f}%" for value in ours) + " | " + " ".join(f"{100 * value:6.1f}%" for value in null)
+        figures = (
+            " ".join(f"{100 * value:6.1f}%" for value in ours)
+            + " | "
+            + " ".join(f"{100 * value:6.1f}%" for value in null)
+        )
         mark = "  worse than null" if score.worse_than_null else ""
         body.append(f"{score.machine[:38]:38s} {score.rows:5d} {figures}{mark}")
     return "\n".join(body)
@@ -171,11 +175,23 @@ def _line(found: Sequence[Score], leave_one_out: bool) -> dict[str, object]:
     figures = {name: round(value, 4) for name, value in asdict(average(found)).items() if isinstance(value, float)}
     worse = [score.machine for score in found if score.worse_than_null]
     origin = lines.origin()
-    origin["command"] = "python benchmarks/plan_accuracy.py --measurements measurements_open.csv --machines machines.csv" + (
-        " --leave-one-out" if leave_one_out else ""
+    origin["command"] = (
+        "python benchmarks/plan_accuracy.py --measurements measurements_open.csv --machines machines.csv"
+        + (" --leave-one-out" if leave_one_out else "")
     )
-    each = [{name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(score).items()} for score in found]
-    return {"benchmark": "plan_accuracy", "case": case, "unit": "1", **figures, "worse_than_null": worse, "scores": each, **origin}
+    each = [
+        {name: round(value, 4) if isinstance(value, float) else value for name, value in asdict(score).items()}
+        for score in found
+    ]
+    return {
+        "benchmark": "plan_accuracy",
+        "case": case,
+        "unit": "1",
+        **figures,
+        "worse_than_null": worse,
+        "scores": each,
+        **origin,
+    }
 
 
 if __name__ == "__main__":

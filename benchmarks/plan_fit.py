@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scaling_rows import Case, read_cases
 from scipy.optimize import least_squares
 
 from abreast.errors import AbreastError
@@ -26,7 +27,6 @@ from abreast.plan.closed_form import breakdown
 from abreast.plan.constants import Constants, Interval, described, shipped
 from abreast.plan.interval import loss_of
 from abreast.plan.scenario import Scenarios
-from scaling_rows import Case, read_cases
 
 Floats = NDArray[np.float64]
 _NOISE = 0.08  # of a published rate, as a logarithm: beyond it an error counts linearly

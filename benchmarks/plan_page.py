@@ -67,7 +67,13 @@ def page() -> str:
 def _accuracy() -> str:
     found = {line["case"]["leave_one_out"]: line for line in lines.read("plan_accuracy")}
     left_out = found[True]
-    rows = [_figures(score) for score in [*left_out["scores"], {**left_out, "machine": "**average over machines**", "rows": left_out["case"]["rows"]}]]
+    rows = [
+        _figures(score)
+        for score in [
+            *left_out["scores"],
+            {**left_out, "machine": "**average over machines**", "rows": left_out["case"]["rows"]},
+        ]
+    ]
     head = ("machine", "rows", "median", "mean", "90th percentile", "in 80 % interval", "null: median", "mean")
     text = f"""## How well it predicts
 

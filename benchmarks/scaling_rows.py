@@ -19,16 +19,49 @@ from abreast.plan.models import Model, model_or_typical
 from abreast.plan.scenario import Scenario
 
 Row = Mapping[str, str]
-MEASUREMENT_COLUMNS = (
-    "machine gpu n_nodes n_gpus framework method model params_millions dtype batch_per_gpu data images_per_sec notes unit "
-    "grad_accum scaling baseline_row_id flag row_id"
-).split()
-MACHINE_COLUMNS = "machine gpu_key host_link gpu_gpu_link nvlink_GBps_per_gpu_one_way p2p network measured_bandwidth".split()
+MEASUREMENT_COLUMNS = [
+    "machine",
+    "gpu",
+    "n_nodes",
+    "n_gpus",
+    "framework",
+    "method",
+    "model",
+    "params_millions",
+    "dtype",
+    "batch_per_gpu",
+    "data",
+    "images_per_sec",
+    "notes",
+    "unit",
+    "grad_accum",
+    "scaling",
+    "baseline_row_id",
+    "flag",
+    "row_id",
+]
+MACHINE_COLUMNS = [
+    "machine",
+    "gpu_key",
+    "host_link",
+    "gpu_gpu_link",
+    "nvlink_GBps_per_gpu_one_way",
+    "p2p",
+    "network",
+    "measured_bandwidth",
+]
 _NVLINK = {"P100-SXM2": 80, "V100": 150, "A100-40": 300, "A100-80": 300, "H100-SXM": 450, "H200": 450, "B200": 900}
 _PCIE_BY_DEVICE = {"A100": 31.5, "A6000": 31.5, "30": 31.5, "40": 31.5, "L4": 31.5, "H100": 63, "H200": 63, "B200": 63}
 _ADAPTERS = {"dgx1": 4, "dgx-1": 4, "dgx-2": 8, "dgx-a100": 8, "dgx-h100": 8}  # InfiniBand, by NVIDIA's data sheets
 # Gb/s, AWS instance types; p2.xlarge is only called "high", which was 1 to 5 Gb/s.
-_INSTANCES = {"p2.xlarge": 2.5, "p2.8xlarge": 10, "p2.16xlarge": 25, "p3.2xlarge": 10, "p3.8xlarge": 10, "p3.16xlarge": 25}
+_INSTANCES = {
+    "p2.xlarge": 2.5,
+    "p2.8xlarge": 10,
+    "p2.16xlarge": 25,
+    "p3.2xlarge": 10,
+    "p3.8xlarge": 10,
+    "p3.16xlarge": 25,
+}
 _NETWORKS = {"aries": 80.0, "slingshot": 200.0, "omni-path": 100.0}  # Gb/s per host, as their makers state
 _TYPICAL_STEP_SECONDS = 0.25
 
@@ -203,7 +236,9 @@ def software_of(method: str, framework: str) -> str:
 def device_link(machine: Row, name: str, assumed: list[str]) -> tuple[str, float]:
     """The kind of link between two devices of a host, and its nominal or measured rate in GB/s."""
     device = machine.get("gpu_key", "")
-    text = " ".join(machine.get(column, "") for column in ("gpu_gpu_link", "host_link", "machine")).lower() + name.lower()
+    text = (
+        " ".join(machine.get(column, "") for column in ("gpu_gpu_link", "host_link", "machine")).lower() + name.lower()
+    )
     seen = machine.get("measured_bandwidth", "")
     if "H2D" in seen:
         peer = re.search(r"(?:GPU-GPU|P2P unidirectional) ([\d.]+)", seen)

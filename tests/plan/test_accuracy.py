@@ -31,7 +31,14 @@ def write(path: Path, rows: Rows) -> Path:
 
 
 def accuracy(measurements: Path, machines: Path = PUBLISHED / "machines.csv") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "benchmarks/plan_accuracy.py", "--measurements", str(measurements), "--machines", str(machines)]
+    command = [
+        sys.executable,
+        "benchmarks/plan_accuracy.py",
+        "--measurements",
+        str(measurements),
+        "--machines",
+        str(machines),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
@@ -72,7 +79,9 @@ DAMAGE: dict[str, Callable[[dict[str, str]], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=list(DAMAGE))
-def test_a_row_that_says_less_is_predicted_all_the_same(damage: Callable[[dict[str, str]], object], tmp_path: Path) -> None:
+def test_a_row_that_says_less_is_predicted_all_the_same(
+    damage: Callable[[dict[str, str]], object], tmp_path: Path
+) -> None:
     rows = read("measurements.csv")
     for row in rows:
         damage(row)

@@ -101,7 +101,8 @@ def test_what_cannot_be_is_one_error(plan: Any, arguments: str, message: str, hi
 
 
 @pytest.mark.parametrize(
-    "line", ['{"median": 1.0, "unit": "GB/s", "case": {}}', "{}", "not json", '{"median": "x", "unit": "s", "case": {}}', ""]
+    "line",
+    ['{"median": 1.0, "unit": "GB/s", "case": {}}', "{}", "not json", '{"median": "x", "unit": "s", "case": {}}', ""],
 )
 def test_a_line_that_is_no_step_time_is_refused(plan: Any, tmp_path: Path, line: str) -> None:
     (tmp_path / "lines.jsonl").write_text(line + "\n")

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from abreast.plan.events import Engine
 
 TASKS = st.lists(
-    st.tuples(st.floats(0, 10), st.sampled_from("abc"), st.lists(st.integers(0, 30), max_size=3)), min_size=1, max_size=30
+    st.tuples(st.floats(0, 10), st.sampled_from("abc"), st.lists(st.integers(0, 30), max_size=3)),
+    min_size=1,
+    max_size=30,
 )
 
 

@@ -40,7 +40,9 @@ def works(draw: st.DrawFn, overlap: bool | None = None) -> Work:
 def wires(draw: st.DrawFn, kinds: st.SearchStrategy[str] = PIPELINES) -> Wires:
     per_host, hosts = draw(HOSTS)
     latency = st.floats(0, 1e-3)
-    return Wires(draw(kinds), per_host * hosts, hosts, draw(RATES), draw(latency), draw(RATES), draw(latency), draw(RATES))
+    return Wires(
+        draw(kinds), per_host * hosts, hosts, draw(RATES), draw(latency), draw(RATES), draw(latency), draw(RATES)
+    )
 
 
 @given(works(overlap=False), wires(st.just("ring")))
@@ -58,7 +60,10 @@ def test_with_overlap_the_last_bucket_that_waits_decides(work: Work, links: Wire
     form = ring_seconds if links.exchange == "ring" else tree_seconds
     near = (links.devices_per_host, links.device_bytes_per_second, links.device_latency_seconds)
     far = (links.num_devices, links.network_bytes_per_second, links.network_latency_seconds)
-    times = [max(float(form(size, *near)), float(form(size, *far)) if links.num_hosts > 1 else 0.0) for size in work.bucket_bytes]
+    times = [
+        max(float(form(size, *near)), float(form(size, *far)) if links.num_hosts > 1 else 0.0)
+        for size in work.bucket_bytes
+    ]
     if links.num_devices == 1:
         times = [0.0] * len(times)
     backward = list(accumulate(work.backward_seconds))
@@ -68,7 +73,9 @@ def test_with_overlap_the_last_bucket_that_waits_decides(work: Work, links: Wire
 
 
 @given(SECONDS, st.floats(1, 1e9), st.integers(2, 64), RATES)
-def test_a_server_on_a_device_serves_one_after_the_other(seconds: float, size: float, devices: int, rate: float) -> None:
+def test_a_server_on_a_device_serves_one_after_the_other(
+    seconds: float, size: float, devices: int, rate: float
+) -> None:
     work = Work(0.0, [seconds], [size])
     found = simulate(work, Wires("ps-gpu", devices, device_bytes_per_second=rate)).seconds
     assert found == pytest.approx(seconds + 2 * (devices - 1) * size / rate, rel=EXACT)

@@ -51,8 +51,12 @@ def breakdown(many: Scenarios, constants: Constants) -> Breakdown:
     devices = many.number("num_devices")
     doublings = np.log2(devices)
     update = _update_seconds(many, constants)
-    micro_step = many.number("step_seconds") / many.number("step_accumulation") - update / many.number("step_accumulation")
-    one = micro_step * many.number("batch_share") + np.where(many.number("batch_share") < 1, constants["slicing.step"], 0.0)
+    micro_step = many.number("step_seconds") / many.number("step_accumulation") - update / many.number(
+        "step_accumulation"
+    )
+    one = micro_step * many.number("batch_share") + np.where(
+        many.number("batch_share") < 1, constants["slicing.step"], 0.0
+    )
     compute = one * many.number("accumulation")
     exchange = exchange_seconds(many, constants)
     window = one * many.look_up("software", lambda name: 1.0 if SOFTWARE[name].window == "step" else BACKWARD_SHARE)
@@ -150,7 +154,9 @@ def _straggling(many: Scenarios, constants: Constants, doublings: Numbers) -> Nu
     share = share + np.where(many.says("ragged"), constants["straggle.ragged"], 0.0) * doublings
     share = share + np.where(many.says("slow_half_precision"), constants["straggle.half_without_xla"], 0.0) * doublings
     share = share + constants["straggle.hosts"] * np.log2(many.number("num_hosts"))
-    total: Numbers = np.where(doublings > 0, share + np.where(many.says("shares_board"), constants["slower.shared_board"], 0.0), 0.0)
+    total: Numbers = np.where(
+        doublings > 0, share + np.where(many.says("shares_board"), constants["slower.shared_board"], 0.0), 0.0
+    )
     return total
 
 

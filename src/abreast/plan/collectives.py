@@ -13,7 +13,9 @@ import numpy as np
 Number = Any  # a float, or an array of them
 
 
-def ring_seconds(size_bytes: Number, num_devices: Number, bytes_per_second: Number, latency_seconds: Number = 0.0) -> Number:
+def ring_seconds(
+    size_bytes: Number, num_devices: Number, bytes_per_second: Number, latency_seconds: Number = 0.0
+) -> Number:
     """All-reduce over a ring: each device sends `2 (n - 1) / n` of the buffer in `2 (n - 1)` turns.
 
     Source: Patarasuk and Yuan, JPDC 69 (2009).
@@ -22,7 +24,9 @@ def ring_seconds(size_bytes: Number, num_devices: Number, bytes_per_second: Numb
     return turns / num_devices * size_bytes / bytes_per_second + turns * latency_seconds
 
 
-def tree_seconds(size_bytes: Number, num_devices: Number, bytes_per_second: Number, latency_seconds: Number = 0.0) -> Number:
+def tree_seconds(
+    size_bytes: Number, num_devices: Number, bytes_per_second: Number, latency_seconds: Number = 0.0
+) -> Number:
     """All-reduce over a double binary tree: up and down `log2 n` levels, each link carrying the buffer once each way.
 
     Source: Sanders, Speck and Traeff, Parallel Computing 35 (2009), as in NCCL.
@@ -48,6 +52,8 @@ def sharded_servers_seconds(size_bytes: Number, num_devices: Number, bytes_per_s
     return 2 * (num_devices - 1) / num_devices * size_bytes / bytes_per_second
 
 
-def gather_seconds(size_bytes: Number, num_devices: Number, bytes_per_second: Number, latency_seconds: Number = 0.0) -> Number:
+def gather_seconds(
+    size_bytes: Number, num_devices: Number, bytes_per_second: Number, latency_seconds: Number = 0.0
+) -> Number:
     """All-gather of a buffer per device, as sparse gradients need: each receives `n - 1` of them."""
     return (num_devices - 1) * (size_bytes / bytes_per_second + latency_seconds)

@@ -118,6 +118,7 @@ def _check_even(setup: Setup, num_devices: int, num_hosts: int) -> None:
     if num_devices > 0 and num_hosts > 0 and num_devices % num_hosts:
         near = max(1, round(num_devices / num_hosts)) * num_hosts
         raise DataError(
-            f"{num_devices} devices on {num_hosts} hosts, with {per_host} each", f"as many on each host, as {near} devices"
+            f"{num_devices} devices on {num_hosts} hosts, with {per_host} each",
+            f"as many on each host, as {near} devices",
         )
     setup.check_devices(num_devices, num_hosts)

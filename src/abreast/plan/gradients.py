@@ -45,7 +45,12 @@ class Format:
 def parse_format(text: str) -> Format:
     """A format by its name on the command line."""
     name, _, argument = text.partition(":")
-    plain = {"fp32": Format("fp32"), "fp16": Format("fp16", 1.5), "bf16": Format("bf16", 1.5), "1-bit": Format("1-bit", 5)}
+    plain = {
+        "fp32": Format("fp32"),
+        "fp16": Format("fp16", 1.5),
+        "bf16": Format("bf16", 1.5),
+        "1-bit": Format("1-bit", 5),
+    }
     if name in plain and not argument:
         return plain[name]
     try:

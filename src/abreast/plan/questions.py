@@ -77,7 +77,9 @@ def _changes(setup: Setup) -> list[tuple[str, Setup]]:
     if not setup.overlap or setup.software == "unoverlapped":
         changes.append(("an exchange that overlaps", replace(setup, overlap=True, software="ddp")))
     if setup.input_rows_per_second is not None:
-        changes.append(("an input pipeline twice as fast", replace(setup, input_rows_per_second=2 * setup.input_rows_per_second)))
+        changes.append(
+            ("an input pipeline twice as fast", replace(setup, input_rows_per_second=2 * setup.input_rows_per_second))
+        )
     if not setup.staged:
         changes.append(("staged feeding", replace(setup, staged=True)))
     if setup.one_process:
@@ -88,7 +90,8 @@ def _changes(setup: Setup) -> list[tuple[str, Setup]]:
 def cost(point: Prediction, rows_per_epoch: float, price_per_device_hour: float) -> Cost:
     if not rows_per_epoch > 0 or not price_per_device_hour >= 0:
         raise DataError(
-            f"{rows_per_epoch:g} rows at {price_per_device_hour:g} per device and hour", "rows above zero, a price of zero or more"
+            f"{rows_per_epoch:g} rows at {price_per_device_hour:g} per device and hour",
+            "rows above zero, a price of zero or more",
         )
     hours = rows_per_epoch / point.rows_per_second / 3600
     price = hours * point.num_devices * price_per_device_hour

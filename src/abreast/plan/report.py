@@ -64,7 +64,9 @@ def _table(points: Sequence[Prediction]) -> list[str]:
     rows = [("DEVICES", "HOSTS", "ROWS/S", "80% INTERVAL", "EFFICIENCY", "STEP", "BOTTLENECK")]
     for point in points:
         if point.abstains:
-            rows.append((str(point.num_devices), str(point.num_hosts), "-", "-", "-", "-", f"no prediction: {point.abstains}"))
+            rows.append(
+                (str(point.num_devices), str(point.num_hosts), "-", "-", "-", "-", f"no prediction: {point.abstains}")
+            )
             continue
         rows.append(
             (
@@ -83,10 +85,16 @@ def _table(points: Sequence[Prediction]) -> list[str]:
 
 def _answers(plan: Plan) -> list[str]:
     last = plan.points[-1]
-    lines = [f"worth it: {counted(plan.worth.num_devices, 'device')}; more bring less than half of their own throughput"]
+    lines = [
+        f"worth it: {counted(plan.worth.num_devices, 'device')}; more bring less than half of their own throughput"
+    ]
     if plan.worth is last:
-        lines = [f"worth it: all {last.num_devices}; each doubling brings more than half of its devices' own throughput"]
-    parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in last.parts.items() if seconds > 0.001 * last.step_seconds)
+        lines = [
+            f"worth it: all {last.num_devices}; each doubling brings more than half of its devices' own throughput"
+        ]
+    parts = ", ".join(
+        f"{name} {duration(seconds)}" for name, seconds in last.parts.items() if seconds > 0.001 * last.step_seconds
+    )
     lines.append(f"a step of {counted(last.num_devices, 'device')}: {parts}")
     if plan.helps:
         lines.append("helps most: " + "; ".join(f"{each.change} {times(each.gain)}" for each in plan.helps[:3]))

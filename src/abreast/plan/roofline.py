@@ -35,6 +35,10 @@ def roofline(model: Model, device: Device, rows: float, precision: str) -> StepT
     if not peak:
         raise DataError(f"no peak is known of {device.name} in {precision}", "give `--step-time`")
     used = _USED_SHARE[kind if kind in device.peak_flops else "fp32"]
-    compute = 3 * 2 * model.flops_per_row * rows / (peak * used)  # a multiplication and an addition; backward is twice forward
+    compute = (
+        3 * 2 * model.flops_per_row * rows / (peak * used)
+    )  # a multiplication and an addition; backward is twice forward
     update = 16 * model.num_parameters / device.memory_bytes_per_second
-    return StepTime(compute + update, FACTOR, f"roofline of {device.name} in {precision}, right within a factor {FACTOR:g}")
+    return StepTime(
+        compute + update, FACTOR, f"roofline of {device.name} in {precision}, right within a factor {FACTOR:g}"
+    )

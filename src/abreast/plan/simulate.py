@@ -70,7 +70,9 @@ class Wires:
             )
         rates = (self.device_bytes_per_second, self.network_bytes_per_second, self.host_memory_bytes_per_second)
         if any(not rate > 0 for rate in rates) or not 0 <= self.lost_share < 1:
-            raise DataError("a rate that is not above zero, or a share that is not below one", "rates in bytes per second")
+            raise DataError(
+                "a rate that is not above zero, or a share that is not below one", "rates in bytes per second"
+            )
         if min(self.slow_device_link, self.slow_network_link) < 1:
             raise DataError("a slow link that is faster than the others", "slow links are 1 or more times as slow")
 
@@ -177,8 +179,8 @@ def _stages(size: float, wires: Wires) -> list[_Stage]:
         return [stage for stage in stages if stage.seconds > 0]
     if wires.exchange == "ps-hosts":
         one_way = size / network + far + waits
-        local = [_Stage(float(ring_seconds(size, inside, rate, near)), "device links")] if inside > 1 else []
-        return [*local, *([_Stage(one_way, "network in"), _Stage(one_way, "network out")] if hosts > 1 else [])]
+        in_host = [_Stage(float(ring_seconds(size, inside, rate, near)), "device links")] if inside > 1 else []
+        return [*in_host, *([_Stage(one_way, "network in"), _Stage(one_way, "network out")] if hosts > 1 else [])]
     return [*_server_stages(size, wires, rate, near + waits), *_between_servers(size, wires, network, far + waits)]
 
 

@@ -37,7 +37,7 @@ class Software:
 SOFTWARE = {
     "ddp": Software("PyTorch and JAX: buckets that are reduced while the backward pass goes on", "ddp", "fused", "process"),
     "fused": Software("Horovod, Fleet, MXNet's NCCL: fused tensors, overlapped", "fused", "fused", "process"),
-    "priority": Software("BytePS, ByteScheduler: overlapped with the next forward pass too", "priority", "fused", "process", "step"),
+    "priority": Software("BytePS, ByteScheduler: overlapped with the next step too", "priority", "fused", "process", "step"),
     "unoverlapped": Software("the exchange after the backward pass", "unoverlapped", "fused", "process"),
     "threads": Software("one process, a thread per device, parameters broadcast at each step", "fused", "fused", "threads"),
     "servers": Software("TensorFlow's parameter servers over gRPC", "servers", "fused", "process", "step"),
