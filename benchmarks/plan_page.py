@@ -75,17 +75,18 @@ def _accuracy() -> str:
         ]
     ]
     head = ("machine", "rows", "median", "mean", "90th percentile", "in 80 % interval", "null: median", "mean")
+    case = left_out["case"]
     text = f"""## How well it predicts
 
-{left_out["case"]["rows"]:,} published rows of {left_out["case"]["machines"]} machines, collected from Rossum's keras-multi-gpu, TensorFlow's benchmark pages, NVIDIA's
-DeepLearningExamples, Lambda's logs, HKBU's ddl-benchmarks, Baidu's and others'. Absolute errors as shares of the measured rate.
-Each machine is predicted by constants and given intervals that were fitted without it; the null model is perfect linear scaling.
-The form of the model, and what was expected of its constants, were chosen with all these rows in sight. Errors on machines of
-another kind are larger than these. Made by
+{case["rows"]:,} published rows of {case["machines"]} machines, collected from Rossum's keras-multi-gpu, TensorFlow's benchmark
+pages, NVIDIA's DeepLearningExamples, Lambda's logs, HKBU's ddl-benchmarks, Baidu's and others'. Absolute errors as shares of the
+measured rate. Each machine is predicted by constants and given intervals that were fitted without it; the null model is perfect
+linear scaling. The form of the model, and what was expected of its constants, were chosen with all these rows in sight: expect
+larger errors on machines of another kind. Made by
 
     {left_out["command"]}
 
-at {left_out["commit"]}."""
+at {left_out["commit"]}. The small table in `benchmarks/published/` has some of these rows, with their sources."""
     return f"{text}\n\n{_table(head, rows)}\n"
 
 

@@ -51,7 +51,17 @@ MACHINE_COLUMNS = [
     "measured_bandwidth",
 ]
 _NVLINK = {"P100-SXM2": 80, "V100": 150, "A100-40": 300, "A100-80": 300, "H100-SXM": 450, "H200": 450, "B200": 900}
-_PCIE_BY_DEVICE = {"A100": 31.5, "A6000": 31.5, "30": 31.5, "40": 31.5, "L4": 31.5, "H100": 63, "H200": 63, "B200": 63}
+_PCIE_BY_DEVICE = {
+    "A100": 31.5,
+    "A6000": 31.5,
+    "30": 31.5,
+    "40": 31.5,
+    "6000 Ada": 31.5,
+    "L4": 31.5,
+    "H100": 63,
+    "H200": 63,
+    "B200": 63,
+}
 _ADAPTERS = {"dgx1": 4, "dgx-1": 4, "dgx-2": 8, "dgx-a100": 8, "dgx-h100": 8}  # InfiniBand, by NVIDIA's data sheets
 # Gb/s, AWS instance types; p2.xlarge is only called "high", which was 1 to 5 Gb/s.
 _INSTANCES = {
@@ -130,7 +140,7 @@ def scenario_of(row: Row, baseline: Row, machine: Row, assumed: list[str]) -> Sc
         assumed.append("model")
     software = software_of(row["method"], row["framework"])
     half = row["dtype"].lower() not in ("fp32", "float32", "tf32")
-    kind, rate = device_link(machine, row["machine"], assumed)
+    kind, rate = device_link(machine, row["machine"], row["gpu"], assumed)
     network, network_rate = network_of(machine, row["machine"], num_hosts, assumed)
     real = "real" in row["data"].lower()
     rows_per_device = number(row["batch_per_gpu"])
@@ -233,7 +243,7 @@ def software_of(method: str, framework: str) -> str:
     return "fused"
 
 
-def device_link(machine: Row, name: str, assumed: list[str]) -> tuple[str, float]:
+def device_link(machine: Row, name: str, gpu: str, assumed: list[str]) -> tuple[str, float]:
     """The kind of link between two devices of a host, and its nominal or measured rate in GB/s."""
     device = machine.get("gpu_key", "")
     text = (
@@ -251,10 +261,14 @@ def device_link(machine: Row, name: str, assumed: list[str]) -> tuple[str, float
     if machine.get("gpu_gpu_link", "not stated").startswith("not stated") and device in _NVLINK:
         assumed.append("device link")
         return "nvlink-assumed", float(_NVLINK[device])
-    return pcie_link(device, machine.get("p2p", "").lower(), text, assumed)
+    called = (
+        device if device in devices() else gpu.removeprefix("NVIDIA ").removeprefix("GeForce ").removeprefix("RTX ")
+    )
+    return pcie_link(called.strip(), machine.get("p2p", "").lower(), text, assumed)
 
 
 def pcie_link(device: str, peer: str, text: str, assumed: list[str]) -> tuple[str, float]:
+    """Where nobody says whether devices reach each other: those for data centers do, GeForce RTX do not."""
     rate = next((rate for prefix, rate in _PCIE_BY_DEVICE.items() if device.startswith(prefix)), 15.75)
     rate = 63 if "gen5" in text else rate
     if device in ("K80", "M60"):
@@ -264,14 +278,17 @@ def pcie_link(device: str, peer: str, text: str, assumed: list[str]) -> tuple[st
     if peer.startswith(("none", "no ", "no(", "no", "pairs")) and not peer.startswith("not"):
         return "pcie-through-host", rate
     assumed.append("device link")
-    return ("pcie-peer", rate) if rate > 40 else ("pcie", rate)
+    if re.match(r"(20|30|40|50)[5-9]0", device):
+        return "pcie-through-host", rate
+    peers = re.match(r"([AHBLPVT]\d|(RTX|Quadro|6000|8000))", device) is not None
+    return "pcie-peer" if peers else "pcie", rate
 
 
 def network_of(machine: Row, name: str, num_hosts: int, assumed: list[str]) -> tuple[str, float]:
     """The kind of network between hosts and its nominal rate in GB/s."""
     text = machine.get("network", "").lower()
     tcp = "tcp" in text or "without rdma" in text
-    kind = "rdma" if re.search(r"infiniband|roce|rdma|efa", text) and not tcp else "tcp"
+    kind = "rdma" if re.search(r"infiniband|roce|rdma|efa|\b[efhn]dr\b|mellanox", text) and not tcp else "tcp"
     found = re.search(r"(\d+(?:\.\d+)?) ?gb", text)
     instance = next((rate for each, rate in _INSTANCES.items() if each in name.lower()), None)
     named = next((rate for each, rate in _NETWORKS.items() if each in text), None)

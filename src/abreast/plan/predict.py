@@ -76,7 +76,7 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
         low = high = efficiency
     low, high = low / setup.step.factor, high * setup.step.factor
     scale = num_devices * alone
-    bottleneck = max((name for name in parts if name != "compute"), key=lambda name: parts[name])
+    bottleneck = max((name for name in parts if name not in ("compute", "update")), key=lambda name: parts[name])
     if parts[bottleneck] < 0.02 * step:
         bottleneck = "compute"
     abstains = _abstains(low, high, setup)

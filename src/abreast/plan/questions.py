@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from abreast.errors import AbreastError, DataError
 from abreast.plan.gradients import parse_format
@@ -37,7 +38,7 @@ class Cost:
 def worth(found: Sequence[Prediction]) -> Prediction:
     """The most devices of which each doubling still brought half of what its devices would bring alone."""
     best = found[0]
-    for before, after in zip(found, found[1:], strict=False):
+    for before, after in pairwise(found):
         gained = after.rows_per_second - before.rows_per_second
         alone = found[0].rows_per_second / found[0].num_devices
         if after.abstains or gained < _WORTH * alone * (after.num_devices - before.num_devices):
