@@ -84,6 +84,7 @@ def test_help_shows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     text = " ".join(capsys.readouterr().out.split())
     assert "devices list the devices of this machine, without starting a framework" in text
     assert "run run an unchanged Keras script with its models on several devices" in text
+    assert "plan predict how a training scales" in text
     assert "pack pack images into shards that are read fast, at any place, and checked" in text
     assert "records look into packed images: info, show, verify, extract" in text
 

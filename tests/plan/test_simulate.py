@@ -177,3 +177,10 @@ def test_impossible_work_is_refused(bad: float) -> None:
         Work(bad, [1.0], [1.0])
     with pytest.raises(DataError, match="2 backward times for 1 buckets"):
         Work(1.0, [1.0, 1.0], [1.0])
+
+
+@given(works(), wires(), st.lists(st.floats(1, 3), min_size=64, max_size=64))
+def test_where_all_wait_for_all_the_slowest_device_decides(work: Work, links: Wires, slowdowns: list[float]) -> None:
+    drawn = slowdowns[: links.num_devices]
+    all_of_them, slowest = simulate(work, links, drawn), simulate(work, links, (max(drawn),))
+    assert all_of_them.seconds == pytest.approx(slowest.seconds, rel=EXACT)

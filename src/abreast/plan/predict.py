@@ -53,7 +53,7 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     work, wires = work_of(setup, scenario, known), wires_of(setup, scenario, known)
     slowdowns = _slowdowns(setup, num_devices)
     run = simulate(work, wires, slowdowns)
-    whole = simulate(replace(work, overlap=False), wires, slowdowns).exposed_seconds
+    whole = simulate(replace(work, overlap=False), wires, (max(slowdowns),)).exposed_seconds
     share = float(exposed_share(many, known)[0])
     hidden = whole - run.exposed_seconds
     exchange = run.exposed_seconds + share * hidden if work.overlap else share * whole
@@ -182,7 +182,8 @@ def _slowdowns(setup: Setup, num_devices: int) -> Sequence[float]:
     if num_devices > _MANY_DEVICES:
         return (float(np.exp(draws.max())),)
     slowdowns: list[float] = np.exp(draws).tolist()
-    return slowdowns
+    # The slowest device is the last with every bucket: where all wait for all, it alone decides.
+    return slowdowns if setup.exchange == "ps-gpu" else (max(slowdowns),)
 
 
 def _waiting(run: Simulated, compute: float) -> float:
