@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_doctor(commands)
     _add_bench(commands)
     _add_machine(commands)
+    _add_plan(commands)
     _add_pack(commands)
     _add_records(commands)
     return parser
@@ -143,6 +144,15 @@ def _add_machine(commands: Any) -> None:
     _add_option(parser, "--cpu-devices", metavar="N", type=int, help="sum over N simulated devices")
     parser.add_argument("--disk", metavar="FOLDER", default=".", help="of which disk (default: this folder's)")
     parser.set_defaults(command=_machine)
+
+
+def _add_plan(commands: Any) -> None:
+    from abreast.plan.options import add_arguments
+
+    about = "predict how a training scales: throughput, efficiency, what is in the way, what an epoch costs"
+    parser = _add_command(commands, "plan", about)
+    add_arguments(parser, _add_option)
+    parser.set_defaults(command=_plan)
 
 
 def _add_pack(commands: Any) -> None:
@@ -346,6 +356,12 @@ def _machine(options: argparse.Namespace) -> int:
     from abreast.measure.machine import machine_command
 
     return machine_command(options)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from abreast.plan.command import run
+
+    return run(options)
 
 
 def _pack(options: argparse.Namespace) -> int:

@@ -1,0 +1,146 @@
+"""Make `docs/reference/plan.md`: the model's formulas, its constants, and how well they predict.
+
+    python benchmarks/plan_page.py [--check]
+
+Figures come from `results/plan_accuracy.jsonl`, constants from the file that ships. Imports `abreast.plan` and `lines`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import lines
+
+from abreast.plan.constants import described
+from abreast.plan.machine import machines
+from abreast.plan.models import models
+from abreast.plan.software import EXCHANGES, SOFTWARE
+
+_PAGE = Path(__file__).parent.parent / "docs" / "reference" / "plan.md"
+_HEAD = """# The scaling model
+
+Made by `python benchmarks/plan_page.py`; do not edit. [Planning](../guides/planning.md) shows how it is used.
+
+## Formulas
+
+A step of `n` devices on `m` hosts takes
+
+    step = compute x (1 + straggling) + exposed + launches + update
+
+- **compute** is the step of one device without its update, once per accumulated step. It is measured, given, or a roofline.
+- **straggling** is `straggle.*` x log2(n), and `straggle.hosts` x log2(m): the slowest replica decides.
+- **exposed** is what the exchange of gradients adds. Of an exchange of `C` seconds beside a window of `W` seconds (the backward
+  pass, two thirds of a step; the whole step for priority and parameter servers) it is `C - (1 - e) min(C, W)`, where `e` is
+  `exposed.*`. The simulation finds it bucket by bucket.
+- **launches** is `launch.*` per gradient tensor and doubling of the devices, **update** `passes.update` passes over 16 bytes per
+  parameter at the memory's bandwidth.
+- A ring takes `2 (n - 1) / n` of the gradients' bytes over the slowest of its links, plus `2 (n - 1)` latencies; a tree
+  twice the bytes and `2 log2 n` latencies; a hierarchy a ring in each host and one between hosts. A parameter server on a
+  device serves the others one after the other, `2 (n - 1)` times the bytes over its one link. One in host memory uses each
+  device's own link and adds up in host memory.
+- A rate is its nominal value times `usable.*`. TCP carries no more than `rate.tcp_most`.
+
+An 80 % interval reaches `{floor} + {per_loss} x loss` to both sides as a logarithm, where `loss` is the logarithm of the
+predicted step over that of perfect scaling; {assumed} more where facts had to be assumed, and by the roofline's factor where
+the step time is one. Where its ends are more than six times apart, no prediction is made.
+
+The simulation has a compute stream per device and serves each kind of link in the order in which buckets become ready. Its
+tests compare it with the formulas on random cases: equal to 1e-9 where they hold.
+
+## What it does not know
+
+Ports and cables are not simulated one by one: links of one kind are one resource. A collective does not slow another job's. The
+memory that a batch needs is not checked. Encoding of compressed gradients is a number of passes over memory, assumed and not
+measured. What compression and fewer exchanges do to convergence is not predicted.
+"""
+
+
+def page() -> str:
+    content = described()
+    interval = {name: f"{value:g}" for name, value in content["interval"].items()}
+    head = _HEAD.format(**interval)
+    return "\n".join([head, _accuracy(), _constants(content), _words(), _shipped()])
+
+
+def _accuracy() -> str:
+    found = {line["case"]["leave_one_out"]: line for line in lines.read("plan_accuracy")}
+    left_out = found[True]
+    rows = [
+        _figures(score)
+        for score in [
+            *left_out["scores"],
+            {**left_out, "machine": "**average over machines**", "rows": left_out["case"]["rows"]},
+        ]
+    ]
+    head = ("machine", "rows", "median", "mean", "90th percentile", "in 80 % interval", "null: median", "mean")
+    case = left_out["case"]
+    text = f"""## How well it predicts
+
+{case["rows"]:,} published rows of {case["machines"]} machines, collected from Rossum's keras-multi-gpu, TensorFlow's benchmark
+pages, NVIDIA's DeepLearningExamples, Lambda's logs, HKBU's ddl-benchmarks, Baidu's and others'. Absolute errors as shares of the
+measured rate. Each machine is predicted by constants and given intervals that were fitted without it; the null model is perfect
+linear scaling. The form of the model, and what was expected of its constants, were chosen with all these rows in sight: expect
+larger errors on machines of another kind. Made by
+
+    {left_out["command"]}
+
+at {left_out["commit"]}. The small table in `benchmarks/published/` has some of these rows, with their sources."""
+    return f"{text}\n\n{_table(head, rows)}\n"
+
+
+def _figures(score: dict[str, Any]) -> tuple[object, ...]:
+    names = ("median", "mean", "p90", "covered", "null_median", "null_mean")
+    return (score["machine"], score["rows"], *(f"{100 * score[name]:.1f} %" for name in names))
+
+
+def _constants(content: dict[str, Any]) -> str:
+    rows = [
+        (f"`{name}`", f"{entry['value']:g}", f"{entry['expected']:g}", entry["unit"], entry["meaning"])
+        for name, entry in content["constants"].items()
+    ]
+    text = f"""## Constants
+
+Fitted on {content["fitted_on"]} by `python benchmarks/plan_fit.py`. A constant of which the rows say nothing keeps what was
+expected of it before."""
+    return f"{text}\n\n{_table(('constant', 'value', 'expected', 'unit', 'meaning'), rows)}\n"
+
+
+def _words() -> str:
+    exchanges = _table(("exchange", "meaning"), [(f"`{name}`", about) for name, about in EXCHANGES.items()])
+    software = _table(("software", "meaning"), [(f"`{name}`", each.about) for name, each in SOFTWARE.items()])
+    return f"## Exchanges and software\n\n{exchanges}\n\n{software}\n"
+
+
+def _shipped() -> str:
+    rows = []
+    for name, machine in machines().items():
+        link, network = machine.device_link, machine.network
+        rows.append(
+            (
+                f"`{name}`",
+                f"{machine.devices_per_host} x {machine.device.name}",
+                f"{link.kind}, {link.bytes_per_second / 1e9:g} GB/s",
+                "" if network is None else f"{network.kind}, {network.bytes_per_second / 1e9:g} GB/s",
+                "; ".join(source for fact, source in machine.sources.items() if fact != "latency"),
+            )
+        )
+    table = _table(("machine", "devices of a host", "between devices", "between hosts", "sources"), rows)
+    return f"## Machines and models that ship\n\n{table}\n\nModels: {', '.join(f'`{name}`' for name in models())}.\n"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [head, ("---",) * len(head), *rows])
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--check"]:
+        if not _PAGE.exists() or _PAGE.read_text() != page():
+            sys.exit(f"{_PAGE.name} is not what the lines say\nhint: run `python benchmarks/plan_page.py`")
+        return
+    _PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()

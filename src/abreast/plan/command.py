@@ -1,0 +1,124 @@
+"""`abreast plan`: options in, a plan out. Imports the rest of this package."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from abreast.errors import DataError
+from abreast.plan.gradients import parse_format
+from abreast.plan.machine import find_machine
+from abreast.plan.models import Model, find_model, model_of
+from abreast.plan.predict import predictions
+from abreast.plan.questions import cost, helps, worth
+from abreast.plan.report import Plan, as_data, text
+from abreast.plan.roofline import StepTime, roofline
+from abreast.plan.setup import Setup
+
+_COLUMNS = ("median", "unit", "case")
+_ROWS = ("rows", "images", "samples", "sequences", "examples", "sentences")
+
+
+def run(options: argparse.Namespace) -> int:
+    plan = make_plan(options)
+    print(json.dumps(as_data(plan), indent=2) if options.json else text(plan))
+    return 0
+
+
+def make_plan(options: argparse.Namespace) -> Plan:
+    setup = setup_of(options)
+    most = setup.machine.devices_per_host if options.devices is None else options.devices
+    if options.devices is None and options.hosts:
+        most *= options.hosts
+    hosts = options.hosts or -(-most // setup.machine.devices_per_host)
+    _check_even(setup, most, hosts)
+    points = predictions(setup, most, hosts)
+    price = None
+    if options.price is not None or options.epoch_rows is not None:
+        if options.price is None or options.epoch_rows is None:
+            raise DataError("a price needs the rows of an epoch and the price", "give --epoch-rows and --price")
+        price = cost(points[-1], options.epoch_rows, options.price)
+    return Plan(setup, points, worth(points), helps(setup, points[-1]), price)
+
+
+def setup_of(options: argparse.Namespace) -> Setup:
+    model = _model(options)
+    machine = find_machine(options.machine)
+    return Setup(
+        model,
+        machine,
+        _step(options, model, machine),
+        options.batch,
+        options.precision,
+        options.exchange,
+        options.software,
+        parse_format(options.gradients),
+        options.accumulate,
+        options.sync_every,
+        1e6 * options.bucket_mb,
+        not options.no_overlap,
+        options.one_process,
+        not options.no_staging,
+        options.row_bytes,
+        options.input_rate,
+        options.strong,
+        options.slow_link,
+        options.slow_network,
+        options.lost,
+        options.stragglers,
+    )
+
+
+def _model(options: argparse.Namespace) -> Model:
+    if options.model is None and options.parameters is None:
+        raise DataError("no model is given", "say `--model resnet50`, or `--parameters 25.6e6`")
+    if options.parameters is not None:
+        return model_of(options.parameters, options.tensors, options.model or "the model")
+    model = find_model(options.model)
+    return model if options.tensors is None else replace(model, num_tensors=options.tensors, tensor_sizes=())
+
+
+def _step(options: argparse.Namespace, model: Model, machine: Any) -> StepTime:
+    given = [name for name in ("step_time", "step_from") if getattr(options, name) is not None]
+    if len(given) == 2:
+        raise DataError("the step time is given twice", "give --step-time or --step-from")
+    if options.step_time is not None:
+        return StepTime(options.step_time, 1.0, "given")
+    if options.step_from is not None:
+        return _measured(options.step_from, options.batch)
+    return roofline(model, machine.device, options.batch, options.precision)
+
+
+def _measured(path: str, rows: float) -> StepTime:
+    """The step time in the last line of a file of JSON lines: in seconds, or as rows per second."""
+    try:
+        lines = [line for line in Path(path).read_text().splitlines() if line.strip()]
+        line = json.loads(lines[-1])
+        value, unit = float(line["median"]), str(line["unit"])
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}", "give a file of JSON lines") from None
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise DataError(f"the last line of {path} is no measurement", f"it has {', '.join(_COLUMNS)}") from None
+    if unit in ("s", "seconds", "s/step", "seconds/step"):
+        return StepTime(value, 1.0, f"measured, {path}")
+    if unit in ("ms", "ms/step"):
+        return StepTime(value / 1000, 1.0, f"measured, {path}")
+    items, _, per = unit.partition("/")
+    if value > 0 and per in ("s", "second") and items in _ROWS:
+        return StepTime(rows / value, 1.0, f"measured, {path}")
+    raise DataError(f"{path}: a step time in {unit!r}", "its unit is s, ms, or rows/s")
+
+
+def _check_even(setup: Setup, num_devices: int, num_hosts: int) -> None:
+    """An error that says which numbers of devices there can be."""
+    per_host = setup.machine.devices_per_host
+    if num_devices > 0 and num_hosts > 0 and num_devices % num_hosts:
+        near = max(1, round(num_devices / num_hosts)) * num_hosts
+        raise DataError(
+            f"{num_devices} devices on {num_hosts} hosts, with {per_host} each",
+            f"as many on each host, as {near} devices",
+        )
+    setup.check_devices(num_devices, num_hosts)

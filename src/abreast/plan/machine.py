@@ -1,0 +1,206 @@
+"""What `plan` knows about hardware: devices, hosts and the links between them, from JSON or from the machines that ship.
+
+The JSON is what `abreast machine` writes and `machines.json` holds: rates in bytes per second, each under the name of its unit.
+Imports `errors` and `software`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from abreast.errors import DataError
+from abreast.plan.names import nearest
+from abreast.plan.software import LINKS, NETWORKS
+
+_SLOWEST, _FASTEST = 1e4, 1e14  # bytes per second of anything that is called a link or a memory
+_EXAMPLE = "bytes_per_second, as 12e9 for 12 GB/s (12 GB/s = 96 Gb/s)"
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU. Peaks are in floating-point operations per second by precision, as the maker states them."""
+
+    name: str
+    memory_bytes_per_second: float
+    peak_flops: Mapping[str, float] = field(default_factory=dict)
+    memory_bytes: float | None = None
+    shares_board: bool = False
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Link:
+    """`bytes_per_second` one way: nominal for the kinds that say how they are built, what was seen for `measured`."""
+
+    kind: str
+    bytes_per_second: float
+    latency_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Hosts that are all alike. `assumed` names the facts that nobody stated."""
+
+    name: str
+    device: Device
+    devices_per_host: int
+    device_link: Link
+    network: Link | None = None
+    most_hosts: int | None = None
+    assumed: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def most_devices(self) -> int | None:
+        if self.network is None:
+            return self.devices_per_host
+        return None if self.most_hosts is None else self.most_hosts * self.devices_per_host
+
+
+def find_machine(name_or_path: str) -> Machine:
+    """A machine that ships, by name, or one in a JSON file."""
+    if name_or_path in machines():
+        return machines()[name_or_path]
+    path = Path(name_or_path)
+    if path.suffix == ".json" or path.exists():
+        return read_machine(path)
+    raise DataError(f"no machine is called {name_or_path!r}", _suggest(name_or_path, machines()))
+
+
+def read_machine(path: str | Path) -> Machine:
+    """The machine in a JSON file, as `abreast machine` writes it."""
+    try:
+        content = json.loads(Path(path).read_text())
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}", "give a name that ships or a JSON file") from None
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}", "`abreast machine > machine.json` writes one") from None
+    return machine_from(content, str(path))
+
+
+def machine_from(content: Any, where: str = "the machine") -> Machine:
+    """A machine out of parsed JSON; `where` is what an error calls it."""
+    facts = _Facts(content, where)
+    device = facts.device("device")
+    network = facts.link("network", NETWORKS) if facts.content.get("network") is not None else None
+    return Machine(
+        name=facts.text("name"),
+        device=device,
+        devices_per_host=facts.count("devices_per_host"),
+        device_link=facts.link("device_link", LINKS),
+        network=network,
+        most_hosts=facts.count("most_hosts") if facts.content.get("most_hosts") is not None else None,
+        assumed=tuple(facts.content.get("assumed", ())),
+        sources=dict(facts.content.get("sources", {})),
+    )
+
+
+@cache
+def machines() -> dict[str, Machine]:
+    """The machines that ship, by name."""
+    return {one["name"]: machine_from(one, f"machine {one['name']}") for one in _shipped()["machines"]}
+
+
+@cache
+def devices() -> dict[str, Device]:
+    """The GPUs that ship, by name."""
+    return {name: _device(name, facts, f"device {name}") for name, facts in _shipped()["devices"].items()}
+
+
+def find_device(name: str) -> Device:
+    if name not in devices():
+        raise DataError(f"no GPU is called {name!r}", _suggest(name, devices()))
+    return devices()[name]
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(files("abreast.plan").joinpath("machines.json").read_text())
+    return content
+
+
+def _suggest(name: str, known: Mapping[str, Any]) -> str:
+    return f"did you mean {' or '.join(nearest(name, known))}? There are {', '.join(known)}"
+
+
+class _Facts:
+    """Facts of one JSON object, each checked as it is read."""
+
+    def __init__(self, content: Any, where: str) -> None:
+        if not isinstance(content, dict):
+            raise DataError(f"{where} is {type(content).__name__}, not an object", "see `abreast plan --help`")
+        self.content: dict[str, Any] = content
+        self._where = where
+
+    def text(self, name: str) -> str:
+        value = self._value(name)
+        if not isinstance(value, str) or not value:
+            raise DataError(f"{self._where}: {name} is {value!r}", f"{name} is a word")
+        return value
+
+    def count(self, name: str) -> int:
+        value = self._value(name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise DataError(f"{self._where}: {name} is {value!r}", f"{name} is a whole number, 1 or more")
+        return value
+
+    def rate(self, name: str) -> float:
+        unlike = [key for key in self.content if key.startswith(name.removesuffix("bytes_per_second")) and key != name]
+        unlike = [key for key in unlike if "_per_second" in key]
+        if unlike:
+            raise DataError(f"{self._where}: {unlike[0]} is in another unit", f"rates are in {_EXAMPLE}")
+        value = self._value(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+            raise DataError(f"{self._where}: {name} is {value!r}", f"it is above zero, in {_EXAMPLE}")
+        if not _SLOWEST <= value <= _FASTEST:
+            raise DataError(
+                f"{self._where}: {name} is {value:g}, which no link or memory reaches", f"rates are in {_EXAMPLE}"
+            )
+        return float(value)
+
+    def link(self, name: str, kinds: tuple[str, ...]) -> Link:
+        inner = _Facts(self._value(name), f"{self._where}: {name}")
+        kind = inner.text("kind")
+        if kind not in kinds:
+            raise DataError(f"{self._where}: {name} is of kind {kind!r}", f"one of {', '.join(kinds)}")
+        latency = inner.content.get("latency_seconds", 0.0)
+        if isinstance(latency, bool) or not isinstance(latency, int | float) or not 0 <= latency < 10:
+            raise DataError(f"{self._where}: {name}: latency_seconds is {latency!r}", "it is in seconds, as 5e-6")
+        return Link(kind, inner.rate("bytes_per_second"), float(latency))
+
+    def device(self, name: str) -> Device:
+        value = self._value(name)
+        if isinstance(value, str):
+            return find_device(value)
+        inner = _Facts(value, f"{self._where}: {name}")
+        return _device(inner.text("name"), inner.content, f"{self._where}: {name}")
+
+    def _value(self, name: str) -> Any:
+        if name not in self.content:
+            raise DataError(
+                f"{self._where}: {name} is missing", "a machine has name, device, devices_per_host, device_link"
+            )
+        return self.content[name]
+
+
+def _device(name: str, content: dict[str, Any], where: str) -> Device:
+    facts = _Facts(content, where)
+    peaks = content.get("peak_flops", {})
+    for precision, flops in peaks.items():
+        if not isinstance(flops, int | float) or not 1e9 <= flops <= 1e18:
+            raise DataError(f"{where}: peak_flops of {precision} is {flops!r}", "in operations per second, as 15.7e12")
+    return Device(
+        name,
+        facts.rate("memory_bytes_per_second"),
+        dict(peaks),
+        content.get("memory_bytes"),
+        bool(content.get("shares_board", False)),
+        str(content.get("source", "")),
+    )

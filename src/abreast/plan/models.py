@@ -1,0 +1,101 @@
+"""Shapes of well-known models: parameters, tensors, and how their rates are counted.
+
+`models.json` holds them, each with its source. A model that is not there is described by its parameter count. Imports `errors`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from abreast.errors import DataError
+from abreast.plan.names import nearest
+
+_TYPICAL_PARAMETERS, _PARAMETERS_PER_TENSOR = 30e6, 200e3
+
+
+@dataclass(frozen=True)
+class Model:
+    """`tensor_sizes` are parameters per tensor in forward order, where they are known; `flops` of one row, forward."""
+
+    name: str
+    num_parameters: float
+    num_tensors: int
+    items_per_row: Mapping[str, float] = field(default_factory=dict)  # by unit of a rate: tokens of a sentence
+    ragged: bool = False
+    batch_norms: bool = False
+    flops_per_row: float | None = None
+    tensor_sizes: tuple[int, ...] = ()
+    known: bool = True
+    source: str = ""
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """Parameters per tensor in forward order; equal ones where nobody knows them."""
+        return self.tensor_sizes or (self.num_parameters / self.num_tensors,) * self.num_tensors
+
+
+def find_model(name: str) -> Model:
+    """A model that ships; other spellings of its name are understood."""
+    found = _spelled(name)
+    if found is None:
+        hint = f"did you mean {' or '.join(nearest(name, models()))}? Or say `--parameters 25.6e6`"
+        raise DataError(f"no model is called {name!r}", hint)
+    return found
+
+
+def model_or_typical(name: str, num_parameters: float | None = None) -> Model:
+    """A model that ships, or one that is taken to be like many others, and says so in `known`."""
+    found = _spelled(name)
+    if found is not None:
+        return found
+    count = num_parameters or _TYPICAL_PARAMETERS
+    return Model(name, count, max(8, round(count / _PARAMETERS_PER_TENSOR)), known=False)
+
+
+def model_of(num_parameters: float, num_tensors: int | None = None, name: str = "the model") -> Model:
+    """A model of which only the size is known."""
+    if not 0 < num_parameters < 1e13:
+        raise DataError(f"{num_parameters:g} parameters", "a count above zero, as 25.6e6")
+    tensors = num_tensors or max(1, min(400, round(num_parameters / _PARAMETERS_PER_TENSOR)))
+    return Model(name, num_parameters, tensors)
+
+
+@cache
+def models() -> dict[str, Model]:
+    content: dict[str, Any] = json.loads(files("abreast.plan").joinpath("models.json").read_text())
+    return {name: _model(name, facts) for name, facts in content.items()}
+
+
+@cache
+def _spellings() -> dict[str, str]:
+    content: dict[str, Any] = json.loads(files("abreast.plan").joinpath("models.json").read_text())
+    spelled = {_plain(other): name for name, facts in content.items() for other in facts.get("also", ())}
+    return spelled | {_plain(name): name for name in content}
+
+
+def _spelled(name: str) -> Model | None:
+    found = _spellings().get(_plain(name))
+    return None if found is None else models()[found]
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _model(name: str, facts: dict[str, Any]) -> Model:
+    return Model(
+        name,
+        float(facts["parameters"]),
+        int(facts["tensors"]),
+        facts.get("items_per_row", {}),
+        bool(facts.get("ragged", False)),
+        bool(facts.get("batch_norms", False)),
+        facts.get("flops_per_row"),
+        tuple(facts.get("tensor_sizes", ())),
+        source=str(facts["source"]),
+    )

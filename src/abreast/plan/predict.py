@@ -1,0 +1,218 @@
+"""A set-up on so many devices: throughput, efficiency, its interval, and where the time goes.
+
+The exchange is simulated, tensor by tensor; what it takes besides comes from the constants. Imports the rest of this package.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from abreast.plan.closed_form import BACKWARD_SHARE, breakdown, device_link_rate, exposed_share, network_rate
+from abreast.plan.constants import Constants, shipped
+from abreast.plan.interval import interval
+from abreast.plan.scenario import Scenario, Scenarios
+from abreast.plan.setup import Setup
+from abreast.plan.simulate import Simulated, Wires, Work, simulate
+from abreast.plan.software import SOFTWARE
+
+_HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16
+_DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
+_RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
+_WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
+_MANY_DEVICES = 4096  # simulated one by one, where they straggle
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Rates are rows per second of all devices; `parts` are seconds of a step and add up to `step_seconds`."""
+
+    num_devices: int
+    num_hosts: int
+    rows_per_second: float
+    low: float
+    high: float
+    efficiency: float
+    step_seconds: float
+    parts: dict[str, float]
+    bottleneck: str
+    abstains: str = ""
+    busy: dict[str, float] | None = None
+
+
+def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Constants | None = None) -> Prediction:
+    """One point. `abstains` says why, where the interval would be too wide to be of use."""
+    setup.check_devices(num_devices, num_hosts)
+    known = constants or shipped()
+    scenario = scenario_of(setup, num_devices, num_hosts)
+    many = Scenarios([scenario])
+    formula = breakdown(many, known)
+    work, wires = work_of(setup, scenario, known), wires_of(setup, scenario, known)
+    slowdowns = _slowdowns(setup, num_devices)
+    run = simulate(work, wires, slowdowns)
+    whole = simulate(replace(work, overlap=False), wires, (max(slowdowns),)).exposed_seconds
+    share = float(exposed_share(many, known)[0])
+    hidden = whole - run.exposed_seconds
+    exchange = run.exposed_seconds + share * hidden if work.overlap else share * whole
+    rows = setup.rows / num_devices if setup.strong else setup.rows
+    rows_of_step = rows * num_devices * setup.accumulation
+    parts = {
+        "compute": float(formula.compute[0]),
+        "stragglers": float(formula.straggling[0]) + _waiting(run, formula.compute[0]),
+        "exchange": exchange / setup.sync_every,
+        "launches": float(formula.launches[0]) / setup.sync_every,
+        "update": float(formula.update[0]),
+    }
+    parts |= _feeding(setup, rows_of_step / num_hosts, num_devices // num_hosts, sum(parts.values()))
+    step = sum(parts.values())
+    rate = rows_of_step / step
+    alone = setup.rows / setup.step.seconds
+    efficiency = rate / (num_devices * alone)
+    low, high = (float(each) for each in interval(efficiency, bool(setup.machine.assumed), known.interval))
+    if num_devices == 1:
+        low = high = efficiency
+    low, high = low / setup.step.factor, high * setup.step.factor
+    scale = num_devices * alone
+    bottleneck = max((name for name in parts if name not in ("compute", "update")), key=lambda name: parts[name])
+    if parts[bottleneck] < 0.02 * step:
+        bottleneck = "compute"
+    abstains = _abstains(low, high, setup)
+    return Prediction(
+        num_devices, num_hosts, rate, low * scale, high * scale, efficiency, step, parts, bottleneck, abstains, run.busy
+    )
+
+
+def predictions(setup: Setup, most_devices: int, num_hosts: int | None = None) -> list[Prediction]:
+    """One device, then twice as many each time, host by host once the first is full, up to so many."""
+    per_host = setup.machine.devices_per_host
+    counts = [count for count in _doubling(most_devices) if count <= per_host or count % per_host == 0]
+    found = []
+    for count in dict.fromkeys([*counts, most_devices]):
+        hosts = math.ceil(count / per_host)
+        if num_hosts is not None and count == most_devices:
+            hosts = num_hosts
+        found.append(predict(setup, count, hosts))
+    return found
+
+
+def scenario_of(setup: Setup, num_devices: int, num_hosts: int) -> Scenario:
+    machine, model = setup.machine, setup.model
+    software = "unoverlapped" if not setup.overlap and setup.software in ("ddp", "fused") else setup.software
+    return Scenario(
+        step_seconds=setup.step.seconds,
+        num_devices=num_devices,
+        num_hosts=num_hosts,
+        num_parameters=model.num_parameters,
+        num_tensors=len(buckets(setup)),
+        gradient_bytes=sum(setup.gradients.wire_bytes(size) for size in model.sizes),
+        exchange=setup.exchange if num_devices > 1 else "none",
+        software=software,
+        device_link=machine.device_link.kind,
+        device_bytes_per_second=machine.device_link.bytes_per_second,
+        network=machine.network.kind if machine.network else "tcp",
+        network_bytes_per_second=machine.network.bytes_per_second if machine.network else 1.25e9,
+        memory_bytes_per_second=machine.device.memory_bytes_per_second,
+        batch_share=1 / num_devices if setup.strong else 1.0,
+        accumulation=setup.accumulation,
+        shares_board=machine.device.shares_board,
+        ragged=model.ragged,
+    )
+
+
+def buckets(setup: Setup) -> list[list[float]]:
+    """Parameters per tensor, in the order of the backward pass, put together until a bucket is full."""
+    found: list[list[float]] = [[]]
+    filled = 0.0
+    for size in reversed(setup.model.sizes):
+        wire = setup.gradients.wire_bytes(size)
+        if found[-1] and filled + wire > setup.bucket_bytes:
+            found.append([])
+            filled = 0.0
+        found[-1].append(size)
+        filled += wire
+    return found
+
+
+def work_of(setup: Setup, scenario: Scenario, constants: Constants) -> Work:
+    """The step of one device, each bucket ready when its tensors are."""
+    formula = breakdown(Scenarios([scenario]), constants)
+    micro_step = float(formula.compute[0]) / scenario.accumulation
+    window = 1.0 if SOFTWARE[scenario.software].window == "step" else BACKWARD_SHARE
+    groups = buckets(setup)
+    tensors = sum(len(group) for group in groups)
+    encode = setup.gradients.encode_seconds(setup.model.num_parameters, scenario.memory_bytes_per_second)
+    return Work(
+        forward_seconds=micro_step * (1 - window),
+        backward_seconds=[micro_step * window * len(group) / tensors for group in groups],
+        bucket_bytes=[sum(setup.gradients.wire_bytes(size) for size in group) for group in groups],
+        accumulation=scenario.accumulation,
+        overlap=setup.overlap and scenario.software not in ("unoverlapped", "slices"),
+        encode_seconds=encode / len(groups),
+    )
+
+
+def wires_of(setup: Setup, scenario: Scenario, constants: Constants) -> Wires:
+    """The machine's links at the rates that an exchange sees."""
+    many, machine = Scenarios([scenario]), setup.machine
+    return Wires(
+        scenario.exchange,
+        scenario.num_devices,
+        scenario.num_hosts,
+        float(device_link_rate(many, constants)[0]),
+        machine.device_link.latency_seconds,
+        float(network_rate(many, constants)[0]),
+        machine.network.latency_seconds if machine.network else 0.0,
+        constants["rate.host_memory"],
+        setup.slow_device_link,
+        setup.slow_network_link,
+        setup.lost_share,
+        retry_seconds=_RETRY_SECONDS,
+        sparse=setup.gradients.sparse,
+    )
+
+
+def _slowdowns(setup: Setup, num_devices: int) -> Sequence[float]:
+    """How much slower each replica's step is, drawn from a fixed seed so that a plan can be repeated."""
+    if setup.straggler_spread == 0:
+        return (1.0,)
+    draws = np.random.default_rng(0).normal(0.0, setup.straggler_spread, min(num_devices, _MANY_DEVICES))
+    if num_devices > _MANY_DEVICES:
+        return (float(np.exp(draws.max())),)
+    slowdowns: list[float] = np.exp(draws).tolist()
+    # The slowest device is the last with every bucket: where all wait for all, it alone decides.
+    return slowdowns if setup.exchange == "ps-gpu" else (max(slowdowns),)
+
+
+def _waiting(run: Simulated, compute: float) -> float:
+    return max(0.0, run.compute_seconds - float(compute))
+
+
+def _feeding(setup: Setup, host_rows: float, devices_per_host: int, busy: float) -> dict[str, float]:
+    """What copies, starting the devices, and the input pipeline add; staged copies only where they are the slowest."""
+    copy = host_rows / devices_per_host * setup.row_bytes / _HOST_COPY_BYTES_PER_SECOND
+    copies = max(0.0, copy - busy) if setup.staged else copy
+    dispatch = _DISPATCH_SECONDS * devices_per_host if setup.one_process else 0.0
+    starting = max(0.0, dispatch - busy - copies)
+    reading = 0.0 if setup.input_rows_per_second is None else host_rows / setup.input_rows_per_second
+    # What is read while the devices compute costs nothing; without staging, nothing is.
+    waits = max(0.0, reading - busy - copies - starting) if setup.staged else reading
+    return {"copies": copies, "dispatch": starting, "input": waits}
+
+
+def _abstains(low: float, high: float, setup: Setup) -> str:
+    if high > _WIDEST * setup.step.factor**2 * low:
+        return f"the interval would reach from {low:.2f} to {high:.2f} of linear scaling"
+    return ""
+
+
+def _doubling(most: int) -> list[int]:
+    return [2**power for power in range(int(math.log2(max(1, most))) + 1)]
+
+
+def with_machine_link(setup: Setup, kind: str, bytes_per_second: float) -> Setup:
+    """The same on a machine whose devices are joined otherwise."""
+    link = replace(setup.machine.device_link, kind=kind, bytes_per_second=bytes_per_second)
+    return setup.on(replace(setup.machine, device_link=link))

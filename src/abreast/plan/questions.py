@@ -1,0 +1,100 @@
+"""Answers out of predictions: how many devices are worth it, what is in the way, what helps most, what an epoch costs.
+
+Imports `errors`, `predict` and `setup`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from abreast.errors import AbreastError, DataError
+from abreast.plan.gradients import parse_format
+from abreast.plan.predict import Prediction, predict, with_machine_link
+from abreast.plan.setup import Setup
+
+_WORTH = 0.5  # of a device's own throughput that another one has to bring
+
+
+@dataclass(frozen=True)
+class Help:
+    """A change, and the throughput that it would bring as a multiple of what there is."""
+
+    change: str
+    gain: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one pass over the data; `low` and `high` are the ends of the 80 % interval."""
+
+    hours: float
+    price: float
+    low: float
+    high: float
+
+
+def worth(found: Sequence[Prediction]) -> Prediction:
+    """The most devices of which each doubling still brought half of what its devices would bring alone."""
+    best = found[0]
+    for before, after in pairwise(found):
+        gained = after.rows_per_second - before.rows_per_second
+        alone = found[0].rows_per_second / found[0].num_devices
+        if after.abstains or gained < _WORTH * alone * (after.num_devices - before.num_devices):
+            break
+        best = after
+    return best
+
+
+def helps(setup: Setup, point: Prediction) -> list[Help]:
+    """Changes, the one that brings most first; those that bring less than 1 % are left out."""
+    tried = []
+    for change, other in _changes(setup):
+        try:
+            after = predict(other, point.num_devices, point.num_hosts)
+        except AbreastError:  # a change that this set-up cannot have
+            continue
+        tried.append(Help(change, after.rows_per_second / point.rows_per_second))
+    return sorted((each for each in tried if each.gain >= 1.01), key=lambda each: -each.gain)
+
+
+def _changes(setup: Setup) -> list[tuple[str, Setup]]:
+    """What people can change; the step time of twice the batch is taken to be twice as long."""
+    doubled = replace(setup, rows=2 * setup.rows, step=replace(setup.step, seconds=2 * setup.step.seconds))
+    changes = [
+        ("twice the batch per device", doubled),
+        ("accumulation of 4 steps", replace(setup, accumulation=4 * setup.accumulation)),
+    ]
+    if setup.gradients.name == "fp32":
+        changes.append(("gradients in bf16", replace(setup, gradients=parse_format("bf16"))))
+    if setup.machine.device_link.kind not in ("nvlink", "nvlink-assumed"):
+        changes.append(("NVLink of 150 GB/s between devices", with_machine_link(setup, "nvlink", 150e9)))
+    network = setup.machine.network
+    if network is not None:
+        faster = replace(setup.machine, network=replace(network, kind="rdma", bytes_per_second=50e9))
+        if network.bytes_per_second < 50e9:
+            changes.append(("a network of 400 Gb/s with RDMA", setup.on(faster)))
+    if not setup.overlap or setup.software == "unoverlapped":
+        changes.append(("an exchange that overlaps", replace(setup, overlap=True, software="ddp")))
+    if setup.input_rows_per_second is not None:
+        changes.append(
+            ("an input pipeline twice as fast", replace(setup, input_rows_per_second=2 * setup.input_rows_per_second))
+        )
+    if not setup.staged:
+        changes.append(("staged feeding", replace(setup, staged=True)))
+    if setup.one_process:
+        changes.append(("a process per device", replace(setup, one_process=False)))
+    return changes
+
+
+def cost(point: Prediction, rows_per_epoch: float, price_per_device_hour: float) -> Cost:
+    if not rows_per_epoch > 0 or not price_per_device_hour >= 0:
+        raise DataError(
+            f"{rows_per_epoch:g} rows at {price_per_device_hour:g} per device and hour",
+            "rows above zero, a price of zero or more",
+        )
+    hours = rows_per_epoch / point.rows_per_second / 3600
+    price = hours * point.num_devices * price_per_device_hour
+    ratio = point.rows_per_second
+    return Cost(hours, price, price * ratio / point.high, price * ratio / point.low)

@@ -1,0 +1,98 @@
+"""One training set-up in numbers: what a step costs on one device, what is exchanged, and over what.
+
+Here is no formula; `closed_form` and `simulate` read these. Imports `errors` and `software`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abreast.errors import DataError
+from abreast.plan.software import EXCHANGES, LINKS, NETWORKS, SOFTWARE
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`step_seconds` is that of one device with its own batch; everything else says what becomes of it on several."""
+
+    step_seconds: float
+    num_devices: int
+    num_hosts: int
+    num_parameters: float
+    num_tensors: int
+    gradient_bytes: float  # of one exchange, as they travel
+    exchange: str = "ring"
+    software: str = "ddp"
+    device_link: str = "pcie"
+    device_bytes_per_second: float = 8e9
+    network: str = "tcp"
+    network_bytes_per_second: float = 1.25e9
+    memory_bytes_per_second: float = 900e9
+    batch_share: float = 1.0  # rows per device, as a part of those that `step_seconds` is for
+    accumulation: int = 1  # micro-steps per exchange
+    step_accumulation: int = 1  # micro-steps that `step_seconds` holds
+    shares_board: bool = False  # two dies on one board, as K80 and M60
+    ragged: bool = False  # steps of replicas differ with their samples: text, detection, speech
+    real_data: bool = False
+    host_rows: float = 0.0  # rows that one host reads in a step, where its pipeline is known to be of the old kind
+    small_rows: bool = False  # rows of some kilobytes, as CIFAR-10
+    slow_half_precision: bool = False  # a TensorFlow graph of towers in half precision, without XLA, with batch norms
+
+    def __post_init__(self) -> None:
+        for name in ("step_seconds", "num_devices", "num_hosts", "num_parameters", "batch_share", "accumulation"):
+            if not getattr(self, name) > 0:
+                raise DataError(f"{name} is {getattr(self, name)}", "it is a number above zero")
+        for name in ("gradient_bytes", "num_tensors", "host_rows"):
+            if not getattr(self, name) >= 0:
+                raise DataError(f"{name} is {getattr(self, name)}", "it is zero or more")
+        if self.num_hosts > self.num_devices:
+            raise DataError(
+                f"{self.num_devices} devices on {self.num_hosts} hosts", "every host has at least one device"
+            )
+        for name, known in (
+            ("exchange", EXCHANGES),
+            ("software", SOFTWARE),
+            ("device_link", LINKS),
+            ("network", NETWORKS),
+        ):
+            if getattr(self, name) not in known:
+                raise DataError(f"{name} is {getattr(self, name)!r}", f"one of {', '.join(known)}")
+
+
+class Scenarios:
+    """Many scenarios as columns, so that a formula is written once and is fast for thousands."""
+
+    def __init__(self, scenarios: Sequence[Scenario]) -> None:
+        self.size = len(scenarios)
+        self._numbers: dict[str, Numbers] = {}
+        self._words: dict[str, tuple[list[str], NDArray[np.intp]]] = {}
+        for field in fields(Scenario):
+            column = np.array([getattr(one, field.name) for one in scenarios])
+            if column.dtype.kind == "U":  # fits look words up thousands of times
+                words, places = np.unique(column, return_inverse=True)
+                self._words[field.name] = ([str(word) for word in words], places)
+            else:
+                self._numbers[field.name] = column.astype(float)
+
+    def number(self, name: str) -> Numbers:
+        return self._numbers[name]
+
+    def says(self, name: str) -> NDArray[np.bool_]:
+        return self._numbers[name] > 0
+
+    def among(self, name: str, *values: str) -> NDArray[np.bool_]:
+        words, places = self._words[name]
+        found: NDArray[np.bool_] = np.array([word in values for word in words], bool)[places]
+        return found
+
+    def look_up(self, name: str, value: Callable[[str], float]) -> Numbers:
+        """A number for the word that stands in a column, of each scenario."""
+        words, places = self._words[name]
+        column: Numbers = np.array([value(word) for word in words], float)[places]
+        return column

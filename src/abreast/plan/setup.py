@@ -1,0 +1,93 @@
+"""What a user plans: a model with its step time, a machine, and how to train on it. Checked as it is made.
+
+Imports `errors`, `gradients`, `machine`, `models`, `roofline` and `software`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from abreast.errors import DataError
+from abreast.plan.gradients import Format
+from abreast.plan.machine import Machine
+from abreast.plan.models import Model
+from abreast.plan.names import nearest
+from abreast.plan.roofline import StepTime
+from abreast.plan.software import EXCHANGES, SOFTWARE
+
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """`rows` is the batch of one device, for which `step` is the time; with `strong`, all devices share these rows."""
+
+    model: Model
+    machine: Machine
+    step: StepTime
+    rows: float
+    precision: str = "fp32"
+    exchange: str = "ring"
+    software: str = "ddp"
+    gradients: Format = Format("fp32")  # noqa: RUF009 - frozen
+    accumulation: int = 1
+    sync_every: int = 1
+    bucket_bytes: float = 25e6  # as PyTorch's; 0 sends each tensor by itself
+    overlap: bool = True
+    one_process: bool = False
+    staged: bool = True
+    row_bytes: float = 0.0
+    input_rows_per_second: float | None = None  # of one host
+    strong: bool = False
+    slow_device_link: float = 1.0
+    slow_network_link: float = 1.0
+    lost_share: float = 0.0
+    straggler_spread: float = 0.0  # standard deviation of the logarithm of the replicas' step times
+
+    def __post_init__(self) -> None:
+        _above_zero("the step time", self.step.seconds)
+        _above_zero("the batch per device", self.rows)
+        for name, number in (("accumulation", self.accumulation), ("sync_every", self.sync_every)):
+            if number < 1:
+                raise DataError(f"{name} is {number}", "1 or more")
+        for name, size in (
+            ("bucket_bytes", self.bucket_bytes),
+            ("row_bytes", self.row_bytes),
+            ("straggler_spread", self.straggler_spread),
+        ):
+            if not (math.isfinite(size) and size >= 0):
+                raise DataError(f"{name} is {size:g}", "zero or more")
+        if self.input_rows_per_second is not None:
+            _above_zero("the input rate", self.input_rows_per_second)
+        if self.step.seconds > 3600:
+            raise DataError(f"a step of {self.step.seconds:g} s", "give seconds, as 0.125 for 125 ms")
+        for name, value, known in (
+            ("exchange", self.exchange, EXCHANGES),
+            ("software", self.software, SOFTWARE),
+            ("precision", self.precision, dict.fromkeys(PRECISIONS)),
+        ):
+            if value not in known:
+                raise DataError(f"no {name} is called {value!r}", f"did you mean {' or '.join(nearest(value, known))}?")
+        if self.gradients.sparse and self.exchange != "ring":
+            raise DataError("top-k gradients are gathered by all devices", "leave --exchange at ring")
+
+    def on(self, machine: Machine) -> Setup:
+        return replace(self, machine=machine)
+
+    def check_devices(self, num_devices: int, num_hosts: int) -> None:
+        """An error when the machine cannot be built of so many."""
+        if num_devices < 1 or num_hosts < 1 or num_devices % num_hosts:
+            raise DataError(f"{num_devices} devices on {num_hosts} hosts", "as many on each host, and at least one")
+        per_host = num_devices // num_hosts
+        if per_host > self.machine.devices_per_host:
+            most = self.machine.devices_per_host
+            raise DataError(f"{per_host} devices per host, but {self.machine.name} has {most}", "use more hosts")
+        if num_hosts > 1 and self.machine.network is None:
+            hint = 'add `"network": {"kind": "tcp", "bytes_per_second": 1.25e9}` to its JSON'
+            raise DataError(f"{num_hosts} hosts, but {self.machine.name} has no network", hint)
+
+
+def _above_zero(name: str, number: float) -> None:
+    if not (math.isfinite(number) and number > 0):
+        raise DataError(f"{name} is {number:g}", "it is above zero")

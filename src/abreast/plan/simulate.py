@@ -1,0 +1,204 @@
+"""One training step, event by event: forward, backward tensor by tensor, and the exchange of each bucket over its links.
+
+Devices that are alike are simulated once; give their slowdowns, and each is simulated for itself. Rates here are usable ones:
+`predict` takes them from the constants. Imports `collectives`, `events` and `errors`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from abreast.errors import DataError
+from abreast.plan.collectives import gather_seconds, ring_seconds, tree_seconds
+from abreast.plan.events import Engine
+from abreast.plan.software import EXCHANGES
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one device does in a step. Buckets are in the order in which the backward pass has them ready."""
+
+    forward_seconds: float
+    backward_seconds: Sequence[float]  # until each bucket is ready, from the one before it
+    bucket_bytes: Sequence[float]  # as they travel
+    accumulation: int = 1
+    overlap: bool = True
+    encode_seconds: float = 0.0  # of compressing, per bucket
+
+    def __post_init__(self) -> None:
+        if len(self.backward_seconds) != len(self.bucket_bytes):
+            raise DataError(
+                f"{len(self.backward_seconds)} backward times for {len(self.bucket_bytes)} buckets", "one for each"
+            )
+        numbers = [self.forward_seconds, self.encode_seconds, *self.backward_seconds, *self.bucket_bytes]
+        if any(not (math.isfinite(number) and number >= 0) for number in numbers):
+            raise DataError("a time or a size that is negative or no number", "seconds and bytes, zero or more")
+        if self.accumulation < 1:
+            raise DataError(f"accumulation of {self.accumulation} steps", "1 or more")
+
+    @property
+    def compute_seconds(self) -> float:
+        return self.accumulation * (self.forward_seconds + sum(self.backward_seconds))
+
+
+@dataclass(frozen=True)
+class Wires:
+    """The links of an exchange, with usable rates in bytes per second. `slow_links` multiply the time on the slowest link."""
+
+    exchange: str
+    num_devices: int
+    num_hosts: int = 1
+    device_bytes_per_second: float = 10e9
+    device_latency_seconds: float = 0.0
+    network_bytes_per_second: float = math.inf
+    network_latency_seconds: float = 0.0
+    host_memory_bytes_per_second: float = math.inf
+    slow_device_link: float = 1.0  # times as slow as the others
+    slow_network_link: float = 1.0
+    lost_share: float = 0.0  # of transfers that fail
+    retry_seconds: float = 0.0  # until a failed transfer is tried again
+    sparse: bool = False  # all-gather of what each device chose, as top-k needs
+
+    def __post_init__(self) -> None:
+        if self.exchange not in EXCHANGES:
+            raise DataError(f"exchange is {self.exchange!r}", f"one of {', '.join(EXCHANGES)}")
+        if self.num_devices < 1 or self.num_hosts < 1 or self.num_devices % self.num_hosts:
+            raise DataError(
+                f"{self.num_devices} devices on {self.num_hosts} hosts", "as many on each host, and at least one"
+            )
+        rates = (self.device_bytes_per_second, self.network_bytes_per_second, self.host_memory_bytes_per_second)
+        if any(not rate > 0 for rate in rates) or not 0 <= self.lost_share < 1:
+            raise DataError(
+                "a rate that is not above zero, or a share that is not below one", "rates in bytes per second"
+            )
+        if min(self.slow_device_link, self.slow_network_link) < 1:
+            raise DataError("a slow link that is faster than the others", "slow links are 1 or more times as slow")
+
+    @property
+    def devices_per_host(self) -> int:
+        return self.num_devices // self.num_hosts
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A step: its time, what each resource was in use for, and what the exchange added to the computation."""
+
+    seconds: float
+    compute_seconds: float
+    busy: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def exposed_seconds(self) -> float:
+        return max(0.0, self.seconds - self.compute_seconds)
+
+
+def simulate(work: Work, wires: Wires, slowdowns: Sequence[float] = (1.0,)) -> Simulated:
+    """One step on all devices; `slowdowns` holds one factor for all devices, or one for each."""
+    if len(slowdowns) not in (1, wires.num_devices):
+        raise DataError(f"{len(slowdowns)} slowdowns for {wires.num_devices} devices", "one, or one per device")
+    engine = Engine()
+    chains = [_Chain(engine, work, f"device {index}", slow) for index, slow in enumerate(slowdowns)]
+    stages = [_stages(size, wires) for size in work.bucket_bytes]
+    together = wires.num_devices > 1 and wires.exchange != "none"
+    for index, seconds in enumerate(work.backward_seconds):
+        ready = [chain.backward(seconds) for chain in chains]
+        if together and work.overlap:
+            _exchange(engine, work, wires, stages[index], ready, chains)
+    if together and not work.overlap:
+        ends = [chain.last for chain in chains]
+        for each in stages:
+            _exchange(engine, work, wires, each, ends, chains)
+    outcome = engine.run()
+    return Simulated(outcome.seconds, work.compute_seconds * max(slowdowns), outcome.busy)
+
+
+class _Chain:
+    """The compute stream of one device."""
+
+    def __init__(self, engine: Engine, work: Work, name: str, slow: float) -> None:
+        self.name, self._engine, self._slow = name, engine, slow
+        whole = (work.accumulation - 1) * (work.forward_seconds + sum(work.backward_seconds)) + work.forward_seconds
+        self.last = engine.add(whole * slow, name)
+
+    def backward(self, seconds: float) -> int:
+        self.last = self._engine.add(seconds * self._slow, self.name, (self.last,))
+        return self.last
+
+    def toll(self, seconds: float) -> None:
+        """Time that compressing takes from the computation."""
+        self.last = self._engine.add(seconds, self.name, (self.last,))
+
+
+def _exchange(
+    engine: Engine, work: Work, wires: Wires, stages: list[_Stage], ready: Sequence[int], chains: Sequence[_Chain]
+) -> None:
+    waits: Sequence[int] = ready
+    if work.encode_seconds:
+        for chain in chains:
+            chain.toll(work.encode_seconds)
+        waits = [chain.last for chain in chains]
+    for stage in stages:
+        if stage.each is None:
+            waits = [engine.add(stage.seconds, stage.resource, waits)]
+        else:  # every device for itself, over one resource; the first is the server, those of other hosts have their own
+            source = waits[1 : stage.each + 1] if len(waits) > stage.each else [waits[0]] * stage.each
+            others = [*waits[:1], *waits[stage.each + 1 :]] if len(waits) > stage.each else []
+            waits = [*(engine.add(stage.seconds, stage.resource, (one,)) for one in source), *others]
+
+
+@dataclass(frozen=True)
+class _Stage:
+    seconds: float
+    resource: str
+    each: int | None = None  # so many tasks, one per device, where they queue for the resource
+
+
+def _stages(size: float, wires: Wires) -> list[_Stage]:
+    """What a bucket passes through, one after the other."""
+    inside, hosts = wires.devices_per_host, wires.num_hosts
+    retry = 1 / (1 - wires.lost_share)
+    waits = wires.retry_seconds * (retry - 1)
+    rate = wires.device_bytes_per_second / wires.slow_device_link / retry
+    network = wires.network_bytes_per_second / wires.slow_network_link / retry
+    near, far = wires.device_latency_seconds, wires.network_latency_seconds
+    if wires.sparse:
+        slowest, latency = (rate, near) if hosts == 1 else (min(rate, network), far)
+        return [_Stage(float(gather_seconds(size, wires.num_devices, slowest, latency)) + waits, "ring")]
+    if wires.exchange in ("ring", "tree"):
+        formula = ring_seconds if wires.exchange == "ring" else tree_seconds
+        local = float(formula(size, inside, rate, near))
+        between = float(formula(size, wires.num_devices, network, far)) if hosts > 1 else 0.0
+        return [_Stage(max(local, between) + waits, wires.exchange)]
+    if wires.exchange == "hierarchical":
+        half = float(ring_seconds(size, inside, rate, near)) / 2
+        between = float(ring_seconds(size, hosts, network, far)) + waits
+        # Links carry both ways at once: sums go round one way, results the other.
+        stages = [_Stage(half, "device links up"), _Stage(between, "network"), _Stage(half, "device links down")]
+        return [stage for stage in stages if stage.seconds > 0]
+    if wires.exchange == "ps-hosts":
+        one_way = size / network + far + waits
+        in_host = [_Stage(float(ring_seconds(size, inside, rate, near)), "device links")] if inside > 1 else []
+        return [*in_host, *([_Stage(one_way, "network in"), _Stage(one_way, "network out")] if hosts > 1 else [])]
+    return [*_server_stages(size, wires, rate, near + waits), *_between_servers(size, wires, network, far + waits)]
+
+
+def _server_stages(size: float, wires: Wires, rate: float, latency: float) -> list[_Stage]:
+    inside = wires.devices_per_host
+    if inside == 1:
+        return []
+    one_way = size / rate + latency
+    if wires.exchange == "ps-gpu":
+        each = inside - 1
+        return [_Stage(one_way, "server's link", each), _Stage(0.0, "server"), _Stage(one_way, "server's link", each)]
+    if wires.exchange == "ps-sharded":
+        return [_Stage(2 * ((inside - 1) / inside * size / rate + latency), "device links")]
+    adding = inside * size / wires.host_memory_bytes_per_second
+    return [_Stage(one_way, "device links up"), _Stage(adding, "host memory"), _Stage(one_way, "device links down")]
+
+
+def _between_servers(size: float, wires: Wires, network: float, latency: float) -> list[_Stage]:
+    if wires.num_hosts == 1:
+        return []
+    return [_Stage(float(ring_seconds(size, wires.num_hosts, network, latency)), "network")]

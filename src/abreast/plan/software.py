@@ -1,0 +1,47 @@
+"""The words of the model: kinds of links, ways to exchange gradients, and generations of software with their habits.
+
+Names only; the numbers that go with them are in `constants.json`. Imports nothing of abreast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Between devices of a host. `measured` takes the rate as it was measured; of the others the constant is the share of the
+# nominal rate that an all-reduce sees.
+LINKS = ("nvlink", "nvlink-assumed", "pcie-peer", "pcie-through-host", "pcie-shared-board", "pcie", "measured")
+NETWORKS = ("rdma", "tcp")
+EXCHANGES = {
+    "none": "each device trains for itself",
+    "ring": "all-reduce over a ring of all devices",
+    "tree": "all-reduce over a double binary tree",
+    "hierarchical": "a ring in each host, then a ring of the hosts",
+    "ps-cpu": "a parameter server in the host's memory",
+    "ps-gpu": "a parameter server on one device",
+    "ps-sharded": "the parameters shared out over all devices, each serving its part",
+    "ps-hosts": "every host serves its part of the parameters to the others",
+}
+
+
+@dataclass(frozen=True)
+class Software:
+    """How a generation of software exchanges gradients: which constants are its own."""
+
+    about: str
+    exposed: str  # the share of the exchange that costs time although it overlaps
+    launch: str  # time per tensor
+    straggle: str  # how much a step lengthens per doubling of the devices
+    window: str = "backward"  # what the exchange can hide behind: `backward` or `step`
+
+
+SOFTWARE = {
+    "ddp": Software("PyTorch and JAX: buckets that are reduced while the backward pass goes on", "ddp", "fused", "process"),
+    "fused": Software("Horovod, Fleet, MXNet's NCCL: fused tensors, overlapped", "fused", "fused", "process"),
+    "priority": Software("BytePS, ByteScheduler: overlapped with the next step too", "priority", "fused", "process", "step"),
+    "unoverlapped": Software("the exchange after the backward pass", "unoverlapped", "fused", "process"),
+    "threads": Software("one process, a thread per device, parameters broadcast at each step", "fused", "fused", "threads"),
+    "servers": Software("TensorFlow's parameter servers over gRPC", "servers", "fused", "process", "step"),
+    "towers": Software("TensorFlow 1.0 to 1.4, a tower per device in one graph", "towers", "towers", "process", "step"),
+    "towers-nccl": Software("TensorFlow 1.15 and 2, towers with NCCL in one graph", "towers-nccl", "towers", "process"),
+    "slices": Software("Keras 2 with sliced batches in one graph", "unoverlapped", "towers", "process"),
+}  # fmt: skip

@@ -1,0 +1,195 @@
+"""Predictions: what must hold for any set-up, and the cases whose numbers can be checked by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abreast.errors import DataError
+from abreast.plan.closed_form import breakdown, exposed_seconds
+from abreast.plan.constants import described, shipped
+from abreast.plan.gradients import parse_format
+from abreast.plan.machine import find_machine
+from abreast.plan.models import find_model
+from abreast.plan.predict import buckets, predict, predictions
+from abreast.plan.questions import cost, helps, worth
+from abreast.plan.roofline import StepTime
+from abreast.plan.scenario import Scenario, Scenarios
+from abreast.plan.setup import Setup
+from abreast.plan.simulate import Wires, Work, simulate
+
+RESNET = Setup(find_model("resnet50"), find_machine("dgx-1-v100"), StepTime(0.2, 1.0, "given"), 64)
+SLOW = replace(RESNET, machine=find_machine("pcie3-x1-box"))
+SCENARIO = Scenario(0.2, 8, 1, 25e6, 160, 100e6)
+
+
+def efficiency(**changes: object) -> float:
+    return float(breakdown(Scenarios([replace(SCENARIO, **changes)]), shipped()).efficiency[0])  # type: ignore[arg-type]
+
+
+def test_one_device_does_what_it_does_alone() -> None:
+    assert efficiency(num_devices=1, exchange="none") == pytest.approx(1.0)
+    assert predict(RESNET, 1).rows_per_second == pytest.approx(320)
+
+
+def test_every_constant_says_what_it_means() -> None:
+    entries = described()["constants"]
+    assert len(entries) <= 40
+    for entry in entries.values():
+        assert entry["meaning"] and entry["unit"] and entry["value"] > 0 and entry["spread"] > 0
+
+
+@given(st.integers(1, 6), st.floats(1.01, 100), st.sampled_from(["ring", "ps-cpu", "ps-gpu", "ps-sharded", "tree"]))
+def test_faster_links_and_fewer_devices_never_hurt(power: int, times: float, exchange: str) -> None:
+    devices = 2**power
+    now = efficiency(num_devices=devices, exchange=exchange)
+    assert efficiency(num_devices=devices, exchange=exchange, device_bytes_per_second=times * 8e9) >= now
+    assert efficiency(num_devices=2 * devices, exchange=exchange) <= now
+
+
+@given(st.integers(1, 5), st.floats(1.01, 100), st.sampled_from(["ring", "hierarchical", "ps-hosts", "tree"]))
+def test_a_faster_network_never_hurts(power: int, times: float, exchange: str) -> None:
+    many = {"num_devices": 8 * 2**power, "num_hosts": 2**power, "exchange": exchange}
+    assert efficiency(**many, network_bytes_per_second=times * 1.25e9) >= efficiency(**many)
+
+
+@given(st.integers(20, 200), st.floats(0.01, 10))
+def test_many_small_buckets_come_near_the_formula(count: int, per_window: float) -> None:
+    window, exchange = 1.0, per_window
+    found = simulate(
+        Work(0.5, [window / count] * count, [1.0] * count),
+        Wires("ring", 2, device_bytes_per_second=count / exchange),
+    )
+    formula = float(exposed_seconds(np.array(exchange), np.array(window), np.array(0.0)))
+    assert found.exposed_seconds == pytest.approx(formula, abs=1.01 * (exchange + window) / count)
+
+
+def test_parts_add_up_to_the_step() -> None:
+    point = predict(replace(RESNET, row_bytes=6e5, staged=False, input_rows_per_second=3000), 8)
+    assert sum(point.parts.values()) == pytest.approx(point.step_seconds)
+    assert all(seconds >= 0 for seconds in point.parts.values())
+    assert point.low < point.rows_per_second < point.high
+
+
+def test_a_pipeline_of_a_given_rate_is_the_most_that_a_host_gets() -> None:
+    point = predict(replace(RESNET, input_rows_per_second=1000), 8)
+    assert point.rows_per_second == pytest.approx(1000, rel=0.001)
+    assert point.bottleneck == "input"
+    assert predict(replace(RESNET, input_rows_per_second=1000), 16, 2).rows_per_second == pytest.approx(2000, rel=0.001)
+
+
+def test_feeding_in_step_costs_what_staging_hides() -> None:
+    staged = predict(replace(RESNET, row_bytes=6e6), 4)
+    in_step = predict(replace(RESNET, row_bytes=6e6, staged=False), 4)
+    assert staged.parts["copies"] == 0
+    assert in_step.parts["copies"] == pytest.approx(64 * 6e6 / 10e9)
+
+
+@pytest.mark.parametrize(
+    "better",
+    [
+        {"accumulation": 4},
+        {"gradients": parse_format("bf16")},
+        {"gradients": parse_format("powersgd:4")},
+        {"gradients": parse_format("1-bit")},
+        {"gradients": parse_format("top-k:0.001")},
+        {"sync_every": 8},
+        {"exchange": "ps-sharded", "overlap": True},
+    ],
+)
+def test_less_to_exchange_helps_where_links_are_slow(better: dict[str, object]) -> None:
+    slow = replace(SLOW, overlap=False)
+    assert predict(replace(slow, **better), 4).rows_per_second > predict(slow, 4).rows_per_second * 0.999  # type: ignore[arg-type]
+
+
+def test_stragglers_and_bad_links_cost() -> None:
+    well = predict(SLOW, 4).rows_per_second
+    for worse in ({"straggler_spread": 0.2}, {"slow_device_link": 4.0}, {"lost_share": 0.1}):
+        assert predict(replace(SLOW, **worse), 4).rows_per_second < well  # type: ignore[arg-type]
+
+
+def test_strong_scaling_shares_the_batch() -> None:
+    point = predict(replace(RESNET, strong=True), 8)
+    assert point.rows_per_second < predict(RESNET, 8).rows_per_second
+    assert point.rows_per_second * point.step_seconds == pytest.approx(64)
+
+
+def test_buckets_hold_all_values_from_the_last_layer_on() -> None:
+    groups = buckets(RESNET)
+    assert sum(map(sum, groups)) == RESNET.model.num_parameters
+    assert groups[0][0] == RESNET.model.sizes[-1]
+    assert all(4 * sum(group) <= 25e6 or len(group) == 1 for group in groups)
+
+
+def test_a_thousand_devices_are_planned() -> None:
+    found = predictions(replace(RESNET, straggler_spread=0.05), 1024)
+    assert [point.num_devices for point in found] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+    assert found[-1].num_hosts == 128
+
+
+def test_a_roofline_widens_the_interval() -> None:
+    rough = predict(replace(RESNET, step=StepTime(0.2, 2.0, "roofline")), 8)
+    sure = predict(RESNET, 8)
+    assert rough.high == pytest.approx(2 * sure.high) and rough.low == pytest.approx(sure.low / 2)
+
+
+def test_a_prediction_that_would_say_nothing_is_not_made() -> None:
+    hopeless = replace(SLOW, model=find_model("vgg16"), step=StepTime(0.001, 1.0, "given"), exchange="ps-gpu")
+    assert "interval would reach" in predict(hopeless, 4).abstains
+
+
+def test_devices_are_worth_it_while_they_bring_half() -> None:
+    assert worth(predictions(RESNET, 8)).num_devices == 8
+    slow = replace(SLOW, model=find_model("vgg16"), step=StepTime(0.2, 1.0, "given"), exchange="ps-gpu")
+    assert worth(predictions(slow, 4)).num_devices == 1
+
+
+def test_what_helps_most_comes_first() -> None:
+    slow = replace(SLOW, overlap=False)
+    found = helps(slow, predict(slow, 4))
+    assert [each.gain for each in found] == sorted((each.gain for each in found), reverse=True)
+    assert "NVLink of 150 GB/s between devices" in [each.change for each in found]
+
+
+def test_an_epoch_costs_its_hours_times_its_devices() -> None:
+    point = predict(RESNET, 8)
+    found = cost(point, 3600 * point.rows_per_second, 3.0)
+    assert found.hours == pytest.approx(1.0) and found.price == pytest.approx(24.0)
+    assert found.low < found.price < found.high
+    with pytest.raises(DataError, match="-1 rows"):
+        cost(point, -1, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("devices", "hosts", "message"),
+    [(0, 1, "0 devices"), (3, 2, "3 devices on 2 hosts"), (16, 1, "16 devices per host, but dgx-1-v100 has 8")],
+)
+def test_devices_that_the_machine_cannot_have_are_refused(devices: int, hosts: int, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        predict(RESNET, devices, hosts)
+    with pytest.raises(DataError, match="has no network"):
+        predict(SLOW, 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": 0}, "the batch per device is 0"),
+        ({"step": StepTime(-1, 1, "given")}, "the step time is -1"),
+        ({"step": StepTime(5000, 1, "given")}, "a step of 5000 s"),
+        ({"accumulation": 0}, "accumulation is 0"),
+        ({"row_bytes": -1.0}, "row_bytes is -1"),
+        ({"exchange": "rings"}, "no exchange is called 'rings'"),
+        ({"software": "dpp"}, "no software is called 'dpp'"),
+        ({"precision": "fp23"}, "no precision is called 'fp23'"),
+        ({"input_rows_per_second": 0.0}, "the input rate is 0"),
+        ({"gradients": parse_format("top-k:0.1"), "exchange": "tree"}, "top-k gradients are gathered"),
+    ],
+)
+def test_a_set_up_that_cannot_be_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        replace(RESNET, **change)  # type: ignore[arg-type]

@@ -1,0 +1,186 @@
+"""The simulation against its closed forms, on random cases: equal where the forms hold, and monotone."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abreast.errors import DataError
+from abreast.plan.collectives import ring_seconds, tree_seconds
+from abreast.plan.simulate import Wires, Work, simulate
+
+SECONDS = st.floats(1e-6, 1.0)
+RATES = st.floats(1e6, 1e12)
+BUCKETS = st.lists(st.tuples(SECONDS, st.floats(0, 1e9)), min_size=1, max_size=12)
+HOSTS = st.tuples(st.integers(1, 8), st.integers(1, 8))  # devices per host, hosts
+PIPELINES = st.sampled_from(("ring", "tree", "hierarchical", "ps-cpu", "ps-sharded", "ps-hosts"))
+EXACT = 1e-9  # floating-point additions in another order
+
+
+@st.composite
+def works(draw: st.DrawFn, overlap: bool | None = None) -> Work:
+    pairs = draw(BUCKETS)
+    return Work(
+        draw(SECONDS),
+        [seconds for seconds, _ in pairs],
+        [size for _, size in pairs],
+        draw(st.integers(1, 4)),
+        draw(st.booleans()) if overlap is None else overlap,
+    )
+
+
+@st.composite
+def wires(draw: st.DrawFn, kinds: st.SearchStrategy[str] = PIPELINES) -> Wires:
+    per_host, hosts = draw(HOSTS)
+    latency = st.floats(0, 1e-3)
+    return Wires(
+        draw(kinds), per_host * hosts, hosts, draw(RATES), draw(latency), draw(RATES), draw(latency), draw(RATES)
+    )
+
+
+@given(works(overlap=False), wires(st.just("ring")))
+def test_without_overlap_a_ring_adds_its_closed_form(work: Work, links: Wires) -> None:
+    links = replace(links, num_devices=links.devices_per_host, num_hosts=1)
+    alone = sum(
+        ring_seconds(size, links.num_devices, links.device_bytes_per_second, links.device_latency_seconds)
+        for size in work.bucket_bytes
+    )
+    assert simulate(work, links).seconds == pytest.approx(work.compute_seconds + alone, rel=EXACT)
+
+
+@given(works(overlap=True), wires(st.sampled_from(("ring", "tree"))))
+def test_with_overlap_the_last_bucket_that_waits_decides(work: Work, links: Wires) -> None:
+    form = ring_seconds if links.exchange == "ring" else tree_seconds
+    near = (links.devices_per_host, links.device_bytes_per_second, links.device_latency_seconds)
+    far = (links.num_devices, links.network_bytes_per_second, links.network_latency_seconds)
+    times = [
+        max(float(form(size, *near)), float(form(size, *far)) if links.num_hosts > 1 else 0.0)
+        for size in work.bucket_bytes
+    ]
+    if links.num_devices == 1:
+        times = [0.0] * len(times)
+    backward = list(accumulate(work.backward_seconds))
+    before = work.compute_seconds - backward[-1]
+    expected = max(before + ready + sum(times[place:]) for place, ready in enumerate(backward))
+    assert simulate(work, links).seconds == pytest.approx(expected, rel=EXACT)
+
+
+@given(SECONDS, st.floats(1, 1e9), st.integers(2, 64), RATES)
+def test_a_server_on_a_device_serves_one_after_the_other(
+    seconds: float, size: float, devices: int, rate: float
+) -> None:
+    work = Work(0.0, [seconds], [size])
+    found = simulate(work, Wires("ps-gpu", devices, device_bytes_per_second=rate)).seconds
+    assert found == pytest.approx(seconds + 2 * (devices - 1) * size / rate, rel=EXACT)
+
+
+@given(SECONDS, st.floats(1, 1e9), HOSTS, RATES, RATES)
+def test_a_hierarchy_is_two_halves_of_a_ring_around_a_ring(
+    seconds: float, size: float, counts: tuple[int, int], rate: float, network: float
+) -> None:
+    per_host, hosts = counts
+    links = Wires("hierarchical", per_host * hosts, hosts, rate, network_bytes_per_second=network)
+    expected = seconds + ring_seconds(size, per_host, rate) + ring_seconds(size, hosts, network)
+    assert simulate(Work(0.0, [seconds], [size]), links).seconds == pytest.approx(expected, rel=EXACT)
+
+
+@given(works(), wires())
+def test_no_resource_is_busy_longer_than_the_step(work: Work, links: Wires) -> None:
+    found = simulate(work, links)
+    assert all(busy <= found.seconds * (1 + EXACT) for busy in found.busy.values())
+    assert found.seconds >= work.compute_seconds * (1 - EXACT)
+
+
+@given(works(), wires(), st.floats(1, 100), st.floats(0, 1e-3))
+def test_faster_links_never_lengthen_a_step(work: Work, links: Wires, times: float, latency: float) -> None:
+    now = simulate(work, links).seconds
+    faster = replace(links, device_bytes_per_second=times * links.device_bytes_per_second)
+    assert simulate(work, faster).seconds <= now * (1 + EXACT)
+    network = replace(links, network_bytes_per_second=times * links.network_bytes_per_second)
+    assert simulate(work, network).seconds <= now * (1 + EXACT)
+    slower = replace(links, device_latency_seconds=links.device_latency_seconds + latency)
+    assert simulate(work, slower).seconds >= now * (1 - EXACT)
+
+
+@given(works(), wires(), st.integers(2, 4))
+def test_more_devices_never_shorten_a_step(work: Work, links: Wires, times: int) -> None:
+    more = replace(links, num_devices=times * links.num_devices)
+    assert simulate(work, more).seconds >= simulate(work, links).seconds * (1 - EXACT)
+
+
+@given(works(), wires(), st.floats(1, 10))
+def test_one_slow_device_slows_the_step_by_no_more_than_itself(work: Work, links: Wires, slow: float) -> None:
+    slowdowns = [slow, *[1.0] * (links.num_devices - 1)]
+    now, found = simulate(work, links).seconds, simulate(work, links, slowdowns).seconds
+    assert now * (1 - EXACT) <= found <= now + (slow - 1) * work.compute_seconds + now * EXACT
+
+
+@given(works(), wires(), st.floats(1, 50), st.floats(0, 0.9))
+def test_slow_and_failing_links_lengthen_a_step(work: Work, links: Wires, slow: float, lost: float) -> None:
+    bad = replace(links, slow_device_link=slow, slow_network_link=slow, lost_share=lost, retry_seconds=0.1)
+    assert simulate(work, bad).seconds >= simulate(work, links).seconds * (1 - EXACT)
+
+
+def test_accumulation_exchanges_once() -> None:
+    links = Wires("ring", 2, device_bytes_per_second=1e9)
+    assert simulate(Work(1.0, [2.0], [1e9], accumulation=4), links).seconds == pytest.approx(4 * 3.0 + 1.0)
+
+
+def test_top_k_gathers_from_every_device() -> None:
+    links = Wires("ring", 5, device_bytes_per_second=1e9, sparse=True)
+    assert simulate(Work(0.0, [1.0], [1e9]), links).seconds == pytest.approx(1.0 + 4.0)
+
+
+def test_compressing_takes_time_from_the_computation() -> None:
+    links = Wires("ring", 2, device_bytes_per_second=1e9)  # 0.1 s per bucket
+    work = Work(1.0, [1.0] * 10, [1e8] * 10, encode_seconds=0.05)
+    assert simulate(work, links).seconds == pytest.approx(11.0 + 10 * 0.05 + 0.1)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("exchange", ["ring", "hierarchical"])
+def test_1024_devices_and_200_tensors_take_less_than_ten_seconds(exchange: str) -> None:
+    slowdowns = np.exp(np.random.default_rng(0).normal(0, 0.1, 1024)).tolist()
+    links = Wires(exchange, 1024, 128, 1e11, network_bytes_per_second=1e10)
+    begin = time.process_time()
+    found = simulate(Work(0.05, [0.1 / 200] * 200, [5e5] * 200), links, slowdowns)
+    assert time.process_time() - begin < 10  # measured 1.9 s
+    assert found.seconds > 0.15
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"exchange": "rings"}, "exchange is 'rings'"),
+        ({"num_devices": 5, "num_hosts": 2}, "5 devices on 2 hosts"),
+        ({"device_bytes_per_second": -1.0}, "a rate that is not above zero"),
+        ({"slow_device_link": 0.5}, "a slow link that is faster"),
+        ({"lost_share": 1.0}, "a share that is not below one"),
+    ],
+)
+def test_impossible_wires_are_refused(change: dict[str, object], message: str) -> None:
+    good: dict[str, object] = {"exchange": "ring", "num_devices": 4}
+    with pytest.raises(DataError, match=message):
+        Wires(**{**good, **change})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+def test_impossible_work_is_refused(bad: float) -> None:
+    with pytest.raises(DataError, match="negative or no number"):
+        Work(bad, [1.0], [1.0])
+    with pytest.raises(DataError, match="2 backward times for 1 buckets"):
+        Work(1.0, [1.0, 1.0], [1.0])
+
+
+@given(works(), wires(), st.lists(st.floats(1, 3), min_size=64, max_size=64))
+def test_where_all_wait_for_all_the_slowest_device_decides(work: Work, links: Wires, slowdowns: list[float]) -> None:
+    drawn = slowdowns[: links.num_devices]
+    all_of_them, slowest = simulate(work, links, drawn), simulate(work, links, (max(drawn),))
+    assert all_of_them.seconds == pytest.approx(slowest.seconds, rel=EXACT)
