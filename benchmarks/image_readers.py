@@ -33,12 +33,20 @@ def libjpeg(place: Path, cores: int) -> Iterator[Any]:
             yield np.empty(sum(pool.map(decode, parts[begin : begin + cores])))
 
 
-def _abreast(pack: str, augment: bool, **settings: Any) -> Callable[[Path, int], Iterator[Any]]:
+def _abreast(
+    pack: str, augment: bool, processes: bool = False, **settings: Any
+) -> Callable[[Path, int], Iterator[Any]]:
     def read(place: Path, cores: int) -> Iterator[Any]:
         from abreast.records.loader import Loader
 
         batches = Loader(
-            place / pack, BATCH, size=SIZE, augment=augment, num_threads=cores, drop_remainder=True, **settings
+            *(place / pack, BATCH),
+            size=SIZE,
+            augment=augment,
+            num_threads=cores,
+            num_workers=cores if processes else 0,
+            drop_remainder=True,
+            **settings,
         )
         while True:
             for images, _ in batches:
@@ -226,6 +234,7 @@ _DALI = ("nvidia.dali",)
 READERS: dict[str, Reader] = {
     "libjpeg-turbo, full decode alone": Reader(libjpeg, "nothing"),
     "abreast": Reader(_abreast("jpeg.pack", True)),
+    "abreast, in processes": Reader(_abreast("jpeg.pack", True, processes=True)),
     "abreast, antialias": Reader(_abreast("jpeg.pack", True, antialias=True)),
     "abreast, raw at 256": Reader(_abreast("raw.pack", True)),
     "abreast, centre": Reader(_abreast("jpeg.pack", False), "centre"),

@@ -26,7 +26,17 @@ Line = dict[str, Any]
 
 
 def page() -> str:
-    parts = [_HEAD, _step_overhead(), _two_cores(), _feeding(), _timeline_cost(), _startup(), _soak(), _images()]
+    parts = [
+        _HEAD,
+        _step_overhead(),
+        _two_cores(),
+        _feeding(),
+        _timeline_cost(),
+        _startup(),
+        _soak(),
+        _images(),
+        _image_quality(),
+    ]
     return "\n".join(part for part in parts if part)
 
 
@@ -173,8 +183,29 @@ def _images() -> str:
     return _section(
         "Reading images",
         "Batches of 64 `uint8` images of 224 pixels from a warm page cache, in processes that may use so many cores "
-        "(`images.py`). The limit is the decoder alone, of whole images that are in memory.",
+        "(`images.py`). The limit is the decoder alone, of whole images that are in memory. DALI runs its operators for the CPU. "
+        "FFCV is not among them: it has no wheel, and its build wants the development files of OpenCV and libturbojpeg (`Could "
+        "not find required package: opencv`).",
         ("images", "cores", "reader", "images/s", "/ limit", "CPU per image", "peak memory", "commit"),
+        rows,
+        found,
+    )
+
+
+def _image_quality() -> str:
+    found = _newest("image_quality")
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        low, high = line["quartiles"]
+        numbers = (f"{line['mean']:.2f}", f"{low:.2f} to {high:.2f}", line["max"], f"{line['far_share']:.2%}")
+        rows.append((case["images"], f"{case['view']} to {case['size']}", case["way"], *numbers, line["commit"]))
+    return _section(
+        "Quality of images",
+        "Differences from Pillow's bilinear resize of the whole decoded image, in steps of 255 (`image_quality.py`): the mean "
+        "over all images, the quartiles of the means of single images, the largest of any pixel, and the share of values that "
+        "differ by more than 8.",
+        ("images", "shown", "way", "mean", "quartiles", "max", "more than 8", "commit"),
         rows,
         found,
     )

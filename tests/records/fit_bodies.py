@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import threading
+import time
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+
+from tests.harness.client import ROOT
 
 BATCH, SIZE, SEED = 5, 12, 4
 
@@ -158,3 +163,87 @@ def memory_of_a_fit(folder: str, devices: int) -> dict[str, Any]:
 
 def fitted_with(folder: str, **arguments: Any) -> None:
     model_on(2).fit(records(folder), verbose=0, **arguments)
+
+
+def pixels_on(folder: str, devices: int) -> Any:
+    """What arrives on the devices of an epoch of random parts, in the order that it came in, as floats."""
+    import abreast
+
+    images = keras.Input((SIZE, SIZE, 3), dtype="uint8")
+    model = keras.Model(images, keras.layers.Rescaling(1.0)(images))
+    with records(folder, targets=None) as data:
+        return abreast.parallelize(model, devices=devices).predict(data, verbose=0)
+
+
+def waits_of_a_fit(folder: str, devices: int, slow_seconds: float) -> dict[str, float]:
+    """The share of the time that steps wait for input, and the rates of reader and model, in rows per second."""
+    import abreast
+    from abreast.records.pixels import Painter
+
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(7)
+    convolutions = [keras.layers.Conv2D(24 * n, 3, strides=n, activation="relu") for n in (1, 2)]
+    layers = [keras.Input((64, 64, 3), dtype="uint8"), keras.layers.Rescaling(1 / 255), *convolutions]
+    model = keras.Sequential([*layers, keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(1e-3), "mse")
+    model = abreast.parallelize(model, devices=devices)
+    plain = Painter.paint
+
+    def paint(*arguments: Any) -> None:
+        time.sleep(slow_seconds)
+        plain(*arguments)
+
+    if slow_seconds:
+        Painter.paint = paint  # type: ignore[assignment, method-assign]
+    try:
+        with abreast.ImageRecords(folder, 32, size=64, num_threads=1) as data:
+            begin = time.perf_counter()
+            rows = sum(len(images) for images, _ in data)
+            seconds = time.perf_counter() - begin
+            timeline = abreast.Timeline(sample_seconds=None)
+            model.fit(data, epochs=3, callbacks=[timeline], verbose=0)
+    finally:
+        Painter.paint = plain  # type: ignore[method-assign]
+    steps = timeline.steps[timeline.steps["epoch"] > 0]  # the first compiles
+    wait, wall = float(steps["wait"].sum()), float(steps["wall"].sum())
+    first = float(steps["wait"][steps["step"] == 0].sum()) / wall  # of epochs
+    return {
+        "wait": wait / wall,
+        "wait_of_first": first,
+        "reader": rows / seconds,
+        "model": float(steps["rows"].sum()) / (wall - wait),
+    }
+
+
+def accuracies(folder: str, seeds: Sequence[int]) -> dict[str, list[float]]:
+    """Of one network, trained on records and on what Pillow makes of the files: the same parts in the same order."""
+    from abreast.records import RandomCrop, pack
+    from tests.records import by_pillow
+
+    spec = importlib.util.spec_from_file_location("images_example", ROOT / "examples" / "images.py")
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    photos, packs = example.photographs(Path(folder) / "photos"), Path(folder) / "packs"
+    pack(photos, packs, split={"train": 0.8, "test": 0.2})
+    crop, epochs = RandomCrop(scale=(0.3, 1.0)), 10
+    settings: dict[str, Any] = {"batch_size": 32, "size": 48}
+    found: dict[str, list[float]] = {"records": [], "pillow": []}
+    for seed in seeds:
+        for name, accuracy in found.items():
+            import abreast
+
+            train = abreast.ImageRecords(packs / "train", augment=crop, seed=seed, **settings)
+            test = abreast.ImageRecords(packs / "test", augment=False, **settings)
+            keras.utils.clear_session()
+            keras.utils.set_random_seed(seed)
+            model = example.build_model(train, epochs * len(train))
+            if name == "records":
+                model.fit(train, epochs=epochs, verbose=0)
+                accuracy.append(model.evaluate(test, verbose=0)[1])
+                continue
+            for epoch in range(epochs):
+                x, y = by_pillow.epoch_of(train, photos, crop, seed, epoch)
+                model.fit(x, y, 32, initial_epoch=epoch, epochs=epoch + 1, shuffle=False, verbose=0)
+            accuracy.append(model.evaluate(*by_pillow.centres(test, photos), 32, verbose=0)[1])
+    return found

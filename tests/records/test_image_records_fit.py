@@ -121,3 +121,43 @@ def test_what_fit_would_not_look_at_is_refused(folder: Path, workers: Workers, a
         workers.abreast.run(body("fitted_with"), folder=str(folder), **{argument: given})
     assert "DataError" in caught.value.kinds
     assert f"{argument} goes with arrays" in caught.value.message and "targets=..., weights=..." in caught.value.message
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_devices_get_the_batches_bit_for_bit(folder: Path, workers: Workers, devices: int) -> None:
+    found = workers.abreast.run(body("pixels_on"), folder=str(folder), devices=devices)
+    np.testing.assert_array_equal(found, epochs(folder, 1)[0][0])
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("many") / "out"
+    images = [photo(96, 128, seed=i) for i in range(16)]
+    pack([{"image": images[i % 16], "label": np.float32(i % 5)} for i in range(768)], folder)
+    return folder
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("devices", [1, 4])
+def test_devices_do_not_wait_for_a_reader_that_is_faster(many: Path, workers: Workers, devices: int) -> None:
+    found = workers.abreast.run(body("waits_of_a_fit"), folder=str(many), devices=devices, slow_seconds=0.0)
+    assert found["reader"] > 1.2 * found["model"], found
+    assert found["wait"] < 0.02, found
+
+
+@pytest.mark.alone
+def test_devices_wait_for_a_reader_that_is_slower(many: Path, workers: Workers) -> None:
+    """The negative control: 10 ms for each image."""
+    found = workers.abreast.run(body("waits_of_a_fit"), folder=str(many), devices=1, slow_seconds=0.01)
+    assert found["reader"] < found["model"] and found["wait"] > 0.2, found
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_records_teach_what_files_read_by_pillow_teach(workers: Workers, tmp_path: Path) -> None:
+    """The mean over two seeds."""
+    pytest.importorskip("skimage")
+    arguments: dict[str, Any] = {"folder": str(tmp_path), "seeds": (0, 1)}
+    found = workers.abreast.run(body("accuracies"), timeout_seconds=600, **arguments)
+    assert min(map(min, found.values())) > 0.7, found  # by chance 0.11
+    assert abs(np.mean(found["records"]) - np.mean(found["pillow"])) < 0.06, found

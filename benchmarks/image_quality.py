@@ -1,0 +1,151 @@
+"""How far the pixels of a batch are from Pillow's own resize of the whole image: abreast's ways, and tf.data's.
+
+    python benchmarks/image_quality.py [--quick] [--images 300] [--sets "480x480 q95"]
+
+Each image is shown once, the same part of it by all ways. The reference is Pillow's decode of the whole file and its
+bilinear `resize` of that part, whose filter sees every pixel. A sample is the mean difference of one image, in steps of 255.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import lines
+import numpy as np
+
+_SETS = {"480x480 q95": (480, 480, 95), "500x375 q90": (500, 375, 90)}
+_SIZES = (224, 96)  # of the second most parts are decoded smaller
+_SEED = 1
+_BATCH = 50
+_FAR = 8  # steps of 255 that a reader of the table may see
+
+Images = Any
+Ways = Mapping[str, Images]
+
+
+def main() -> None:
+    arguments = _arguments()
+    os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    with tempfile.TemporaryDirectory(prefix="abreast-quality-") as folder:
+        for name in arguments.sets:
+            place = Path(folder) / name.replace(" ", "-")
+            _prepare(place, arguments.images, *_SETS[name])
+            for size in _SIZES:
+                for view, reference, ways in _compared(place, size):
+                    _report({"images": name, "size": size, "view": view}, reference, ways, arguments.quick)
+
+
+def _prepare(place: Path, count: int, width: int, height: int, quality: int) -> None:
+    import photos
+
+    from abreast.records import pack
+
+    photos.make(place / "jpeg", count, width, height, quality)
+    pack(place / "jpeg", place / "jpeg.pack", quality=quality)
+    pack(place / "jpeg", place / "raw.pack", size=256, storage="raw")
+
+
+def _compared(place: Path, size: int) -> Iterator[tuple[str, Images, Ways]]:
+    """A view, what Pillow makes of it, and what others do."""
+    from abreast.records import CenterCrop, RandomCrop
+
+    crop, centre = RandomCrop(flip=False), CenterCrop()
+    for view, kind, antialiased in (("random part", crop, False), ("centre", centre, True)):
+        boxes, files = _boxes(place / "jpeg.pack", kind, size)
+        ways = {
+            ("abreast, antialias" if fine else "abreast") + (" (default)" if fine == antialiased else ""): _ours(
+                place / "jpeg.pack", kind, size, fine
+            )
+            for fine in (False, True)
+        }
+        ways |= {
+            name: _by_tensorflow(files, boxes, size, fine)
+            for name, fine in (("tf.data", False), ("tf.data, antialias", True))
+        }
+        yield view, _by_pillow(files, boxes, size), ways
+    boxes, pixels = _boxes(place / "raw.pack", crop, size)
+    ways = {
+        "abreast, raw at 256" + (", antialias" if fine else " (default)"): _ours(place / "raw.pack", crop, size, fine)
+        for fine in (False, True)
+    }
+    yield "random part of 256 pixels", _by_pillow(pixels, boxes, size), ways
+
+
+def _boxes(pack: Path, view: Any, size: int) -> tuple[Any, list[Any]]:
+    """The parts that a loader shows in its first epoch without shuffling, and the files, or the pixels of raw images."""
+    from abreast.records import Records, decode
+    from abreast.records.draws import uniforms
+
+    with Records(pack) as records:
+        samples = list(records)
+        heights, widths = (np.array([getattr(each, name) for each in samples]) for name in ("height", "width"))
+        draws = uniforms(_SEED, 0, 0, len(samples), view.num_draws) if view.num_draws else np.empty((0, 0))
+        files = [bytes(each.data) if each.encoding == "jpg" else decode(each).copy() for each in samples]
+        return view.views(heights, widths, (size, size), draws).boxes, files
+
+
+def _ours(pack: Path, view: Any, size: int, antialias: bool) -> Images:
+    from abreast.records.loader import Loader
+
+    settings = {"size": size, "augment": view, "antialias": antialias, "shuffle": False, "seed": _SEED}
+    with Loader(pack, _BATCH, targets=None, num_threads=1, **settings) as batches:
+        return np.concatenate(list(batches))
+
+
+def _by_pillow(files: list[Any], boxes: Any, size: int) -> Images:
+    import io
+
+    from PIL import Image
+
+    def made(file: Any, left: int, top: int, width: int, height: int) -> Any:
+        image = Image.open(io.BytesIO(file)) if isinstance(file, bytes) else Image.fromarray(file)
+        box = (left, top, left + width, top + height)
+        return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box))
+
+    return np.stack([made(file, *box) for file, box in zip(files, boxes.tolist(), strict=True)])
+
+
+def _by_tensorflow(files: list[Any], boxes: Any, size: int, antialias: bool) -> Images:
+    import tensorflow as tf
+
+    made = []
+    for file, (left, top, width, height) in zip(files, boxes.tolist(), strict=True):
+        part = tf.image.decode_and_crop_jpeg(file, [top, left, height, width], channels=3)
+        made.append(tf.cast(tf.round(tf.image.resize(part, [size, size], antialias=antialias)), tf.uint8).numpy())
+    return np.stack(made)
+
+
+def _report(view: dict[str, Any], reference: Images, ways: Ways, quick: bool) -> None:
+    for way, images in ways.items():
+        difference = np.abs(images.astype(np.int16) - reference)
+        samples = difference.mean(axis=(1, 2, 3))
+        notes = {
+            "mean": round(float(samples.mean()), 4),
+            "max": int(difference.max()),
+            "far_share": round(float((difference > _FAR).mean()), 6),
+            "far": _FAR,
+            "num_images": len(images),
+        }
+        if not quick:
+            lines.append([lines.line("image_quality", view | {"way": way}, samples.tolist(), "steps of 255", **notes)])
+        text = f"mean {notes['mean']:6.3f}  max {notes['max']:4}  more than {_FAR}: {notes['far_share']:.3%}"
+        print(f"{view['images']}  {view['view']} to {view['size']}  {way:<32}{text}", flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--images", type=int, help="images of each size")
+    parser.add_argument("--sets", type=lambda text: text.split(","), default=list(_SETS))
+    parser.add_argument("--quick", action="store_true", help="few images, and no lines are written")
+    arguments = parser.parse_args()
+    arguments.images = arguments.images or (60 if arguments.quick else 300)
+    return arguments
+
+
+if __name__ == "__main__":
+    main()
