@@ -56,7 +56,9 @@ def measure(cell: Cell, tell: Tell) -> dict[str, Any]:
         steps = turns.settle_steps(most)
         turns.take(steps)
         facts = _facts(turns.model)
-        facts |= _parts(turns.model, fed, cell.warm_up, steps) if turns.samples.get("abreast") else {}
+        if "abreast" in turns.samples:
+            with _Noted(turns.failed, "timeline"):  # the samples stay
+                facts |= _parts(turns.model, fed, cell.warm_up, steps)
     finally:
         turns.close()
     return {"samples": turns.samples, "failed": turns.failed, "steps": steps, "source": fed.kind, **facts}
