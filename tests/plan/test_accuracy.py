@@ -121,3 +121,10 @@ def test_a_file_that_is_not_there_or_has_no_rows_is_one_error(tmp_path: Path) ->
     empty = tmp_path / "empty.csv"
     empty.write_text((PUBLISHED / "measurements.csv").read_text().splitlines()[0] + "\n")
     assert "has no row to predict" in accuracy(empty).stderr
+
+
+def test_the_reference_page_is_what_the_lines_and_constants_say() -> None:
+    command = [sys.executable, "benchmarks/plan_page.py", "--check"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
