@@ -16,7 +16,7 @@ from abreast.plan.constants import Constants, shipped
 from abreast.plan.interval import interval
 from abreast.plan.scenario import Scenario, Scenarios
 from abreast.plan.setup import Setup
-from abreast.plan.simulate import Simulated, Wires, Work, simulate
+from abreast.plan.simulate import Simulated, Wires, Work, exchange_seconds, simulate
 from abreast.plan.software import SOFTWARE
 
 _HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16
@@ -53,10 +53,9 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     work, wires = work_of(setup, scenario, known), wires_of(setup, scenario, known)
     slowdowns = _slowdowns(setup, num_devices)
     run = simulate(work, wires, slowdowns)
-    whole = simulate(replace(work, overlap=False), wires, (max(slowdowns),)).exposed_seconds
     share = float(exposed_share(many, known)[0])
-    hidden = whole - run.exposed_seconds
-    exchange = run.exposed_seconds + share * hidden if work.overlap else share * whole
+    hidden = max(0.0, exchange_seconds(work, wires) - run.exposed_seconds)
+    exchange = run.exposed_seconds + share * hidden if work.overlap else share * run.exposed_seconds
     rows = setup.rows / num_devices if setup.strong else setup.rows
     rows_of_step = rows * num_devices * setup.accumulation
     parts = {
@@ -157,11 +156,14 @@ def work_of(setup: Setup, scenario: Scenario, constants: Constants) -> Work:
 def wires_of(setup: Setup, scenario: Scenario, constants: Constants) -> Wires:
     """The machine's links at the rates that an exchange sees."""
     many, machine = Scenarios([scenario]), setup.machine
+    rate = float(device_link_rate(many, constants)[0])
+    if scenario.exchange == "ps-cpu" and scenario.device_link.startswith("nvlink"):
+        rate = constants["rate.host_link"]  # NVLink does not lead to the host
     return Wires(
         scenario.exchange,
         scenario.num_devices,
         scenario.num_hosts,
-        float(device_link_rate(many, constants)[0]),
+        rate,
         machine.device_link.latency_seconds,
         float(network_rate(many, constants)[0]),
         machine.network.latency_seconds if machine.network else 0.0,
