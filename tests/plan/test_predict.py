@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.errors import DataError
@@ -43,6 +43,7 @@ def test_every_constant_says_what_it_means() -> None:
         assert entry["meaning"] and entry["unit"] and entry["value"] > 0 and entry["spread"] > 0
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.floats(1.01, 100), st.sampled_from(["ring", "ps-cpu", "ps-gpu", "ps-sharded", "tree"]))
 def test_faster_links_and_fewer_devices_never_hurt(power: int, times: float, exchange: str) -> None:
     devices = 2**power
@@ -51,12 +52,14 @@ def test_faster_links_and_fewer_devices_never_hurt(power: int, times: float, exc
     assert efficiency(num_devices=2 * devices, exchange=exchange) <= now
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5), st.floats(1.01, 100), st.sampled_from(["ring", "hierarchical", "ps-hosts", "tree"]))
 def test_a_faster_network_never_hurts(power: int, times: float, exchange: str) -> None:
     many = {"num_devices": 8 * 2**power, "num_hosts": 2**power, "exchange": exchange}
     assert efficiency(**many, network_bytes_per_second=times * 1.25e9) >= efficiency(**many)
 
 
+@settings(deadline=None)
 @given(st.integers(20, 200), st.floats(0.01, 10))
 def test_many_small_buckets_come_near_the_formula(count: int, per_window: float) -> None:
     window, exchange = 1.0, per_window

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.errors import DataError
@@ -47,6 +47,7 @@ def wires(draw: st.DrawFn, kinds: st.SearchStrategy[str] = PIPELINES) -> Wires:
     )
 
 
+@settings(deadline=None)
 @given(works(overlap=False), wires(st.just("ring")))
 def test_without_overlap_a_ring_adds_its_closed_form(work: Work, links: Wires) -> None:
     links = replace(links, num_devices=links.devices_per_host, num_hosts=1)
@@ -57,6 +58,7 @@ def test_without_overlap_a_ring_adds_its_closed_form(work: Work, links: Wires) -
     assert simulate(work, links).seconds == pytest.approx(work.compute_seconds + alone, rel=EXACT)
 
 
+@settings(deadline=None)
 @given(works(overlap=True), wires(st.sampled_from(("ring", "tree"))))
 def test_with_overlap_the_last_bucket_that_waits_decides(work: Work, links: Wires) -> None:
     form = ring_seconds if links.exchange == "ring" else tree_seconds
@@ -83,6 +85,7 @@ def test_a_ring_over_hosts_waits_for_the_network_twice_per_host() -> None:
     assert simulate(Work(0.0, [0.0], [1.0]), links).seconds == pytest.approx(4 * 1.0 + 10 * 1e-3)
 
 
+@settings(deadline=None)
 @given(works(), wires(st.just("hierarchical")))
 def test_a_hierarchy_of_one_host_is_a_ring(work: Work, links: Wires) -> None:
     one = replace(links, num_devices=links.devices_per_host, num_hosts=1)
@@ -91,6 +94,7 @@ def test_a_hierarchy_of_one_host_is_a_ring(work: Work, links: Wires) -> None:
     )
 
 
+@settings(deadline=None)
 @given(SECONDS, st.floats(1, 1e9), st.integers(2, 64), RATES)
 def test_a_server_on_a_device_serves_one_after_the_other(
     seconds: float, size: float, devices: int, rate: float
@@ -100,6 +104,7 @@ def test_a_server_on_a_device_serves_one_after_the_other(
     assert found == pytest.approx(seconds + 2 * (devices - 1) * size / rate, rel=EXACT)
 
 
+@settings(deadline=None)
 @given(SECONDS, st.floats(1, 1e9), HOSTS, RATES, RATES)
 def test_a_hierarchy_is_two_halves_of_a_ring_around_a_ring(
     seconds: float, size: float, counts: tuple[int, int], rate: float, network: float
@@ -110,6 +115,7 @@ def test_a_hierarchy_is_two_halves_of_a_ring_around_a_ring(
     assert simulate(Work(0.0, [seconds], [size]), links).seconds == pytest.approx(expected, rel=EXACT)
 
 
+@settings(deadline=None)
 @given(works(), wires(ALL))
 def test_no_resource_is_busy_longer_than_the_step(work: Work, links: Wires) -> None:
     found = simulate(work, links)
@@ -117,6 +123,7 @@ def test_no_resource_is_busy_longer_than_the_step(work: Work, links: Wires) -> N
     assert found.seconds >= work.compute_seconds * (1 - EXACT)
 
 
+@settings(deadline=None)
 @given(works(), wires(), st.floats(1, 100), st.floats(0, 1e-3))
 def test_faster_links_never_lengthen_a_step(work: Work, links: Wires, times: float, latency: float) -> None:
     now = simulate(work, links).seconds
@@ -128,12 +135,14 @@ def test_faster_links_never_lengthen_a_step(work: Work, links: Wires, times: flo
     assert simulate(work, slower).seconds >= now * (1 - EXACT)
 
 
+@settings(deadline=None)
 @given(works(), wires(), st.integers(2, 4))
 def test_more_devices_never_shorten_a_step(work: Work, links: Wires, times: int) -> None:
     more = replace(links, num_devices=times * links.num_devices)
     assert simulate(work, more).seconds >= simulate(work, links).seconds * (1 - EXACT)
 
 
+@settings(deadline=None)
 @given(works(), wires(), st.floats(1, 10))
 def test_one_slow_device_slows_the_step_by_no_more_than_itself(work: Work, links: Wires, slow: float) -> None:
     slowdowns = [slow, *[1.0] * (links.num_devices - 1)]
@@ -141,6 +150,7 @@ def test_one_slow_device_slows_the_step_by_no_more_than_itself(work: Work, links
     assert now * (1 - EXACT) <= found <= now + (slow - 1) * work.compute_seconds + now * EXACT
 
 
+@settings(deadline=None)
 @given(works(), wires(), st.floats(1, 50), st.floats(0, 0.9))
 def test_slow_and_failing_links_lengthen_a_step(work: Work, links: Wires, slow: float, lost: float) -> None:
     bad = replace(links, slow_device_link=slow, slow_network_link=slow, lost_share=lost, retry_seconds=0.1)
@@ -198,6 +208,7 @@ def test_impossible_work_is_refused(bad: float) -> None:
         Work(1.0, [1.0, 1.0], [1.0])
 
 
+@settings(deadline=None)
 @given(
     works(),
     wires(st.sampled_from(("ring", "tree", "hierarchical"))),

@@ -23,7 +23,9 @@ _HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16
 _DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
 _RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
 _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
-_MANY_DEVICES = 4096  # simulated one by one, where they straggle
+_MANY_DEVICES = (
+    4096  # simulated one by one, where a server takes them in turns; of more, all are as slow as the slowest
+)
 
 
 @dataclass(frozen=True)
@@ -180,12 +182,11 @@ def _slowdowns(setup: Setup, num_devices: int) -> Sequence[float]:
     """How much slower each replica's step is, drawn from a fixed seed so that a plan can be repeated."""
     if setup.straggler_spread == 0:
         return (1.0,)
-    draws = np.random.default_rng(0).normal(0.0, setup.straggler_spread, min(num_devices, _MANY_DEVICES))
-    if num_devices > _MANY_DEVICES:
-        return (float(np.exp(draws.max())),)
-    slowdowns: list[float] = np.exp(draws).tolist()
+    slowdowns = np.exp(np.random.default_rng(0).normal(0.0, setup.straggler_spread, num_devices))
+    if setup.exchange == "ps-gpu" and num_devices <= _MANY_DEVICES:
+        return [float(each) for each in slowdowns]
     # The slowest device is the last with every bucket: where all wait for all, it alone decides.
-    return slowdowns if setup.exchange == "ps-gpu" else (max(slowdowns),)
+    return (float(slowdowns.max()),)
 
 
 def _waiting(run: Simulated, compute: float) -> float:
