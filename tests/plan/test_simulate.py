@@ -180,7 +180,7 @@ def test_1024_devices_and_200_tensors_take_less_than_ten_seconds(exchange: str) 
     links = Wires(exchange, 1024, 128, 1e11, network_bytes_per_second=1e10)
     begin = time.process_time()
     found = simulate(Work(0.05, [0.1 / 200] * 200, [5e5] * 200), links, slowdowns)
-    assert time.process_time() - begin < 10  # measured 1.9 s
+    assert time.process_time() - begin < 10  # measured 1.5 s
     assert found.seconds > 0.15
 
 
