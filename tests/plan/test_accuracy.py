@@ -51,7 +51,7 @@ def average(output: str) -> list[float]:
 
 def test_the_table_is_small_and_every_row_names_its_source() -> None:
     rows = read("measurements.csv")
-    assert len(rows) <= 60
+    assert len(rows) + len(read("machines.csv")) <= 60
     assert all(row["source"] and row["source_url_or_repo_path"] for row in rows)
 
 
@@ -59,7 +59,7 @@ def test_the_published_rows_are_predicted() -> None:
     result = accuracy(PUBLISHED / "measurements.csv")
     assert result.returncode == 0, result.stderr
     median, _, p90, covered, abstained, null_median, *_ = average(result.stdout)
-    assert median < 10 and p90 < 30  # measured 5 and 9
+    assert median < 10 and p90 < 30  # measured 5.3 and 7.4
     assert covered > 60 and abstained == 0
     assert null_median > 20
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.plan.events import Engine
@@ -29,6 +29,7 @@ def test_nothing_to_do_takes_no_time() -> None:
     assert Engine().run().seconds == 0.0
 
 
+@settings(deadline=None)
 @given(TASKS)
 def test_a_resource_is_never_busy_longer_than_time_passes(tasks: list[tuple[float, str, list[int]]]) -> None:
     engine = Engine()
@@ -39,6 +40,7 @@ def test_a_resource_is_never_busy_longer_than_time_passes(tasks: list[tuple[floa
     assert sum(outcome.busy.values()) == pytest.approx(sum(seconds for seconds, _, _ in tasks))
 
 
+@settings(deadline=None)
 @given(TASKS)
 def test_no_task_ends_before_those_that_it_waits_for(tasks: list[tuple[float, str, list[int]]]) -> None:
     engine = Engine()

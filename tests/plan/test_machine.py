@@ -58,6 +58,10 @@ def test_a_device_may_be_one_that_ships() -> None:
             "latency_seconds is 20",
         ),
         ({"network": {"kind": "tcp"}}, "bytes_per_second is missing"),
+        ({"network": "ethernet"}, "network is str, not an object"),
+        ({"assumed": 3}, "assumed is 3"),
+        ({"sources": []}, "sources is"),
+        ({"device": {"name": "X", "memory_bytes_per_second": 9e11, "peak_flops": 15e12}}, "peak_flops is 15"),
         ({"device": {"name": "X", "memory_bytes_per_second": 900}}, "900, which no link or memory reaches"),
         (
             {"device": {"name": "X", "memory_bytes_per_second": 9e11, "memory_gigabytes_per_second": 900}},

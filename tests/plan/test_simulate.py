@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.errors import DataError
@@ -20,7 +20,9 @@ SECONDS = st.floats(1e-6, 1.0)
 RATES = st.floats(1e6, 1e12)
 BUCKETS = st.lists(st.tuples(SECONDS, st.floats(0, 1e9)), min_size=1, max_size=12)
 HOSTS = st.tuples(st.integers(1, 8), st.integers(1, 8))  # devices per host, hosts
-PIPELINES = st.sampled_from(("ring", "tree", "hierarchical", "ps-cpu", "ps-sharded", "ps-hosts"))
+# Of the others, one link serves two stages of a bucket, first come, first served: sooner there may then be later done.
+PIPELINES = st.sampled_from(("ring", "tree", "ps-cpu", "ps-sharded", "ps-hosts"))
+ALL = st.sampled_from(("ring", "tree", "hierarchical", "ps-cpu", "ps-gpu", "ps-sharded", "ps-hosts"))
 EXACT = 1e-9  # floating-point additions in another order
 
 
@@ -45,6 +47,7 @@ def wires(draw: st.DrawFn, kinds: st.SearchStrategy[str] = PIPELINES) -> Wires:
     )
 
 
+@settings(deadline=None)
 @given(works(overlap=False), wires(st.just("ring")))
 def test_without_overlap_a_ring_adds_its_closed_form(work: Work, links: Wires) -> None:
     links = replace(links, num_devices=links.devices_per_host, num_hosts=1)
@@ -55,13 +58,18 @@ def test_without_overlap_a_ring_adds_its_closed_form(work: Work, links: Wires) -
     assert simulate(work, links).seconds == pytest.approx(work.compute_seconds + alone, rel=EXACT)
 
 
+@settings(deadline=None)
 @given(works(overlap=True), wires(st.sampled_from(("ring", "tree"))))
 def test_with_overlap_the_last_bucket_that_waits_decides(work: Work, links: Wires) -> None:
     form = ring_seconds if links.exchange == "ring" else tree_seconds
-    near = (links.devices_per_host, links.device_bytes_per_second, links.device_latency_seconds)
-    far = (links.num_devices, links.network_bytes_per_second, links.network_latency_seconds)
+    alone = Work(0.0, [0.0], [1.0])
+    latency = simulate(alone, replace(links, device_bytes_per_second=1e300, network_bytes_per_second=1e300)).seconds
     times = [
-        max(float(form(size, *near)), float(form(size, *far)) if links.num_hosts > 1 else 0.0)
+        latency
+        + max(
+            float(form(size, links.devices_per_host, links.device_bytes_per_second)),
+            float(form(size, links.num_devices, links.network_bytes_per_second)) if links.num_hosts > 1 else 0.0,
+        )
         for size in work.bucket_bytes
     ]
     if links.num_devices == 1:
@@ -72,6 +80,21 @@ def test_with_overlap_the_last_bucket_that_waits_decides(work: Work, links: Wire
     assert simulate(work, links).seconds == pytest.approx(expected, rel=EXACT)
 
 
+def test_a_ring_over_hosts_waits_for_the_network_twice_per_host() -> None:
+    links = Wires("ring", 8, 2, 1e300, 1e-3, 1e300, 1.0)  # 14 turns, 4 of them between hosts
+    assert simulate(Work(0.0, [0.0], [1.0]), links).seconds == pytest.approx(4 * 1.0 + 10 * 1e-3)
+
+
+@settings(deadline=None)
+@given(works(), wires(st.just("hierarchical")))
+def test_a_hierarchy_of_one_host_is_a_ring(work: Work, links: Wires) -> None:
+    one = replace(links, num_devices=links.devices_per_host, num_hosts=1)
+    assert simulate(work, one).seconds == pytest.approx(
+        simulate(work, replace(one, exchange="ring")).seconds, rel=EXACT
+    )
+
+
+@settings(deadline=None)
 @given(SECONDS, st.floats(1, 1e9), st.integers(2, 64), RATES)
 def test_a_server_on_a_device_serves_one_after_the_other(
     seconds: float, size: float, devices: int, rate: float
@@ -81,6 +104,7 @@ def test_a_server_on_a_device_serves_one_after_the_other(
     assert found == pytest.approx(seconds + 2 * (devices - 1) * size / rate, rel=EXACT)
 
 
+@settings(deadline=None)
 @given(SECONDS, st.floats(1, 1e9), HOSTS, RATES, RATES)
 def test_a_hierarchy_is_two_halves_of_a_ring_around_a_ring(
     seconds: float, size: float, counts: tuple[int, int], rate: float, network: float
@@ -91,13 +115,15 @@ def test_a_hierarchy_is_two_halves_of_a_ring_around_a_ring(
     assert simulate(Work(0.0, [seconds], [size]), links).seconds == pytest.approx(expected, rel=EXACT)
 
 
-@given(works(), wires())
+@settings(deadline=None)
+@given(works(), wires(ALL))
 def test_no_resource_is_busy_longer_than_the_step(work: Work, links: Wires) -> None:
     found = simulate(work, links)
     assert all(busy <= found.seconds * (1 + EXACT) for busy in found.busy.values())
     assert found.seconds >= work.compute_seconds * (1 - EXACT)
 
 
+@settings(deadline=None)
 @given(works(), wires(), st.floats(1, 100), st.floats(0, 1e-3))
 def test_faster_links_never_lengthen_a_step(work: Work, links: Wires, times: float, latency: float) -> None:
     now = simulate(work, links).seconds
@@ -109,12 +135,14 @@ def test_faster_links_never_lengthen_a_step(work: Work, links: Wires, times: flo
     assert simulate(work, slower).seconds >= now * (1 - EXACT)
 
 
+@settings(deadline=None)
 @given(works(), wires(), st.integers(2, 4))
 def test_more_devices_never_shorten_a_step(work: Work, links: Wires, times: int) -> None:
     more = replace(links, num_devices=times * links.num_devices)
     assert simulate(work, more).seconds >= simulate(work, links).seconds * (1 - EXACT)
 
 
+@settings(deadline=None)
 @given(works(), wires(), st.floats(1, 10))
 def test_one_slow_device_slows_the_step_by_no_more_than_itself(work: Work, links: Wires, slow: float) -> None:
     slowdowns = [slow, *[1.0] * (links.num_devices - 1)]
@@ -122,6 +150,7 @@ def test_one_slow_device_slows_the_step_by_no_more_than_itself(work: Work, links
     assert now * (1 - EXACT) <= found <= now + (slow - 1) * work.compute_seconds + now * EXACT
 
 
+@settings(deadline=None)
 @given(works(), wires(), st.floats(1, 50), st.floats(0, 0.9))
 def test_slow_and_failing_links_lengthen_a_step(work: Work, links: Wires, slow: float, lost: float) -> None:
     bad = replace(links, slow_device_link=slow, slow_network_link=slow, lost_share=lost, retry_seconds=0.1)
@@ -151,7 +180,7 @@ def test_1024_devices_and_200_tensors_take_less_than_ten_seconds(exchange: str) 
     links = Wires(exchange, 1024, 128, 1e11, network_bytes_per_second=1e10)
     begin = time.process_time()
     found = simulate(Work(0.05, [0.1 / 200] * 200, [5e5] * 200), links, slowdowns)
-    assert time.process_time() - begin < 10  # measured 1.9 s
+    assert time.process_time() - begin < 10  # measured 1.5 s
     assert found.seconds > 0.15
 
 
@@ -179,7 +208,12 @@ def test_impossible_work_is_refused(bad: float) -> None:
         Work(1.0, [1.0, 1.0], [1.0])
 
 
-@given(works(), wires(), st.lists(st.floats(1, 3), min_size=64, max_size=64))
+@settings(deadline=None)
+@given(
+    works(),
+    wires(st.sampled_from(("ring", "tree", "hierarchical"))),
+    st.lists(st.floats(1, 3), min_size=64, max_size=64),
+)
 def test_where_all_wait_for_all_the_slowest_device_decides(work: Work, links: Wires, slowdowns: list[float]) -> None:
     drawn = slowdowns[: links.num_devices]
     all_of_them, slowest = simulate(work, links, drawn), simulate(work, links, (max(drawn),))

@@ -97,8 +97,8 @@ def machine_from(content: Any, where: str = "the machine") -> Machine:
         device_link=facts.link("device_link", LINKS),
         network=network,
         most_hosts=facts.count("most_hosts") if facts.content.get("most_hosts") is not None else None,
-        assumed=tuple(facts.content.get("assumed", ())),
-        sources=dict(facts.content.get("sources", {})),
+        assumed=tuple(facts.optional("assumed", list, [])),
+        sources=facts.optional("sources", dict, {}),
     )
 
 
@@ -165,6 +165,14 @@ class _Facts:
             )
         return float(value)
 
+    def optional(self, name: str, kind: type, default: Any) -> Any:
+        value = self.content.get(name, default)
+        if not isinstance(value, kind):
+            raise DataError(
+                f"{self._where}: {name} is {value!r}", f"{name} is a JSON {'list' if kind is list else 'object'}"
+            )
+        return value
+
     def link(self, name: str, kinds: tuple[str, ...]) -> Link:
         inner = _Facts(self._value(name), f"{self._where}: {name}")
         kind = inner.text("kind")
@@ -192,7 +200,7 @@ class _Facts:
 
 def _device(name: str, content: dict[str, Any], where: str) -> Device:
     facts = _Facts(content, where)
-    peaks = content.get("peak_flops", {})
+    peaks = facts.optional("peak_flops", dict, {})
     for precision, flops in peaks.items():
         if not isinstance(flops, int | float) or not 1e9 <= flops <= 1e18:
             raise DataError(f"{where}: peak_flops of {precision} is {flops!r}", "in operations per second, as 15.7e12")

@@ -16,14 +16,16 @@ from abreast.plan.constants import Constants, shipped
 from abreast.plan.interval import interval
 from abreast.plan.scenario import Scenario, Scenarios
 from abreast.plan.setup import Setup
-from abreast.plan.simulate import Simulated, Wires, Work, simulate
+from abreast.plan.simulate import Simulated, Wires, Work, exchange_seconds, simulate
 from abreast.plan.software import SOFTWARE
 
 _HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16
 _DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
 _RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
 _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
-_MANY_DEVICES = 4096  # simulated one by one, where they straggle
+_MANY_DEVICES = (
+    4096  # simulated one by one, where a server takes them in turns; of more, all are as slow as the slowest
+)
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,9 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     work, wires = work_of(setup, scenario, known), wires_of(setup, scenario, known)
     slowdowns = _slowdowns(setup, num_devices)
     run = simulate(work, wires, slowdowns)
-    whole = simulate(replace(work, overlap=False), wires, (max(slowdowns),)).exposed_seconds
     share = float(exposed_share(many, known)[0])
-    hidden = whole - run.exposed_seconds
-    exchange = run.exposed_seconds + share * hidden if work.overlap else share * whole
+    hidden = max(0.0, exchange_seconds(work, wires) - run.exposed_seconds)
+    exchange = run.exposed_seconds + share * hidden if work.overlap else share * run.exposed_seconds
     rows = setup.rows / num_devices if setup.strong else setup.rows
     rows_of_step = rows * num_devices * setup.accumulation
     parts = {
@@ -157,11 +158,14 @@ def work_of(setup: Setup, scenario: Scenario, constants: Constants) -> Work:
 def wires_of(setup: Setup, scenario: Scenario, constants: Constants) -> Wires:
     """The machine's links at the rates that an exchange sees."""
     many, machine = Scenarios([scenario]), setup.machine
+    rate = float(device_link_rate(many, constants)[0])
+    if scenario.exchange == "ps-cpu" and scenario.device_link.startswith("nvlink"):
+        rate = constants["rate.host_link"]  # NVLink does not lead to the host
     return Wires(
         scenario.exchange,
         scenario.num_devices,
         scenario.num_hosts,
-        float(device_link_rate(many, constants)[0]),
+        rate,
         machine.device_link.latency_seconds,
         float(network_rate(many, constants)[0]),
         machine.network.latency_seconds if machine.network else 0.0,
@@ -178,12 +182,11 @@ def _slowdowns(setup: Setup, num_devices: int) -> Sequence[float]:
     """How much slower each replica's step is, drawn from a fixed seed so that a plan can be repeated."""
     if setup.straggler_spread == 0:
         return (1.0,)
-    draws = np.random.default_rng(0).normal(0.0, setup.straggler_spread, min(num_devices, _MANY_DEVICES))
-    if num_devices > _MANY_DEVICES:
-        return (float(np.exp(draws.max())),)
-    slowdowns: list[float] = np.exp(draws).tolist()
+    slowdowns = np.exp(np.random.default_rng(0).normal(0.0, setup.straggler_spread, num_devices))
+    if setup.exchange == "ps-gpu" and num_devices <= _MANY_DEVICES:
+        return [float(each) for each in slowdowns]
     # The slowest device is the last with every bucket: where all wait for all, it alone decides.
-    return slowdowns if setup.exchange == "ps-gpu" else (max(slowdowns),)
+    return (float(slowdowns.max()),)
 
 
 def _waiting(run: Simulated, compute: float) -> float:

@@ -114,6 +114,13 @@ def simulate(work: Work, wires: Wires, slowdowns: Sequence[float] = (1.0,)) -> S
     return Simulated(outcome.seconds, work.compute_seconds * max(slowdowns), outcome.busy)
 
 
+def exchange_seconds(work: Work, wires: Wires) -> float:
+    """Of all buckets, one after the other and each stage after the one before it: nothing hidden, nothing at once."""
+    if wires.num_devices == 1 or wires.exchange == "none":
+        return 0.0
+    return sum(stage.seconds * (stage.each or 1) for size in work.bucket_bytes for stage in _stages(size, wires))
+
+
 class _Chain:
     """The compute stream of one device."""
 
@@ -168,20 +175,34 @@ def _stages(size: float, wires: Wires) -> list[_Stage]:
         return [_Stage(float(gather_seconds(size, wires.num_devices, slowest, latency)) + waits, "ring")]
     if wires.exchange in ("ring", "tree"):
         formula = ring_seconds if wires.exchange == "ring" else tree_seconds
-        local = float(formula(size, inside, rate, near))
-        between = float(formula(size, wires.num_devices, network, far)) if hosts > 1 else 0.0
-        return [_Stage(max(local, between) + waits, wires.exchange)]
+        local = float(formula(size, inside, rate))
+        between = float(formula(size, wires.num_devices, network)) if hosts > 1 else 0.0
+        return [_Stage(max(local, between) + _latency(wires) + waits, wires.exchange)]
     if wires.exchange == "hierarchical":
-        half = float(ring_seconds(size, inside, rate, near)) / 2
+        ring = float(ring_seconds(size, inside, rate, near))
+        if hosts == 1:
+            return [_Stage(ring + waits, "device links")]
         between = float(ring_seconds(size, hosts, network, far)) + waits
-        # Links carry both ways at once: sums go round one way, results the other.
-        stages = [_Stage(half, "device links up"), _Stage(between, "network"), _Stage(half, "device links down")]
+        stages = [_Stage(ring / 2, "device links"), _Stage(between, "network"), _Stage(ring / 2, "device links")]
         return [stage for stage in stages if stage.seconds > 0]
     if wires.exchange == "ps-hosts":
         one_way = size / network + far + waits
         in_host = [_Stage(float(ring_seconds(size, inside, rate, near)), "device links")] if inside > 1 else []
         return [*in_host, *([_Stage(one_way, "network in"), _Stage(one_way, "network out")] if hosts > 1 else [])]
     return [*_server_stages(size, wires, rate, near + waits), *_between_servers(size, wires, network, far + waits)]
+
+
+def _latency(wires: Wires) -> float:
+    """Of a ring's turns or a tree's levels: those that cross hosts wait for the network, the others for the host's links.
+
+    As NCCL counts them (src/graph/tuning.cc): of `2 (n - 1)` turns, `2 m` cross hosts.
+    """
+    near, far, hosts = wires.device_latency_seconds, wires.network_latency_seconds, wires.num_hosts
+    if wires.exchange == "tree":
+        inside = math.ceil(math.log2(wires.devices_per_host))
+        return 2 * inside * near + 2 * math.ceil(math.log2(hosts)) * far
+    crossing = min(2 * hosts, 2 * (wires.num_devices - 1)) if hosts > 1 else 0
+    return (2 * (wires.num_devices - 1) - crossing) * near + crossing * far
 
 
 def _server_stages(size: float, wires: Wires, rate: float, latency: float) -> list[_Stage]:
