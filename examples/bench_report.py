@@ -27,7 +27,7 @@ def main() -> None:
     arguments.output.mkdir(parents=True, exist_ok=True)
     lines, predicted = arguments.output / "bench.jsonl", arguments.output / "predicted.jsonl"
     where = ["--backend", arguments.backend, "--cpu-devices", "2", "--against", "keras,native", "-o", str(lines)]
-    _bench("convnet", *where)
+    _bench("mlp", *where)
     predicted.write_text("".join(json.dumps(line) + "\n" for line in _prediction(lines)))
     _bench("--report", str(arguments.output), "--predicted", str(predicted), "-o", str(lines))
     if arguments.images is not None:
@@ -45,7 +45,7 @@ def _prediction(lines: Path) -> list[dict[str, object]]:
     """Of nobody: two devices that share two cores take as long for twice the rows, give or take a fifth."""
     found = [json.loads(text) for text in lines.read_text().splitlines()]
     one = next(line["median"] for line in found if line["case"]["side"] == "abreast" and line["case"]["devices"] == 1)
-    case = {"model": "convnet"}
+    case = {"model": "mlp"}
     return [
         {"case": case | {"devices": devices}, "median": seconds, "interval": [0.8 * seconds, 1.2 * seconds]}
         for devices, seconds in ((1, one), (2, 1.5 * one))

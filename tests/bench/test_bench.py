@@ -76,7 +76,7 @@ def test_a_line_says_all_that_one_needs_to_know(backend: str, measured: tuple[Fo
     assert line["machine"]["cores"] >= 1
     assert line["versions"]["keras"]
     assert set(PARTS) <= set(line["step_parts_seconds"])
-    assert 0 < sum(line["step_parts_seconds"].values()) < 10
+    assert sum(line["step_parts_seconds"].values()) == pytest.approx(line["median"], rel=1e-3)
 
 
 def test_the_table_goes_to_stdout_and_the_rest_to_stderr(backend: str, measured: tuple[Folder, Result]) -> None:

@@ -58,7 +58,8 @@ def measure(cell: Cell, tell: Tell) -> dict[str, Any]:
         facts = _facts(turns.model)
         if "abreast" in turns.samples:
             with _Noted(turns.failed, "timeline"):  # the samples stay
-                facts |= _parts(turns.model, fed, cell.warm_up, steps)
+                step = statistics.median(turns.samples["abreast"])
+                facts |= _parts(turns.model, fed, cell.warm_up, steps, step)
     finally:
         turns.close()
     return {"samples": turns.samples, "failed": turns.failed, "steps": steps, "source": fed.kind, **facts}
@@ -143,16 +144,15 @@ def _facts(model: Any) -> dict[str, Any]:
     return {"num_parameters": int(model.count_params()), "gradient_tensor_bytes": tensors}
 
 
-def _parts(model: Any, fed: Any, warm_up: int, steps: int) -> dict[str, Any]:
-    """The parts of a step, by a timeline over one turn more; they add up to a mean step with the timeline's own cost."""
+def _parts(model: Any, fed: Any, warm_up: int, steps: int, step_seconds: float) -> dict[str, Any]:
+    """The parts of a step that takes so long, in the shares that a timeline over one turn more finds."""
     import abreast
     from abreast.bench.sides import fit
 
     timeline = abreast.Timeline(sample_seconds=None)
     fit(model, fed, warm_up, steps, (timeline,))
     summary = timeline.summary(warm_up_steps=warm_up)
-    step = statistics.fmean(timeline.steps["wall"][warm_up:])
-    parts = {name: part["share"] * step for name, part in summary["parts"].items() if part is not None}
+    parts = {name: part["share"] * step_seconds for name, part in summary["parts"].items() if part is not None}
     return {"step_parts_seconds": parts, "all_reduce_told": summary["all_reduce_told"]}
 
 

@@ -14,7 +14,7 @@ from abreast.measure.charts import ticks
 from abreast.measure.markup import Markup, joined, shortened, tag
 
 WIDTH, HEIGHT = 640, 360
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 72, 46  # margins around the plot
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 80, 46  # margins around the plot
 _PAD = 16  # inside of it
 _LOGARITHMIC_FROM = 32  # devices
 _LEAST_TICK_PIXELS = 26
@@ -82,7 +82,7 @@ def curves_figure(
     key = [(curve.name, _sample(curve)) for curve in curves]
     key.append(("ideal", tag("g", tag("line", x1=0, x2=22, y1=0, y2=0), class_="ideal")))
     names = tag("g", tag("text", "devices", x=WIDTH - _RIGHT, y=HEIGHT - 8, text_anchor="end"), class_="soft")
-    above = tag("g", tag("text", y_label, x=_LEFT - 8, y=_TOP - 10, text_anchor="start"), class_="soft")
+    above = tag("g", tag("text", y_label, x=_LEFT - 8, y=_TOP - 9, text_anchor="start"), class_="soft")
     return _sheet(title, HEIGHT, key, *drawn, names, above)
 
 

@@ -24,7 +24,8 @@ class OnDevice(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
         self.row = self.add_weight(shape=(1, *self.row_shape), initializer=noise, trainable=False, name="row")
 
     def call(self, numbers: Any) -> Any:
-        rows = self.row + ops.reshape(numbers, (-1, *([1] * len(self.row_shape))))
+        # In this order: Keras 3.15 on TensorFlow takes a second summand of n x 1 x 1 for a bias where n is the last axis.
+        rows = ops.reshape(numbers, (-1, *([1] * len(self.row_shape)))) + self.row
         if self.tokens is None:
             return rows
         return ops.cast(ops.floor((rows - ops.floor(rows)) * self.tokens), "int32")

@@ -28,7 +28,7 @@ def figures(comparison: Comparison) -> Iterator[tuple[str, str, Markup]]:
         yield "efficiency", words, _efficiency(comparison)
     bars = [bar for series in comparison.series for bar in _bars(series)]
     if bars:
-        words = "The parts of a mean step of abreast, by a timeline over one turn more; they add up to it."
+        words = "The median step of abreast, in the shares that a timeline over one turn more found."
         yield "step", words, _step(comparison, bars)
 
 

@@ -24,7 +24,6 @@ from abreast.measure.document import asset, document
 from abreast.measure.markup import Markup, joined, tag
 from abreast.measure.sections import section
 from abreast.measure.sections import table as html_table
-from abreast.units import counted
 
 PAGE = "report.html"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -55,9 +54,8 @@ def write_report(found: Sequence[Comparison], folder: Path, *, png: bool = False
 
 def page(found: Sequence[Comparison]) -> Markup:
     """The page as text."""
-    count = counted(len(found), "comparison")
     header = tag(
-        "header", tag("p", "abreast bench", class_="made-by"), tag("h1", f"Scaling: {count}"), _contents(found)
+        "header", tag("p", "abreast bench", class_="made-by"), tag("h1", "How training scales"), _contents(found)
     )
     main = tag("main", header, *(_section(number, each) for number, each in enumerate(found, 1)))
     footer = "Made by abreast bench --report. This file is complete; it loads nothing."
