@@ -35,10 +35,11 @@ def blocks(language: str) -> list[tuple[Path, int, str]]:
 
 
 def run(command: list[str], folder: Path, environment: dict[str, str], shim: Path) -> str:
-    """What a command prints, where `abreast` is the one of this repository."""
+    """What a command prints, where `abreast` and `python` are those of this repository."""
     shim.mkdir()
-    (shim / "abreast").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m abreast "$@"\n')
-    (shim / "abreast").chmod(0o755)
+    for name, program in (("abreast", f'"{sys.executable}" -m abreast'), ("python", f'"{sys.executable}"')):
+        (shim / name).write_text(f'#!/bin/sh\nexec {program} "$@"\n')
+        (shim / name).chmod(0o755)
     search = {"PATH": f"{shim}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
     everything = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **search, **environment}
     result = subprocess.run(command, cwd=folder, env=everything, capture_output=True, text=True, timeout=240)

@@ -201,7 +201,7 @@ def waits_of_a_fit(folder: str, devices: int, slow_seconds: float) -> dict[str, 
             rows = sum(len(images) for images, _ in data)
             seconds = time.perf_counter() - begin
             timeline = abreast.Timeline(sample_seconds=None)
-            model.fit(data, epochs=3, callbacks=[timeline], verbose=0)
+            model.fit(data, epochs=2, callbacks=[timeline], verbose=0)
     finally:
         Painter.paint = plain  # type: ignore[method-assign]
     steps = timeline.steps[timeline.steps["epoch"] > 0]  # the first compiles

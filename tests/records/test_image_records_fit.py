@@ -129,26 +129,27 @@ def test_devices_get_the_batches_bit_for_bit(folder: Path, workers: Workers, dev
     np.testing.assert_array_equal(found, epochs(folder, 1)[0][0])
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("many") / "out"
+def many(folder: Path, count: int) -> str:
     images = [photo(96, 128, seed=i) for i in range(16)]
-    pack([{"image": images[i % 16], "label": np.float32(i % 5)} for i in range(768)], folder)
-    return folder
+    pack([{"image": images[i % 16], "label": np.float32(i % 5)} for i in range(count)], folder)
+    return str(folder)
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("devices", [1, 4])
-def test_devices_do_not_wait_for_a_reader_that_is_faster(many: Path, workers: Workers, devices: int) -> None:
-    found = workers.abreast.run(body("waits_of_a_fit"), folder=str(many), devices=devices, slow_seconds=0.0)
+@pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.full), 4])
+def test_devices_do_not_wait_for_a_reader_that_is_faster(workers: Workers, tmp_path: Path, devices: int) -> None:
+    """The first step of an epoch waits for its batch to be decoded, 10 ms: epochs of a second are told from that."""
+    folder = many(tmp_path / "out", 3200 if workers.backend == "jax" else 960)
+    found = workers.abreast.run(body("waits_of_a_fit"), folder=folder, devices=devices, slow_seconds=0.0)
     assert found["reader"] > 1.2 * found["model"], found
     assert found["wait"] < 0.02, found
 
 
 @pytest.mark.alone
-def test_devices_wait_for_a_reader_that_is_slower(many: Path, workers: Workers) -> None:
+def test_devices_wait_for_a_reader_that_is_slower(workers: Workers, tmp_path: Path) -> None:
     """The negative control: 10 ms for each image."""
-    found = workers.abreast.run(body("waits_of_a_fit"), folder=str(many), devices=1, slow_seconds=0.01)
+    folder = many(tmp_path / "out", 512)
+    found = workers.abreast.run(body("waits_of_a_fit"), folder=folder, devices=1, slow_seconds=0.01)
     assert found["reader"] < found["model"] and found["wait"] > 0.2, found
 
 
