@@ -136,7 +136,7 @@ def _add_bench(commands: Any) -> None:
 
 
 def _add_machine(commands: Any) -> None:
-    about = "measure this machine: its devices, their links, memory, network and disk; JSON that `abreast plan` takes"
+    about = "measure this machine: its devices, their links, memory, network and disk; print JSON"
     parser = _add_command(commands, "machine", about)
     _add_option(parser, "--output", ("-o",), metavar="FILE", help="write it there (default: stdout)")
     parser.add_argument("--quick", action="store_true", help="list what is there, and measure nothing")

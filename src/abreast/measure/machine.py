@@ -1,4 +1,4 @@
-"""`abreast machine`: facts about this machine and what its links were measured to carry, as JSON for `abreast plan`.
+"""`abreast machine`: facts about this machine and what its links were measured to carry, as JSON.
 
 Keys carry their units; what is not there, or could not be measured, is left out, and `notes` says why. Not here: what a
 machine that nobody has here looks like (`plan/`). Imports `hardware`, `topology`, `gpu_links`, `gpu_copies`, `host_speeds`,
