@@ -6,13 +6,25 @@ import difflib
 from collections.abc import Iterable
 
 _MOST = 3
-_LIKE = 0.5
+_LIKE = 0.4
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean resnet50 or resnet101?`; where none is near, all of them."""
-    names = {each.lower(): each for each in known}
-    near = [names[each] for each in difflib.get_close_matches(name.lower(), names, _MOST, _LIKE)]
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three names like this one, whatever its capitals and dashes; empty, when none is like it."""
+    plain, by_plain = _plain(name), {_plain(each): each for each in known}
+    begins = [each for each in by_plain if plain and (each.startswith(plain) or plain.startswith(each))]
+    found = difflib.get_close_matches(plain, by_plain, _MOST, _LIKE)
+    return [by_plain[each] for each in dict.fromkeys([*begins, *found])][:_MOST]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean resnet50 or resnet101?`; where none is near, all of them. A sentence, so that another may follow."""
+    names = list(known)
+    near = nearest(name, names)
     if not near:
-        return f"known are {', '.join(names.values())}"
+        return f"known are {', '.join(names)}."
     return f"did you mean {' or '.join([', '.join(near[:-1]), near[-1]] if len(near) > 1 else near)}?"
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

@@ -86,8 +86,13 @@ def require(backend: str) -> None:
         raise _not_installed(backend)
 
 
+def installed() -> tuple[BackendName, ...]:
+    """The frameworks that are there, found without importing them."""
+    return tuple(name for name in BACKENDS if importlib.util.find_spec(name) is not None)
+
+
 def _not_installed(backend: str) -> BackendError:
-    there = [name for name in BACKENDS if name != backend and importlib.util.find_spec(name) is not None]
+    there = [name for name in installed() if name != backend]
     other = f", or choose one that is: {', '.join(f'--backend {name}' for name in there)}" if there else ""
     return BackendError(f"{backend} is not installed", f'pip install "abreast[{backend}]"{other}')
 

@@ -82,3 +82,14 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
     }
+
+
+def copied(batches: Any) -> list[tuple[Any, Any]]:
+    return [(images.copy(), labels.copy()) for images, labels in batches]
+
+
+def assert_same(found: list[Any], expected: list[Any]) -> None:
+    assert len(found) == len(expected)
+    for (images, labels), (expected_images, expected_labels) in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(labels, expected_labels)
+        np.testing.assert_array_equal(images, expected_images)

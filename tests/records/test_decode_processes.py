@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
 
@@ -21,7 +20,7 @@ from abreast.records import Records, pack
 from abreast.records.buffers import Arena, Buffers
 from abreast.records.loader import Loader
 from tests.harness.client import ROOT
-from tests.records.pieces import photo
+from tests.records.pieces import assert_same, copied, photo
 
 NUM_SAMPLES = 26
 
@@ -35,17 +34,6 @@ def folder(tmp_path: Path) -> Path:
 
 def loader(folder: Path, **settings: Any) -> Loader:
     return Loader(folder, **{"batch_size": 6, "size": 32, "num_threads": 2, "seed": 3, "num_workers": 2, **settings})
-
-
-def copied(batches: Any) -> list[tuple[Any, Any]]:
-    return [(images.copy(), labels.copy()) for images, labels in batches]
-
-
-def assert_same(found: list[Any], expected: list[Any]) -> None:
-    assert len(found) == len(expected)
-    for (images, labels), (expected_images, expected_labels) in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(labels, expected_labels)
-        np.testing.assert_array_equal(images, expected_images)
 
 
 def decoding() -> list[int]:

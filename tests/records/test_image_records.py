@@ -21,7 +21,7 @@ from abreast.records.draws import permutation, uniforms
 from abreast.records.loader import Loader
 from abreast.records.sampling import Sampling
 from tests.harness.client import ROOT
-from tests.records.pieces import photo
+from tests.records.pieces import assert_same, copied, photo
 
 NUM_SAMPLES = 23
 
@@ -47,17 +47,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def loader(folder: Path, **settings: Any) -> Loader:
     return Loader(folder, **{"batch_size": 5, "size": 16, "seed": 3, "num_threads": 2, **settings})
-
-
-def copied(batches: Any) -> list[tuple[Any, Any]]:
-    return [(images.copy(), labels.copy()) for images, labels in batches]
-
-
-def assert_same(found: list[Any], expected: list[Any]) -> None:
-    assert len(found) == len(expected)
-    for (images, labels), (expected_images, expected_labels) in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(labels, expected_labels)
-        np.testing.assert_array_equal(images, expected_images)
 
 
 def test_every_epoch_has_each_sample_once_in_another_order(folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from abreast.bench import models
 from abreast.bench.cases import Request
 from abreast.errors import DataError
-from abreast.nearest import nearest
+from abreast.nearest import did_you_mean
 
 
 def read_requests(path: Path, defaults: Request) -> list[Request]:
@@ -33,7 +33,7 @@ def _request(where: str, given: Mapping[str, Any], defaults: Request) -> Request
     known = {field.name: getattr(defaults, field.name) for field in fields(Request)}
     for name, value in given.items():
         if name not in known:
-            raise DataError(f"{where}: {name!r} is not a field of a case", nearest(name, known))
+            raise DataError(f"{where}: {name!r} is not a field of a case", did_you_mean(name, known))
         if not _fits(name, value):
             raise DataError(f"{where}: {name} is {value!r}", f"give {_KINDS[name][1]}")
     merged = known | {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}

@@ -1,7 +1,7 @@
 """`Case`: what is to be measured, as data, checked before anything runs; and the texts that options have for parts of it.
 
 Not here: cases in a file (`case_file.py`), and running (`run.py`, `cell.py`). Imports `models` for names, `errors`,
-`nearest`; no framework.
+`nearest`, `run`; no framework.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 from abreast.bench import models
 from abreast.errors import DataError
-from abreast.nearest import nearest
+from abreast.nearest import did_you_mean
+from abreast.run import BACKENDS
 
 PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 RIVALS = ("keras", "native")
-BACKENDS = ("jax", "tensorflow", "torch")
 # Where Keras itself has a way to several devices. Keras 3.16 will have one on PyTorch.
 _KERAS_HAS_A_WAY = ("jax", "tensorflow")
 # Of `DataParallel`, with what makes their value of a text.
@@ -146,7 +146,7 @@ class Request:
         for known, given in ((PRECISIONS, self.precision), (RIVALS, self.against), (BACKENDS, self.backends)):
             for each in given:
                 if each not in known:
-                    raise DataError(f"{each!r} is not among {', '.join(known)}", nearest(each, known))
+                    raise DataError(f"{each!r} is not among {', '.join(known)}", did_you_mean(each, known))
         if "native" in self.against and "float16" in self.precision:
             raise DataError(
                 "the native loops do not scale losses, as float16 needs",

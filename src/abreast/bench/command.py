@@ -20,7 +20,7 @@ from abreast.bench.series import comparisons, read_predictions
 from abreast.errors import DataError, DeviceError
 from abreast.hardware import CPU_DEVICES, list_devices
 from abreast.measure.whole_file import writable
-from abreast.run import require
+from abreast.run import BACKENDS, installed, require
 from abreast.units import counted
 
 
@@ -103,7 +103,7 @@ def _check_there(request: Request, most: int, simulated: bool) -> None:
         hint = "raise --cpu-devices" if simulated else "simulate them with --cpu-devices N, or ask for fewer"
         raise DeviceError(f"{max(request.devices)} devices asked for, and there are {most}", hint)
     for backend in request.backends:
-        if backend in cases.BACKENDS:
+        if backend in BACKENDS:
             require(backend)
 
 
@@ -113,9 +113,7 @@ def _backends(text: str | None) -> tuple[str, ...]:
     set_ = os.environ.get("KERAS_BACKEND")
     if set_:
         return (set_,)
-    from importlib.util import find_spec
-
-    there = tuple(name for name in cases.BACKENDS if find_spec(name) is not None)
+    there = installed()
     if not there:
         raise DataError("no backend is installed", 'pip install "abreast[jax]"')
     return there[:1]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from abreast.errors import ModelError
-from abreast.nearest import nearest
+from abreast.nearest import did_you_mean
 
 _IMAGENET_CLASSES = 1000
 _WORDS, _LENGTH = 8192, 128  # of the transformer
@@ -49,7 +49,7 @@ def resolve(name: str) -> str:
         return _checked_function(name)
     known = {_plain(each): each.lower() for each in (*OWN, *APPLICATIONS)}
     if _plain(name) not in known:
-        hint = f"{nearest(name, known.values())} A model of yours is module:function"
+        hint = f"{did_you_mean(name, known.values())} A model of yours is module:function"
         raise ModelError(f"there is no model {name!r}", hint)
     return known[_plain(name)]
 
@@ -81,7 +81,7 @@ def function(name: str, what: str) -> Callable[..., Any]:
     found = getattr(module, function_name, None)
     if not callable(found):
         names = [key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")]
-        hint = nearest(function_name, names) if names else f"{module_name} has no function at all"
+        hint = did_you_mean(function_name, names) if names else f"{module_name} has no function at all"
         raise ModelError(f"{module_name} has no function {function_name!r} that could give {what}", hint)
     return found  # type: ignore[no-any-return]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.util
 import json
 import os
 import platform
@@ -23,7 +22,7 @@ from abreast import __version__
 from abreast.errors import AbreastError, DataError
 from abreast.hardware import CPU_DEVICES, Device, cpu_model, list_devices, num_cores
 from abreast.measure import gpu_copies, gpu_links, host_speeds, topology, whole_file
-from abreast.run import BACKENDS, require
+from abreast.run import BACKENDS, installed, require
 from abreast.units import byte_count, duration
 
 FORMAT = 1
@@ -114,7 +113,7 @@ def _links(gpus: Sequence[Device]) -> dict[str, Any]:
 
 
 def _all_reduce(gpus: Sequence[Device], backend: str | None, cpu_devices: int | None) -> dict[str, Any]:
-    there = [name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name) is not None]
+    there = sorted(installed(), key=("torch", "jax", "tensorflow").index)
     name = backend or next((each for each in (os.environ.get("KERAS_BACKEND", ""), *there) if each in BACKENDS), None)
     if name is None:
         return {"notes": ["all-reduce was not measured: no backend is installed"]}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from abreast.errors import DataError
-from abreast.plan.names import nearest
+from abreast.nearest import nearest
 from abreast.plan.software import LINKS, NETWORKS
 
 _SLOWEST, _FASTEST = 1e4, 1e14  # bytes per second of anything that is called a link or a memory
@@ -127,7 +127,9 @@ def _shipped() -> dict[str, Any]:
 
 
 def _suggest(name: str, known: Mapping[str, Any]) -> str:
-    return f"did you mean {' or '.join(nearest(name, known))}? There are {', '.join(known)}"
+    near = nearest(name, known)
+    begin = f"did you mean {' or '.join(near)}? There" if near else "there"
+    return f"{begin} are {', '.join(known)}"
 
 
 class _Facts:

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from abreast.errors import DataError
-from abreast.plan.names import nearest
+from abreast.nearest import did_you_mean
 
 _TYPICAL_PARAMETERS, _PARAMETERS_PER_TENSOR = 30e6, 200e3
 
@@ -43,7 +43,7 @@ def find_model(name: str) -> Model:
     """A model that ships; other spellings of its name are understood."""
     found = _spelled(name)
     if found is None:
-        hint = f"did you mean {' or '.join(nearest(name, models()))}? Or say `--parameters 25.6e6`"
+        hint = f"{did_you_mean(name, models())} Or say `--parameters 25.6e6`"
         raise DataError(f"no model is called {name!r}", hint)
     return found
 

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser, add: Callable[..., None]) -> 
     parser.add_argument("--parameters", metavar="N", type=float, help="parameters of another model, as 25.6e6")
     parser.add_argument("--tensors", metavar="N", type=int, help="its gradient tensors (default: guessed)")
     parser.add_argument(
-        "--machine", metavar="NAME", required=True, help="one that ships, or a JSON file of `abreast machine`"
+        "--machine", metavar="NAME", required=True, help="one that ships, or a JSON file that describes one"
     )
     parser.add_argument("--devices", metavar="N", type=int, help="the most devices to plan for (default: one host)")
     parser.add_argument("--hosts", metavar="N", type=int, help="hosts of that many devices (default: as few as can be)")

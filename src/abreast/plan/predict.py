@@ -23,9 +23,7 @@ _HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16
 _DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
 _RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
 _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
-_MANY_DEVICES = (
-    4096  # simulated one by one, where a server takes them in turns; of more, all are as slow as the slowest
-)
+_MANY_DEVICES = 4096  # simulated one by one where a server takes them in turns; of more, all are as slow as the slowest
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,8 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     scenario = scenario_of(setup, num_devices, num_hosts)
     many = Scenarios([scenario])
     formula = breakdown(many, known)
-    work, wires = work_of(setup, scenario, known), wires_of(setup, scenario, known)
+    work = _work(setup, scenario, float(formula.compute[0]))
+    wires = _wires(setup, scenario, many, known)
     slowdowns = _slowdowns(setup, num_devices)
     run = simulate(work, wires, slowdowns)
     share = float(exposed_share(many, known)[0])
@@ -137,10 +136,9 @@ def buckets(setup: Setup) -> list[list[float]]:
     return found
 
 
-def work_of(setup: Setup, scenario: Scenario, constants: Constants) -> Work:
+def _work(setup: Setup, scenario: Scenario, compute_seconds: float) -> Work:
     """The step of one device, each bucket ready when its tensors are."""
-    formula = breakdown(Scenarios([scenario]), constants)
-    micro_step = float(formula.compute[0]) / scenario.accumulation
+    micro_step = compute_seconds / scenario.accumulation
     window = 1.0 if SOFTWARE[scenario.software].window == "step" else BACKWARD_SHARE
     groups = buckets(setup)
     tensors = sum(len(group) for group in groups)
@@ -155,9 +153,9 @@ def work_of(setup: Setup, scenario: Scenario, constants: Constants) -> Work:
     )
 
 
-def wires_of(setup: Setup, scenario: Scenario, constants: Constants) -> Wires:
-    """The machine's links at the rates that an exchange sees."""
-    many, machine = Scenarios([scenario]), setup.machine
+def _wires(setup: Setup, scenario: Scenario, many: Scenarios, constants: Constants) -> Wires:
+    """The machine's links at the rates that an exchange sees; `many` is the scenario as columns."""
+    machine = setup.machine
     rate = float(device_link_rate(many, constants)[0])
     if scenario.exchange == "ps-cpu" and scenario.device_link.startswith("nvlink"):
         rate = constants["rate.host_link"]  # NVLink does not lead to the host

@@ -96,5 +96,5 @@ def cost(point: Prediction, rows_per_epoch: float, price_per_device_hour: float)
         )
     hours = rows_per_epoch / point.rows_per_second / 3600
     price = hours * point.num_devices * price_per_device_hour
-    ratio = point.rows_per_second
-    return Cost(hours, price, price * ratio / point.high, price * ratio / point.low)
+    rate = point.rows_per_second
+    return Cost(hours, price, price * rate / point.high, price * rate / point.low)

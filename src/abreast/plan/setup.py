@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass, replace
 
 from abreast.errors import DataError
+from abreast.nearest import did_you_mean
 from abreast.plan.gradients import Format
 from abreast.plan.machine import Machine
 from abreast.plan.models import Model
-from abreast.plan.names import nearest
 from abreast.plan.roofline import StepTime
 from abreast.plan.software import EXCHANGES, SOFTWARE
 
@@ -68,7 +68,7 @@ class Setup:
             ("precision", self.precision, dict.fromkeys(PRECISIONS)),
         ):
             if value not in known:
-                raise DataError(f"no {name} is called {value!r}", f"did you mean {' or '.join(nearest(value, known))}?")
+                raise DataError(f"no {name} is called {value!r}", did_you_mean(value, known))
         if self.gradients.sparse and self.exchange != "ring":
             raise DataError("top-k gradients are gathered by all devices", "leave --exchange at ring")
 
