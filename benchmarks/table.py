@@ -121,13 +121,25 @@ def _timeline_cost() -> str:
         without = found[_key(case | {"side": "without"})]
         thread = f"{1e6 * line['thread_seconds']:.0f} us"
         ratios = f"{line['ratio']:.4f}", f"{line.get('control', 1):.4f}", thread, f"{line['ratio_with_thread']:.4f}"
-        rows.append((case["backend"], _place(case), _milliseconds(without), *ratios, line["commit"]))
+        threads = case.get("compute_threads") or "all cores"
+        rows.append((case["backend"], _place(case), threads, _milliseconds(without), *ratios, line["commit"]))
     return _section(
         "Cost of a timeline",
         "Steps of one `fit` with `abreast.Timeline` over those without, in turns of ten (`timeline_cost.py`); the control is "
         "the same for turns without over turns without. Beside it the CPU time of the timeline's own thread per step, and the "
-        "ratio if that is counted in full, as where no core is idle.",
-        ("backend", "devices", "step without", "with / without", "control", "its thread", "with its thread", "commit"),
+        "ratio if that is counted in full, as where no core is idle. Steps that compute in one thread leave a core of two to "
+        "Python, as they do beside a GPU.",
+        (
+            "backend",
+            "devices",
+            "threads",
+            "step without",
+            "with / without",
+            "control",
+            "its thread",
+            "with its thread",
+            "commit",
+        ),
         rows,
         found,
     )

@@ -1,13 +1,18 @@
 """What `abreast.Timeline` adds to a step of about 5 ms: steps with and without it, in turns, in one `fit`.
 
     python benchmarks/timeline_cost.py [--quick] [--backends jax,torch] [--devices 1,2] [--turns 1200]
+                                       [--compute-threads 0]
 
 Each cell (backend, devices) is a fresh process. It widens the batch until a step takes 5 ms. Then one `fit` runs in turns of
 ten steps, of which the first two are dropped: without a timeline, with one, and without again, the control. A sample is a
-step, from one `on_train_batch_begin` to the next. `ratio` is the median over the turns of their median to that of the turn
-without before it; `control` is the same for the second turn without, and says what the machine's noise is. Neither sees the
-timeline's own thread, which adds up every second: `thread_seconds` is what that computes per step. It takes nothing from a step
-while a core is idle, and at most that much where none is: `ratio_with_thread` counts it in full.
+step, from one `on_train_batch_begin` to the next. `ratio` is the median, over the turns with a timeline, of their median to
+the mean of the turns before and after, so that a machine that gets slower is not taken for the timeline; `control` is that of
+the turns after to those before, and says what the machine's noise is. Neither sees the timeline's own thread, which adds up
+every second: `thread_seconds` is what that computes per step. It takes nothing from a step while a core is idle, and at most
+that much where none is: `ratio_with_thread` counts it in full.
+
+Steps compute in `--compute-threads` threads, by default one: then a core of two is idle but for Python, as beside a GPU. With
+0 the framework takes every core, and whatever any thread computes lengthens the step.
 """
 
 from __future__ import annotations
@@ -32,6 +37,7 @@ _SIDES = ("without", "with", "control")
 _TURN = 10  # steps
 _DROPPED = 2
 _CELL_SECONDS = 500
+_THREADS = ("NPROC", "TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS")  # XLA's, TensorFlow's and PyTorch's
 
 
 def main() -> None:
@@ -42,6 +48,7 @@ def main() -> None:
     for backend in arguments.backends:
         for num_devices in arguments.devices:
             cell = {"backend": backend, "devices": num_devices, "gpu": arguments.gpu, "turns": arguments.turns}
+            cell["compute_threads"] = arguments.compute_threads
             _report(cell, _in_fresh_process(cell))
 
 
@@ -148,6 +155,8 @@ def _turns(num_turns: int) -> Any:
 
 def _in_fresh_process(cell: dict[str, Any]) -> dict[str, Any]:
     environment = os.environ | lines.STEADY_HEAP | {"KERAS_BACKEND": cell["backend"], "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if cell["compute_threads"]:
+        environment |= dict.fromkeys(_THREADS, str(cell["compute_threads"]))
     command = [sys.executable, __file__, "--cell", json.dumps(cell)]
     done = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, text=True, timeout=_CELL_SECONDS, check=True
@@ -160,7 +169,8 @@ def _report(cell: dict[str, Any], samples: dict[str, Any]) -> None:
     medians = {side: [statistics.median(turn) for turn in samples[side]] for side in _SIDES}
     median = statistics.median(medians["without"])
     thread_seconds = samples["thread_seconds"] / (cell["turns"] * _TURN / len(_SIDES))
-    ratio, control = (_ratio(medians[side], medians["without"]) for side in ("with", "control"))
+    around = list(map(statistics.fmean, zip(medians["without"], medians["control"], strict=False)))
+    ratio, control = _ratio(medians["with"], around), _ratio(medians["control"], medians["without"])
     whole = ratio + thread_seconds / median
     ratios = {
         "ratio": round(ratio, 4),
@@ -169,7 +179,7 @@ def _report(cell: dict[str, Any], samples: dict[str, Any]) -> None:
         "ratio_with_thread": round(whole, 4),
     }
     notes = {"rows": samples["rows"], "warm_up": f"two turns, and the first {_DROPPED} steps of every {_TURN}"}
-    place = {"backend": cell["backend"], "devices": cell["devices"], "gpu": cell["gpu"]}
+    place = {name: cell[name] for name in ("backend", "devices", "gpu", "compute_threads")}
     lines.append(
         [
             lines.line("timeline_cost", place | {"side": "without"}, medians["without"], "seconds per step", **notes),
@@ -187,7 +197,6 @@ def _report(cell: dict[str, Any], samples: dict[str, Any]) -> None:
 
 
 def _ratio(turns: list[float], without: list[float]) -> float:
-    """To the turn without before each."""
     return statistics.median(one / other for one, other in zip(turns, without, strict=False))
 
 
@@ -196,6 +205,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--backends", type=lambda text: text.split(","), default=_BACKENDS)
     parser.add_argument("--devices", type=lambda text: [int(part) for part in text.split(",")], default=(1,))
     parser.add_argument("--turns", type=int)
+    parser.add_argument("--compute-threads", type=int, default=1, help="0: as many as the framework takes")
     parser.add_argument("--quick", action="store_true", help="few turns, for a first look")
     parser.add_argument("--gpu", action="store_true", help="on GPUs instead of simulated devices")
     parser.add_argument("--cell", help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""One global batch on the host, and its cutting into one shard per device. Imports Keras's tree and `errors`."""
+"""One global batch on the host, and its cutting into one shard per device. Imports NumPy, Keras's tree and `errors`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 from keras import tree
 
 from abreast.errors import DataError
@@ -14,18 +15,23 @@ from abreast.errors import DataError
 
 @dataclass(frozen=True)
 class HostBatch:
-    """One global batch as its source gave it: `data` is `(x, y, sample_weight)` or a shorter tuple, all of `rows` rows."""
+    """One global batch as its source gave it: `data` is `(x, y, sample_weight)` or a shorter tuple, all of `rows` rows.
+
+    `num_bytes` are those of all its arrays, without those that do not say, as strings of TensorFlow.
+    """
 
     data: Any
     rows: int
     structure: tuple[Any, ...] = ()
+    num_bytes: int = 0
 
     @staticmethod
     def of(data: Any) -> HostBatch:
         """Wrap a batch; raises `DataError` when it is empty, not of numbers, or of arrays with different numbers of rows."""
         rows: int | None = None
+        num_bytes = 0
         structure = []
-        for path, leaf in tree.flatten_with_path(data):
+        for path, leaf in _leaves(data):
             structure.append((path, leaf is None))
             if leaf is None:
                 continue
@@ -36,6 +42,7 @@ class HostBatch:
                     "give arrays whose first axis is the batch",
                 )
             _check_type(leaf, path)
+            num_bytes += _num_bytes(leaf)
             if rows is None:
                 rows = int(shape[0])
             elif int(shape[0]) != rows:
@@ -45,12 +52,7 @@ class HostBatch:
                 )
         if not rows:
             raise DataError("the data source gave a batch without rows", "check its length, and what it yields")
-        return HostBatch(data, rows, tuple(structure))
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of all its arrays; 0 for those that do not say, as strings of TensorFlow."""
-        return sum(_num_bytes(leaf) for leaf in tree.flatten(self.data) if leaf is not None)
+        return HostBatch(data, rows, tuple(structure), num_bytes)
 
     def cut(self, num_shards: int) -> list[Any]:
         """One view per shard. With fewer rows than shards, an empty shard repeats the first row (see `row_counts`)."""
@@ -63,6 +65,14 @@ class HostBatch:
 
     def rows_between(self, first: int, last: int) -> Any:
         return tree.map_structure(lambda leaf: None if leaf is None else leaf[first:last], self.data)
+
+
+def _leaves(data: Any) -> list[tuple[tuple[Any, ...], Any]]:
+    """Every array (or None) and its path. It runs at every step: a plain tuple of arrays is not walked through as a tree."""
+    if type(data) is tuple and all(leaf is None or type(leaf) is np.ndarray for leaf in data):
+        return [((index,), leaf) for index, leaf in enumerate(data)]
+    leaves: list[tuple[tuple[Any, ...], Any]] = tree.flatten_with_path(data)
+    return leaves
 
 
 def names(structure: tuple[Any, ...]) -> str:

@@ -181,8 +181,8 @@ class Pipeline:
         start = perf_counter_ns()
         staged = self._stage.put(host)
         if spans.LISTENERS:
-            numbers = {"batch": number, "rows": host.rows, "bytes": host.num_bytes}
-            spans.leave(track, "put", start, perf_counter_ns(), **numbers)
+            end = perf_counter_ns()
+            spans.leave(track, "put", start, end, batch=number, rows=host.rows, bytes=host.num_bytes)
         return staged
 
     def _tell_budget(self) -> None:
