@@ -1,7 +1,7 @@
 """What `plan` knows about hardware: devices, hosts and the links between them, from JSON or from the machines that ship.
 
-The JSON is what `abreast machine` writes and `machines.json` holds: rates in bytes per second, each under the name of its unit.
-Imports `errors` and `software`.
+The JSON is what `machines.json` holds, rates in bytes per second, each under the name of its unit; or what `abreast machine`
+measured (`measured_machine.py`). Imports that, `errors` and `software`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import Any
 
 from abreast.errors import DataError
 from abreast.nearest import nearest
+from abreast.plan import measured_machine
 from abreast.plan.software import LINKS, NETWORKS
 
 _SLOWEST, _FASTEST = 1e4, 1e14  # bytes per second of anything that is called a link or a memory
+_HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16; of machines of which nobody says
 _EXAMPLE = "bytes_per_second, as 12e9 for 12 GB/s (12 GB/s = 96 Gb/s)"
 
 
@@ -37,7 +39,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Link:
-    """`bytes_per_second` one way: nominal for the kinds that say how they are built, what was seen for `measured`."""
+    """`bytes_per_second` one way: nominal for the kinds that say how they are built, what was seen for the others."""
 
     kind: str
     bytes_per_second: float
@@ -46,7 +48,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Machine:
-    """Hosts that are all alike. `assumed` names the facts that nobody stated."""
+    """Hosts that are all alike. `assumed` names the facts that nobody stated; copies are of a host to one of its devices."""
 
     name: str
     device: Device
@@ -54,6 +56,7 @@ class Machine:
     device_link: Link
     network: Link | None = None
     most_hosts: int | None = None
+    host_copy_bytes_per_second: float = _HOST_COPY_BYTES_PER_SECOND
     assumed: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,19 +78,21 @@ def find_machine(name_or_path: str) -> Machine:
 
 
 def read_machine(path: str | Path) -> Machine:
-    """The machine in a JSON file, as `abreast machine` writes it."""
+    """The machine in a JSON file: as somebody described it, or as `abreast machine` measured it."""
     try:
         content = json.loads(Path(path).read_text())
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", "give a name that ships or a JSON file") from None
     except ValueError as error:
         raise DataError(f"{path} is not JSON: {error}", "`abreast machine > machine.json` writes one") from None
+    if measured_machine.is_measured(content):
+        content = measured_machine.described(content, str(path), _names_by_driver())
     return machine_from(content, str(path))
 
 
 def machine_from(content: Any, where: str = "the machine") -> Machine:
     """A machine out of parsed JSON; `where` is what an error calls it."""
-    facts = _Facts(content, where)
+    facts, copies = _Facts(content, where), "host_copy_bytes_per_second"
     device = facts.device("device")
     network = facts.link("network", NETWORKS) if facts.content.get("network") is not None else None
     return Machine(
@@ -97,6 +102,7 @@ def machine_from(content: Any, where: str = "the machine") -> Machine:
         device_link=facts.link("device_link", LINKS),
         network=network,
         most_hosts=facts.count("most_hosts") if facts.content.get("most_hosts") is not None else None,
+        host_copy_bytes_per_second=(facts.rate(copies) if copies in facts.content else _HOST_COPY_BYTES_PER_SECOND),
         assumed=tuple(facts.optional("assumed", list, [])),
         sources=facts.optional("sources", dict, {}),
     )
@@ -118,6 +124,12 @@ def find_device(name: str) -> Device:
     if name not in devices():
         raise DataError(f"no GPU is called {name!r}", _suggest(name, devices()))
     return devices()[name]
+
+
+@cache
+def _names_by_driver() -> dict[str, str]:
+    """The names of GPUs that ship by those that their driver gives them, without the maker's."""
+    return {other: name for name, facts in _shipped()["devices"].items() for other in facts.get("driver_names", ())}
 
 
 @cache
