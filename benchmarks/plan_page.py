@@ -113,8 +113,8 @@ def _rossum() -> str:
     ours = _table((*heads, "times one", "abreast, 32 each", "times one"), rossum.rows_of_abreast(found))
     text = f"""## Rossum's tables
 
-Rossum measured Keras on GPUs in 2017, and found what abreast is for: more GPUs made training slower. Their rates are
-[cited](https://github.com/rossumai/keras-multi-gpu); **all else here is predicted**, each machine by constants that were fitted
+Rossum measured Keras on GPUs in 2017, and found what abreast is for: more GPUs made training slower. Their rates are cited
+(github.com/rossumai/keras-multi-gpu); **all else here is predicted**, each machine by constants that were fitted
 without it. Keras 2 with TensorFlow 1.3 cuts batches of 32 images over the GPUs (avolkov1's `make_parallel`) and keeps the
 parameters in host memory or on one GPU. 7gforce has six GTX 1070 on risers of one PCIe lane, az-2x-m60 two M60 behind PCIe x8.
 
@@ -131,7 +131,8 @@ longer than they do; with 32 for each GPU it hides behind them in part.
 
 ![Inception v3 on 7gforce: Keras cited and predicted, abreast predicted](../images/rossum-inception3.svg)
 
-Full lines and filled marks are cited, dashes, hollow marks and their bands predicted. Made by
+Full lines and filled marks are cited, dashes, hollow marks and their bands predicted; *in host memory* and *on a GPU* is where
+Keras keeps the parameters. The intervals' widths are those that ship, which these rows helped to find. Made by
 
     {found[0]["command"]}
 

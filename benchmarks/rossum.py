@@ -45,10 +45,11 @@ def predicted(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
     from plan_fit import Fit
 
     fit = Fit(cases)
+    missing = [machine for machine in MACHINES if machine not in fit.machines]
+    if missing:
+        raise DataError(f"no row is of {missing[0]}", "give a file with the rows of Rossum's keras-multi-gpu")
     all_rows = fit.solve(np.ones(len(fit.measured), bool))
     for machine in MACHINES:
-        if machine not in fit.machines:
-            raise DataError(f"no row is of {machine}", "give a file with the rows of Rossum's keras-multi-gpu")
         constants = fit.constants(fit.solve(fit.machine != fit.machines.index(machine), all_rows))
         for case in fit.cases:
             if case.row["machine"] == machine and _FRAMEWORK in case.row["framework"] and case.row["model"] in _PIXELS:
@@ -188,7 +189,7 @@ def figures(found: Lines) -> dict[str, str]:
 def _keras_curves(found: Lines) -> Iterator[Curve]:
     for exchange, colour in (("ps-cpu", "c0"), ("ps-gpu", "c4")):
         of_server = [line for line in found if line["case"]["exchange"] == exchange]
-        name = f"Keras, parameters {_SERVERS[exchange]}"
+        name = f"Keras, {_SERVERS[exchange]}"
         cited = [(float(line["case"]["devices"]), *[line["cited"] / line["cited_on_one"]] * 3) for line in of_server]
         yield Curve(name, [(1.0, 1.0, 1.0, 1.0), *cited], colour)  # type: ignore[list-item]
         yield Curve(f"{name}, predicted", _points(of_server, "predicted_keras"), colour, predicted=True)
