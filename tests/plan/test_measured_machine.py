@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,11 @@ from abreast.measure.topology import parse
 from abreast.plan.collectives import ring_seconds
 from abreast.plan.machine import Machine, find_machine
 from abreast.plan.measured_machine import SIMULATED
+from abreast.plan.models import model_of
+from abreast.plan.predict import predict
 from abreast.plan.rings import has_ring, slowest_of_fastest_ring
+from abreast.plan.roofline import StepTime
+from abreast.plan.setup import Setup
 from tests.measure.fake_cuda import LATENCY_SECONDS, Clock, FakeCuda
 from tests.measure.test_gpu_copies import RATES
 from tests.measure.test_gpu_links import FakeDriver
@@ -156,7 +161,11 @@ def test_without_a_gpu_the_simulated_devices_are_planned_for(read: Any) -> None:
     assert found.name == "2 simulated devices on Some CPU"
     assert found.device.memory_bytes_per_second == 16e9
     assert found.device_link.latency_seconds == pytest.approx(1e-4, rel=0.03)  # 0.02: 4 KiB at 2 GB/s
-    assert found.assumed == (SIMULATED,)
+    assert found.assumed == (SIMULATED,) and found.shares_cores
+    setup = Setup(model_of(1e6), found, StepTime(0.1, 1.0, "given"), 32)
+    apart = predict(setup.on(replace(found, shares_cores=False)), 2)
+    assert predict(setup, 2).low == pytest.approx(apart.low / 2)
+    assert predict(setup, 2).high == apart.high
 
 
 def test_a_quick_list_of_this_machine_without_gpus_is_one_error(

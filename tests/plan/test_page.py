@@ -104,6 +104,18 @@ def test_a_step_that_bench_measured_may_be_the_step_of_a_plan(plan: Any) -> None
     assert code == 0 and "step of one device: 100 ms for 64 rows" in out
 
 
+def test_a_model_may_be_what_was_measured(plan: Any) -> None:
+    """Its tensors too: bench has them in the order of the backward pass, in bytes."""
+    shape = {"num_parameters": 1_010_000, "gradient_tensor_bytes": [40_000, 4_000_000]}
+    write([line(1, 0.1, model="package:mine") | shape])
+    code, out, _ = plan("--machine dgx-2 --measured lines.jsonl")
+    assert code == 0 and "package:mine (1,010,000 parameters) on dgx-2" in out
+    write([line(1, 0.1) | shape])
+    assert "resnet50 (1,010,000 parameters)" in plan(f"{GIVEN} --measured lines.jsonl")[1]
+    write([line(1, 0.1, model="package:mine") | {"gradient_tensor_bytes": ["many"]}])
+    assert "no model is given" in plan("--machine dgx-2 --measured lines.jsonl")[2]
+
+
 def test_a_rival_alone_is_measured_too(plan: Any) -> None:
     write([each for each in scaling() if each["case"]["side"] == "keras"])
     assert "step of one device: 99.0 ms" in plan(f"{GIVEN} --measured lines.jsonl")[1]

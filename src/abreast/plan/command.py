@@ -12,8 +12,8 @@ from abreast.errors import DataError
 from abreast.measure.whole_file import writable
 from abreast.plan.gradients import parse_format
 from abreast.plan.machine import Machine, find_machine
-from abreast.plan.measured_steps import at, measured_steps, rows_of
-from abreast.plan.models import Model, find_model, model_of
+from abreast.plan.measured_steps import at, measured_steps, rows_of, with_measured_shape
+from abreast.plan.models import Model, find_model, is_known, model_of
 from abreast.plan.predict import predictions
 from abreast.plan.questions import cost, helps, worth
 from abreast.plan.report import Plan, as_data, text
@@ -56,7 +56,7 @@ def make_plan(options: argparse.Namespace) -> Plan:
 
 
 def setup_of(options: argparse.Namespace, measured: Comparison | None = None) -> Setup:
-    model = _model(options)
+    model = _model(options, measured)
     machine = find_machine(options.machine)
     rows = options.batch
     if rows is None:
@@ -86,12 +86,17 @@ def setup_of(options: argparse.Namespace, measured: Comparison | None = None) ->
     )
 
 
-def _model(options: argparse.Namespace) -> Model:
-    if options.model is None and options.parameters is None:
-        raise DataError("no model is given", "say `--model resnet50`, or `--parameters 25.6e6`")
+def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
+    """As given; else as it ships, with the tensors that were measured, if any."""
     if options.parameters is not None:
         return model_of(options.parameters, options.tensors, options.model or "the model")
-    model = find_model(options.model)
+    found = None
+    if measured is not None:
+        name = options.model or str(measured.facts["model"])
+        found = with_measured_shape(find_model(name) if is_known(name) else None, measured)
+    if found is None and options.model is None:
+        raise DataError("no model is given", "say `--model resnet50`, or `--parameters 25.6e6`")
+    model = found or find_model(options.model)
     return model if options.tensors is None else replace(model, num_tensors=options.tensors, tensor_sizes=())
 
 

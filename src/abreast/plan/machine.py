@@ -48,7 +48,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Machine:
-    """Hosts that are all alike. `assumed` names the facts that nobody stated; copies are of a host to one of its devices."""
+    """Hosts that are all alike. `assumed` names the facts that nobody stated; copies are of a host to one of its devices.
+
+    Devices that are simulated on a processor may share its cores.
+    """
 
     name: str
     device: Device
@@ -57,6 +60,7 @@ class Machine:
     network: Link | None = None
     most_hosts: int | None = None
     host_copy_bytes_per_second: float = _HOST_COPY_BYTES_PER_SECOND
+    shares_cores: bool = False
     assumed: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -92,7 +96,7 @@ def read_machine(path: str | Path) -> Machine:
 
 def machine_from(content: Any, where: str = "the machine") -> Machine:
     """A machine out of parsed JSON; `where` is what an error calls it."""
-    facts, copies = _Facts(content, where), "host_copy_bytes_per_second"
+    facts = _Facts(content, where)
     device = facts.device("device")
     network = facts.link("network", NETWORKS) if facts.content.get("network") is not None else None
     return Machine(
@@ -102,10 +106,16 @@ def machine_from(content: Any, where: str = "the machine") -> Machine:
         device_link=facts.link("device_link", LINKS),
         network=network,
         most_hosts=facts.count("most_hosts") if facts.content.get("most_hosts") is not None else None,
-        host_copy_bytes_per_second=(facts.rate(copies) if copies in facts.content else _HOST_COPY_BYTES_PER_SECOND),
+        host_copy_bytes_per_second=_host_copies(facts),
+        shares_cores=facts.optional("shares_cores", bool, False),
         assumed=tuple(facts.optional("assumed", list, [])),
         sources=facts.optional("sources", dict, {}),
     )
+
+
+def _host_copies(facts: _Facts) -> float:
+    told = any(name.startswith("host_copy_") for name in facts.content)  # also in another unit, which is an error
+    return facts.rate("host_copy_bytes_per_second") if told else _HOST_COPY_BYTES_PER_SECOND
 
 
 @cache
@@ -182,9 +192,8 @@ class _Facts:
     def optional(self, name: str, kind: type, default: Any) -> Any:
         value = self.content.get(name, default)
         if not isinstance(value, kind):
-            raise DataError(
-                f"{self._where}: {name} is {value!r}", f"{name} is a JSON {'list' if kind is list else 'object'}"
-            )
+            kinds = {list: "list", dict: "object", bool: "true or false"}
+            raise DataError(f"{self._where}: {name} is {value!r}", f"{name} is a JSON {kinds[kind]}")
         return value
 
     def link(self, name: str, kinds: tuple[str, ...]) -> Link:

@@ -16,7 +16,7 @@ from abreast.plan.rings import has_ring, slowest_of_fastest_ring
 from abreast.units import byte_count, counted
 
 FORMAT = 1  # of `abreast machine`
-SIMULATED = "each simulated device has the cores that one alone had"
+SIMULATED = "each simulated device has the cores that one alone had; at the interval's low end they share them"
 _AGAIN = "`abreast machine > machine.json` writes it anew"
 _NVLINK_CLASS = "NV"
 # Of what a PCIe link carries, copies from pinned memory reach this: 0.763 of 0.985 GB/s, and 6.07 of 7.88 in Rossum's tests.
@@ -203,6 +203,7 @@ def _simulated(facts: Facts, where: str) -> dict[str, Any]:
         "devices_per_host": most,
         "device_link": link,
         "host_copy_bytes_per_second": copies,
+        "shares_cores": True,
         "assumed": [SIMULATED],
         "sources": {"device_link": source},
     }

@@ -11,9 +11,10 @@ from pathlib import Path
 from abreast.bench.run import measurements
 from abreast.bench.series import Comparison, Point, Series, comparisons
 from abreast.errors import DataError
-from abreast.plan.models import same_model
+from abreast.plan.models import Model, same_model
 
 _MOST_TITLES = 5
+_BYTES_PER_PARAMETER = 4  # Keras keeps variables in float32, whatever it computes in
 
 
 def measured_steps(path: str, model: str | None, rows: float | None, strong: bool) -> Comparison:
@@ -37,6 +38,21 @@ def rows_of(comparison: Comparison) -> float:
     """Rows per device; where the devices share a batch, those of the batch."""
     facts = comparison.facts
     return float(facts["rows"] if facts["scaling"] == "strong" else facts["rows_per_device"])
+
+
+def with_measured_shape(model: Model | None, comparison: Comparison) -> Model | None:
+    """The model with the gradient tensors that were measured; as it was where the lines do not tell them."""
+    line = main_series(comparison).points[0].line or {}
+    tensors = line.get("gradient_tensor_bytes")
+    if not isinstance(tensors, list) or not tensors or not all(isinstance(size, int) and size > 0 for size in tensors):
+        return model
+    sizes = tuple(
+        size // _BYTES_PER_PARAMETER for size in reversed(tensors)
+    )  # bench lists them as backward has them ready
+    shape = {"num_parameters": float(sum(sizes)), "num_tensors": len(sizes), "tensor_sizes": sizes}
+    if model is not None:
+        return replace(model, **shape)  # type: ignore[arg-type]
+    return Model(str(comparison.facts["model"]), **shape, source="abreast bench")  # type: ignore[arg-type]
 
 
 def main_series(comparison: Comparison) -> Series:

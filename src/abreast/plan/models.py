@@ -57,6 +57,10 @@ def model_or_typical(name: str, num_parameters: float | None = None) -> Model:
     return Model(name, count, max(8, round(count / _PARAMETERS_PER_TENSOR)), known=False)
 
 
+def is_known(name: str) -> bool:
+    return _spelled(name) is not None
+
+
 def same_model(first: str, second: str) -> bool:
     """Whether two names are spellings of one model."""
     known = _spelled(first), _spelled(second)

@@ -128,7 +128,10 @@ def _scaling(plan: Plan, comparison: Comparison) -> Markup:
         in_way = f"{_label(point.bottleneck)} {share(point.parts[point.bottleneck] / point.step_seconds)}"
         rows.append((*counts, rate_words(point.rows_per_second), interval, speed_up, share(point.efficiency), in_way))
     heads = ("devices", "hosts", "rows/s", "80% interval", "speed-up", "efficiency", "bottleneck")
-    about = "The interval holds the measured rate in four cases of five. Dashes and hollow marks are predicted" + (
+    about = "The interval holds the measured rate in four cases of five."
+    if plan.setup.machine.shares_cores:
+        about = "The interval reaches from devices that share the cores to devices that have their own."
+    about += " Dashes and hollow marks are predicted" + (
         "." if plan.measured is None else ", full lines and filled marks measured."
     )
     return section("Scaling", about, drawings.drawings(figures), drawings.numbers("Predicted throughput", heads, rows))
@@ -142,7 +145,7 @@ def _beside(plan: Plan, shown: Sequence[Prediction]) -> Markup:
         if found is None:
             continue
         low, high = found.range_per_second
-        inside = point.low <= found.rows_per_second <= point.high or point.num_devices == 1
+        inside = "yes" if point.low <= found.rows_per_second <= point.high else "no"
         rows.append(
             (
                 f"{point.num_devices:,}",
@@ -150,7 +153,7 @@ def _beside(plan: Plan, shown: Sequence[Prediction]) -> Markup:
                 rate_words(found.rows_per_second),
                 f"{rate_words(low)} to {rate_words(high)}",
                 f"{point.rows_per_second / found.rows_per_second - 1:+.1%}",
-                "yes" if inside else "no",
+                "given" if point.num_devices == 1 else inside,
             )
         )
     if plan.measured is None:

@@ -73,6 +73,8 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     low, high = (float(each) for each in interval(efficiency, bool(setup.machine.assumed), known.interval))
     if num_devices == 1:
         low = high = efficiency
+    if setup.machine.shares_cores:
+        low /= num_devices
     low, high = low / setup.step.factor, high * setup.step.factor
     scale = num_devices * alone
     bottleneck = max((name for name in parts if name not in ("compute", "update")), key=lambda name: parts[name])
