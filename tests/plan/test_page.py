@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from abreast import cli
+from abreast.plan.measured_steps import measured_steps, with_measured_shape
+from abreast.plan.page import series_point
+from abreast.plan.predict import Prediction
 from tests.bench.samples import MACHINE, line, scaling
 
 GIVEN = "--model resnet50 --machine dgx-1-v100"
@@ -55,6 +58,14 @@ def test_the_page_has_the_numbers_of_the_json(plan: Any) -> None:
         parts = [float(cell.split()[0]) for cell in (row[1], *row[3:])]
         assert parts[0] == pytest.approx(1000 * point["step_seconds"], abs=1)  # milliseconds, all of them
         assert sum(parts[1:]) == pytest.approx(parts[0], abs=1)
+
+
+def test_the_range_of_a_step_is_that_of_its_rate(plan: Any) -> None:
+    found = json.loads(plan(f"{GIVEN} --batch 64 --step-time 0.2 --json")[1])["points"][-1]
+    point = series_point(Prediction(**found))
+    assert point.seconds == found["step_seconds"]
+    assert point.range_per_second == pytest.approx((found["low"], found["high"]))
+    assert sum((point.parts or {}).values()) == pytest.approx(point.seconds)
 
 
 def test_the_page_answers(plan: Any) -> None:
@@ -110,6 +121,8 @@ def test_a_model_may_be_what_was_measured(plan: Any) -> None:
     write([line(1, 0.1, model="package:mine") | shape])
     code, out, _ = plan("--machine dgx-2 --measured lines.jsonl")
     assert code == 0 and "package:mine (1,010,000 parameters) on dgx-2" in out
+    found = with_measured_shape(None, measured_steps("lines.jsonl", None, None, strong=False))
+    assert found is not None and found.sizes == (1_000_000, 10_000)
     write([line(1, 0.1) | shape])
     assert "resnet50 (1,010,000 parameters)" in plan(f"{GIVEN} --measured lines.jsonl")[1]
     write([line(1, 0.1, model="package:mine") | {"gradient_tensor_bytes": ["many"]}])

@@ -54,13 +54,14 @@ def page(plan: Plan) -> Markup:
 
 def _comparison(plan: Plan, shown: Sequence[Prediction]) -> Comparison:
     """What is predicted as a series beside those that were measured, if any."""
-    predicted = Series("abreast", tuple(map(_point, shown)), predicted=True)
+    predicted = Series("abreast", tuple(map(series_point, shown)), predicted=True)
     if plan.measured is None:
         return Comparison({}, {}, (predicted,))
     return Comparison(plan.measured.facts, plan.measured.machine, (*plan.measured.series, predicted))
 
 
-def _point(point: Prediction) -> Point:
+def series_point(point: Prediction) -> Point:
+    """A prediction as a point of a series, its parts named as a measured step's are."""
     rows = point.rows_per_second * point.step_seconds
     parts = {_MEASURED_NAMES.get(name, name): seconds for name, seconds in point.parts.items() if seconds > 0}
     return Point(point.num_devices, rows, point.step_seconds, rows / point.high, rows / point.low, parts)
