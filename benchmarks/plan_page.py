@@ -1,8 +1,9 @@
-"""Make `docs/reference/plan.md`: the model's formulas, its constants, and how well they predict.
+"""Make `docs/reference/plan.md` and its figures: the model's formulas, its constants, and how well they predict.
 
     python benchmarks/plan_page.py [--check]
 
-Figures come from `results/plan_accuracy.jsonl`, constants from the file that ships. Imports `abreast.plan` and `lines`.
+Numbers come from `results/plan_accuracy.jsonl` and `results/rossum.jsonl`, constants from the file that ships. Imports
+`abreast.plan`, `lines` and `rossum`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import lines
+import rossum
 
 from abreast.plan.constants import described
-from abreast.plan.machine import machines
+from abreast.plan.machine import devices, machines
 from abreast.plan.models import models
 from abreast.plan.software import EXCHANGES, SOFTWARE
 
@@ -59,12 +61,16 @@ memory that a batch needs is not checked. Encoding of compressed gradients is a 
 measured. What compression and fewer exchanges do to convergence is not predicted.
 """
 
+_SOURCES = """Rates are one way, nominal but for the kinds `measured` and `all-reduce`. Of each number there is a document of its
+maker, or who measured it. Where we found the number a second time, that place is named too; where not, it says *not
+re-checked*."""
+
 
 def page() -> str:
     content = described()
     interval = {name: f"{value:g}" for name, value in content["interval"].items()}
     head = _HEAD.format(**interval)
-    return "\n".join([head, _accuracy(), _constants(content), _words(), _shipped()])
+    return "\n".join([head, _accuracy(), _rossum(), _constants(content), _words(), _shipped()])
 
 
 def _accuracy() -> str:
@@ -96,6 +102,42 @@ at {left_out["commit"]}. The small table in `benchmarks/published/` has some of 
 def _figures(score: dict[str, Any]) -> tuple[object, ...]:
     names = ("median", "mean", "p90", "covered", "null_median", "null_mean")
     return (score["machine"], score["rows"], *(f"{100 * score[name]:.1f} %" for name in names))
+
+
+def _rossum() -> str:
+    """Of the first project that measured Keras on several GPUs: why there is abreast."""
+    found = rossum.newest()
+    heads = ("machine", "model", "parameters", "GPUs", "cited images/s", "times one GPU")
+    keras = _table((*heads, "predicted", "80 % interval", "off by"), rossum.rows_of_keras(found))
+    heads = ("machine", "model", "GPUs", "Keras on one", "Keras on all", "abreast, 32 in all")
+    ours = _table((*heads, "times one", "abreast, 32 each", "times one"), rossum.rows_of_abreast(found))
+    text = f"""## Rossum's tables
+
+Rossum measured Keras on GPUs in 2017, and found what abreast is for: more GPUs made training slower. Their rates are cited
+(github.com/rossumai/keras-multi-gpu); **all else here is predicted**, each machine by constants that were fitted
+without it. Keras 2 with TensorFlow 1.3 cuts batches of 32 images over the GPUs (avolkov1's `make_parallel`) and keeps the
+parameters in host memory or on one GPU. 7gforce has six GTX 1070 on risers of one PCIe lane, az-2x-m60 two M60 behind PCIe x8.
+
+{keras}
+
+The same machines with abreast, predicted: a process per GPU, batches staged on the GPUs ahead of the step, a ring all-reduce of
+buckets while the backward pass goes on. A step of one GPU is taken to be as long as Rossum's, which waited for its input: what
+staging saves there is not counted. With 32 images in all a GPU of six has five of them, and the exchange over one lane takes
+longer than they do; with 32 for each GPU it hides behind them in part.
+
+{ours}
+
+![ResNet-50 on 7gforce: Keras cited and predicted, abreast predicted](../images/rossum-resnet50.svg)
+
+![Inception v3 on 7gforce: Keras cited and predicted, abreast predicted](../images/rossum-inception3.svg)
+
+Full lines and filled marks are cited, dashes, hollow marks and their bands predicted; *in host memory* and *on a GPU* is where
+Keras keeps the parameters. The intervals' widths are those that ship, which these rows helped to find. Made by
+
+    {found[0]["command"]}
+
+at {found[0]["commit"]}."""
+    return f"{text}\n"
 
 
 def _constants(content: dict[str, Any]) -> str:
@@ -130,7 +172,16 @@ def _shipped() -> str:
             )
         )
     table = _table(("machine", "devices of a host", "between devices", "between hosts", "sources"), rows)
-    return f"## Machines and models that ship\n\n{table}\n\nModels: {', '.join(f'`{name}`' for name in models())}.\n"
+    named = ", ".join(f"`{name}`" for name in models())
+    return f"## Machines and models that ship\n\n{_SOURCES}\n\n{table}\n\n{_gpus()}\n\nModels: {named}.\n"
+
+
+def _gpus() -> str:
+    rows = []
+    for name, device in devices().items():
+        peaks = ", ".join(f"{precision} {flops / 1e12:g}" for precision, flops in device.peak_flops.items())
+        rows.append((f"`{name}`", f"{device.memory_bytes_per_second / 1e9:g} GB/s", peaks, device.source))
+    return _table(("GPU", "memory", "peaks in TFLOPS", "source"), rows)
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
@@ -138,11 +189,15 @@ def _table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
 
 
 def main() -> None:
+    images = _PAGE.parent.parent / "images"
+    files = {_PAGE: page()} | {images / name: text for name, text in rossum.figures(rossum.newest()).items()}
     if sys.argv[1:] == ["--check"]:
-        if not _PAGE.exists() or _PAGE.read_text() != page():
-            sys.exit(f"{_PAGE.name} is not what the lines say\nhint: run `python benchmarks/plan_page.py`")
+        for path, text in files.items():
+            if not path.exists() or path.read_text() != text:
+                sys.exit(f"{path.name} is not what the lines say\nhint: run `python benchmarks/plan_page.py`")
         return
-    _PAGE.write_text(page())
+    for path, text in files.items():
+        path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from abreast.bench.report import write_report
 from abreast.bench.series import comparisons
 from tests.bench.samples import MACHINE, line, predictions, scaling
 from tests.harness.browser import Browser
-from tests.harness.page_checks import FAINT, pixels, unseen
+from tests.harness.page_checks import FAINT, OVERLAPS, pixels, unseen
 
 WIDE, PHONE = 1280, 390
 
@@ -58,21 +58,7 @@ def test_every_text_can_be_read(browser: Browser, report: Path, dark: bool) -> N
 
 def test_texts_of_a_figure_do_not_lie_on_one_another(browser: Browser, report: Path) -> None:
     browser.open(report / "report.html", WIDE)
-    overlaps = browser.ask("""(() => {
-      const found = [];
-      for (const figure of document.querySelectorAll("svg.figure")) {
-        const boxes = [...figure.querySelectorAll("text")].map(text => [text.textContent, text.getBoundingClientRect()]);
-        const whole = figure.getBoundingClientRect();
-        boxes.forEach(([name, box], index) => {
-          if (box.left < whole.left || box.right > whole.right) found.push(`${name} is cut`);
-          for (const [other, its] of boxes.slice(index + 1))
-            if (box.left < its.right && its.left < box.right && box.top < its.bottom - 2 && its.top < box.bottom - 2)
-              found.push(`${name} on ${other}`);
-        });
-      }
-      return found;
-    })()""")
-    assert overlaps == []
+    assert browser.ask(OVERLAPS) == []
 
 
 def test_predicted_is_dashed_and_hollow_and_measured_is_not(browser: Browser, report: Path) -> None:

@@ -55,6 +55,22 @@ FAINT = """(() => {
   return faint;
 })()"""
 
+# Texts of a figure that are cut, or lie on another.
+OVERLAPS = """(() => {
+  const found = [];
+  for (const figure of document.querySelectorAll("svg.figure")) {
+    const boxes = [...figure.querySelectorAll("text")].map(text => [text.textContent, text.getBoundingClientRect()]);
+    const whole = figure.getBoundingClientRect();
+    boxes.forEach(([name, box], index) => {
+      if (box.left < whole.left || box.right > whole.right) found.push(`${name} is cut`);
+      for (const [other, its] of boxes.slice(index + 1))
+        if (box.left < its.right && its.left < box.right && box.top < its.bottom - 2 && its.top < box.bottom - 2)
+          found.push(`${name} on ${other}`);
+    });
+  }
+  return found;
+})()"""
+
 # How far things moved while the page was loaded, as browsers count it.
 SHIFTS = """new Promise(done => {
   let sum = 0;

@@ -17,6 +17,7 @@ class FakeDriver:
     """Four cards, two NVLinks of version 2 each; cards 0 and 3 are on a riser with one lane."""
 
     NVML_P2P_CAPS_INDEX_READ, NVML_P2P_STATUS_OK = 0, 0
+    NVML_CLOCK_MEM = 2
 
     class NVMLError(Exception):
         pass
@@ -46,6 +47,14 @@ class FakeDriver:
     def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> tuple[int, int]:  # noqa: N802
         return 7, 0
 
+    def nvmlDeviceGetMaxClockInfo(self, handle: int, which: int) -> int:  # noqa: N802
+        return {self.NVML_CLOCK_MEM: 877}[which]
+
+    def nvmlDeviceGetMemoryBusWidth(self, handle: int) -> int:  # noqa: N802
+        if handle == 1:
+            raise self.NVMLError  # an old driver
+        return 4096
+
     def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:  # noqa: N802
         if link > 3:
             raise self.NVMLError
@@ -69,6 +78,9 @@ def test_pcie_and_nvlink_are_what_the_driver_tells() -> None:
     assert slot["pcie_bytes_per_second_each_way"] == 16 * 985e6
     assert slot["nvlink_bytes_per_second_each_way"] == 50e9
     assert slot["compute_capability"] == "7.0"
+    # A V100: 877 MHz, 4,096 bits; NVIDIA states 900 GB/s.
+    assert riser["memory_bytes_per_second"] == pytest.approx(898e9, rel=1e-3)
+    assert "memory_bytes_per_second" not in slot
 
 
 def test_links_are_those_of_the_visible_cards() -> None:

@@ -40,6 +40,9 @@ def test_what_is_there_is_measured_and_documented(folder: Folder, backend: str) 
     assert "abreast: measuring all-reduce" in result.err
     assert "abreast: wrote machine.json" in result.err
     assert [path.name for path in folder.path.iterdir() if path.name.startswith(".abreast")] == []
+    planned = folder.abreast("plan", "--machine", "machine.json", "--parameters", "1e6", "--step-time", "0.1")
+    assert planned.code == 0, planned.err
+    assert "parameters) on 2 simulated devices on" in planned.out
 
 
 def check(found: dict[str, Any]) -> None:

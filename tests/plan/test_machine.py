@@ -61,6 +61,9 @@ def test_a_device_may_be_one_that_ships() -> None:
         ({"network": "ethernet"}, "network is str, not an object"),
         ({"assumed": 3}, "assumed is 3"),
         ({"sources": []}, "sources is"),
+        ({"shares_cores": "yes"}, "shares_cores is 'yes'"),
+        ({"host_copy_bytes_per_second": 12}, "host_copy_bytes_per_second is 12, which no link"),
+        ({"host_copy_gigabytes_per_second": 12}, "host_copy_gigabytes_per_second is in another unit"),
         ({"device": {"name": "X", "memory_bytes_per_second": 9e11, "peak_flops": 15e12}}, "peak_flops is 15"),
         ({"device": {"name": "X", "memory_bytes_per_second": 900}}, "900, which no link or memory reaches"),
         (

@@ -28,8 +28,7 @@ def figures(comparison: Comparison) -> Iterator[tuple[str, str, Markup]]:
         yield "efficiency", words, _efficiency(comparison)
     bars = [bar for series in comparison.series for bar in _bars(series)]
     if bars:
-        words = "The median step of abreast, in the shares that a timeline over one turn more found."
-        yield "step", words, _step(comparison, bars)
+        yield "step", _step_words(bars), _step(comparison, bars)
 
 
 def colours(comparison: Comparison) -> dict[str, str]:
@@ -41,7 +40,17 @@ def colours(comparison: Comparison) -> dict[str, str]:
 
 def _speed_up_words(comparison: Comparison) -> str:
     series = next(series for series in comparison.series if series.base is not None)
-    return f"Rows per second over those of {series.name} on one device, with the quartiles; the dotted line is n times that."
+    ranges = {False: "the quartiles", True: "the interval of 80%"}
+    shown = " or ".join(
+        words for kind, words in ranges.items() if any(one.predicted is kind for one in comparison.series)
+    )
+    return f"Rows per second over those of {series.name} on one device, with {shown}; the dotted line is n times that."
+
+
+def _step_words(bars: list[Bars]) -> str:
+    if all(bar.predicted for bar in bars):
+        return "The predicted step, and what it is spent on."
+    return "The median step of abreast, in the shares that a timeline over one turn more found."
 
 
 def _speed_up(comparison: Comparison, base: Point) -> Markup:

@@ -1,7 +1,7 @@
 """The report folder: one page, and each figure as a file of its own, all made of lines.
 
-Not here: drawing (`figures.py`), and which figures there are (`plots.py`). Imports those, `series`, `table`, and the
-doctor's `document`, `sections` and `whole_file`.
+Not here: drawing (`figures.py`), which figures there are (`plots.py`), and how they stand in a page (`drawings.py`). Imports
+those, `series`, `table`, and the doctor's `document`, `sections` and `whole_file`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from abreast.bench import plots, table
+from abreast.bench.drawings import drawings, numbers, style
 from abreast.bench.figures import WIDTH
 from abreast.bench.series import Comparison
 from abreast.errors import AbreastError, DataError
@@ -23,7 +24,6 @@ from abreast.measure import whole_file
 from abreast.measure.document import asset, document
 from abreast.measure.markup import Markup, joined, tag
 from abreast.measure.sections import section
-from abreast.measure.sections import table as html_table
 
 PAGE = "report.html"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -36,19 +36,19 @@ def write_report(found: Sequence[Comparison], folder: Path, *, png: bool = False
     if not found:
         raise DataError("there are no measurements to report", "measure first: abreast bench mlp")
     browser = drawing_browser() if png else None
-    drawings = {
+    drawn = {
         f"{number}-{each.name}-{name}": drawing
         for number, each in enumerate(found, 1)
         for name, _, drawing in plots.figures(each)
     }
-    texts = {f"{name}.svg": alone(drawing) for name, drawing in drawings.items()}
+    texts = {f"{name}.svg": alone(drawing) for name, drawing in drawn.items()}
     texts |= {PAGE: page(found), "table.txt": table.report(found) + "\n"}
     _make(folder)
     for name, text in texts.items():
         whole_file.write("the report", text, folder / name)
     files = [folder / name for name in texts]
     if browser is not None:
-        files += [_png(browser, folder / f"{name}.svg") for name in drawings]
+        files += [_png(browser, folder / f"{name}.svg") for name in drawn]
     return files
 
 
@@ -59,23 +59,13 @@ def page(found: Sequence[Comparison]) -> Markup:
     )
     main = tag("main", header, *(_section(number, each) for number, each in enumerate(found, 1)))
     footer = "Made by abreast bench --report. This file is complete; it loads nothing."
-    return document("Scaling, measured by abreast", main, footer, style=asset("figures.css", __package__) + _STYLE)
+    return document("Scaling, measured by abreast", main, footer, style=style())
 
 
 def alone(drawing: Markup) -> str:
     """A figure as a file: with its colours."""
-    style = tag("style", Markup(asset("palette.css", "abreast.measure") + asset("figures.css", __package__)))
-    return f"{drawing.replace('>', '>' + style, 1)}\n"
-
-
-_STYLE = """
-.drawings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); gap: 18px 28px; }
-.drawings figure { padding-top: 6px; }
-.drawings svg { width: 100%; height: auto; border: 1px solid var(--line); border-radius: 4px; }
-.scroll { overflow-x: auto; }
-.contents { padding-top: 12px; }
-a { color: var(--link); }
-"""
+    colours = tag("style", Markup(asset("palette.css", "abreast.measure") + asset("figures.css", __package__)))
+    return f"{drawing.replace('>', '>' + colours, 1)}\n"
 
 
 def _contents(found: Sequence[Comparison]) -> Markup:
@@ -88,14 +78,9 @@ def _anchor(title: str) -> str:
 
 
 def _section(number: int, comparison: Comparison) -> Markup:
-    drawings = [tag("figure", drawing, tag("figcaption", words)) for _, words, drawing in plots.figures(comparison)]
-    rows = table.rows(comparison)
-    numbers = tag(
-        "div", html_table(f"Measurements of {comparison.title}", table.HEADS, rows), class_="scroll", tabindex=0
-    )
-    return section(
-        comparison.title, comparison.devices, tag("div", *drawings, class_="drawings"), numbers, _origin(comparison)
-    )
+    rows = numbers(f"Measurements of {comparison.title}", table.HEADS, table.rows(comparison))
+    drawn = drawings(plots.figures(comparison))
+    return section(comparison.title, comparison.devices, drawn, rows, _origin(comparison))
 
 
 def _origin(comparison: Comparison) -> Markup:

@@ -117,7 +117,10 @@ def read_predictions(path: Path) -> list[dict[str, Any]]:
     Raises `DataError`.
     """
     if not path.is_file():
-        raise DataError(f"there is no file {path} of predictions", "make one with `abreast plan`")
+        raise DataError(
+            f"there is no file {path} of predictions",
+            "write one, a line of JSON each; or let `abreast plan --measured` draw its own",
+        )
     found = lines.read(path)
     for number, line in enumerate(found, 1):
         low, high = line.get("interval") or (line.get("median"), line.get("median"))

@@ -91,11 +91,19 @@ def _of_driver(device: Device, nvml: Any) -> dict[str, Any]:
         "pcie_generation": _ask(nvml, "nvmlDeviceGetMaxPcieLinkGeneration", handle),  # of GPU and slot together
         "pcie_width": _ask(nvml, "nvmlDeviceGetCurrPcieLinkWidth", handle),
         "compute_capability": None if capability is None else ".".join(map(str, capability)),
+        "memory_bytes_per_second": _memory_rate(handle, nvml),
         "num_nvlinks": count,
         "nvlink_version": version,
         "nvlink_bytes_per_second_each_way": count * speed if count and speed else None,
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _memory_rate(handle: Any, nvml: Any) -> float | None:
+    """What the memory's wires carry: of the clock that the driver tells, both edges."""
+    megahertz = _ask(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM)
+    bits = _ask(nvml, "nvmlDeviceGetMemoryBusWidth", handle)
+    return 2 * 1e6 * megahertz * bits / 8 if megahertz and bits else None
 
 
 def _nvlinks(handle: Any, nvml: Any) -> tuple[int, int | None]:

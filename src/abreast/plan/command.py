@@ -1,4 +1,4 @@
-"""`abreast plan`: options in, a plan out. Imports the rest of this package."""
+"""`abreast plan`: options in, a plan out. Imports the rest of this package, and of bench what reads its lines."""
 
 from __future__ import annotations
 
@@ -6,30 +6,41 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from abreast.bench.series import Comparison
 from abreast.errors import DataError
+from abreast.measure.whole_file import writable
 from abreast.plan.gradients import parse_format
-from abreast.plan.machine import find_machine
-from abreast.plan.models import Model, find_model, model_of
+from abreast.plan.machine import Machine, find_machine
+from abreast.plan.measured_steps import at, measured_steps, rows_of, with_measured_shape
+from abreast.plan.models import Model, find_model, is_known, model_of
 from abreast.plan.predict import predictions
 from abreast.plan.questions import cost, helps, worth
 from abreast.plan.report import Plan, as_data, text
 from abreast.plan.roofline import StepTime, roofline
 from abreast.plan.setup import Setup
 
+_USUAL_ROWS = 32.0
 _COLUMNS = ("median", "unit", "case")
 _ROWS = ("rows", "images", "samples", "sequences", "examples", "sentences")
 
 
 def run(options: argparse.Namespace) -> int:
+    target = None if options.html is None else writable(options.html)
     plan = make_plan(options)
     print(json.dumps(as_data(plan), indent=2) if options.json else text(plan))
+    if target is not None:
+        from abreast.plan.page import write_page  # what draws is slow to load
+
+        write_page(plan, target)
     return 0
 
 
 def make_plan(options: argparse.Namespace) -> Plan:
-    setup = setup_of(options)
+    measured = None
+    if options.measured is not None:
+        measured = measured_steps(options.measured, options.model, options.batch, options.strong)
+    setup = setup_of(options, measured)
     most = setup.machine.devices_per_host if options.devices is None else options.devices
     if options.devices is None and options.hosts:
         most *= options.hosts
@@ -41,17 +52,20 @@ def make_plan(options: argparse.Namespace) -> Plan:
         if options.price is None or options.epoch_rows is None:
             raise DataError("a price needs the rows of an epoch and the price", "give --epoch-rows and --price")
         price = cost(points[-1], options.epoch_rows, options.price)
-    return Plan(setup, points, worth(points), helps(setup, points[-1]), price)
+    return Plan(setup, points, worth(points), helps(setup, points[-1]), price, measured)
 
 
-def setup_of(options: argparse.Namespace) -> Setup:
-    model = _model(options)
+def setup_of(options: argparse.Namespace, measured: Comparison | None = None) -> Setup:
+    model = _model(options, measured)
     machine = find_machine(options.machine)
+    rows = options.batch
+    if rows is None:
+        rows = _USUAL_ROWS if measured is None else rows_of(measured)
     return Setup(
         model,
         machine,
-        _step(options, model, machine),
-        options.batch,
+        _step(options, model, machine, rows, measured),
+        rows,
         options.precision,
         options.exchange,
         options.software,
@@ -72,24 +86,34 @@ def setup_of(options: argparse.Namespace) -> Setup:
     )
 
 
-def _model(options: argparse.Namespace) -> Model:
-    if options.model is None and options.parameters is None:
-        raise DataError("no model is given", "say `--model resnet50`, or `--parameters 25.6e6`")
+def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
+    """As given; else as it ships, with the tensors that were measured, if any."""
     if options.parameters is not None:
         return model_of(options.parameters, options.tensors, options.model or "the model")
-    model = find_model(options.model)
+    found = None
+    if measured is not None:
+        name = options.model or str(measured.facts["model"])
+        found = with_measured_shape(find_model(name) if is_known(name) else None, measured)
+    if found is None and options.model is None:
+        raise DataError("no model is given", "say `--model resnet50`, or `--parameters 25.6e6`")
+    model = found or find_model(options.model)
     return model if options.tensors is None else replace(model, num_tensors=options.tensors, tensor_sizes=())
 
 
-def _step(options: argparse.Namespace, model: Model, machine: Any) -> StepTime:
+def _step(
+    options: argparse.Namespace, model: Model, machine: Machine, rows: float, measured: Comparison | None
+) -> StepTime:
     given = [name for name in ("step_time", "step_from") if getattr(options, name) is not None]
     if len(given) == 2:
         raise DataError("the step time is given twice", "give --step-time or --step-from")
     if options.step_time is not None:
         return StepTime(options.step_time, 1.0, "given")
     if options.step_from is not None:
-        return _measured(options.step_from, options.batch)
-    return roofline(model, machine.device, options.batch, options.precision)
+        return _measured(options.step_from, rows)
+    one = at(measured, 1)
+    if one is not None:
+        return StepTime(one.seconds, 1.0, f"measured, {options.measured}")
+    return roofline(model, machine.device, rows, options.precision)
 
 
 def _measured(path: str, rows: float) -> StepTime:
@@ -102,7 +126,7 @@ def _measured(path: str, rows: float) -> StepTime:
         raise DataError(f"{path} cannot be read: {error.strerror}", "give a file of JSON lines") from None
     except (IndexError, KeyError, TypeError, ValueError):
         raise DataError(f"the last line of {path} is no measurement", f"it has {', '.join(_COLUMNS)}") from None
-    if unit in ("s", "seconds", "s/step", "seconds/step"):
+    if unit in ("s", "seconds", "s/step", "seconds/step", "seconds per step"):
         return StepTime(value, 1.0, f"measured, {path}")
     if unit in ("ms", "ms/step"):
         return StepTime(value / 1000, 1.0, f"measured, {path}")

@@ -1,7 +1,7 @@
 """What `plan` knows about hardware: devices, hosts and the links between them, from JSON or from the machines that ship.
 
-The JSON is what `abreast machine` writes and `machines.json` holds: rates in bytes per second, each under the name of its unit.
-Imports `errors` and `software`.
+The JSON is what `machines.json` holds, rates in bytes per second, each under the name of its unit; or what `abreast machine`
+measured (`measured_machine.py`). Imports that, `errors` and `software`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import Any
 
 from abreast.errors import DataError
 from abreast.nearest import nearest
+from abreast.plan import measured_machine
 from abreast.plan.software import LINKS, NETWORKS
 
 _SLOWEST, _FASTEST = 1e4, 1e14  # bytes per second of anything that is called a link or a memory
+_HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16; of machines of which nobody says
 _EXAMPLE = "bytes_per_second, as 12e9 for 12 GB/s (12 GB/s = 96 Gb/s)"
 
 
@@ -37,7 +39,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Link:
-    """`bytes_per_second` one way: nominal for the kinds that say how they are built, what was seen for `measured`."""
+    """`bytes_per_second` one way: nominal for the kinds that say how they are built, what was seen for the others."""
 
     kind: str
     bytes_per_second: float
@@ -46,7 +48,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Machine:
-    """Hosts that are all alike. `assumed` names the facts that nobody stated."""
+    """Hosts that are all alike. `assumed` names the facts that nobody stated; copies are of a host to one of its devices.
+
+    Devices that are simulated on a processor may share its cores.
+    """
 
     name: str
     device: Device
@@ -54,6 +59,8 @@ class Machine:
     device_link: Link
     network: Link | None = None
     most_hosts: int | None = None
+    host_copy_bytes_per_second: float = _HOST_COPY_BYTES_PER_SECOND
+    shares_cores: bool = False
     assumed: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,13 +82,15 @@ def find_machine(name_or_path: str) -> Machine:
 
 
 def read_machine(path: str | Path) -> Machine:
-    """The machine in a JSON file, as `abreast machine` writes it."""
+    """The machine in a JSON file: as somebody described it, or as `abreast machine` measured it."""
     try:
         content = json.loads(Path(path).read_text())
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", "give a name that ships or a JSON file") from None
     except ValueError as error:
         raise DataError(f"{path} is not JSON: {error}", "`abreast machine > machine.json` writes one") from None
+    if measured_machine.is_measured(content):
+        content = measured_machine.described(content, str(path), _names_by_driver())
     return machine_from(content, str(path))
 
 
@@ -97,9 +106,16 @@ def machine_from(content: Any, where: str = "the machine") -> Machine:
         device_link=facts.link("device_link", LINKS),
         network=network,
         most_hosts=facts.count("most_hosts") if facts.content.get("most_hosts") is not None else None,
+        host_copy_bytes_per_second=_host_copies(facts),
+        shares_cores=facts.optional("shares_cores", bool, False),
         assumed=tuple(facts.optional("assumed", list, [])),
         sources=facts.optional("sources", dict, {}),
     )
+
+
+def _host_copies(facts: _Facts) -> float:
+    told = any(name.startswith("host_copy_") for name in facts.content)  # also in another unit, which is an error
+    return facts.rate("host_copy_bytes_per_second") if told else _HOST_COPY_BYTES_PER_SECOND
 
 
 @cache
@@ -118,6 +134,12 @@ def find_device(name: str) -> Device:
     if name not in devices():
         raise DataError(f"no GPU is called {name!r}", _suggest(name, devices()))
     return devices()[name]
+
+
+@cache
+def _names_by_driver() -> dict[str, str]:
+    """The names of GPUs that ship by those that their driver gives them, without the maker's."""
+    return {other: name for name, facts in _shipped()["devices"].items() for other in facts.get("driver_names", ())}
 
 
 @cache
@@ -170,9 +192,8 @@ class _Facts:
     def optional(self, name: str, kind: type, default: Any) -> Any:
         value = self.content.get(name, default)
         if not isinstance(value, kind):
-            raise DataError(
-                f"{self._where}: {name} is {value!r}", f"{name} is a JSON {'list' if kind is list else 'object'}"
-            )
+            kinds = {list: "list", dict: "object", bool: "true or false"}
+            raise DataError(f"{self._where}: {name} is {value!r}", f"{name} is a JSON {kinds[kind]}")
         return value
 
     def link(self, name: str, kinds: tuple[str, ...]) -> Link:

@@ -57,6 +57,16 @@ def model_or_typical(name: str, num_parameters: float | None = None) -> Model:
     return Model(name, count, max(8, round(count / _PARAMETERS_PER_TENSOR)), known=False)
 
 
+def is_known(name: str) -> bool:
+    return _spelled(name) is not None
+
+
+def same_model(first: str, second: str) -> bool:
+    """Whether two names are spellings of one model."""
+    known = _spelled(first), _spelled(second)
+    return known[0] is known[1] if all(known) else _plain(first) == _plain(second)
+
+
 def model_of(num_parameters: float, num_tensors: int | None = None, name: str = "the model") -> Model:
     """A model of which only the size is known."""
     if not 0 < num_parameters < 1e13:

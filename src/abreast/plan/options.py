@@ -14,15 +14,23 @@ def add_arguments(parser: argparse.ArgumentParser, add: Callable[..., None]) -> 
     parser.add_argument("--parameters", metavar="N", type=float, help="parameters of another model, as 25.6e6")
     parser.add_argument("--tensors", metavar="N", type=int, help="its gradient tensors (default: guessed)")
     parser.add_argument(
-        "--machine", metavar="NAME", required=True, help="one that ships, or a JSON file that describes one"
+        "--machine",
+        metavar="NAME",
+        required=True,
+        help="one that ships, or a JSON file: of `abreast machine`, or one that describes it",
     )
     parser.add_argument("--devices", metavar="N", type=int, help="the most devices to plan for (default: one host)")
     parser.add_argument("--hosts", metavar="N", type=int, help="hosts of that many devices (default: as few as can be)")
     parser.add_argument(
-        "--batch", metavar="ROWS", type=float, default=32, help="rows of one device in a step (default: 32)"
+        "--batch", metavar="ROWS", type=float, help="rows of one device in a step (default: those measured, or 32)"
     )
     add(parser, "--step-time", metavar="SECONDS", type=float, help="of one device with that batch")
     add(parser, "--step-from", metavar="FILE", help="take it from the last line of a file of `abreast bench`")
+    parser.add_argument(
+        "--measured",
+        metavar="FILE",
+        help="lines of `abreast bench`, to stand beside the prediction; gives the step too",
+    )
     parser.add_argument("--precision", default="fp32", metavar="NAME", help="fp32, tf32, fp16 or bf16 (default: fp32)")
     parser.add_argument("--exchange", default="ring", metavar="NAME", help=f"{', '.join(EXCHANGES)} (default: ring)")
     parser.add_argument("--software", default="ddp", metavar="NAME", help=f"{', '.join(SOFTWARE)} (default: ddp)")
@@ -77,4 +85,5 @@ def add_arguments(parser: argparse.ArgumentParser, add: Callable[..., None]) -> 
     )
     add(parser, "--epoch-rows", metavar="N", type=float, help="rows of an epoch, for its price")
     parser.add_argument("--price", metavar="PRICE", type=float, help="of one device for one hour")
+    parser.add_argument("--html", metavar="FILE", help="write a page of the plan too")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")

@@ -19,7 +19,6 @@ from abreast.plan.setup import Setup
 from abreast.plan.simulate import Simulated, Wires, Work, exchange_seconds, simulate
 from abreast.plan.software import SOFTWARE
 
-_HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16
 _DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
 _RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
 _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
@@ -74,6 +73,8 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     low, high = (float(each) for each in interval(efficiency, bool(setup.machine.assumed), known.interval))
     if num_devices == 1:
         low = high = efficiency
+    if setup.machine.shares_cores:
+        low /= num_devices
     low, high = low / setup.step.factor, high * setup.step.factor
     scale = num_devices * alone
     bottleneck = max((name for name in parts if name not in ("compute", "update")), key=lambda name: parts[name])
@@ -193,7 +194,7 @@ def _waiting(run: Simulated, compute: float) -> float:
 
 def _feeding(setup: Setup, host_rows: float, devices_per_host: int, busy: float) -> dict[str, float]:
     """What copies, starting the devices, and the input pipeline add; staged copies only where they are the slowest."""
-    copy = host_rows / devices_per_host * setup.row_bytes / _HOST_COPY_BYTES_PER_SECOND
+    copy = host_rows / devices_per_host * setup.row_bytes / setup.machine.host_copy_bytes_per_second
     copies = max(0.0, copy - busy) if setup.staged else copy
     dispatch = _DISPATCH_SECONDS * devices_per_host if setup.one_process else 0.0
     starting = max(0.0, dispatch - busy - copies)

@@ -1,4 +1,4 @@
-"""A plan as text and as data. Imports `predict`, `questions`, `setup` and `units`."""
+"""A plan as text and as data. Not here: the page (`page.py`). Imports `predict`, `questions`, `setup` and `units`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from abreast.bench.series import Comparison
+from abreast.plan.measured_steps import at
 from abreast.plan.predict import Prediction
 from abreast.plan.questions import Cost, Help
 from abreast.plan.setup import Setup
@@ -14,17 +16,18 @@ from abreast.units import count, counted, duration, share, times
 
 @dataclass(frozen=True)
 class Plan:
-    """All that one call of `abreast plan` found."""
+    """All that one call of `abreast plan` found; `measured` is what the user measured of the same training."""
 
     setup: Setup
     points: Sequence[Prediction]
     worth: Prediction
     helps: Sequence[Help]
     cost: Cost | None = None
+    measured: Comparison | None = None
 
 
 def text(plan: Plan) -> str:
-    return "\n".join([*_what(plan.setup), "", *_table(plan.points), "", *_answers(plan)])
+    return "\n".join([*_what(plan.setup), "", *_table(plan), "", *_answers(plan)])
 
 
 def as_data(plan: Plan) -> dict[str, Any]:
@@ -46,7 +49,17 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "bottleneck": plan.points[-1].bottleneck,
         "helps": [asdict(each) for each in plan.helps],
         "cost_per_epoch": None if plan.cost is None else asdict(plan.cost),
+        **({} if plan.measured is None else {"measured": _measured(plan)}),
     }
+
+
+def _measured(plan: Plan) -> list[dict[str, Any]]:
+    """The measured rates of the predicted points; the range is from quartile to quartile."""
+    found = [point for each in plan.points if (point := at(plan.measured, each.num_devices)) is not None]
+    return [
+        {"num_devices": point.devices, "rows_per_second": point.rows_per_second, "quartiles": point.range_per_second}
+        for point in found
+    ]
 
 
 def _what(setup: Setup) -> list[str]:
@@ -60,53 +73,62 @@ def _what(setup: Setup) -> list[str]:
     return lines
 
 
-def _table(points: Sequence[Prediction]) -> list[str]:
-    rows = [("DEVICES", "HOSTS", "ROWS/S", "80% INTERVAL", "EFFICIENCY", "STEP", "BOTTLENECK")]
-    for point in points:
-        if point.abstains:
-            rows.append(
-                (str(point.num_devices), str(point.num_hosts), "-", "-", "-", "-", f"no prediction: {point.abstains}")
-            )
-            continue
-        rows.append(
-            (
-                str(point.num_devices),
-                str(point.num_hosts),
-                count(_rounded(point.rows_per_second)),
-                f"{count(_rounded(point.low))} to {count(_rounded(point.high))}",
-                share(point.efficiency),
-                duration(point.step_seconds),
-                f"{point.bottleneck} {share(point.parts[point.bottleneck] / point.step_seconds)}",
-            )
-        )
+def _table(plan: Plan) -> list[str]:
+    rows: list[tuple[str, ...]] = [("DEVICES", "HOSTS", "ROWS/S", "80% INTERVAL", "EFFICIENCY", "STEP", "BOTTLENECK")]
+    rows += [_row(point) for point in plan.points]
+    if plan.measured is not None:
+        found = [at(plan.measured, point.num_devices) for point in plan.points]
+        rates = ["MEASURED", *("-" if point is None else rate_words(point.rows_per_second) for point in found)]
+        rows = [(*row[:4], rate, *row[4:]) for row, rate in zip(rows, rates, strict=True)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
+def _row(point: Prediction) -> tuple[str, ...]:
+    counts = (str(point.num_devices), str(point.num_hosts))
+    if point.abstains:
+        return (*counts, "-", "-", "-", "-", f"no prediction: {point.abstains}")
+    return (
+        *counts,
+        rate_words(point.rows_per_second),
+        f"{rate_words(point.low)} to {rate_words(point.high)}",
+        share(point.efficiency),
+        duration(point.step_seconds),
+        f"{point.bottleneck} {share(point.parts[point.bottleneck] / point.step_seconds)}",
+    )
+
+
 def _answers(plan: Plan) -> list[str]:
     last = plan.points[-1]
-    lines = [
-        f"worth it: {counted(plan.worth.num_devices, 'device')}; more bring less than half of their own throughput"
-    ]
-    if plan.worth is last:
-        lines = [
-            f"worth it: all {last.num_devices}; each doubling brings more than half of its devices' own throughput"
-        ]
     parts = ", ".join(
         f"{name} {duration(seconds)}" for name, seconds in last.parts.items() if seconds > 0.001 * last.step_seconds
     )
-    lines.append(f"a step of {counted(last.num_devices, 'device')}: {parts}")
-    if plan.helps:
-        lines.append("helps most: " + "; ".join(f"{each.change} {times(each.gain)}" for each in plan.helps[:3]))
-    else:
-        lines.append("helps most: nothing of what is known here brings 1%")
-    if plan.cost is not None:
-        cost = plan.cost
-        lines.append(
-            f"an epoch on {last.num_devices}: {cost.hours:.3g} h, price {cost.price:,.2f} ({cost.low:,.2f} to {cost.high:,.2f})"
-        )
-    return lines
+    step = f"a step of {counted(last.num_devices, 'device')}: {parts}"
+    return [worth_words(plan), step, helps_words(plan), *([] if plan.cost is None else [epoch_words(plan)])]
 
 
-def _rounded(rate: float) -> float:
-    return round(rate) if rate >= 100 else round(rate, 1)
+def worth_words(plan: Plan) -> str:
+    """How many devices are worth it."""
+    last = plan.points[-1]
+    if plan.worth is last:
+        return f"worth it: all {last.num_devices}; each doubling brings more than half of its devices' own throughput"
+    return f"worth it: {counted(plan.worth.num_devices, 'device')}; more bring less than half of their own throughput"
+
+
+def helps_words(plan: Plan) -> str:
+    if not plan.helps:
+        return "helps most: nothing of what is known here brings 1%"
+    return "helps most: " + "; ".join(f"{each.change} {times(each.gain)}" for each in plan.helps[:3])
+
+
+def epoch_words(plan: Plan) -> str:
+    """What an epoch takes and costs; only of a plan with a price."""
+    assert plan.cost is not None
+    cost = plan.cost
+    price = f"{cost.price:,.2f} ({cost.low:,.2f} to {cost.high:,.2f})"
+    return f"an epoch on {plan.points[-1].num_devices}: {cost.hours:.3g} h, price {price}"
+
+
+def rate_words(rate: float) -> str:
+    """Rows per second, without the unit."""
+    return count(round(rate) if rate >= 100 else round(rate, 1))

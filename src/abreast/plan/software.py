@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Between devices of a host. `measured` takes the rate as it was measured; of the others the constant is the share of the
-# nominal rate that an all-reduce sees.
-LINKS = ("nvlink", "nvlink-assumed", "pcie-peer", "pcie-through-host", "pcie-shared-board", "pcie", "measured")
+# Between devices of a host. Of each, a constant is the share of its rate that an all-reduce sees: of the nominal one, of that
+# of `measured` copies, and all of it where the `all-reduce` was measured.
+LINKS = (
+    "nvlink",
+    "nvlink-assumed",
+    "pcie-peer",
+    "pcie-through-host",
+    "pcie-shared-board",
+    "pcie",
+    "measured",
+    "all-reduce",
+)
 NETWORKS = ("rdma", "tcp")
 EXCHANGES = {
     "none": "each device trains for itself",

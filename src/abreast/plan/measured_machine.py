@@ -1,0 +1,241 @@
+"""A machine for `plan` out of what `abreast machine` measured on one: the same facts, in the keys that `machine.py` reads.
+
+An all-reduce that was measured goes before copies that were, and those before what a data sheet says. Not here: whether the
+rates can be (`machine.py`). Imports `errors`, `rings` and `units`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from abreast.errors import DataError
+from abreast.plan.rings import has_ring, slowest_of_fastest_ring
+from abreast.units import byte_count, counted
+
+FORMAT = 1  # of `abreast machine`
+SIMULATED = "each simulated device has the cores that one alone had; at the interval's low end they share them"
+_AGAIN = "`abreast machine > machine.json` writes it anew"
+_NVLINK_CLASS = "NV"
+# Of what a PCIe link carries, copies from pinned memory reach this: 0.763 of 0.985 GB/s, and 6.07 of 7.88 in Rossum's tests.
+_COPIED_SHARE = 0.77
+Facts = Mapping[str, Any]
+Pairs = dict[tuple[int, int], Facts]
+
+
+def is_measured(content: Any) -> bool:
+    """Whether parsed JSON is of `abreast machine`, and not a machine as somebody described it."""
+    return isinstance(content, dict) and "gpus" in content and "device" not in content
+
+
+def described(facts: Facts, where: str, known: Mapping[str, str]) -> dict[str, Any]:
+    """The machine as `plan` reads it. `known` has a GPU's name there by the name that its driver gives.
+
+    Facts that people add are kept: `name`, `network`, `most_hosts`, `assumed`. Raises `DataError` for what is missing.
+    """
+    if facts.get("format") != FORMAT:
+        raise DataError(f"{where}: format is {facts.get('format')!r}, and this version reads {FORMAT}", _AGAIN)
+    gpus = _objects(facts, "gpus", where)
+    machine = _with_gpus(facts, gpus, where, known) if gpus else _simulated(facts, where)
+    when = ", ".join(str(facts[name]) for name in ("made_by", "date") if name in facts)
+    machine["sources"] = {name: f"{text} ({when})" for name, text in machine["sources"].items()}
+    machine |= {name: facts[name] for name in ("name", "network", "most_hosts") if name in facts}
+    added = facts.get("assumed", [])
+    return machine | {"assumed": [*machine["assumed"], *added] if isinstance(added, list) else added}
+
+
+def _with_gpus(facts: Facts, gpus: Sequence[Facts], where: str, known: Mapping[str, str]) -> dict[str, Any]:
+    models = Counter(str(gpu.get("model", "GPU without a name")) for gpu in gpus)
+    found = [_device(gpu, f"{where}: {gpu.get('name', 'a GPU')}", known) for gpu in gpus]
+    link, source = _device_link(facts, gpus, where)
+    machine = {
+        "name": ", ".join(f"{number} x {model}" for model, number in models.items()),
+        "device": found[_slowest(gpus)],
+        "devices_per_host": len(gpus),
+        "device_link": link,
+        "assumed": [f"all {len(gpus)} GPUs are as the slowest of them"] if len(models) > 1 else [],
+        "sources": {"device_link": source},
+    }
+    copies = _host_copies(facts, gpus, where)
+    return machine | ({} if copies is None else {"host_copy_bytes_per_second": copies})
+
+
+def _device(gpu: Facts, where: str, known: Mapping[str, str]) -> Any:
+    """The name of one that ships, or what its driver told."""
+    model = str(gpu.get("model", ""))
+    if model.removeprefix("NVIDIA ") in known:
+        return known[model.removeprefix("NVIDIA ")]
+    rate = _number(gpu, "memory_bytes_per_second", where)
+    if rate is None:
+        raise DataError(
+            f"{where}: nothing is known of {model or 'a GPU without a name'}",
+            'add to its entry of gpus what its memory carries, as `"memory_bytes_per_second": 936e9`',
+        )
+    told = {name: gpu[name] for name in ("peak_flops", "memory_bytes") if name in gpu}
+    return {"name": model, "memory_bytes_per_second": rate, "source": "the GPU's driver", **told}
+
+
+def _slowest(gpus: Sequence[Facts]) -> int:
+    """The place of the one with the slowest memory; those of which nobody tells count as fast."""
+    rates = [float(gpu.get("memory_bytes_per_second", math.inf)) for gpu in gpus]
+    return rates.index(min(rates))
+
+
+def _device_link(facts: Facts, gpus: Sequence[Facts], where: str) -> tuple[dict[str, Any], str]:
+    """What joins the GPUs, and how that is known."""
+    if facts.get("all_reduce") and not facts.get("all_reduce_simulated", False):
+        link, source, count = _all_reduce(facts, where)
+        if count == len(gpus):
+            return link, source
+    if len(gpus) == 1:
+        return _alone(facts, gpus[0], where)
+    pairs = _pairs(facts, gpus, where)
+    copies = {pair: rate for pair, entry in pairs.items() if (rate := _copy_rate(entry, where)) is not None}
+    if copies:
+        slowest = slowest_of_fastest_ring(copies, len(gpus)) or min(copies.values())
+        return _link("measured", slowest, _latency(pairs, where)), "measured: the slowest copy of the fastest ring"
+    return _nominal(pairs, gpus, where)
+
+
+def _all_reduce(facts: Facts, where: str) -> tuple[dict[str, Any], str, int]:
+    """Of those over the most devices, the rate is of the largest buffer, and the latency of the smallest."""
+    entries = _objects(facts, "all_reduce", where)
+    numbers = [
+        {name: _needed(entry, name, f"{where}: all_reduce") for name in ("devices", "bytes", "seconds")}
+        for entry in entries
+    ]
+    most = int(max(entry["devices"] for entry in numbers))
+    over = sorted((entry for entry in numbers if entry["devices"] == most), key=lambda entry: entry["bytes"])
+    if most < 2:
+        raise DataError(f"{where}: all_reduce is over {counted(most, 'device')}", _AGAIN)
+    turns = 2 * (most - 1)
+    small, large = over[0], over[-1]
+    rate = turns / most * large["bytes"] / large["seconds"]
+    latency = small["seconds"] / turns if len(over) > 1 else 0.0
+    source = f"measured: all-reduce of {byte_count(large['bytes'])} over {counted(most, 'device')}"
+    return _link("all-reduce", rate, latency), source, most
+
+
+def _alone(facts: Facts, gpu: Facts, where: str) -> tuple[dict[str, Any], str]:
+    """One GPU has no other to exchange with in its host: what joins it to the host stands for the link."""
+    rate = _number(gpu, "pcie_bytes_per_second_each_way", f"{where}: {gpu.get('name', 'a GPU')}")
+    if rate is not None:
+        return _link("pcie", rate), "the GPU's driver: PCIe generation and width"
+    pinned = _host_copies(facts, [gpu], where)
+    if pinned is not None:
+        return _link("measured", pinned), "measured: copies from the host"
+    raise DataError(f"{where}: nothing is known of the GPU's PCIe link", _AGAIN)
+
+
+def _nominal(pairs: Pairs, gpus: Sequence[Facts], where: str) -> tuple[dict[str, Any], str]:
+    """By what the driver says of the links, where nothing was measured."""
+    nvlinks = [pair for pair, entry in pairs.items() if str(entry.get("class", "")).startswith(_NVLINK_CLASS)]
+    rates = [_number(gpu, "nvlink_bytes_per_second_each_way", where) for gpu in gpus]
+    if has_ring(nvlinks, len(gpus)) and None not in rates:
+        return _link("nvlink", _least(rates)), "the GPUs' driver: NVLinks and their version"
+    lanes = [_number(gpu, "pcie_bytes_per_second_each_way", where) for gpu in gpus]
+    if None in lanes:
+        raise DataError(f"{where}: nothing is known of the links between its {len(gpus)} GPUs", _AGAIN)
+    peers = {entry.get("peer_access") for entry in pairs.values()}
+    kind = "pcie" if None in peers or not peers else "pcie-peer" if peers == {True} else "pcie-through-host"
+    return _link(kind, _least(lanes)), "the GPUs' driver: PCIe generation, width and peer access"
+
+
+def _pairs(facts: Facts, gpus: Sequence[Facts], where: str) -> Pairs:
+    """The entries of `links` by the places of their GPUs, either way round."""
+    places = {gpu.get("name"): place for place, gpu in enumerate(gpus)}
+    found: Pairs = {}
+    for entry in _objects(facts, "links", where):
+        if entry.get("from") not in places or entry.get("to") not in places:
+            names = f"{entry.get('from')!r} and {entry.get('to')!r}"
+            raise DataError(f"{where}: a link joins {names}, which are not both among its gpus", _AGAIN)
+        first, second = places[entry["from"]], places[entry["to"]]
+        found[first, second] = found[second, first] = entry
+    return found
+
+
+def _copy_rate(entry: Facts, where: str) -> float | None:
+    """The faster way between two GPUs: what runs over them chooses it too."""
+    names = ("bytes_per_second_with_peer_access", "bytes_per_second_without_peer_access")
+    rates = [rate for name in names if (rate := _number(entry, name, f"{where}: links")) is not None]
+    return max(rates, default=None)
+
+
+def _latency(pairs: Pairs, where: str) -> float:
+    """Of the pair with the longest."""
+    names = ("latency_seconds_with_peer_access", "latency_seconds_without_peer_access")
+    told = [[_number(entry, name, f"{where}: links") for name in names] for entry in pairs.values()]
+    return max((_least(each) for each in told if any(each)), default=0.0)
+
+
+def _host_copies(facts: Facts, gpus: Sequence[Facts], where: str) -> float | None:
+    """Bytes per second to one GPU while all are fed."""
+    rates = facts.get("host_to_device_bytes_per_second")
+    if not isinstance(rates, dict) or not isinstance(rates.get("pinned"), list):
+        lanes = [_number(gpu, "pcie_bytes_per_second_each_way", where) for gpu in gpus]
+        return None if None in lanes else _COPIED_SHARE * _least(lanes)
+    what = f"{where}: host_to_device_bytes_per_second"
+    pinned = [_needed({"pinned": rate}, "pinned", what) for rate in rates["pinned"]]
+    together = _number(rates, "pinned_all_at_once", what)
+    return min([*pinned, *([] if together is None else [together / len(gpus)])], default=None)
+
+
+def _simulated(facts: Facts, where: str) -> dict[str, Any]:
+    """A machine without a GPU: devices that were simulated on its processor."""
+    if not facts.get("all_reduce"):
+        raise DataError(
+            f"{where} has no GPU, and nothing was measured of simulated devices",
+            "`abreast machine --cpu-devices 2` measures those; or name another machine, as `--machine dgx-1-v100`",
+        )
+    link, source, most = _all_reduce(facts, where)
+    copies = _needed(facts, "memory_copy_bytes_per_second", where)
+    processor = str(facts.get("cpu", "a processor"))
+    device = {
+        "name": processor,
+        "memory_bytes_per_second": 2 * copies,  # each byte is read and written
+        "source": "measured: copies in memory",
+    }
+    return {
+        "name": f"{counted(most, 'simulated device')} on {processor}",
+        "device": device,
+        "devices_per_host": most,
+        "device_link": link,
+        "host_copy_bytes_per_second": copies,
+        "shares_cores": True,
+        "assumed": [SIMULATED],
+        "sources": {"device_link": source},
+    }
+
+
+def _link(kind: str, bytes_per_second: float, latency_seconds: float = 0.0) -> dict[str, Any]:
+    return {"kind": kind, "bytes_per_second": bytes_per_second, "latency_seconds": latency_seconds}
+
+
+def _least(rates: Sequence[float | None]) -> float:
+    return min(rate for rate in rates if rate is not None)
+
+
+def _objects(facts: Facts, name: str, where: str) -> list[Facts]:
+    found = facts.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise DataError(f"{where}: {name} is no list of objects", _AGAIN)
+    return found
+
+
+def _number(entry: Facts, name: str, where: str) -> float | None:
+    """A number above zero, or None where nobody says."""
+    value = entry.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+        raise DataError(f"{where}: {name} is {value!r}", "it is a number above zero")
+    return float(value)
+
+
+def _needed(entry: Facts, name: str, where: str) -> float:
+    found = _number(entry, name, where)
+    if found is None:
+        raise DataError(f"{where}: {name} is missing", _AGAIN)
+    return found

@@ -1,0 +1,215 @@
+"""A plan as one HTML file that needs nothing else, drawn as bench's report is; what was measured stands beside it in its style.
+
+Imports `report`, `measured_steps`, bench's `plots` and `drawings`, and the doctor's `document`, `sections` and `whole_file`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from abreast.bench import drawings, plots
+from abreast.bench.series import Comparison, Point, Series
+from abreast.measure import whole_file
+from abreast.measure.document import document
+from abreast.measure.markup import Markup, joined, sentence, shortened, tag
+from abreast.measure.sections import section
+from abreast.measure.step_parts import LABELS
+from abreast.plan.measured_steps import at
+from abreast.plan.predict import Prediction
+from abreast.plan.report import Plan, epoch_words, helps_words, rate_words, worth_words
+from abreast.units import count, counted, duration, share, times
+
+# Names of a step's parts as a measured step has them; the others keep theirs.
+_MEASURED_NAMES = {"compute": "compute", "exchange": "all_reduce", "copies": "copy", "input": "wait"}
+_MEANINGS = (
+    "All-reduce counts as far as computing does not hide it. Stragglers: what the slowest replica makes the others wait. "
+    "Launches: what each gradient tensor takes to start. Update: the optimizer."
+)
+
+
+def write_page(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write the page as a whole or not at all; raises `AbreastError` where that fails."""
+    whole_file.write("the page", page(plan), path)
+
+
+def page(plan: Plan) -> Markup:
+    """The page as text."""
+    shown = [point for point in plan.points if not point.abstains]
+    comparison = _comparison(plan, shown)
+    main = tag(
+        "main",
+        _header(plan),
+        _scaling(plan, comparison),
+        _beside(plan, shown),
+        _steps(comparison, shown),
+        _helps(plan),
+        _origin(plan),
+    )
+    setup = plan.setup
+    title = f"{shortened(setup.model.name, 60)} on {shortened(setup.machine.name, 60)}: a plan"
+    footer = "Made by abreast plan --html. This file is complete; it loads nothing."
+    return document(title, main, footer, style=drawings.style())
+
+
+def _comparison(plan: Plan, shown: Sequence[Prediction]) -> Comparison:
+    """What is predicted as a series beside those that were measured, if any."""
+    predicted = Series("abreast", tuple(map(series_point, shown)), predicted=True)
+    if plan.measured is None:
+        return Comparison({}, {}, (predicted,))
+    return Comparison(plan.measured.facts, plan.measured.machine, (*plan.measured.series, predicted))
+
+
+def series_point(point: Prediction) -> Point:
+    """A prediction as a point of a series, its parts named as a measured step's are."""
+    rows = point.rows_per_second * point.step_seconds
+    parts = {_MEASURED_NAMES.get(name, name): seconds for name, seconds in point.parts.items() if seconds > 0}
+    return Point(point.num_devices, rows, point.step_seconds, rows / point.high, rows / point.low, parts)
+
+
+def _header(plan: Plan) -> Markup:
+    setup, last = plan.setup, plan.points[-1]
+    facts = [
+        "predicted, not measured",
+        f"{count(round(setup.model.num_parameters))} parameters",
+        f"{count(setup.rows)} rows {'in all' if setup.strong else 'per device'}",
+        f"exchange {setup.exchange}",
+        *([f"gradients in {setup.gradients.name}"] if setup.gradients.name != "fp32" else []),
+    ]
+    answers = [sentence(helps_words(plan)), *([] if plan.cost is None else [sentence(epoch_words(plan))])]
+    verdict = tag(
+        "div",
+        tag("p", tag("strong", sentence(worth_words(plan)))),
+        tag("p", " ".join([_in_the_way(last), *answers]), class_="advice"),
+        class_="verdict note",
+    )
+    return tag(
+        "header",
+        tag("p", "abreast plan", class_="made-by"),
+        tag("h1", f"{shortened(setup.model.name, 80)} on {shortened(setup.machine.name, 80)}"),
+        tag("ul", *(tag("li", fact) for fact in facts), class_="ran"),
+        verdict,
+        tag("dl", *_figures(plan), class_="figures"),
+    )
+
+
+def _in_the_way(point: Prediction) -> str:
+    if point.abstains:
+        return f"Of {counted(point.num_devices, 'device')} nothing can be predicted: {point.abstains}."
+    part = share(point.parts[point.bottleneck] / point.step_seconds)
+    if point.bottleneck == "compute":
+        return f"Computing is {part} of a step of {counted(point.num_devices, 'device')}: nothing is in the way."
+    return f"In the way: {_label(point.bottleneck)}, {part} of a step of {counted(point.num_devices, 'device')}."
+
+
+def _figures(plan: Plan) -> list[Markup]:
+    last = plan.points[-1]
+    figures = [("step of one device", duration(plan.setup.step.seconds))]
+    if not last.abstains:
+        figures += [
+            (f"rows per second of {counted(last.num_devices, 'device')}", rate_words(last.rows_per_second)),
+            ("of linear scaling", share(last.efficiency)),
+        ]
+    if plan.cost is not None:
+        figures.append(("price of an epoch", f"{plan.cost.price:,.2f}"))
+    return [tag("div", tag("dt", name), tag("dd", tag("b", value))) for name, value in figures]
+
+
+def _scaling(plan: Plan, comparison: Comparison) -> Markup:
+    figures = [each for each in plots.figures(comparison) if each[0] != "step"]
+    base = plan.points[0].rows_per_second
+    rows = []
+    for point in plan.points:
+        counts = (f"{point.num_devices:,}", f"{point.num_hosts:,}")
+        if point.abstains:
+            rows.append((*counts, "no prediction", "", "", "", point.abstains))
+            continue
+        interval = f"{rate_words(point.low)} to {rate_words(point.high)}"
+        speed_up = times(point.rows_per_second / base)
+        in_way = f"{_label(point.bottleneck)} {share(point.parts[point.bottleneck] / point.step_seconds)}"
+        rows.append((*counts, rate_words(point.rows_per_second), interval, speed_up, share(point.efficiency), in_way))
+    heads = ("devices", "hosts", "rows/s", "80% interval", "speed-up", "efficiency", "bottleneck")
+    about = "The interval holds the measured rate in four cases of five."
+    if plan.setup.machine.shares_cores:
+        about = "The interval reaches from devices that share the cores to devices that have their own."
+    about += " Dashes and hollow marks are predicted" + (
+        "." if plan.measured is None else ", full lines and filled marks measured."
+    )
+    return section("Scaling", about, drawings.drawings(figures), drawings.numbers("Predicted throughput", heads, rows))
+
+
+def _beside(plan: Plan, shown: Sequence[Prediction]) -> Markup:
+    """Each prediction that was measured too."""
+    rows = []
+    for point in shown:
+        found = at(plan.measured, point.num_devices)
+        if found is None:
+            continue
+        low, high = found.range_per_second
+        inside = "yes" if point.low <= found.rows_per_second <= point.high else "no"
+        rows.append(
+            (
+                f"{point.num_devices:,}",
+                rate_words(point.rows_per_second),
+                rate_words(found.rows_per_second),
+                f"{rate_words(low)} to {rate_words(high)}",
+                f"{point.rows_per_second / found.rows_per_second - 1:+.1%}",
+                "given" if point.num_devices == 1 else inside,
+            )
+        )
+    if plan.measured is None:
+        return joined()
+    heads = ("devices", "predicted rows/s", "measured rows/s", "quartiles", "predicted is off by", "in the interval")
+    about = f"{plan.measured.title}; {plan.measured.devices}."
+    return section("Predicted and measured", about, drawings.numbers("Predicted and measured throughput", heads, rows))
+
+
+def _steps(comparison: Comparison, shown: Sequence[Prediction]) -> Markup:
+    if not shown:
+        return joined()
+    names = [name for name in shown[0].parts if any(point.parts[name] > 0 for point in shown)]
+    longest = max(point.step_seconds for point in shown)
+    rows = []
+    for point in shown:
+        rows_of_step = point.rows_per_second * point.step_seconds
+        low, high = (duration(rows_of_step / rate, longest) for rate in (point.high, point.low))
+        parts = (duration(point.parts[name], longest) for name in names)
+        rows.append((f"{point.num_devices:,}", duration(point.step_seconds, longest), f"{low} to {high}", *parts))
+    heads = ("devices", "step", "80% interval", *map(_label, names))
+    figures = [each for each in plots.figures(comparison) if each[0] == "step"]
+    table = drawings.numbers("Parts of a predicted step", heads, rows)
+    return section("Where a step goes", _MEANINGS, drawings.drawings(figures), table)
+
+
+def _helps(plan: Plan) -> Markup:
+    last = plan.points[-1]
+    rows = [(each.change, times(each.gain)) for each in plan.helps]
+    if not rows:
+        return section("What helps", "", tag("p", "Nothing of what is known here brings 1%.", class_="none"))
+    about = f"One change at a time, of {counted(last.num_devices, 'device')}; those that bring 1% or more."
+    heads = ("change", "throughput")
+    return section("What helps", about, drawings.numbers("Changes and what they bring", heads, rows))
+
+
+def _origin(plan: Plan) -> Markup:
+    """What the plan was made of."""
+    setup = plan.setup
+    machine = setup.machine
+    entries = {
+        "step of one device": setup.step.source,
+        "model": setup.model.source or "as given",
+        "device": f"{machine.device.name}: {machine.device.source or 'as given'}",
+        "software": setup.software,
+        "assumed of the machine": ", ".join(machine.assumed),
+        **{name.replace("_", " "): text for name, text in machine.sources.items()},
+    }
+    shown = [
+        tag("div", tag("dt", shortened(name, 60)), tag("dd", shortened(str(text), 400)))
+        for name, text in entries.items()
+        if text
+    ]
+    return tag("details", tag("summary", "Where these numbers come from"), tag("dl", *shown, class_="facts"))
+
+
+def _label(part: str) -> str:
+    return LABELS.get(_MEASURED_NAMES.get(part, part), part)
