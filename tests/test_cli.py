@@ -210,6 +210,14 @@ def test_ctrl_c_ends_with_130_and_without_our_frames(folder: Folder) -> None:
     assert "abreast" not in err.replace(str(folder.path), "")
 
 
+def test_a_reader_that_goes_away_ends_a_command_without_a_traceback(folder: Folder) -> None:
+    command = f"{sys.executable} -m abreast devices | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=folder.path, env=folder.environ(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_a_missing_script_is_named(folder: Folder) -> None:
     assert folder.abreast("run", "absent.py") == Result(
         2,

@@ -30,6 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         code: int = options.command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who read it has seen enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python's last flush fails too
+        return 141
     except AbreastError as error:
         print(f"abreast: error: {error}", file=sys.stderr)
         return 2
