@@ -59,7 +59,7 @@ class Rows:
         if painter is None:
             painter = self._here.painter = Painter(self._channels, self._antialias)
         for i, (number, box, flip) in enumerate(zip(numbers.tolist(), boxes.tolist(), flips.tolist(), strict=True)):
-            painter.paint(self._records[number], Box(*box), flip, images[i])
+            painter.paint(self._records.sample(number, with_columns=False), Box(*box), flip, images[i])
 
 
 class Threads:
