@@ -46,65 +46,79 @@ def part_of(pixels: Pixels, left: float, top: float, width: float, height: float
     return Part(pixels, left - first_column, top - first_row, height, width)
 
 
+class Scratch:
+    """Memory that is used again, for one array after another: to get new each time takes longer than to fill it."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def array(self, *shape: int) -> Pixels:
+        size = math.prod(shape)
+        if self._memory.size < size:
+            self._memory = np.empty(size, np.uint8)
+        return self._memory[:size].reshape(shape)
+
+
 class Painter:
     """Puts views of samples into their places. One per thread: it keeps the memory that it decodes into."""
 
     def __init__(self, channels: int, antialias: bool) -> None:
         self._channels = channels
-        self._colours = "GRAY" if channels == 1 else "RGB"
+        self._colours, self._turned_colours = ("GRAY", "GRAY") if channels == 1 else ("RGB", "BGR")
         self._antialias = antialias
         self._headers = HeaderCache()
-        self._decoded = np.empty(0, np.uint8)
-        self._mirrored = np.empty(0, np.uint8)
+        self._decoded, self._smooth, self._mirrored = Scratch(), Scratch(), Scratch()
         self._cv2: Any = extra("cv2")
         self._decode_jpeg: Any = extra("simplejpeg").decode_jpeg
 
     def paint(self, sample: Sample, box: Box, flip: bool, place: Pixels) -> None:
         """Fill `place`, a contiguous array of height by width by channels. Raises `DataError` for a damaged image."""
-        part = self._part(sample, box, place.shape[0], place.shape[1])
+        turned = flip and is_plain_jpeg(sample)
+        part = self._part(sample, box, place.shape, self._turned_colours if turned else self._colours)
         if part.pixels.shape[2] != self._channels:
             code = self._cv2.COLOR_GRAY2RGB if self._channels == 3 else self._cv2.COLOR_RGB2GRAY
             height, width = part.pixels.shape[:2]
             pixels = self._cv2.cvtColor(part.pixels, code).reshape(height, width, self._channels)
             part = part._replace(pixels=pixels)
-        if not flip:
+        if flip:
+            self._resize_mirrored(part, turned, place)
+        else:
             self._resize(part, place)
-            return
-        if self._mirrored.size != place.size:
-            self._mirrored = np.empty(place.size, np.uint8)
-        mirrored = self._mirrored.reshape(place.shape)
-        self._resize(part, mirrored)
-        self._cv2.flip(mirrored, 1, dst=place)
 
-    def _part(self, sample: Sample, box: Box, height: int, width: int) -> Part:
+    def _part(self, sample: Sample, box: Box, size: tuple[int, ...], colours: str) -> Part:
         """The pixels of the box, or of the box made smaller: at least height by width, where the box has so many."""
         if not is_plain_jpeg(sample):
             return part_of(decode(sample), box.left, box.top, box.width, box.height)
         header = checked_header(sample, self._headers.read(sample.data))
+        height, width = size[:2]
         shrink = next((n for n in _SHRINKS if box.height >= n * height and box.width >= n * width), 1)
         piece = cut(sample.data, box, sample.restarts, header) if len(sample.restarts) else None
         if piece is None:
             left, top = box.left, box.top
-            pixels = self._decode(sample, sample.data, sample.height, sample.width, shrink)
+            pixels = self._decode(sample, sample.data, sample.height, sample.width, shrink, colours)
         else:
             left, top = piece.left, piece.top
-            pixels = self._decode(sample, piece.data, piece.height, piece.width, shrink)
+            pixels = self._decode(sample, piece.data, piece.height, piece.width, shrink, colours)
         return part_of(pixels, left / shrink, top / shrink, box.width / shrink, box.height / shrink)
 
-    def _decode(self, sample: Sample, data: Bytes, height: int, width: int, shrink: int) -> Pixels:
+    def _decode(self, sample: Sample, data: Bytes, height: int, width: int, shrink: int, colours: str) -> Pixels:
         height, width = -(-height // shrink), -(-width // shrink)
-        size = height * width * self._channels
-        if self._decoded.size < size:
-            self._decoded = np.empty(size, np.uint8)
+        memory = self._decoded.array(height, width, self._channels)
         try:
-            pixels: Pixels = self._decode_jpeg(
-                data, self._colours, min_height=height, min_width=width, buffer=self._decoded
-            )
+            pixels: Pixels = self._decode_jpeg(data, colours, min_height=height, min_width=width, buffer=memory)
         except ValueError as error:
             raise wrong(sample, f"cannot be decoded: {error}") from None
         if pixels.shape != (height, width, self._channels):
             raise wrong(sample, f"decodes to pixels of shape {pixels.shape}")
         return pixels
+
+    def _resize_mirrored(self, part: Part, turned: bool, place: Pixels) -> None:
+        """`turned` says that blue is first: bytes are mirrored twice as fast as pixels of three, and that makes red first."""
+        made = self._mirrored.array(*place.shape)
+        self._resize(part, made)
+        if turned:
+            made, place = (each.reshape(len(each), -1) for each in (made, place))
+        self._cv2.flip(made, 1, dst=place)
 
     def _resize(self, part: Part, place: Pixels) -> None:
         height, width = place.shape[:2]
@@ -133,10 +147,10 @@ class Painter:
 
         The variance of a triangle is a sixth of its half width squared: three taps add what is missing to that of width 1.
         """
-        smooth: Pixels = self._cv2.sepFilter2D(
-            pixels, -1, _taps(across), _taps(down), borderType=self._cv2.BORDER_REPLICATE
-        )
-        return smooth.reshape(pixels.shape)
+        smooth = self._smooth.array(*pixels.shape)
+        border = self._cv2.BORDER_REPLICATE
+        self._cv2.sepFilter2D(pixels, -1, _taps(across), _taps(down), dst=smooth, borderType=border)
+        return smooth
 
     def _reduced(self, part: Part, times: int) -> Part:
         """Each pixel the mean of `times` by `times`, which OpenCV has a fast way for; the last ones of a few more."""
