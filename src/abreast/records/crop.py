@@ -44,7 +44,7 @@ class Box(NamedTuple):
 class Cut(NamedTuple):
     """A JPEG of `width` by `height` pixels that covers the crop, which lies in it at `left` and `top`."""
 
-    data: bytearray
+    data: Bytes
     left: int
     top: int
     width: int

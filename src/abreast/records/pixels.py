@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from abreast.records.crop import Box, cut
+from abreast.records.crop import Box, Cut, cut
 from abreast.records.decoder import checked_header, decode, is_plain_jpeg, wrong
 from abreast.records.extras import extra
 from abreast.records.images import Pixels
@@ -22,6 +22,20 @@ from abreast.records.reader import Sample
 
 _SHRINKS = (8, 4, 2)  # where libjpeg has fast ways, and each halves exactly
 _SMOOTHED_FROM = 1.1  # times smaller: below, smoothing changes no more than rounding does
+
+
+class Window(NamedTuple):
+    """Which of some pixels have something of a view, and where among those it lies, in pixels and parts of them."""
+
+    rows: slice
+    columns: slice
+    left: float
+    top: float
+    height: float
+    width: float
+
+    def of(self, pixels: Pixels) -> Part:
+        return Part(pixels[self.rows, self.columns], self.left, self.top, self.height, self.width)
 
 
 class Part(NamedTuple):
@@ -38,12 +52,23 @@ class Part(NamedTuple):
         return self[1:] == (0, 0, *self.pixels.shape[:2])
 
 
-def part_of(pixels: Pixels, left: float, top: float, width: float, height: float) -> Part:
-    """Without the pixels that have nothing of it."""
+def window_at(left: float, top: float, width: float, height: float) -> Window:
+    """Of a view at this place."""
     first_row, first_column = int(top), int(left)
-    rows, columns = math.ceil(top + height) - first_row, math.ceil(left + width) - first_column
-    pixels = pixels[first_row : first_row + rows, first_column : first_column + columns]
-    return Part(pixels, left - first_column, top - first_row, height, width)
+    rows = slice(first_row, math.ceil(top + height))
+    columns = slice(first_column, math.ceil(left + width))
+    return Window(rows, columns, left - first_column, top - first_row, height, width)
+
+
+class Prepared(NamedTuple):
+    """A view of a sample, of which `data` is a JPEG that has it, with pixels of that height and width; None for others."""
+
+    sample: Sample
+    flip: bool
+    window: Window
+    data: Bytes | None = None
+    height: int = 0
+    width: int = 0
 
 
 class Scratch:
@@ -73,43 +98,51 @@ class Painter:
 
     def paint(self, sample: Sample, box: Box, flip: bool, place: Pixels) -> None:
         """Fill `place`, a contiguous array of height by width by channels. Raises `DataError` for a damaged image."""
-        turned = flip and is_plain_jpeg(sample)
-        part = self._part(sample, box, place.shape, self._turned_colours if turned else self._colours)
-        if part.pixels.shape[2] != self._channels:
-            code = self._cv2.COLOR_GRAY2RGB if self._channels == 3 else self._cv2.COLOR_RGB2GRAY
-            height, width = part.pixels.shape[:2]
-            pixels = self._cv2.cvtColor(part.pixels, code).reshape(height, width, self._channels)
-            part = part._replace(pixels=pixels)
-        if flip:
+        self.finish(self.prepare(sample, box, flip, place.shape), place)
+
+    def prepare(self, sample: Sample, box: Box, flip: bool, size: tuple[int, ...]) -> Prepared:
+        """What can be done in Python ahead of `finish`; `size` is that of the place."""
+        if not is_plain_jpeg(sample):
+            return Prepared(sample, flip, window_at(box.left, box.top, box.width, box.height))
+        header = checked_header(sample, self._headers.read(sample.data))
+        shrink = next((n for n in _SHRINKS if box.height >= n * size[0] and box.width >= n * size[1]), 1)
+        piece = cut(sample.data, box, sample.restarts, header) if len(sample.restarts) else None
+        if piece is None:
+            piece = Cut(sample.data, box.left, box.top, sample.width, sample.height)
+        window = window_at(piece.left / shrink, piece.top / shrink, box.width / shrink, box.height / shrink)
+        return Prepared(sample, flip, window, piece.data, -(-piece.height // shrink), -(-piece.width // shrink))
+
+    def finish(self, view: Prepared, place: Pixels) -> None:
+        """Fill `place`: nearly all of it without Python's lock."""
+        turned = view.flip and view.data is not None
+        if view.data is None:
+            part = self._with_channels(view.window.of(decode(view.sample)))
+        else:
+            part = view.window.of(self._decode(view, view.data, self._turned_colours if turned else self._colours))
+        if view.flip:
             self._resize_mirrored(part, turned, place)
         else:
             self._resize(part, place)
 
-    def _part(self, sample: Sample, box: Box, size: tuple[int, ...], colours: str) -> Part:
-        """The pixels of the box, or of the box made smaller: at least height by width, where the box has so many."""
-        if not is_plain_jpeg(sample):
-            return part_of(decode(sample), box.left, box.top, box.width, box.height)
-        header = checked_header(sample, self._headers.read(sample.data))
-        height, width = size[:2]
-        shrink = next((n for n in _SHRINKS if box.height >= n * height and box.width >= n * width), 1)
-        piece = cut(sample.data, box, sample.restarts, header) if len(sample.restarts) else None
-        if piece is None:
-            left, top = box.left, box.top
-            pixels = self._decode(sample, sample.data, sample.height, sample.width, shrink, colours)
-        else:
-            left, top = piece.left, piece.top
-            pixels = self._decode(sample, piece.data, piece.height, piece.width, shrink, colours)
-        return part_of(pixels, left / shrink, top / shrink, box.width / shrink, box.height / shrink)
+    def _with_channels(self, part: Part) -> Part:
+        """In gray or in colours, as the batch is."""
+        height, width, channels = part.pixels.shape
+        if channels == self._channels:
+            return part
+        code = self._cv2.COLOR_GRAY2RGB if self._channels == 3 else self._cv2.COLOR_RGB2GRAY
+        return part._replace(pixels=self._cv2.cvtColor(part.pixels, code).reshape(height, width, self._channels))
 
-    def _decode(self, sample: Sample, data: Bytes, height: int, width: int, shrink: int, colours: str) -> Pixels:
-        height, width = -(-height // shrink), -(-width // shrink)
-        memory = self._decoded.array(height, width, self._channels)
+    def _decode(self, view: Prepared, data: Bytes, colours: str) -> Pixels:
+        shape = view.height, view.width, self._channels
+        memory = self._decoded.array(*shape)
         try:
-            pixels: Pixels = self._decode_jpeg(data, colours, min_height=height, min_width=width, buffer=memory)
+            pixels: Pixels = self._decode_jpeg(
+                data, colours, min_height=view.height, min_width=view.width, buffer=memory
+            )
         except ValueError as error:
-            raise wrong(sample, f"cannot be decoded: {error}") from None
-        if pixels.shape != (height, width, self._channels):
-            raise wrong(sample, f"decodes to pixels of shape {pixels.shape}")
+            raise wrong(view.sample, f"cannot be decoded: {error}") from None
+        if pixels.shape != shape:
+            raise wrong(view.sample, f"decodes to pixels of shape {pixels.shape}")
         return pixels
 
     def _resize_mirrored(self, part: Part, turned: bool, place: Pixels) -> None:
