@@ -20,7 +20,7 @@ from abreast.records.sampling import Numbers
 
 # Right behind a decode Python is several times as slow, since nothing of it is left in the processor's caches: so that of a
 # few rows is done at once. Of many, the bytes would leave the caches before they are decoded.
-_PREPARED_ROWS = 8
+_PREPARED_ROWS = 16
 
 
 class Task(Protocol):
