@@ -34,22 +34,14 @@ class Window(NamedTuple):
     height: float
     width: float
 
-    def of(self, pixels: Pixels) -> Part:
-        return Part(pixels[self.rows, self.columns], self.left, self.top, self.height, self.width)
-
-
-class Part(NamedTuple):
-    """Pixels, and which of them are meant: from `left` and `top` on, in pixels and parts of them."""
-
-    pixels: Pixels
-    left: float
-    top: float
-    height: float
-    width: float
-
     @property
-    def is_all(self) -> bool:
-        return self[1:] == (0, 0, *self.pixels.shape[:2])
+    def is_whole(self) -> bool:
+        """Whether the view is those pixels, and no parts of them."""
+        rows, columns = self.rows, self.columns
+        return (self.height, self.width) == (rows.stop - rows.start, columns.stop - columns.start)
+
+    def of(self, pixels: Pixels) -> Pixels:
+        return pixels[self.rows, self.columns]
 
 
 def window_at(left: float, top: float, width: float, height: float) -> Window:
@@ -116,21 +108,26 @@ class Painter:
         """Fill `place`: nearly all of it without Python's lock."""
         turned = view.flip and view.data is not None
         if view.data is None:
-            part = self._with_channels(view.window.of(decode(view.sample)))
+            pixels = self._with_channels(view.window.of(decode(view.sample)))
         else:
-            part = view.window.of(self._decode(view, view.data, self._turned_colours if turned else self._colours))
-        if view.flip:
-            self._resize_mirrored(part, turned, place)
-        else:
-            self._resize(part, place)
+            colours = self._turned_colours if turned else self._colours
+            pixels = view.window.of(self._decode(view, view.data, colours))
+        if not view.flip:
+            self._resize(pixels, view.window, place)
+            return
+        made = self._mirrored.array(*place.shape)
+        self._resize(pixels, view.window, made)
+        if turned:  # blue is first: bytes are mirrored twice as fast as pixels of three, and that makes red first
+            made, place = (each.reshape(len(each), -1) for each in (made, place))
+        self._cv2.flip(made, 1, dst=place)
 
-    def _with_channels(self, part: Part) -> Part:
+    def _with_channels(self, pixels: Pixels) -> Pixels:
         """In gray or in colours, as the batch is."""
-        height, width, channels = part.pixels.shape
-        if channels == self._channels:
-            return part
+        if pixels.shape[2] == self._channels:
+            return pixels
         code = self._cv2.COLOR_GRAY2RGB if self._channels == 3 else self._cv2.COLOR_RGB2GRAY
-        return part._replace(pixels=self._cv2.cvtColor(part.pixels, code).reshape(height, width, self._channels))
+        made: Pixels = self._cv2.cvtColor(pixels, code)
+        return made.reshape(*pixels.shape[:2], self._channels)
 
     def _decode(self, view: Prepared, data: Bytes, colours: str) -> Pixels:
         shape = view.height, view.width, self._channels
@@ -145,35 +142,27 @@ class Painter:
             raise wrong(view.sample, f"decodes to pixels of shape {pixels.shape}")
         return pixels
 
-    def _resize_mirrored(self, part: Part, turned: bool, place: Pixels) -> None:
-        """`turned` says that blue is first: bytes are mirrored twice as fast as pixels of three, and that makes red first."""
-        made = self._mirrored.array(*place.shape)
-        self._resize(part, made)
-        if turned:
-            made, place = (each.reshape(len(each), -1) for each in (made, place))
-        self._cv2.flip(made, 1, dst=place)
-
-    def _resize(self, part: Part, place: Pixels) -> None:
+    def _resize(self, pixels: Pixels, window: Window, place: Pixels) -> None:
         height, width = place.shape[:2]
-        whole = int(min(part.height / height, part.width / width))
-        if whole >= 2:
-            part = self._reduced(part, whole)
-        down, across = part.height / height, part.width / width
+        times = int(min(window.height / height, window.width / width))
+        if times >= 2:
+            pixels, window = self._reduced(pixels, window, times)
+        down, across = window.height / height, window.width / width
         if self._antialias and max(down, across) >= _SMOOTHED_FROM:
-            part = part._replace(pixels=self._smoothed(part.pixels, down, across))
-        if part.is_all:
-            self._cv2.resize(part.pixels, (width, height), dst=place, interpolation=self._cv2.INTER_LINEAR)
+            pixels = self._smoothed(pixels, down, across)
+        if window.is_whole:
+            self._cv2.resize(pixels, (width, height), dst=place, interpolation=self._cv2.INTER_LINEAR)
             return
         # Where the centre of each pixel lies, as `resize` has it.
         move = np.array(
             [
-                [across, 0, part.left + across / 2 - 0.5],
-                [0, down, part.top + down / 2 - 0.5],
+                [across, 0, window.left + across / 2 - 0.5],
+                [0, down, window.top + down / 2 - 0.5],
             ]
         )
         flags = self._cv2.INTER_LINEAR | self._cv2.WARP_INVERSE_MAP
         border = self._cv2.BORDER_REPLICATE
-        self._cv2.warpAffine(part.pixels, move, (width, height), dst=place, flags=flags, borderMode=border)
+        self._cv2.warpAffine(pixels, move, (width, height), dst=place, flags=flags, borderMode=border)
 
     def _smoothed(self, pixels: Pixels, down: float, across: float) -> Pixels:
         """What a bilinear resize, so many times smaller, then sees as one with a filter as wide as its step does.
@@ -185,16 +174,15 @@ class Painter:
         self._cv2.sepFilter2D(pixels, -1, _taps(across), _taps(down), dst=smooth, borderType=border)
         return smooth
 
-    def _reduced(self, part: Part, times: int) -> Part:
+    def _reduced(self, pixels: Pixels, window: Window, times: int) -> tuple[Pixels, Window]:
         """Each pixel the mean of `times` by `times`, which OpenCV has a fast way for; the last ones of a few more."""
-        rows, columns = (-(-size // times) for size in part.pixels.shape[:2])
-        pixels = part.pixels
+        rows, columns = (-(-size // times) for size in pixels.shape[:2])
         below, beside = rows * times - pixels.shape[0], columns * times - pixels.shape[1]
         if below or beside:
             pixels = self._cv2.copyMakeBorder(pixels, 0, below, 0, beside, self._cv2.BORDER_REPLICATE)
         smaller: Pixels = self._cv2.resize(pixels, (columns, rows), interpolation=self._cv2.INTER_AREA)
-        left, top, height, width = (size / times for size in part[1:])
-        return Part(smaller.reshape(rows, columns, -1), left, top, height, width)
+        place = (size / times for size in window[2:])
+        return smaller.reshape(rows, columns, -1), Window(slice(0, rows), slice(0, columns), *place)
 
 
 def _taps(step: float) -> npt.NDArray[np.float32]:
