@@ -42,6 +42,14 @@ def test_samples_are_found_by_their_numbers(folder: Path) -> None:
                 records.column(name)
 
 
+def test_a_sample_without_its_columns_is_the_same_otherwise(folder: Path) -> None:
+    with Records(folder) as records:
+        for number in range(20):
+            whole, bare = records[number], records.sample(number, with_columns=False)
+            assert bare.columns == {} and bare.restarts.tolist() == whole.restarts.tolist()
+            assert bare._replace(columns=None, restarts=None) == whole._replace(columns=None, restarts=None)
+
+
 def test_what_is_read_cannot_be_written_to(folder: Path) -> None:
     with Records(folder) as records:
         assert records[0].data.readonly
