@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,8 @@ from abreast.records.columns import Array, ColumnType
 from abreast.records.index import ENCODINGS, HINT, Index, Note
 
 
-class Sample(NamedTuple):
+@dataclass(frozen=True)
+class Sample:
     """`data` are the stored bytes, in mapped memory; height and width are of the upright image.
 
     `encoding` is `npy` for raw pixels, or an extension such as `jpg`. `restarts` are the bytes of each segment of a JPEG
