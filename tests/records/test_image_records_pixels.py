@@ -70,6 +70,25 @@ def test_a_view_is_the_crop_of_the_whole_image_made_to_size(folder: Path, storag
             np.testing.assert_array_equal(painted(records, number, box, 40, flip=True), expected[:, ::-1])
 
 
+@pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
+def test_gray_views_are_mirrored_as_colours_are(folder: Path, storage: str) -> None:
+    box = Box(11, 7, 60, 50)
+    with Records(folder / storage) as records:
+        straight, mirrored = (painted(records, 1, box, 40, flip, channels=1) for flip in (False, True))
+    np.testing.assert_array_equal(mirrored, straight[:, ::-1])
+
+
+def test_memory_that_a_painter_uses_again_does_not_show(folder: Path) -> None:
+    """Small views and large ones in turns, by one painter and by one for each."""
+    kept = Painter(channels=3, antialias=True)
+    with Records(folder / "jpeg") as records:
+        for box, size in ((Box(30, 30, 20, 20), 15), (Box(0, 0, 120, 90), 70), (Box(5, 0, 115, 80), 64)):
+            for flip in (False, True):
+                place = np.zeros((size, size, 3), np.uint8)
+                kept.paint(records[0], box, flip, place)
+                np.testing.assert_array_equal(place, painted(records, 0, box, size, flip, antialias=True))
+
+
 def test_gray_images_alone_have_one_channel(tmp_path: Path) -> None:
     pack([photo(30, 40, channels=1, seed=i) for i in range(3)], tmp_path / "out")
     with (

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,14 @@ def test_samples_are_found_by_their_numbers(folder: Path) -> None:
         for name in ("text", "nothing"):
             with pytest.raises(DataError, match="columns of one shape: label"):
                 records.column(name)
+
+
+def test_a_sample_without_its_columns_is_the_same_otherwise(folder: Path) -> None:
+    with Records(folder) as records:
+        for number in range(20):
+            whole, bare = records[number], records.sample(number, with_columns=False)
+            assert bare.columns == {} and bare.restarts.tolist() == whole.restarts.tolist()
+            assert replace(bare, columns={}, restarts=whole.restarts) == replace(whole, columns={})
 
 
 def test_what_is_read_cannot_be_written_to(folder: Path) -> None:

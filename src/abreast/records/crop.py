@@ -8,8 +8,7 @@ pixels of the full decode. Imports `jpeg` and `errors`.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +24,7 @@ _CODES = np.tile(np.array(RST, np.uint8), 1024)
 Restarts = npt.NDArray[np.unsignedinteger[Any]]
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(NamedTuple):
     """A crop in pixels of the image as it is stored."""
 
     left: int
@@ -43,11 +41,10 @@ class Box:
         return self.top + self.height
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """A JPEG of `width` by `height` pixels that covers the crop, which lies in it at `left` and `top`."""
 
-    data: bytearray
+    data: Bytes
     left: int
     top: int
     width: int
@@ -72,13 +69,13 @@ def cut(data: Bytes, box: Box, restarts: Restarts | None = None, header: JpegHea
         return None
     if len(restarts) != per_row * header.mcu_rows:
         raise DataError(f"{len(restarts)} restarts are not those of a JPEG with {per_row * header.mcu_rows}")
-    bounds = np.empty(len(restarts) + 1, np.int64)  # of the segments, in bytes
-    bounds[0] = 0
-    np.add.accumulate(restarts, out=bounds[1:])
-    bounds += header.scan_begin
-    if bounds[-1] > len(data):
-        raise DataError(f"the restarts lead to byte {bounds[-1]}, and the JPEG has {len(data)}")
-    return _assembled(data, header, box, bounds)
+    scan = memoryview(data)[header.scan_begin :]
+    bounds = np.zeros(len(restarts) + 1, np.int64)  # of the segments, in bytes of the scan
+    bounds[1:] = restarts
+    np.add.accumulate(bounds, out=bounds)
+    if bounds[-1] > len(scan):
+        raise DataError(f"the restarts lead to byte {header.scan_begin + bounds[-1]}, and the JPEG has {len(data)}")
+    return _assembled(scan, header, box, restarts.reshape(-1, per_row), bounds)
 
 
 def _segments_per_row(header: JpegHeader) -> int:
@@ -90,21 +87,27 @@ def _segments_per_row(header: JpegHeader) -> int:
     return 0 if rest else whole
 
 
-def _assembled(data: Bytes, header: JpegHeader, box: Box, bounds: npt.NDArray[np.int64]) -> Cut:
+def _assembled(scan: memoryview, header: JpegHeader, box: Box, lengths: Restarts, bounds: npt.NDArray[np.int64]) -> Cut:
     across, down = header.mcu_width * header.restart_interval, header.mcu_height
     rows = _needed(box.top, box.bottom, header.height, down)
     columns = _needed(box.left, box.right, header.width, across)
     left, top = columns.start * across, rows.start * down
     width = min(columns.stop * across, header.width) - left
     height = min(rows.stop * down, header.height) - top
-    shape = header.mcu_rows, (len(bounds) - 1) // header.mcu_rows
-    begins = bounds[:-1].reshape(shape)[rows, columns.start]
-    ends = bounds[1:].reshape(shape)[rows, columns]
     head = _head(header, width, height)
-    runs = [data[begin:end] for begin, end in zip(begins.tolist(), ends[:, -1].tolist(), strict=True)]
-    whole = bytearray().join([head, *runs])
-    _renumber(np.frombuffer(whole, np.uint8), len(head), begins, ends)
+    whole = bytearray().join([head, *_runs(scan, bounds, rows, columns, lengths.shape[1])])
+    _renumber(np.frombuffer(whole, np.uint8), len(head), lengths[rows, columns])
     return Cut(whole, box.left - left, box.top - top, width, height)
+
+
+def _runs(
+    scan: memoryview, bounds: npt.NDArray[np.int64], rows: slice, columns: slice, per_row: int
+) -> list[memoryview]:
+    """The bytes of each row's segments."""
+    first, last = rows.start * per_row, rows.stop * per_row
+    begins = bounds[first + columns.start : last : per_row].tolist()
+    ends = bounds[first + columns.stop : last + 1 : per_row].tolist()
+    return [scan[begin:end] for begin, end in zip(begins, ends, strict=True)]
 
 
 def _needed(begin: int, end: int, size: int, step: int) -> slice:
@@ -120,11 +123,9 @@ def _head(header: JpegHeader, width: int, height: int) -> bytes:
     return bytes([0xFF, SOI]) + header.tables + frame + header.scan
 
 
-def _renumber(
-    whole: npt.NDArray[np.uint8], scan_begin: int, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-) -> None:
+def _renumber(whole: npt.NDArray[np.uint8], scan_begin: int, lengths: Restarts) -> None:
     """Write RST0 to RST7 in turns behind the segments, and EOI behind the last. The first byte of each stands there."""
-    run_ends = np.add.accumulate(ends[:, -1] - begins)
-    places = ends + (run_ends - ends[:, -1] + (scan_begin - 1))[:, None]
-    whole[places.ravel()] = np.resize(_CODES, places.size) if places.size > len(_CODES) else _CODES[: places.size]
+    places = np.add.accumulate(lengths.astype(np.int64).ravel())
+    places += scan_begin - 1
+    whole[places] = np.resize(_CODES, places.size) if places.size > len(_CODES) else _CODES[: places.size]
     whole[-1] = EOI

@@ -71,8 +71,12 @@ class Index:
 
     def restarts_of(self, sample: int) -> npt.NDArray[np.unsignedinteger[Any]]:
         """Bytes of each segment of a JPEG's scan, with the marker behind it; empty when it cannot be cut."""
-        begin = int(self.samples["restart_end"][sample - 1]) if sample else 0
-        return self.restarts[begin : int(self.samples["restart_end"][sample])]
+        begin, end = self._restart_bounds[sample : sample + 2].tolist()
+        return self.restarts[begin:end]
+
+    @cached_property
+    def _restart_bounds(self) -> npt.NDArray[np.uint64]:
+        return np.concatenate([np.zeros(1, np.uint64), self.samples["restart_end"]])
 
 
 def sample_table(rows: Sequence[tuple[int, ...]]) -> Array:

@@ -70,7 +70,7 @@ class _Shard:
         first = begin - begin % mmap.PAGESIZE
         self.memory.madvise(mmap.MADV_WILLNEED, first, end - first)
 
-    def sample(self, i: int) -> Sample:
+    def sample(self, i: int, with_columns: bool) -> Sample:
         # All fields at once: one after another they would take longer than the checksum.
         begin, size, _, _, checksum, height, width, channels, encoding, orientation, plain = self.index.samples[
             i
@@ -91,7 +91,7 @@ class _Shard:
             orientation=orientation,
             plain=bool(plain),
             restarts=self.index.restarts_of(i),
-            columns=self._columns(i),
+            columns=self._columns(i) if with_columns else {},
         )
 
     def _columns(self, i: int) -> dict[str, Any]:
@@ -125,13 +125,17 @@ class Records:
 
     def __getitem__(self, number: int) -> Sample:
         """The sample with this number, over all shards; -1 is the last."""
+        return self.sample(number)
+
+    def sample(self, number: int, with_columns: bool = True) -> Sample:
+        """The same; to read its columns takes as long as all else, where they are not wanted."""
         size = len(self)
         if not -size <= number < size:
             raise IndexError(f"sample {number} of {size}")
         number %= size
         place = bisect.bisect_right(self._ends, number)
         shard = self._opened(place)
-        return shard.sample(number - shard.index.first_sample)
+        return shard.sample(number - shard.index.first_sample, with_columns)
 
     def __iter__(self) -> Iterator[Sample]:
         return (self[number] for number in range(len(self)))
