@@ -24,6 +24,8 @@ from abreast.plan.scenario import Numbers, Scenarios
 from abreast.plan.software import SOFTWARE
 
 BACKWARD_SHARE = 2 / 3  # of a step: two of three matrix products per layer
+# A hidden exchange costs what copying and adding its bytes takes from the computation: on a slower network less of its time.
+_SLOWEST_FITTED_NETWORK = 1.25e9  # bytes per second; `exposed.*` come from rows on 10 Gb/s and more
 _BYTES_PER_UPDATE = 16  # a parameter, its gradient and two moments, in float32
 _INPUT_POWER = 8  # how sharply the slower of computing and reading wins
 
@@ -124,7 +126,8 @@ def device_link_rate(many: Scenarios, constants: Constants) -> Numbers:
 
 
 def network_rate(many: Scenarios, constants: Constants) -> Numbers:
-    share = many.look_up("network", lambda name: constants[f"usable.{name}"])
+    """Of a network that somebody measured an exchange sees all: it is what one TCP connection carries, as those of a ring."""
+    share = many.look_up("network", lambda name: 1.0 if name == "measured" else constants[f"usable.{name}"])
     rate = share * many.number("network_bytes_per_second")
     rate = np.where(many.among("network", "tcp"), np.minimum(rate, constants["rate.tcp_most"]), rate)
     usable: Numbers = np.where(many.among("software", "servers"), rate * constants["usable.grpc"], rate)
@@ -143,8 +146,11 @@ def exposed_share(many: Scenarios, constants: Constants) -> Numbers:
     """The part of a hidden exchange that costs time all the same."""
     share = many.look_up("software", lambda name: constants[f"exposed.{SOFTWARE[name].exposed}"])
     pulls = many.among("exchange", "ps-cpu") & many.among("software", "towers")
-    limited: Numbers = np.minimum(np.where(pulls, constants["exposed.towers-ps-cpu"], share), 1.0)
-    return limited
+    limited = np.minimum(np.where(pulls, constants["exposed.towers-ps-cpu"], share), 1.0)
+    slower = np.minimum(network_rate(many, constants) / _SLOWEST_FITTED_NETWORK, 1.0)
+    behind = (many.number("num_hosts") > 1) & ~many.among("software", "unoverlapped", "slices")
+    scaled: Numbers = np.where(behind, limited * slower, limited)
+    return scaled
 
 
 def _straggling(many: Scenarios, constants: Constants, doublings: Numbers) -> Numbers:

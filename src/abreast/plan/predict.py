@@ -20,6 +20,7 @@ from abreast.plan.simulate import Simulated, Wires, Work, exchange_seconds, simu
 from abreast.plan.software import SOFTWARE
 
 _HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16
+_FIRST_BUCKET_BYTES = 2**20
 _DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
 _RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
 _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
@@ -123,16 +124,19 @@ def scenario_of(setup: Setup, num_devices: int, num_hosts: int) -> Scenario:
 
 
 def buckets(setup: Setup) -> list[list[float]]:
-    """Parameters per tensor, in the order of the backward pass, put together until a bucket is full."""
-    found: list[list[float]] = [[]]
-    filled = 0.0
+    """Parameters per tensor, in the order of the backward pass, put together until a bucket is full.
+
+    PyTorch's first bucket is small, so that the exchange begins early (`DistributedDataParallel`, torch 2.13).
+    """
+    found: list[list[float]] = []
+    filled = full = 0.0
     for size in reversed(setup.model.sizes):
-        wire = setup.gradients.wire_bytes(size)
-        if found[-1] and filled + wire > setup.bucket_bytes:
+        if filled >= full:
             found.append([])
-            filled = 0.0
+            first = setup.software == "ddp" and len(found) == 1
+            filled, full = 0.0, min(_FIRST_BUCKET_BYTES, setup.bucket_bytes) if first else setup.bucket_bytes
         found[-1].append(size)
-        filled += wire
+        filled += setup.gradients.wire_bytes(size)
     return found
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 # Between devices of a host. `measured` takes the rate as it was measured; of the others the constant is the share of the
 # nominal rate that an all-reduce sees.
 LINKS = ("nvlink", "nvlink-assumed", "pcie-peer", "pcie-through-host", "pcie-shared-board", "pcie", "measured")
-NETWORKS = ("rdma", "tcp")
+NETWORKS = ("rdma", "tcp", "measured")
 EXCHANGES = {
     "none": "each device trains for itself",
     "ring": "all-reduce over a ring of all devices",
