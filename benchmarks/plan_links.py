@@ -20,7 +20,6 @@ import argparse
 import contextlib
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import lines
-from slow_links import ADDRESSES, PORTS, NotPermitted, SlowLink, inside, slow_link
+from slow_links import ADDRESSES, PORTS, NotPermitted, SlowLink, slow_link
 
 from abreast.measure import host_speeds
 from abreast.plan.machine import Device, Link, Machine
@@ -83,7 +82,8 @@ def _measure_model(model: str, cores: Sequence[int], arguments: argparse.Namespa
 def _measure_link(
     model: str, name: str, link: SlowLink, alone: _Pair, together: _Pair, arguments: argparse.Namespace
 ) -> None:
-    rate, latency = _speed(link, LINKS[name][0])
+    with link.connection() as ends:
+        rate, latency = host_speeds.connection(*ends, round(LINKS[name][0] / 8 * _SENT_SECONDS))
     facts = {"link_bytes_per_second": round(rate), "link_latency_seconds": round(latency, 7)}
     for accumulation in arguments.accumulate:
         ones, measured = [], []
@@ -116,18 +116,6 @@ def _setup(
 def _memory() -> float:
     """Bytes per second that a core reads and writes."""
     return 2 * float(host_speeds.memory()["memory_copy_bytes_per_second"])
-
-
-def _speed(link: SlowLink, bits_per_second: float) -> tuple[float, float]:
-    """One TCP connection over the link: bytes per second one way, and latency."""
-    first, second = link.hosts
-    with inside(second.path):
-        server = socket.create_server((ADDRESSES[1], 0))
-    with server:
-        with inside(first.path):
-            ours = socket.create_connection(server.getsockname())
-        with ours, server.accept()[0] as theirs:
-            return host_speeds.connection(ours, theirs, round(bits_per_second / 8 * _SENT_SECONDS))
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import ctypes
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -105,6 +106,18 @@ class SlowLink:
         """Hold both hosts to what they send in a second; connections that are there stay."""
         for host in self.hosts:
             host.run(*shaping(bits_per_second))
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[tuple[socket.socket, socket.socket]]:
+        """The two ends of a TCP connection between the hosts."""
+        first, second = self.hosts
+        with inside(second.path):
+            server = socket.create_server((ADDRESSES[1], 0))
+        with server:
+            with inside(first.path):
+                ours = socket.create_connection(server.getsockname())
+            with ours, server.accept()[0] as theirs:
+                yield ours, theirs
 
 
 def shaping(bits_per_second: float) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from abreast.measure import host_speeds
-from benchmarks.slow_links import ADDRESSES, NotPermitted, SlowLink, inside, shaping, slow_link
+from benchmarks.slow_links import NotPermitted, SlowLink, inside, shaping, slow_link
 from tests.harness.client import ROOT
 
 _HOLD = "import slow_links, time\nwith slow_links.slow_link({delay}):\n    print('ready', flush=True)\n    time.sleep(60)"
@@ -37,15 +37,8 @@ def link() -> Iterator[SlowLink]:
 
 
 def speed(link: SlowLink, sent_bytes: int) -> tuple[float, float]:
-    first, second = link.hosts
-    with inside(second.path):
-        server = socket.create_server((ADDRESSES[1], 0))
-    with server, inside(first.path):
-        ours = socket.create_connection(server.getsockname())
-    with ours, server:
-        theirs, _ = server.accept()
-        with theirs:
-            return host_speeds.connection(ours, theirs, sent_bytes)
+    with link.connection() as ends:
+        return host_speeds.connection(*ends, sent_bytes)
 
 
 def namespaces(of: int | None = None) -> set[str]:
