@@ -7,8 +7,8 @@ gloo over TCP. Every process has one thread for its kernels and stays on its cor
 
 The prediction is given what one can know without training on two hosts: the seconds of a step on one device; the tensors of the
 model; the rate and the latency of one plain TCP connection over the link; and what one core copies from memory to memory. The
-step on one device is measured on both cores at once, in two processes that know nothing of one another: the cores share caches and
-memory, and two real hosts would not. Nothing is fitted here.
+step on one device is measured on both cores at once, in two processes that know nothing of one another: the cores share caches
+and memory, and two real hosts would not. Nothing is fitted here.
 
 Pairs of processes take turns on a link: alone, then together. The first turn of each and the first update of every turn are
 dropped. An update holds as many steps as gradients are accumulated for.
@@ -109,7 +109,8 @@ def _setup(
     model = Model(name, sum(tensor_sizes), len(tensor_sizes), tensor_sizes=tuple(tensor_sizes))
     core = Device("one core", _memory())
     machine = Machine("an emulated host", core, 1, Link("measured", _memory()), Link("measured", rate, latency))
-    return Setup(model, machine, StepTime(one_seconds, 1.0, "measured"), 1, accumulation=accumulation)
+    step = StepTime(one_seconds, 1.0, "measured")
+    return Setup(model, machine, step, 1, software="gloo", accumulation=accumulation)
 
 
 @cache

@@ -41,6 +41,8 @@ A step of `n` devices on `m` hosts takes
   twice the bytes and `2 log2 n` latencies; a hierarchy a ring in each host and one between hosts. A parameter server on a
   device serves the others one after the other, `2 (n - 1)` times the bytes over its one link. One in host memory uses each
   device's own link and adds up in host memory.
+- gloo has 4 MiB under way between two hosts before it waits for an answer: a byte takes its time on the wire and that part of a
+  round trip.
 - A rate is its nominal value times `usable.*`, but all of a network's that was measured. TCP carries no more than
   `rate.tcp_most`.
 

@@ -79,8 +79,9 @@ class Namespace:
             if self._keeper.poll() is not None:
                 assert self._keeper.stderr is not None
                 raise _not_permitted(self._keeper.stderr.read().strip())
-            if os.readlink(self.path) != outside:
-                return
+            with contextlib.suppress(OSError):  # it is about to end
+                if os.readlink(self.path) != outside:
+                    return
             time.sleep(0.005)
         raise _not_permitted("`unshare --net` did not answer")
 
@@ -124,8 +125,8 @@ def shaping(bits_per_second: float) -> list[str]:
     """The command that holds `DEVICE` to a rate."""
     burst = max(_LEAST_BURST_BYTES, round(bits_per_second / 8 * _BURST_SECONDS))
     limit = burst + round(bits_per_second / 8 * _QUEUE_SECONDS)
-    rate = f"{round(bits_per_second)}bit"
-    return ["tc", "qdisc", "replace", "dev", DEVICE, "root", "tbf", "rate", rate, "burst", f"{burst}", "limit", f"{limit}"]
+    bucket = f"rate {round(bits_per_second)}bit burst {burst} limit {limit}"
+    return f"tc qdisc replace dev {DEVICE} root tbf {bucket}".split()
 
 
 @contextlib.contextmanager

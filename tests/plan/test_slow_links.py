@@ -18,7 +18,12 @@ from abreast.measure import host_speeds
 from benchmarks.slow_links import NotPermitted, SlowLink, inside, shaping, slow_link
 from tests.harness.client import ROOT
 
-_HOLD = "import slow_links, time\nwith slow_links.slow_link({delay}):\n    print('ready', flush=True)\n    time.sleep(60)"
+_HOLD = """
+import slow_links, time
+with slow_links.slow_link({delay}):
+    print('ready', flush=True)
+    time.sleep(60)
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -25,7 +25,8 @@ from abreast.plan.software import SOFTWARE
 
 BACKWARD_SHARE = 2 / 3  # of a step: two of three matrix products per layer
 # A hidden exchange costs what copying and adding its bytes takes from the computation: on a slower network less of its time.
-_SLOWEST_FITTED_NETWORK = 1.25e9  # bytes per second: 10 Gb/s; of the rows that `exposed.*` were fitted on, two are slower
+# Of the rows that `exposed.*` were fitted on, two have one.
+_SLOWEST_FITTED_NETWORK = 1.25e9  # bytes per second
 _BYTES_PER_UPDATE = 16  # a parameter, its gradient and two moments, in float32
 _INPUT_POWER = 8  # how sharply the slower of computing and reading wins
 

@@ -20,7 +20,6 @@ from abreast.plan.simulate import Simulated, Wires, Work, exchange_seconds, simu
 from abreast.plan.software import SOFTWARE
 
 _HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16
-_FIRST_BUCKET_BYTES = 2**20
 _DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
 _RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
 _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
@@ -101,7 +100,7 @@ def predictions(setup: Setup, most_devices: int, num_hosts: int | None = None) -
 
 def scenario_of(setup: Setup, num_devices: int, num_hosts: int) -> Scenario:
     machine, model = setup.machine, setup.model
-    software = "unoverlapped" if not setup.overlap and setup.software in ("ddp", "fused") else setup.software
+    software = "unoverlapped" if not setup.overlap and setup.software in ("ddp", "gloo", "fused") else setup.software
     return Scenario(
         step_seconds=setup.step.seconds,
         num_devices=num_devices,
@@ -126,15 +125,16 @@ def scenario_of(setup: Setup, num_devices: int, num_hosts: int) -> Scenario:
 def buckets(setup: Setup) -> list[list[float]]:
     """Parameters per tensor, in the order of the backward pass, put together until a bucket is full.
 
-    PyTorch's first bucket is small, so that the exchange begins early (`DistributedDataParallel`, torch 2.13).
+    The tensor that fills it is its last, as in PyTorch, whose first bucket is small so that the exchange begins early
+    (`DistributedDataParallel`, torch 2.13).
     """
     found: list[list[float]] = []
+    first = min(SOFTWARE[setup.software].first_bucket_bytes, setup.bucket_bytes)
     filled = full = 0.0
     for size in reversed(setup.model.sizes):
         if filled >= full:
+            filled, full = 0.0, setup.bucket_bytes if found else first
             found.append([])
-            first = setup.software == "ddp" and len(found) == 1
-            filled, full = 0.0, min(_FIRST_BUCKET_BYTES, setup.bucket_bytes) if first else setup.bucket_bytes
         found[-1].append(size)
         filled += setup.gradients.wire_bytes(size)
     return found
@@ -176,6 +176,7 @@ def _wires(setup: Setup, scenario: Scenario, many: Scenarios, constants: Constan
         setup.slow_network_link,
         setup.lost_share,
         retry_seconds=_RETRY_SECONDS,
+        unanswered_bytes=SOFTWARE[setup.software].unanswered_bytes,
         sparse=setup.gradients.sparse,
     )
 
