@@ -33,8 +33,8 @@ A step of `n` devices on `m` hosts takes
 - **straggling** is `straggle.*` x log2(n), and `straggle.hosts` x log2(m): the slowest replica decides.
 - **exposed** is what the exchange of gradients adds. Of an exchange of `C` seconds beside a window of `W` seconds (the backward
   pass, two thirds of a step; the whole step for priority and parameter servers) it is `C - (1 - e) min(C, W)`, where `e` is
-  `exposed.*`: copying and adding what is exchanged takes from the computation. That goes by bytes, so on a network below 10 Gb/s
-  `e` is smaller in proportion. The simulation finds it bucket by bucket; PyTorch's first one is full at 1 MiB.
+  `exposed.*`. The simulation finds it bucket by bucket; PyTorch's first one is full at 1 MiB. NCCL's kernels hold their part
+  of a GPU while they wait, gloo's threads sleep: for gloo `e` is smaller in proportion on a network below 10 Gb/s.
 - **launches** is `launch.*` per gradient tensor and doubling of the devices, **update** `passes.update` passes over 16 bytes per
   parameter at the memory's bandwidth.
 - A ring takes `2 (n - 1) / n` of the gradients' bytes over the slowest of its links, plus `2 (n - 1)` latencies; a tree

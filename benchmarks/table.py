@@ -225,9 +225,9 @@ def _plan_links() -> str:
         rows.append((*name, one, predicted, measured, f"{100 * line['error']:+.1f} %", line["commit"]))
     return _section(
         "Planned and measured on slow links",
-        "An update, of so many steps, of two emulated hosts of one core each, as `abreast plan` predicts it from the step on one device and one "
-        "TCP connection over the link, and as abreast takes it on PyTorch (`plan_links.py`; [what is given and what is "
-        "predicted](../guides/planning.md#predicted-and-measured)).",
+        "An update, of so many steps, of two emulated hosts of one core each, as `abreast plan` predicts it from the step on "
+        "one device and one TCP connection over the link, and as abreast takes it on PyTorch (`plan_links.py`; [what is given "
+        "and what is predicted](../guides/planning.md#predicted-and-measured)).",
         ("model", "link", "connection", "steps", "one step alone", "predicted", "measured", "error", "commit"),
         rows,
         found,

@@ -89,12 +89,21 @@ def test_of_a_measured_network_an_exchange_gets_all() -> None:
     assert predict(slow, 2, 2).parts["exchange"] == pytest.approx(wire, rel=0.01)
 
 
-def test_what_a_slow_network_carries_unseen_costs_little() -> None:
+def test_gloo_waits_for_answers_on_a_network_with_latency() -> None:
+    machine = replace(RESNET.machine, devices_per_host=1, network=Link("measured", 125e6, 5e-3))
+    far = replace(RESNET, machine=machine, overlap=True, step=StepTime(1e-3, 1.0, "given"), bucket_bytes=1e9)
+    wire = 4 * RESNET.model.num_parameters
+    waits = wire / 2**22 * 2 * 5e-3  # a round trip for every 4 MiB
+    more = predict(replace(far, software="gloo"), 2, 2).parts["exchange"] - predict(far, 2, 2).parts["exchange"]
+    assert more == pytest.approx(waits, rel=0.01)
+
+
+def test_what_gloo_sends_unseen_on_a_slow_network_costs_little() -> None:
     """Copying takes from the computation by the byte; the time that bytes are under way does not."""
 
     def exchange(bytes_per_second: float) -> float:
         machine = replace(RESNET.machine, devices_per_host=1, network=Link("measured", bytes_per_second))
-        long = replace(RESNET, machine=machine, step=StepTime(100.0, 1.0, "given"))
+        long = replace(RESNET, machine=machine, step=StepTime(100.0, 1.0, "given"), software="gloo")
         return predict(long, 2, 2).parts["exchange"]
 
     wire = 4 * RESNET.model.num_parameters / 12.5e6

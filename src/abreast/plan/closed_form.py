@@ -24,9 +24,9 @@ from abreast.plan.scenario import Numbers, Scenarios
 from abreast.plan.software import SOFTWARE
 
 BACKWARD_SHARE = 2 / 3  # of a step: two of three matrix products per layer
-# A hidden exchange costs what copying and adding its bytes takes from the computation: on a slower network less of its time.
-# Of the rows that `exposed.*` were fitted on, two have one.
-_SLOWEST_FITTED_NETWORK = 1.25e9  # bytes per second
+# NCCL's kernels hold their part of a GPU while they wait for the network; gloo's threads sleep, and take from the computation
+# what copying and adding bytes takes: on a network slower than this, a smaller share of the exchange's time.
+_GLOO_ALWAYS_COPIES = 1.25e9  # bytes per second: 10 Gb/s, the slowest network that `exposed.ddp` was fitted on
 _BYTES_PER_UPDATE = 16  # a parameter, its gradient and two moments, in float32
 _INPUT_POWER = 8  # how sharply the slower of computing and reading wins
 
@@ -148,9 +148,9 @@ def exposed_share(many: Scenarios, constants: Constants) -> Numbers:
     share = many.look_up("software", lambda name: constants[f"exposed.{SOFTWARE[name].exposed}"])
     pulls = many.among("exchange", "ps-cpu") & many.among("software", "towers")
     limited = np.minimum(np.where(pulls, constants["exposed.towers-ps-cpu"], share), 1.0)
-    slower = np.minimum(network_rate(many, constants) / _SLOWEST_FITTED_NETWORK, 1.0)
-    behind = (many.number("num_hosts") > 1) & ~many.among("software", "unoverlapped", "slices")
-    scaled: Numbers = np.where(behind, limited * slower, limited)
+    copying = np.minimum(many.number("network_bytes_per_second") / _GLOO_ALWAYS_COPIES, 1.0)
+    sleeps = (many.number("num_hosts") > 1) & many.among("software", "gloo")
+    scaled: Numbers = np.where(sleeps, limited * copying, limited)
     return scaled
 
 

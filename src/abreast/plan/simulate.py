@@ -171,7 +171,8 @@ def _stages(size: float, wires: Wires) -> list[_Stage]:
     rate = wires.device_bytes_per_second / wires.slow_device_link / retry
     network = wires.network_bytes_per_second / wires.slow_network_link / retry
     near, far = wires.device_latency_seconds, wires.network_latency_seconds
-    network = 1 / (1 / network + 2 * far / wires.unanswered_bytes)
+    if far and math.isfinite(wires.unanswered_bytes):
+        network = 1 / (1 / network + 2 * far / wires.unanswered_bytes)
     if wires.sparse:
         slowest, latency = (rate, near) if hosts == 1 else (min(rate, network), far)
         return [_Stage(float(gather_seconds(size, wires.num_devices, slowest, latency)) + waits, "ring")]
