@@ -64,6 +64,8 @@ def main() -> None:
             _measure_model(model, cores, arguments)
     except NotPermitted as error:
         sys.exit(f"plan_links: {error}")
+    except KeyboardInterrupt:
+        sys.exit("plan_links: stopped; the lines so far are kept\nhint: --models and --links measure what is left")
 
 
 def _measure_model(model: str, cores: Sequence[int], arguments: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ from abreast.errors import AbreastError
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 DEVICE = "slow0"  # in every namespace
 PORTS = range(20000, 20128)  # of the hosts, listening or not: the proxy listens on all of them in their stead
-_COMMANDS = {"unshare": "util-linux", "nsenter": "util-linux", "cat": "coreutils", "ip": "iproute2", "tc": "iproute2"}
+_COMMANDS = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2", "sysctl": "procps"}
 _BURST_SECONDS = 1e-3
 _LEAST_BURST_BYTES = 128 << 10  # two packets as large as the kernel makes them
 _QUEUE_SECONDS = 20e-3
