@@ -35,14 +35,18 @@ A step of `n` devices on `m` hosts takes
 - **straggling** is `straggle.*` x log2(n), and `straggle.hosts` x log2(m): the slowest replica decides.
 - **exposed** is what the exchange of gradients adds. Of an exchange of `C` seconds beside a window of `W` seconds (the backward
   pass, two thirds of a step; the whole step for priority and parameter servers) it is `C - (1 - e) min(C, W)`, where `e` is
-  `exposed.*`. The simulation finds it bucket by bucket.
+  `exposed.*`. The simulation finds it bucket by bucket; PyTorch's first one is full at 1 MiB. NCCL's kernels hold their part
+  of a GPU while they wait, gloo's threads sleep: for gloo `e` is smaller in proportion on a network below 10 Gb/s.
 - **launches** is `launch.*` per gradient tensor and doubling of the devices, **update** `passes.update` passes over 16 bytes per
   parameter at the memory's bandwidth.
 - A ring takes `2 (n - 1) / n` of the gradients' bytes over the slowest of its links, plus `2 (n - 1)` latencies; a tree
   twice the bytes and `2 log2 n` latencies; a hierarchy a ring in each host and one between hosts. A parameter server on a
   device serves the others one after the other, `2 (n - 1)` times the bytes over its one link. One in host memory uses each
   device's own link and adds up in host memory.
-- A rate is its nominal value times `usable.*`. TCP carries no more than `rate.tcp_most`.
+- gloo has 4 MiB under way between two hosts before it waits for an answer: a byte takes its time on the wire and that part of a
+  round trip.
+- A rate is its nominal value times `usable.*`, but all of a network's that was measured. TCP carries no more than
+  `rate.tcp_most`.
 
 An 80 % interval reaches `{floor} + {per_loss} x loss` to both sides as a logarithm, where `loss` is the logarithm of the
 predicted step over that of perfect scaling; {assumed} more where facts had to be assumed, and by the roofline's factor where

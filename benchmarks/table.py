@@ -36,6 +36,7 @@ def page() -> str:
         _soak(),
         _images(),
         _image_quality(),
+        _plan_links(),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -218,6 +219,28 @@ def _image_quality() -> str:
         "over all images, the quartiles of the means of single images, the largest of any pixel, and the share of values that "
         "differ by more than 8.",
         ("images", "shown", "way", "mean", "quartiles", "max", "more than 8", "commit"),
+        rows,
+        found,
+    )
+
+
+def _plan_links() -> str:
+    found = _newest("plan_links")
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        link = f"{8e-6 * line['link_bytes_per_second']:,.0f} Mb/s, {1000 * line['link_latency_seconds']:.2f} ms"
+        one, predicted = (f"{1000 * line[name]:.0f} ms" for name in ("one_device_seconds", "predicted_seconds"))
+        low, high = (f"{1000 * value:.0f}" for value in line["quartiles"])
+        measured = f"{1000 * line['median']:.0f} ms ({low} to {high})"
+        name = (case["model"], case["link"], link, case["accumulation"])
+        rows.append((*name, one, predicted, measured, f"{100 * line['error']:+.1f} %", line["commit"]))
+    return _section(
+        "Planned and measured on slow links",
+        "An update, of so many steps, of two emulated hosts of one core each, as `abreast plan` predicts it from the step on "
+        "one device and one TCP connection over the link, and as abreast takes it on PyTorch (`plan_links.py`; [what is given "
+        "and what is predicted](../guides/planning.md#predicted-and-measured)).",
+        ("model", "link", "connection", "steps", "one step alone", "predicted", "measured", "error", "commit"),
         rows,
         found,
     )

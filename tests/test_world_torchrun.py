@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from abreast.backend.torch_interface import interface_towards
+from benchmarks.slow_links import ADDRESSES, DEVICE, Namespace, NotPermitted, inside, slow_link
 from tests.harness.client import ROOT, RemoteError, Workers
 
 SIZE = 3
@@ -49,6 +51,31 @@ def test_processes_of_torchrun_train_what_one_process_trains() -> None:
 
 
 @pytest.mark.torch
+def test_two_hosts_train_what_one_process_trains() -> None:
+    """Emulated hosts whose own name stands for the loopback, as on many real ones."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    try:
+        with slow_link() as link:
+            started = [start("abreast", rank, 20000, 2, host=host) for rank, host in enumerate(link.hosts)]
+            alone, *ranks = [result(process) for process in [start("abreast", None, 0), *started]]
+    except NotPermitted as error:
+        pytest.skip(error.args[0])
+    for name in ("history", "predicted", "weights"):
+        for rank in ranks:
+            assert largest_difference(alone[name], rank[name]) < 1e-5, name
+
+
+def test_the_interface_is_the_one_that_leads_to_the_host() -> None:
+    assert interface_towards("localhost") is None
+    assert interface_towards("nowhere.invalid") is None
+    try:
+        with slow_link() as link, inside(link.hosts[0].path):
+            assert [interface_towards(address) for address in ADDRESSES] == [DEVICE, DEVICE]
+    except NotPermitted as error:
+        pytest.skip(error.args[0])
+
+
+@pytest.mark.torch
 def test_without_abreast_the_processes_train_different_models() -> None:
     """The negative control, and what plain Keras does today: no synchronisation, and no error."""
     pytest.importorskip("torch", reason="torch is not installed")
@@ -83,23 +110,26 @@ def start_all(what: str, size: int = SIZE) -> list[subprocess.Popen[str]]:
     return [start(what, rank, port, size) for rank in range(size)]
 
 
-def start(what: str, rank: int | None, port: int, size: int = SIZE) -> subprocess.Popen[str]:
-    """One process of `size`, as torchrun starts it; with None, one that is alone."""
+def start(
+    what: str, rank: int | None, port: int, size: int = SIZE, *, host: Namespace | None = None
+) -> subprocess.Popen[str]:
+    """One process of `size`, as torchrun starts it, on this host or an emulated one; with None, one that is alone."""
     world = (
         {}
         if rank is None
         else {
             "RANK": str(rank),
             "WORLD_SIZE": str(size),
-            "LOCAL_RANK": str(rank),
-            "LOCAL_WORLD_SIZE": str(size),
-            "MASTER_ADDR": "127.0.0.1",
+            "LOCAL_RANK": str(rank if host is None else 0),
+            "LOCAL_WORLD_SIZE": str(size if host is None else 1),
+            "MASTER_ADDR": "127.0.0.1" if host is None else ADDRESSES[0],
             "MASTER_PORT": str(port),
         }
     )
     common = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "-c", _SCRIPT, what]
     return subprocess.Popen(
-        [sys.executable, "-c", _SCRIPT, what],
+        words if host is None else host.command(*words),
         env={**os.environ, **common, "PYTHONPATH": str(ROOT / "src"), **world},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -24,6 +24,9 @@ from abreast.plan.scenario import Numbers, Scenarios
 from abreast.plan.software import SOFTWARE
 
 BACKWARD_SHARE = 2 / 3  # of a step: two of three matrix products per layer
+# NCCL's kernels hold their part of a GPU while they wait for the network; gloo's threads sleep, and take from the computation
+# what copying and adding bytes takes: on a network slower than this, a smaller share of the exchange's time.
+_GLOO_ALWAYS_COPIES = 1.25e9  # bytes per second: 10 Gb/s, the slowest network that `exposed.ddp` was fitted on
 _BYTES_PER_UPDATE = 16  # a parameter, its gradient and two moments, in float32
 _INPUT_POWER = 8  # how sharply the slower of computing and reading wins
 
@@ -124,7 +127,8 @@ def device_link_rate(many: Scenarios, constants: Constants) -> Numbers:
 
 
 def network_rate(many: Scenarios, constants: Constants) -> Numbers:
-    share = many.look_up("network", lambda name: constants[f"usable.{name}"])
+    """Of a network that somebody measured an exchange sees all: it is what one TCP connection carries, as those of a ring."""
+    share = many.look_up("network", lambda name: 1.0 if name == "measured" else constants[f"usable.{name}"])
     rate = share * many.number("network_bytes_per_second")
     rate = np.where(many.among("network", "tcp"), np.minimum(rate, constants["rate.tcp_most"]), rate)
     usable: Numbers = np.where(many.among("software", "servers"), rate * constants["usable.grpc"], rate)
@@ -143,8 +147,11 @@ def exposed_share(many: Scenarios, constants: Constants) -> Numbers:
     """The part of a hidden exchange that costs time all the same."""
     share = many.look_up("software", lambda name: constants[f"exposed.{SOFTWARE[name].exposed}"])
     pulls = many.among("exchange", "ps-cpu") & many.among("software", "towers")
-    limited: Numbers = np.minimum(np.where(pulls, constants["exposed.towers-ps-cpu"], share), 1.0)
-    return limited
+    limited = np.minimum(np.where(pulls, constants["exposed.towers-ps-cpu"], share), 1.0)
+    copying = np.minimum(many.number("network_bytes_per_second") / _GLOO_ALWAYS_COPIES, 1.0)
+    sleeps = (many.number("num_hosts") > 1) & many.among("software", "gloo")
+    scaled: Numbers = np.where(sleeps, limited * copying, limited)
+    return scaled
 
 
 def _straggling(many: Scenarios, constants: Constants, doublings: Numbers) -> Numbers:

@@ -101,7 +101,7 @@ def predictions(setup: Setup, most_devices: int, num_hosts: int | None = None) -
 
 def scenario_of(setup: Setup, num_devices: int, num_hosts: int) -> Scenario:
     machine, model = setup.machine, setup.model
-    software = "unoverlapped" if not setup.overlap and setup.software in ("ddp", "fused") else setup.software
+    software = "unoverlapped" if not setup.overlap and setup.software in ("ddp", "gloo", "fused") else setup.software
     return Scenario(
         step_seconds=setup.step.seconds,
         num_devices=num_devices,
@@ -124,16 +124,20 @@ def scenario_of(setup: Setup, num_devices: int, num_hosts: int) -> Scenario:
 
 
 def buckets(setup: Setup) -> list[list[float]]:
-    """Parameters per tensor, in the order of the backward pass, put together until a bucket is full."""
-    found: list[list[float]] = [[]]
-    filled = 0.0
+    """Parameters per tensor, in the order of the backward pass, put together until a bucket is full.
+
+    The tensor that fills it is its last, as in PyTorch, whose first bucket is small so that the exchange begins early
+    (`DistributedDataParallel`, torch 2.13).
+    """
+    found: list[list[float]] = []
+    first = min(SOFTWARE[setup.software].first_bucket_bytes, setup.bucket_bytes)
+    filled = full = 0.0
     for size in reversed(setup.model.sizes):
-        wire = setup.gradients.wire_bytes(size)
-        if found[-1] and filled + wire > setup.bucket_bytes:
+        if filled >= full:
+            filled, full = 0.0, setup.bucket_bytes if found else first
             found.append([])
-            filled = 0.0
         found[-1].append(size)
-        filled += wire
+        filled += setup.gradients.wire_bytes(size)
     return found
 
 
@@ -173,6 +177,7 @@ def _wires(setup: Setup, scenario: Scenario, many: Scenarios, constants: Constan
         setup.slow_network_link,
         setup.lost_share,
         retry_seconds=_RETRY_SECONDS,
+        unanswered_bytes=SOFTWARE[setup.software].unanswered_bytes,
         sparse=setup.gradients.sparse,
     )
 

@@ -59,6 +59,7 @@ class Wires:
     slow_network_link: float = 1.0
     lost_share: float = 0.0  # of transfers that fail
     retry_seconds: float = 0.0  # until a failed transfer is tried again
+    unanswered_bytes: float = math.inf  # between hosts, before the sender waits for an answer
     sparse: bool = False  # all-gather of what each device chose, as top-k needs
 
     def __post_init__(self) -> None:
@@ -170,6 +171,8 @@ def _stages(size: float, wires: Wires) -> list[_Stage]:
     rate = wires.device_bytes_per_second / wires.slow_device_link / retry
     network = wires.network_bytes_per_second / wires.slow_network_link / retry
     near, far = wires.device_latency_seconds, wires.network_latency_seconds
+    if far and math.isfinite(wires.unanswered_bytes):
+        network = 1 / (1 / network + 2 * far / wires.unanswered_bytes)
     if wires.sparse:
         slowest, latency = (rate, near) if hosts == 1 else (min(rate, network), far)
         return [_Stage(float(gather_seconds(size, wires.num_devices, slowest, latency)) + waits, "ring")]

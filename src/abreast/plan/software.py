@@ -5,7 +5,8 @@ Names only; the numbers that go with them are in `constants.json`. Imports nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 # Between devices of a host. Of each, a constant is the share of its rate that an all-reduce sees: of the nominal one, of that
 # of `measured` copies, and all of it where the `all-reduce` was measured.
@@ -19,7 +20,7 @@ LINKS = (
     "measured",
     "all-reduce",
 )
-NETWORKS = ("rdma", "tcp")
+NETWORKS = ("rdma", "tcp", "measured")
 EXCHANGES = {
     "none": "each device trains for itself",
     "ring": "all-reduce over a ring of all devices",
@@ -41,10 +42,18 @@ class Software:
     launch: str  # time per tensor
     straggle: str  # how much a step lengthens per doubling of the devices
     window: str = "backward"  # what the exchange can hide behind: `backward` or `step`
+    first_bucket_bytes: float = math.inf  # where the first bucket is smaller than the others
+    unanswered_bytes: float = math.inf  # what a host sends to the next before it waits for an answer, a round trip
 
 
+_DDP = Software(
+    "PyTorch and JAX: buckets that are reduced while the backward pass goes on",
+    *("ddp", "fused", "process"),
+    first_bucket_bytes=2**20,
+)
 SOFTWARE = {
-    "ddp": Software("PyTorch and JAX: buckets that are reduced while the backward pass goes on", "ddp", "fused", "process"),
+    "ddp": _DDP,
+    "gloo": replace(_DDP, about="PyTorch on CPUs: the same over TCP, by gloo", unanswered_bytes=2**22),
     "fused": Software("Horovod, Fleet, MXNet's NCCL: fused tensors, overlapped", "fused", "fused", "process"),
     "priority": Software("BytePS, ByteScheduler: overlapped with the next step too", "priority", "fused", "process", "step"),
     "unoverlapped": Software("the exchange after the backward pass", "unoverlapped", "fused", "process"),

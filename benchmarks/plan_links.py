@@ -1,0 +1,218 @@
+"""What `abreast plan` predicts against what we measure: two emulated hosts of one core each on slow links.
+
+    sudo python benchmarks/plan_links.py [--models dense,conv] [--links 100Mbps,1Gbps+1ms] [--accumulate 1,4]
+
+Each host is a network namespace (`slow_links.py`), and abreast trains on PyTorch over both as under `torchrun`: gradients go by
+gloo over TCP. Every process has one thread for its kernels and stays on its core.
+
+The prediction is given what one can know without training on two hosts: the seconds of a step on one device; the tensors of the
+model; the rate and the latency of one plain TCP connection over the link; and what one core copies from memory to memory. The
+step on one device is measured on both cores at once, in two processes that know nothing of one another: the cores share caches
+and memory, and two real hosts would not. Nothing is fitted here.
+
+Pairs of processes take turns on a link: alone, then together. The first turn of each and the first update of every turn are
+dropped. An update holds as many steps as gradients are accumulated for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import lines
+from slow_links import ADDRESSES, PORTS, NotPermitted, SlowLink, slow_link
+
+from abreast.measure import host_speeds
+from abreast.plan.machine import Device, Link, Machine
+from abreast.plan.models import Model
+from abreast.plan.predict import Prediction, predict
+from abreast.plan.roofline import StepTime
+from abreast.plan.setup import Setup
+
+MODELS = ("dense", "conv", "transformer")
+LINKS = {  # bits per second, and seconds each way
+    "100Mbps": (100e6, 0.0),
+    "1Gbps": (1e9, 0.0),
+    "10Gbps": (10e9, 0.0),
+    "1Gbps+1ms": (1e9, 1e-3),
+    "100Mbps+20ms": (100e6, 20e-3),
+}
+_DROPPED = 1
+_STEPS, _UPDATES = 5, 2  # timed in a turn, alone and together
+_SENT_SECONDS = 0.4  # of one transfer, when the link is measured
+_ENVIRONMENT = lines.STEADY_HEAP | {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_ENVIRONMENT |= {"TF_CPP_MIN_LOG_LEVEL": "3"}
+_NOTES = {"warm_up": f"the first turn, and the first {_DROPPED} updates of each turn"}
+
+
+def main() -> None:
+    arguments = _arguments()
+    cores = sorted(os.sched_getaffinity(0))[: len(ADDRESSES)]
+    if len(cores) < len(ADDRESSES):
+        sys.exit("plan_links: this process may use one core only\nhint: give it two, one for each emulated host")
+    try:
+        for model in arguments.models:
+            _measure_model(model, cores, arguments)
+    except NotPermitted as error:
+        sys.exit(f"plan_links: {error}")
+    except KeyboardInterrupt:
+        sys.exit("plan_links: stopped; the lines so far are kept\nhint: --models and --links measure what is left")
+
+
+def _measure_model(model: str, cores: Sequence[int], arguments: argparse.Namespace) -> None:
+    with _Pair([[]] * 2, [{}] * 2, model, cores, (1,)) as alone:
+        alone.run(1, 1)
+        for delay in sorted({LINKS[name][1] for name in arguments.links}):
+            with slow_link(delay) as link, _joined(link, model, cores, arguments.accumulate) as together:
+                for accumulation in arguments.accumulate:
+                    together.run(accumulation, 1)  # learns which weights there are, and connects
+                for name in arguments.links:
+                    if LINKS[name][1] == delay:
+                        link.shape(LINKS[name][0])
+                        _measure_link(model, name, link, alone, together, arguments)
+
+
+def _measure_link(
+    model: str, name: str, link: SlowLink, alone: _Pair, together: _Pair, arguments: argparse.Namespace
+) -> None:
+    with link.connection() as ends:
+        rate, latency = host_speeds.connection(*ends, round(LINKS[name][0] / 8 * _SENT_SECONDS))
+    facts = {"link_bytes_per_second": round(rate), "link_latency_seconds": round(latency, 7)}
+    for accumulation in arguments.accumulate:
+        ones, measured = [], []
+        for _ in range(arguments.rounds):
+            ones += alone.run(1, _STEPS)
+            measured += together.run(accumulation, _UPDATES)
+        one = statistics.median(ones)
+        setup = _setup(model, alone.tensor_sizes, one, rate, latency, accumulation)
+        predicted = predict(setup, len(ADDRESSES), len(ADDRESSES))
+        error = predicted.step_seconds / statistics.median(measured) - 1
+        case = {"model": model, "link": name, "accumulation": accumulation}
+        given = facts | {"one_device_seconds": round(one, 6), "memory_bytes_per_second": round(_memory())}
+        told = {"predicted_seconds": round(predicted.step_seconds, 6), "error": round(error, 4)}
+        line = lines.line("plan_links", case, measured, "seconds per update", **told, **given, **_NOTES)
+        if not arguments.dry:
+            lines.append([line])
+        print(_row(case, line, predicted), flush=True)
+
+
+def _setup(
+    name: str, tensor_sizes: Sequence[int], one_seconds: float, rate: float, latency: float, accumulation: int
+) -> Setup:
+    model = Model(name, sum(tensor_sizes), len(tensor_sizes), tensor_sizes=tuple(tensor_sizes))
+    core = Device("one core", _memory())
+    machine = Machine("an emulated host", core, 1, Link("measured", _memory()), Link("measured", rate, latency))
+    step = StepTime(one_seconds, 1.0, "measured")
+    return Setup(model, machine, step, 1, software="gloo", accumulation=accumulation)
+
+
+@cache
+def _memory() -> float:
+    """Bytes per second that a core reads and writes."""
+    return 2 * float(host_speeds.memory()["memory_copy_bytes_per_second"])
+
+
+@contextlib.contextmanager
+def _joined(link: SlowLink, model: str, cores: Sequence[int], accumulations: Sequence[int]) -> Iterator[_Pair]:
+    """A process on each host, which find one another as under `torchrun`."""
+    size = len(ADDRESSES)
+    shared = {"WORLD_SIZE": f"{size}", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    shared |= {"MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": f"{PORTS[-1]}"}
+    ranks = [shared | {"RANK": f"{rank}"} for rank in range(size)]
+    with _Pair([host.command() for host in link.hosts], ranks, model, cores, accumulations) as pair:
+        yield pair
+
+
+class _Pair:
+    """Two processes that train when asked, and wait otherwise."""
+
+    def __init__(
+        self,
+        prefixes: Sequence[Sequence[str]],
+        variables: Sequence[dict[str, str]],
+        model: str,
+        cores: Sequence[int],
+        accumulations: Sequence[int],
+    ) -> None:
+        script = str(Path(__file__).with_name("slow_training.py"))
+        self._processes = []
+        for prefix, extra, core in zip(prefixes, variables, cores, strict=True):
+            cell = {"model": model, "core": core, "accumulations": list(accumulations)}
+            self._processes.append(
+                subprocess.Popen(
+                    [*prefix, sys.executable, script, json.dumps(cell)],
+                    env=os.environ | _ENVIRONMENT | extra,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,  # Ctrl-C is ours
+                )
+            )
+
+    def __enter__(self) -> _Pair:
+        try:
+            self.tensor_sizes: list[int] = self._answers()[0]["tensor_sizes"]
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def run(self, accumulation: int, updates: int) -> list[float]:
+        """Seconds of each update, the means over the two processes."""
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(f"{accumulation} {_DROPPED} {updates}\n")
+            process.stdin.flush()
+        return [statistics.mean(both) for both in zip(*self._answers(), strict=True)]
+
+    def _answers(self) -> list[Any]:
+        said = [process.stdout.readline() for process in self._processes if process.stdout is not None]
+        if not all(said):
+            sys.exit("plan_links: a training process has ended, and said why above")
+        return [json.loads(line) for line in said]
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.communicate()
+
+
+def _row(case: dict[str, Any], line: dict[str, Any], predicted: Prediction) -> str:
+    parts = ", ".join(f"{name} {1000 * value:.0f}" for name, value in predicted.parts.items() if value > 5e-4)
+    times = f"{1000 * line['median']:8.1f} ms measured {1000 * predicted.step_seconds:8.1f} predicted"
+    return f"{case['model']:<12}{case['link']:<13}{case['accumulation']:>2} {times} {line['error']:+7.1%}   ({parts})"
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--models", type=_names(MODELS), default=MODELS)
+    parser.add_argument("--links", type=_names(LINKS), default=tuple(LINKS))
+    parser.add_argument("--accumulate", type=lambda text: [int(part) for part in text.split(",")], default=(1, 4))
+    parser.add_argument("--rounds", type=int, default=4, help=f"turns of each side, of {_UPDATES} updates (default: 4)")
+    parser.add_argument("--dry", action="store_true", help="keep no lines")
+    return parser.parse_args()
+
+
+def _names(known: Any) -> Any:
+    def names(text: str) -> list[str]:
+        found = text.split(",")
+        unknown = [name for name in found if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return found
+
+    return names
+
+
+if __name__ == "__main__":
+    main()

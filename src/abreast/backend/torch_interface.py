@@ -1,0 +1,49 @@
+"""By which network interface this host reaches another: what gloo has to be told where a host has several.
+
+Left alone, gloo takes the address that the host's own name stands for, which on many hosts is one of the loopback's; ranks of
+several hosts then wait for one another for ever. Opens no connection. Imports the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from pathlib import Path
+
+_SIOCGIFADDR = 0x8915
+_IPV6_ADDRESSES = Path("/proc/net/if_inet6")
+
+
+def interface_towards(host: str) -> str | None:
+    """The name of the interface whose address packets to `host` leave from; None where that cannot be told.
+
+    For the host itself it is the one with that address, unless its name stands for the loopback.
+    """
+    with contextlib.suppress(OSError):
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)  # of a datagram socket: a look at the routes, nothing is sent
+            own = probe.getsockname()[0]
+        if not own.startswith("127.") and own != "::1":
+            return _interface_with(family, own)
+    return None
+
+
+def _interface_with(family: int, address: str) -> str | None:
+    if family == socket.AF_INET6:
+        wanted = socket.inet_pton(family, address.partition("%")[0]).hex()
+        rows = [line.split() for line in _IPV6_ADDRESSES.read_text().splitlines()]
+        return next((row[-1] for row in rows if row[0] == wanted), None)
+    wanted_bytes = socket.inet_aton(address)
+    return next((name for _, name in socket.if_nameindex() if _ipv4_address(name) == wanted_bytes), None)
+
+
+def _ipv4_address(interface: str) -> bytes | None:
+    """The first IPv4 address of an interface; None when it has none."""
+    import fcntl  # not on Windows
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+        return answer[20:24]
+    return None
