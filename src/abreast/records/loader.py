@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from os import PathLike, fspath
 from typing import Any
 
@@ -185,8 +185,10 @@ class Loader:
         place = self._next if epoch is None or batch is None else self._checked(Place(epoch, batch))
         return {**self._sequence(), "epoch": place.epoch, "batch": place.batch}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on at the place of a `state`. Raises `DataError` for that of other batches."""
+        if not isinstance(state, Mapping):
+            raise DataError(f"this is no state: {state!r:.100}", "give what state() gave")
         wanted = self._sequence()
         missing = [name for name in (*wanted, "epoch", "batch") if name not in state]
         if missing:
