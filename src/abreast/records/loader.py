@@ -100,6 +100,10 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """The rest of the epoch. At its end, or when it is closed, no thread is left; processes wait for the next one."""
+        return self._rest_of_epoch()
+
+    def _rest_of_epoch(self, may_only_look: bool = False) -> Iterator[Any]:
+        """`may_only_look`: who takes a first batch may leave it at that, and an epoch may have but one."""
         begin = self._begin
         order = self._order_of(begin.epoch)
         started: deque[Started] = deque()
@@ -118,8 +122,7 @@ class Loader:
                 self._next = self._checked(Place(begin.epoch, batch + 1))
                 if batch + 1 == len(self):
                     painters.finish()  # Keras asks for no more, and so would not come to the end of this
-                    # One batch alone may be what Keras looks at to build a model, before it begins with it.
-                    if batch > begin.batch or len(self) == 1:
+                    if batch > begin.batch or (len(self) == 1 and not may_only_look):
                         self._ended(begin)
                 yield started.popleft().data  # held by nobody here: its memory is free when the caller lets it go
             self._ended(begin)
@@ -130,6 +133,11 @@ class Loader:
         """An iteration that began there has given all; another one, or `restore`, may have gone on from it already."""
         if self._begin == begin:
             self._begin = Place(begin.epoch + 1, 0)
+
+    def _end_if_all_given(self) -> None:
+        """End an epoch of which all was given to who only might have looked."""
+        if self._next.epoch > self._begin.epoch:
+            self._ended(self._begin)
 
     def _start(self, epoch: int, batch: int, order: Numbers, painters: Painters) -> Started:
         """Let painters make a batch, and have the disk's next one ready by then."""
