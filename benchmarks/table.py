@@ -36,6 +36,7 @@ def page() -> str:
         _soak(),
         _images(),
         _image_quality(),
+        _packing(),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -206,6 +207,26 @@ def _image_quality() -> str:
         "over all images, the quartiles of the means of single images, the largest of any pixel, and the share of values that "
         "differ by more than 8.",
         ("images", "shown", "way", "mean", "quartiles", "max", "more than 8", "commit"),
+        rows,
+        found,
+    )
+
+
+def _packing() -> str:
+    found = _newest("packing")
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        low, high = (f"{value:,.0f}" for value in line["quartiles"])
+        numbers = f"{line['median']:,.0f} ({low} to {high})", f"{line['efficiency']:.3f}"
+        cpu = f"{line['cpu_ms_per_image']:.2f} ms"
+        rows.append((case["images"], case["storage"], case["threads"], *numbers, cpu, line["commit"]))
+    return _section(
+        "Packing images",
+        "`abreast.records.pack` of a folder that is in memory, to a disk, until everything is on it, with so many threads on as "
+        "many cores (`packing.py`). Efficiency is the rate over that of one thread on one core times the threads, the median of "
+        "rounds in turns.",
+        ("images", "storage", "threads", "images/s", "efficiency", "CPU per image", "commit"),
         rows,
         found,
     )
