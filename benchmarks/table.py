@@ -36,6 +36,7 @@ def page() -> str:
         _soak(),
         _images(),
         _image_quality(),
+        _packing(),
         _plan_links(),
     ]
     return "\n".join(part for part in parts if part)
@@ -241,6 +242,26 @@ def _plan_links() -> str:
         "one device and one TCP connection over the link, and as abreast takes it on PyTorch (`plan_links.py`; [what is given "
         "and what is predicted](../guides/planning.md#predicted-and-measured)).",
         ("model", "link", "connection", "steps", "one step alone", "predicted", "measured", "error", "commit"),
+        rows,
+        found,
+    )
+
+
+def _packing() -> str:
+    found = _newest("packing")
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        low, high = (f"{value:,.0f}" for value in line["quartiles"])
+        numbers = f"{line['median']:,.0f} ({low} to {high})", f"{line['efficiency']:.3f}"
+        cpu = f"{line['cpu_ms_per_image']:.2f} ms"
+        rows.append((case["images"], case["storage"], case["threads"], *numbers, cpu, line["commit"]))
+    return _section(
+        "Packing images",
+        "`abreast.records.pack` of a folder that is in memory, to a disk, until everything is on it, with so many threads on as "
+        "many cores (`packing.py`). Efficiency is the rate over that of one thread on one core times the threads, the median of "
+        "rounds in turns.",
+        ("images", "storage", "threads", "images/s", "efficiency", "CPU per image", "commit"),
         rows,
         found,
     )

@@ -18,7 +18,7 @@ import pytest
 
 from abreast.errors import DataError
 from abreast.records import Records
-from abreast.records.durable import Files, locked
+from abreast.records.durable import Files, PartFile, locked
 from tests.harness.client import ROOT
 from tests.records import crashes
 from tests.records.crashes import Failing, Stingy, packed, power_losses, state
@@ -136,6 +136,30 @@ def test_a_power_cut_leaves_nothing_half_valid(tmp_path: Path, whole: dict[str, 
         assert contents(folder) == whole
     assert len(states) > 80
     assert found == {"whole", "refused"}
+
+
+def test_a_shard_goes_to_the_disk_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that its end does not wait for all of it; each byte is asked for once, and in the end all are synced."""
+    asked: list[tuple[int, int]] = []
+    synced: list[int] = []
+
+    class Heard(Files):
+        def begin_sync(self, descriptor: int, offset: int, num_bytes: int) -> None:
+            asked.append((offset, num_bytes))
+            super().begin_sync(descriptor, offset, num_bytes)
+
+        def sync(self, descriptor: int) -> None:
+            synced.append(os.fstat(descriptor).st_size)
+            super().sync(descriptor)
+
+    monkeypatch.setattr("abreast.records.durable._AHEAD_BYTES", 1000)
+    file = PartFile(tmp_path / "shard", Heard())
+    for size in (400, 500, 2500, 100, 999, 7):
+        file.write(bytes(size))
+    assert asked == [(0, 3400), (3400, 1099)]
+    file.sync()
+    file.publish()
+    assert synced == [4506] and (tmp_path / "shard").read_bytes() == bytes(4506)
 
 
 def test_the_names_of_new_folders_last_too(tmp_path: Path) -> None:

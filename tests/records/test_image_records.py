@@ -206,8 +206,29 @@ def test_the_state_of_other_batches_is_refused(folder: Path) -> None:
             loader(folder).restore({**state, **wrong})
     with pytest.raises(DataError, match="no state: data_set, num_samples"):
         loader(folder).restore({"epoch": 0, "batch": 0})
+    states: list[Any] = [None, [], 3]
+    for state in states:
+        with pytest.raises(DataError, match=r"this is no state: .*\nhint: give what state"):
+            loader(folder).restore(state)
     with pytest.raises(DataError, match="go together"):
         loader(folder).state(epoch=1)
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        (RandomCrop(scale=(0.5, 1)), RandomCrop(scale=(0.5, 1.0))),
+        (RandomCrop(ratio=(1, 1)), RandomCrop(ratio=[np.float32(1), np.int64(1)], flip=np.True_)),  # type: ignore[arg-type]
+        (CenterCrop(1), CenterCrop(np.float64(1))),
+    ],
+    ids=["scale", "ratio", "fraction"],
+)
+def test_the_state_of_an_equal_view_is_taken(folder: Path, one: Any, same: Any) -> None:
+    assert one == same and repr(one) == repr(same)
+    state = json.loads(json.dumps(loader(folder, augment=one).state(0, 2)))
+    batches = loader(folder, augment=same)
+    batches.restore(state)
+    assert_same(copied(batches), copied(loader(folder, augment=one))[2:])
 
 
 @pytest.mark.parametrize(
@@ -237,13 +258,18 @@ def test_what_cannot_be_done_is_said(folder: Path, settings: dict[str, Any], mes
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"scale": (0, 1)}, {"scale": (0.5, 2)}, {"scale": (0.5, 0.2)}, {"ratio": (0, 1)}, {"ratio": (2, 1)}]
+    "wrong",
+    [
+        *({"scale": scale} for scale in [(0, 1), (0.5, 2), (0.5, 0.2), 0.5, ("a", "b")]),
+        *({"ratio": ratio} for ratio in [(0, 1), (2, 1), (1, 1, 1), None]),
+    ],
 )
 def test_crops_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match=next(iter(wrong))):
         RandomCrop(**wrong)
-    with pytest.raises(DataError, match="fraction"):
-        CenterCrop(0)
+    for fraction in (0, 1.1, "all", float("nan")):
+        with pytest.raises(DataError, match="fraction"):
+            CenterCrop(fraction)  # type: ignore[arg-type]
 
 
 def test_an_empty_data_set_is_refused() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,8 +16,10 @@ import numpy as np
 import pytest
 
 from abreast.errors import DataError
-from abreast.records import Item, Progress, Records, decode, pack
+from abreast.records import Item, Progress, Records, decode, pack, verify
+from abreast.records.durable import Files
 from abreast.records.manifest import LOCK, MANIFEST, PACKING
+from tests.records.crashes import Failing
 from tests.records.pieces import class_folder, contents, file_of, items, known, photo, small_pack
 
 
@@ -171,6 +175,77 @@ def test_a_stopped_packer_goes_on_to_the_same_bytes(tmp_path: Path, after: int) 
     summary = pack(samples, tmp_path / "out", **settings)
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     assert len(summary.skipped) == 4
+
+
+def test_notes_of_what_is_skipped_behind_the_last_shard_stay_with_it(tmp_path: Path) -> None:
+    """The samples that a stopped packer had left are all bad when it goes on, so that no other shard follows."""
+    samples = items(14)
+    samples[1] = Item("first", b"bad", {})
+    settings: dict[str, Any] = {"storage": "raw", "shard_mb": 0.01, "threads": 1, "on_error": "skip"}
+    with pytest.raises(Stop):
+        pack(known(stopping(samples, 12)), tmp_path / "out", **settings)
+    bad = [*samples[:4], *(Item(f"bad{i}", b"bad", {}) for i in range(4, 14))]
+    summary = pack(known(bad), tmp_path / "out", **settings)
+    done = summary.num_samples + 1
+    assert 1 < done < 14 and [note.position for note in summary.skipped] == [1, *range(done, 14)]
+    with Records(tmp_path / "out") as records:
+        assert records.notes() == summary.notes
+        assert records.manifest.num_skipped == len(summary.skipped)
+    assert pack(known(bad), tmp_path / "out", **settings).notes == summary.notes
+    assert verify(tmp_path / "out") == []
+
+
+def test_a_stop_while_the_last_index_gets_its_notes_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each call by which the packer changes files."""
+    samples = items(14)
+    bad = [*samples[:4], *(Item(f"bad{i}", b"bad", {}) for i in range(4, 14))]
+    settings: dict[str, Any] = {"storage": "raw", "shard_mb": 0.01, "threads": 1, "on_error": "skip"}
+    with pytest.raises(Stop):
+        pack(known(stopping(samples, 12)), tmp_path / "begun", **settings)
+    shutil.copytree(tmp_path / "begun", tmp_path / "whole")
+    pack(known(bad), tmp_path / "whole", **settings)
+    calls = Failing(0)
+    monkeypatch.setattr("abreast.records.packer.Files", lambda: calls)
+    stopped = 0
+    for at in itertools.count(1):
+        folder, calls = tmp_path / str(at), Failing(at)
+        shutil.copytree(tmp_path / "begun", folder)
+        try:
+            pack(known(bad), folder, **settings)
+        except DataError:
+            stopped += 1
+            calls = Failing(0)
+            pack(known(bad), folder, **settings)
+        assert contents(folder) == contents(tmp_path / "whole")
+        if not calls.at:
+            continue
+        assert not calls.fired
+        break
+    assert stopped > 8
+
+
+def test_notes_outlive_a_stop_before_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All shards are there when it goes on, and it packs nothing."""
+    samples = items(14)
+    for bad in (0, 5, 13):
+        samples[bad] = Item(f"bad{bad}", b"bad", {})
+    settings: dict[str, Any] = {"storage": "raw", "shard_mb": 0.01, "threads": 1, "on_error": "skip"}
+    whole = pack(known(samples), tmp_path / "whole", **settings)
+
+    def rename(self: Files, old: Path, new: Path) -> None:
+        if new.name == MANIFEST:
+            raise Stop
+        os.rename(old, new)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "rename", rename)
+        with pytest.raises(Stop):
+            pack(known(samples), tmp_path / "out", **settings)
+    summary = pack(known(samples), tmp_path / "out", **settings)
+    assert (summary.num_now, summary.notes) == (0, whole.notes) and len(summary.skipped) == 3
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
 def test_what_was_packed_is_not_packed_again(tmp_path: Path) -> None:

@@ -119,6 +119,48 @@ def test_an_index_that_does_not_fit_is_refused(tmp_path: Path, text: str) -> Non
 def test_a_changed_index_is_another_source(tmp_path: Path) -> None:
     write(tmp_path / "a.rec", *(im2rec(png(i), [1.0], i) for i in range(3)), index=True)
     pack(tmp_path / "a.rec", tmp_path / "out")
-    (tmp_path / "a.idx").write_text("0\t0\n")
+    index = (tmp_path / "a.idx").read_text()
+    (tmp_path / "a.idx").write_text("1" + index)
     with pytest.raises(DataError, match="begun with source="):
         pack(tmp_path / "a.rec", tmp_path / "out")
+
+
+@pytest.mark.parametrize("left_out", [{0}, {2}, {4}, {3, 4}, {0, 1, 2, 3, 4}], ids=str)
+def test_an_index_without_some_records_is_refused_by_name(tmp_path: Path, left_out: set[int]) -> None:
+    """As one that was cut off at the end of a line."""
+    write(tmp_path / "a.rec", *(im2rec(png(i), [1.0], i) for i in range(5)), index=True)
+    lines = (tmp_path / "a.idx").read_text().splitlines(keepends=True)
+    first = lines[min(left_out)].split()[1]
+    (tmp_path / "a.idx").write_text("".join(line for i, line in enumerate(lines) if i not in left_out))
+    with pytest.raises(DataError, match=rf"a\.idx does not name the record at byte {first} of the \.rec") as caught:
+        pack(tmp_path / "a.rec", tmp_path / "out", on_error="skip")
+    assert "hint: remove it" in str(caught.value)
+    (tmp_path / "a.idx").unlink()
+    assert pack(tmp_path / "a.rec", tmp_path / "other").num_samples == 5
+
+
+def test_an_index_that_was_cut_off_is_refused_before_anything_is_packed(tmp_path: Path) -> None:
+    write(tmp_path / "a.rec", *(im2rec(png(i), [1.0], i) for i in range(300)), index=True)
+    lines = (tmp_path / "a.idx").read_text().splitlines(keepends=True)
+    (tmp_path / "a.idx").write_text("".join(lines[:250]))
+    with pytest.raises(DataError, match="does not name the record at"):
+        source_of(tmp_path / "a.rec")
+
+
+def test_an_index_that_leads_into_a_record_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.rec", *(im2rec(png(i), [1.0], i) for i in range(2)), index=True)
+    with (tmp_path / "a.idx").open("a") as index:
+        index.write("2\t20\n")
+    with pytest.raises(DataError, match=r"a\.idx names byte 20, which is inside of the record at byte 0"):
+        pack(tmp_path / "a.rec", tmp_path / "out", on_error="skip")
+
+
+def test_with_an_index_the_records_behind_a_damaged_one_are_packed(tmp_path: Path) -> None:
+    write(tmp_path / "a.rec", *(im2rec(png(i), [i], i) for i in range(4)), index=True)
+    broken = bytearray((tmp_path / "a.rec").read_bytes())
+    broken[len(recordio(im2rec(png(0), [0], 0)))] ^= 1
+    (tmp_path / "a.rec").write_bytes(broken)
+    summary = pack(tmp_path / "a.rec", tmp_path / "out", on_error="skip")
+    assert [note.key for note in summary.skipped] == ["a/00000001"]
+    with Records(tmp_path / "out") as records:
+        assert records.column("label").tolist() == [0, 2, 3]

@@ -26,10 +26,28 @@ class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[
     shuffled to train, antialiased to evaluate. Raises `DataError`.
     """
 
+    _goes_on = False  # whether Keras has asked for another iterator since it took a batch of the last one
+
     def get_numpy_iterator(self) -> Iterator[Any]:
-        return (_as_tuple(batch) for batch in self)
+        self._goes_on = True
+        return self._for_keras()
+
+    def _for_keras(self) -> Iterator[Any]:
+        self._goes_on = False
+        yield from map(_as_tuple, self._rest_of_epoch(may_only_look=True))  # which holds no batch
+
+    def on_epoch_end(self) -> None:
+        """Keras calls this behind an epoch, for which it then has asked for the next iterator already.
+
+        It also calls this when it has looked at a first batch to build a model, and then it has not. Where that is the only
+        batch, nothing else tells the two apart.
+        """
+        if self._goes_on:
+            self._end_if_all_given()
 
     def get_jax_iterator(self) -> Iterator[Any]:
+        if keras.distribution.distribution() is not None:
+            return map(_as_tuple, self)  # Keras asks for this one late, so that `on_epoch_end` could not tell
         return self.get_numpy_iterator()
 
     def get_torch_dataloader(self) -> Any:
@@ -38,7 +56,8 @@ class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[
     def get_tf_dataset(self) -> Any:
         from abreast.backend.tensorflow_dataset import dataset
 
-        return dataset(self.get_numpy_iterator, _as_tuple(self._assembly.like()))
+        # Keras on TensorFlow looks at no batch beforehand, and asks for iterators when it takes the first batch.
+        return dataset(lambda: map(_as_tuple, self), _as_tuple(self._assembly.like()))
 
 
 def _as_tuple(batch: Any) -> Any:

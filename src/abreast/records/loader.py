@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from os import PathLike, fspath
 from typing import Any
 
@@ -100,6 +100,10 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """The rest of the epoch. At its end, or when it is closed, no thread is left; processes wait for the next one."""
+        return self._rest_of_epoch()
+
+    def _rest_of_epoch(self, may_only_look: bool = False) -> Iterator[Any]:
+        """`may_only_look`: who takes a first batch may leave it at that, and an epoch may have but one."""
         begin = self._begin
         order = self._order_of(begin.epoch)
         started: deque[Started] = deque()
@@ -118,8 +122,7 @@ class Loader:
                 self._next = self._checked(Place(begin.epoch, batch + 1))
                 if batch + 1 == len(self):
                     painters.finish()  # Keras asks for no more, and so would not come to the end of this
-                    # One batch alone may be what Keras looks at to build a model, before it begins with it.
-                    if batch > begin.batch or len(self) == 1:
+                    if batch > begin.batch or (len(self) == 1 and not may_only_look):
                         self._ended(begin)
                 yield started.popleft().data  # held by nobody here: its memory is free when the caller lets it go
             self._ended(begin)
@@ -130,6 +133,11 @@ class Loader:
         """An iteration that began there has given all; another one, or `restore`, may have gone on from it already."""
         if self._begin == begin:
             self._begin = Place(begin.epoch + 1, 0)
+
+    def _end_if_all_given(self) -> None:
+        """End an epoch of which all was given to who only might have looked."""
+        if self._next.epoch > self._begin.epoch:
+            self._ended(self._begin)
 
     def _start(self, epoch: int, batch: int, order: Numbers, painters: Painters) -> Started:
         """Let painters make a batch, and have the disk's next one ready by then."""
@@ -185,8 +193,10 @@ class Loader:
         place = self._next if epoch is None or batch is None else self._checked(Place(epoch, batch))
         return {**self._sequence(), "epoch": place.epoch, "batch": place.batch}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on at the place of a `state`. Raises `DataError` for that of other batches."""
+        if not isinstance(state, Mapping):
+            raise DataError(f"this is no state: {state!r:.100}", "give what state() gave")
         wanted = self._sequence()
         missing = [name for name in (*wanted, "epoch", "batch") if name not in state]
         if missing:

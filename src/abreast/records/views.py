@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,10 +43,14 @@ class RandomCrop:
     num_draws: ClassVar[int] = 2 * _TRIES + 3
 
     def __post_init__(self) -> None:
-        if not 0 < self.scale[0] <= self.scale[1] <= 1:
+        scale, ratio = _floats(self.scale), _floats(self.ratio)
+        if len(scale) != 2 or not 0 < scale[0] <= scale[1] <= 1:
             raise DataError(f"scale={self.scale}", "give the smallest and the largest share of the area, as (0.08, 1)")
-        if not 0 < self.ratio[0] <= self.ratio[1] < math.inf:
+        if len(ratio) != 2 or not 0 < ratio[0] <= ratio[1] < math.inf:
             raise DataError(f"ratio={self.ratio}", "give the smallest and the largest width over height, as (3/4, 4/3)")
+        # Crops that are equal have one `repr`, by which a saved state knows them.
+        for name, value in {"scale": scale, "ratio": ratio, "flip": bool(self.flip)}.items():
+            object.__setattr__(self, name, value)
 
     def views(self, heights: Sizes, widths: Sizes, size: tuple[int, int], draws: Draws) -> Views:
         """A view of each image; `draws` are images by `num_draws`."""
@@ -86,10 +90,12 @@ class CenterCrop:
     num_draws: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
+        fraction = _floats((self.fraction,))
+        if not fraction or not 0 < fraction[0] <= 1:
             raise DataError(
                 f"fraction={self.fraction}", "give the share of the sides that is seen, above 0 and up to 1"
             )
+        object.__setattr__(self, "fraction", fraction[0])
 
     def views(self, heights: Sizes, widths: Sizes, size: tuple[int, int], draws: Draws) -> Views:
         """A view of each image for batches of height and width `size`."""
@@ -98,3 +104,11 @@ class CenterCrop:
         tall = np.clip(np.rint(scale * size[0]).astype(np.int64), 1, heights)
         boxes = np.stack([(widths - wide) // 2, (heights - tall) // 2, wide, tall], axis=1)
         return Views(boxes, np.zeros(len(boxes), np.bool_))
+
+
+def _floats(numbers: Any) -> tuple[float, ...]:
+    """The numbers as Python's own; none where they are no numbers."""
+    try:
+        return tuple(float(number) for number in numbers)
+    except (TypeError, ValueError):
+        return ()

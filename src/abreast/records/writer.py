@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,8 @@ class DatasetWriter:
         with told(self.folder):
             if self._shard is not None:
                 self._finish_shard(position)
+            elif self.shards and position > self.source_end:
+                self._note_in_last_shard(position)
             if not self.shards:
                 self._files.remove(self.folder / manifest.PACKING)
                 raise self._nothing()
@@ -89,6 +92,18 @@ class DatasetWriter:
             self._files.remove(self.folder / manifest.PACKING)
             self._files.sync_folder(self.folder)
         return whole
+
+    def _note_in_last_shard(self, source_end: int) -> None:
+        """Write the last shard's index anew: all items behind it were skipped, and no shard follows to say so."""
+        name = self.shards[-1].name
+        path = self.folder / f"{name}.index"
+        index = format.from_bytes(path.read_bytes(), str(path))
+        late = [note for note in self.notes if note.position >= self.source_end]
+        index = replace(index, source_end=source_end, notes=(*index.notes, *late))
+        data = format.to_bytes(index)
+        write_file(path, data, self._files)
+        self.shards[-1] = described(name, index, data)
+        self.source_end = source_end
 
     def _nothing(self) -> DataError:
         skipped = [note for note in self.notes if note.skipped]

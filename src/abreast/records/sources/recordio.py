@@ -8,6 +8,7 @@ number left out. Imports `container`, `images`, `keys` and `errors`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 _LABELS = struct.Struct("<IfQQ")  # im2rec's header: number of labels, the label, id, id2
 _MAX_INDEX_BYTES = 1 << 30
 _MAX_PARTS = 1 << 16
+_WITHOUT_INDEX = "remove it: without it the records are looked for"
 
 Place = tuple[Path, int]
 
@@ -67,7 +69,7 @@ class _RecordIO:
         with Slices() as slices:
             for path in self.files:
                 stem, index = keys.key(path.stem), _index_of(path)
-                begins = _scanned(slices, path) if index is None else _indexed(index, slices.size_bytes(path))
+                begins = _scanned(slices, path) if index is None else _indexed(slices, path, index)
                 for number, begin in enumerate(begins):
                     yield f"{stem}/{number:08d}", (path, begin)
 
@@ -101,21 +103,54 @@ def _index_of(path: Path) -> Path | None:
     return index if index.is_file() else None
 
 
-def _indexed(index: Path, total: int) -> list[int]:
-    """Where the records begin, out of lines of `key offset`."""
+def _indexed(slices: Slices, path: Path, index: Path) -> Iterator[int]:
+    """Where the records begin, as the index says. Raises `DataError` for one that leaves a record out.
+
+    Of the last record that is said before any is given: an index that was cut off shows there.
+    """
+    total = slices.size_bytes(path)
+    bounds = [*_begins(index, total), total]
+    if bounds[0] != 0:
+        raise _left_out(index, 0)
+    if total:
+        _check_end(slices, path, index, bounds[-2], total)
+    for begin, end in itertools.pairwise(bounds):
+        _check_end(slices, path, index, begin, end)
+        yield begin
+
+
+def _check_end(slices: Slices, path: Path, index: Path, begin: int, expected: int) -> None:
+    """Raise `DataError` unless the record ends where the index says that the next one begins."""
+    try:
+        end = max(end for _, _, end in _parts(slices, path, begin))
+    except DataError:  # told where that record is packed; the others can be packed without it
+        return
+    if end < expected:
+        raise _left_out(index, end)
+    if end > expected:
+        raise DataError(f"{index} names byte {expected}, which is inside of the record at byte {begin}", _WITHOUT_INDEX)
+
+
+def _left_out(index: Path, begin: int) -> DataError:
+    return DataError(f"{index} does not name the record at byte {begin} of the .rec beside it", _WITHOUT_INDEX)
+
+
+def _begins(index: Path, total: int) -> list[int]:
+    """The places that lines of `key offset` name, in order."""
     try:
         if index.stat().st_size > _MAX_INDEX_BYTES:
             raise DataError(f"{index} has more than {_MAX_INDEX_BYTES} bytes")
         rows = [line.split() for line in index.read_text(encoding="ascii").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {index}: {error}") from None
-    hint = "remove it: without it the records are looked for"
     for number, row in enumerate(rows, start=1):
         if len(row) != 2 or not re.fullmatch("[0-9]{1,18}", row[1]) or int(row[1]) >= total:
-            raise DataError(f"{index}, line {number}: {' '.join(row)!r:.80} is no place in the .rec beside it", hint)
+            raise DataError(
+                f"{index}, line {number}: {' '.join(row)!r:.80} is no place in the .rec beside it", _WITHOUT_INDEX
+            )
     begins = sorted(int(row[1]) for row in rows)
     if len(set(begins)) != len(begins):
-        raise DataError(f"{index} names a record twice", hint)
+        raise DataError(f"{index} names a record twice", _WITHOUT_INDEX)
     return begins
 
 
