@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from abreast.bench.series import Comparison
@@ -13,14 +12,15 @@ from abreast.measure.whole_file import writable
 from abreast.plan.gradients import parse_format
 from abreast.plan.machine import Machine, find_machine
 from abreast.plan.measured_steps import at, measured_steps, rows_of, with_measured_shape
-from abreast.plan.models import Model, find_model, is_known, model_of
+from abreast.plan.models import Model, find_model, is_known, model_of, with_tensors
 from abreast.plan.predict import predictions
 from abreast.plan.questions import cost, helps, worth
 from abreast.plan.report import Plan, as_data, text
 from abreast.plan.roofline import StepTime, roofline
-from abreast.plan.setup import Setup
+from abreast.plan.setup import Setup, check_rows
 
 _USUAL_ROWS = 32.0
+_LONGEST_SECONDS = 3600  # of a step; what is longer was meant in milliseconds
 _COLUMNS = ("median", "unit", "case")
 _ROWS = ("rows", "images", "samples", "sequences", "examples", "sentences")
 
@@ -42,9 +42,9 @@ def make_plan(options: argparse.Namespace) -> Plan:
         measured = measured_steps(options.measured, options.model, options.batch, options.strong)
     setup = setup_of(options, measured)
     most = setup.machine.devices_per_host if options.devices is None else options.devices
-    if options.devices is None and options.hosts:
+    if options.devices is None and options.hosts is not None:
         most *= options.hosts
-    hosts = options.hosts or -(-most // setup.machine.devices_per_host)
+    hosts = -(-most // setup.machine.devices_per_host) if options.hosts is None else options.hosts
     _check_even(setup, most, hosts)
     points = predictions(setup, most, hosts)
     price = None
@@ -61,6 +61,7 @@ def setup_of(options: argparse.Namespace, measured: Comparison | None = None) ->
     rows = options.batch
     if rows is None:
         rows = _USUAL_ROWS if measured is None else rows_of(measured)
+    check_rows(rows)
     return Setup(
         model,
         machine,
@@ -97,7 +98,7 @@ def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
     if found is None and options.model is None:
         raise DataError("no model is given", "say `--model resnet50`, or `--parameters 25.6e6`")
     model = found or find_model(options.model)
-    return model if options.tensors is None else replace(model, num_tensors=options.tensors, tensor_sizes=())
+    return model if options.tensors is None else with_tensors(model, options.tensors)
 
 
 def _step(
@@ -107,13 +108,19 @@ def _step(
     if len(given) == 2:
         raise DataError("the step time is given twice", "give --step-time or --step-from")
     if options.step_time is not None:
-        return StepTime(options.step_time, 1.0, "given")
+        return StepTime(_in_seconds(options.step_time), 1.0, "given")
     if options.step_from is not None:
         return _measured(options.step_from, rows)
     one = at(measured, 1)
     if one is not None:
         return StepTime(one.seconds, 1.0, f"measured, {options.measured}")
     return roofline(model, machine.device, rows, options.precision)
+
+
+def _in_seconds(step_time: float) -> float:
+    if step_time > _LONGEST_SECONDS:
+        raise DataError(f"a step of {step_time:g} s", "give seconds, as 0.125 for 125 ms")
+    return step_time
 
 
 def _measured(path: str, rows: float) -> StepTime:
@@ -140,7 +147,7 @@ def _check_even(setup: Setup, num_devices: int, num_hosts: int) -> None:
     """An error that says which numbers of devices there can be."""
     per_host = setup.machine.devices_per_host
     if num_devices > 0 and num_hosts > 0 and num_devices % num_hosts:
-        near = max(1, round(num_devices / num_hosts)) * num_hosts
+        near = min(per_host, max(1, round(num_devices / num_hosts))) * num_hosts
         raise DataError(
             f"{num_devices} devices on {num_hosts} hosts, with {per_host} each",
             f"as many on each host, as {near} devices",

@@ -5,6 +5,7 @@ Imports `errors`, `predict` and `setup`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -62,9 +63,10 @@ def helps(setup: Setup, point: Prediction) -> list[Help]:
 def _changes(setup: Setup) -> list[tuple[str, Setup]]:
     """What people can change; the step time of twice the batch is taken to be twice as long."""
     doubled = replace(setup, rows=2 * setup.rows, step=replace(setup.step, seconds=2 * setup.step.seconds))
+    more = 4 * setup.accumulation
     changes = [
         ("twice the batch per device", doubled),
-        ("accumulation of 4 steps", replace(setup, accumulation=4 * setup.accumulation)),
+        (f"accumulation of {more} steps", replace(setup, accumulation=more)),
     ]
     if setup.gradients.name == "fp32":
         changes.append(("gradients in bf16", replace(setup, gradients=parse_format("bf16"))))
@@ -89,7 +91,7 @@ def _changes(setup: Setup) -> list[tuple[str, Setup]]:
 
 
 def cost(point: Prediction, rows_per_epoch: float, price_per_device_hour: float) -> Cost:
-    if not rows_per_epoch > 0 or not price_per_device_hour >= 0:
+    if not 0 < rows_per_epoch < math.inf or not 0 <= price_per_device_hour < math.inf:
         raise DataError(
             f"{rows_per_epoch:g} rows at {price_per_device_hour:g} per device and hour",
             "rows above zero, a price of zero or more",
