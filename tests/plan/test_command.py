@@ -76,6 +76,14 @@ def test_more_accumulation_is_told_as_what_it_would_be(plan: Any) -> None:
     assert "accumulation of 16 steps 2.17" in out
 
 
+def test_nothing_is_said_of_a_step_or_a_price_that_no_prediction_is_made_of(plan: Any) -> None:
+    given = "--model vgg16 --machine pcie3-x1-box --batch 1 --step-time 0.001 --no-overlap --epoch-rows 1e6 --price 3"
+    _, out, _ = plan(given)
+    assert "4        1      -" in out and "a step of 4 devices" not in out
+    assert "nothing is predicted of 4 devices" in out and "an epoch on 1: 0.278 h, price 0.83" in out
+    assert json.loads(plan(f"{given} --json")[1])["cost_per_epoch"]["num_devices"] == 1
+
+
 def test_a_model_may_be_a_number_of_parameters(plan: Any) -> None:
     code, out, _ = plan("--parameters 7e9 --tensors 290 --machine hgx-h100 --step-time 1.5 --hosts 4 --gradients bf16")
     assert code == 0 and "7,000,000,000 parameters" in out and "\n32 " in out

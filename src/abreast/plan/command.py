@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from abreast.bench.series import Comparison
@@ -13,7 +14,7 @@ from abreast.plan.gradients import parse_format
 from abreast.plan.machine import Machine, find_machine
 from abreast.plan.measured_steps import at, measured_steps, rows_of, with_measured_shape
 from abreast.plan.models import Model, find_model, is_known, model_of, with_tensors
-from abreast.plan.predict import predictions
+from abreast.plan.predict import Prediction, predictions
 from abreast.plan.questions import cost, helps, worth
 from abreast.plan.report import Plan, as_data, text
 from abreast.plan.roofline import StepTime, roofline
@@ -51,8 +52,13 @@ def make_plan(options: argparse.Namespace) -> Plan:
     if options.price is not None or options.epoch_rows is not None:
         if options.price is None or options.epoch_rows is None:
             raise DataError("a price needs the rows of an epoch and the price", "give --epoch-rows and --price")
-        price = cost(points[-1], options.epoch_rows, options.price)
+        price = cost(_last_predicted(points), options.epoch_rows, options.price)
     return Plan(setup, points, worth(points), helps(setup, points[-1]), price, measured)
+
+
+def _last_predicted(points: Sequence[Prediction]) -> Prediction:
+    """The most devices of which something is predicted; of one device, something always is."""
+    return [point for point in points if not point.abstains][-1]
 
 
 def setup_of(options: argparse.Namespace, measured: Comparison | None = None) -> Setup:

@@ -30,6 +30,7 @@ class Help:
 class Cost:
     """Of one pass over the data; `low` and `high` are the ends of the 80 % interval."""
 
+    num_devices: int
     hours: float
     price: float
     low: float
@@ -99,4 +100,4 @@ def cost(point: Prediction, rows_per_epoch: float, price_per_device_hour: float)
     hours = rows_per_epoch / point.rows_per_second / 3600
     price = hours * point.num_devices * price_per_device_hour
     rate = point.rows_per_second
-    return Cost(hours, price, price * rate / point.high, price * rate / point.low)
+    return Cost(point.num_devices, hours, price, price * rate / point.high, price * rate / point.low)
