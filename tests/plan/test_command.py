@@ -146,6 +146,36 @@ def test_a_line_that_is_no_step_time_is_refused(plan: Any, tmp_path: Path, line:
     assert code == 2 and "hint:" in err
 
 
+@pytest.mark.parametrize(
+    ("case", "median", "unit", "message", "hint"),
+    [
+        ({"devices": 8}, 0.2, "s", "lines.jsonl is of 8 devices", "--measured"),
+        ({"devices": 1, "rows_per_device": 16.0}, 0.2, "s", "of 16.0 rows, and 32 are planned", "--batch 16"),
+        ({}, 0, "rows/s", "the median of its last line is 0", "above zero"),
+        ({}, True, "s", "the median of its last line is True", "above zero"),
+        pytest.param({}, 10**400, "s", "of its last line is inf", "above zero", id="more than any float holds"),
+        ({}, 5e6, "ms", "a step of 5000 s", "0.125 for 125 ms"),
+    ],
+)
+def test_a_line_that_is_of_another_step_is_told(
+    plan: Any, tmp_path: Path, case: dict[str, Any], median: float, unit: str, message: str, hint: str
+) -> None:
+    (tmp_path / "lines.jsonl").write_text(json.dumps({"case": case, "median": median, "unit": unit}))
+    code, out, err = plan(f"--model resnet50 --machine dgx-2 --step-from {tmp_path}/lines.jsonl")
+    assert code == 2 and out == ""
+    assert message in err and hint in err[err.index("hint:") :]
+
+
+def test_more_hosts_than_a_machine_says_it_has_are_refused(plan: Any, tmp_path: Path) -> None:
+    link = {"kind": "tcp", "bytes_per_second": 1.25e9}
+    machine = {"name": "mine", "device": "V100", "devices_per_host": 2, "device_link": link | {"kind": "pcie"}}
+    (tmp_path / "machine.json").write_text(json.dumps(machine | {"network": link, "most_hosts": 2}))
+    given = f"--model resnet50 --machine {tmp_path}/machine.json --step-time 0.2"
+    assert plan(f"{given} --devices 4")[0] == 0
+    code, _, err = plan(f"{given} --devices 6")
+    assert code == 2 and "3 hosts, but of mine there are 2" in err and "most_hosts" in err
+
+
 def test_the_guide_shows_what_is_printed(plan: Any) -> None:
     text = (ROOT / "docs/guides/planning.md").read_text()
     shown = 0

@@ -6,7 +6,9 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from abreast import plain_json
 from abreast.bench.series import Comparison
 from abreast.errors import DataError
 from abreast.measure.whole_file import writable
@@ -22,7 +24,7 @@ from abreast.plan.setup import Setup, check_rows
 
 _USUAL_ROWS = 32.0
 _LONGEST_SECONDS = 3600  # of a step; what is longer was meant in milliseconds
-_COLUMNS = ("median", "unit", "case")
+_COLUMNS = ("median", "unit")
 _ROWS = ("rows", "images", "samples", "sequences", "examples", "sentences")
 
 
@@ -133,20 +135,35 @@ def _measured(path: str, rows: float) -> StepTime:
     """The step time in the last line of a file of JSON lines: in seconds, or as rows per second."""
     try:
         lines = [line for line in Path(path).read_text().splitlines() if line.strip()]
-        line = json.loads(lines[-1])
-        value, unit = float(line["median"]), str(line["unit"])
+        line = plain_json.parse(lines[-1])
+        value, unit = line["median"], str(line["unit"])
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", "give a file of JSON lines") from None
     except (IndexError, KeyError, TypeError, ValueError):
-        raise DataError(f"the last line of {path} is no measurement", f"it has {', '.join(_COLUMNS)}") from None
+        raise DataError(f"the last line of {path} is no measurement", f"it has {' and '.join(_COLUMNS)}") from None
+    if not plain_json.positive(value):
+        raise DataError(f"{path}: the median of its last line is {value!r}", "it is a number above zero")
+    _check_case(path, line.get("case"), rows)
     if unit in ("s", "seconds", "s/step", "seconds/step", "seconds per step"):
-        return StepTime(value, 1.0, f"measured, {path}")
+        return StepTime(_in_seconds(value), 1.0, f"measured, {path}")
     if unit in ("ms", "ms/step"):
-        return StepTime(value / 1000, 1.0, f"measured, {path}")
+        return StepTime(_in_seconds(value / 1000), 1.0, f"measured, {path}")
     items, _, per = unit.partition("/")
-    if value > 0 and per in ("s", "second") and items in _ROWS:
+    if per in ("s", "second") and items in _ROWS:
         return StepTime(rows / value, 1.0, f"measured, {path}")
     raise DataError(f"{path}: a step time in {unit!r}", "its unit is s, ms, or rows/s")
+
+
+def _check_case(path: str, case: Any, rows: float) -> None:
+    """An error for a line that says itself that it is no step of one device with so many rows."""
+    told = case if isinstance(case, dict) else {}
+    if told.get("devices", 1) != 1:
+        hint = f"give the line of one device, or all of the file with `--measured {path}`"
+        raise DataError(f"the last line of {path} is of {told['devices']} devices", hint)
+    measured = told.get("rows_per_device", rows)
+    if measured != rows:
+        hint = f"say `--batch {measured}`, or give the line of the rows that are planned"
+        raise DataError(f"the last line of {path} is of {measured} rows, and {rows:g} are planned", hint)
 
 
 def _check_even(setup: Setup, num_devices: int, num_hosts: int) -> None:
