@@ -71,6 +71,46 @@ def test_a_line_that_lacks_something_is_named(tmp_path: Path, name: str) -> None
         measurements(path)
 
 
+WRONG: list[tuple[str, object]] = [
+    ("median", "fast"),
+    ("median", math.nan),
+    ("median", 10**400),
+    ("quartiles", [0.1]),
+    ("quartiles", [0.0, 0.0]),
+    ("quartiles", [0.2, 0.1]),
+    ("machine", "mine"),
+    ("step_parts_seconds", "most"),
+    ("step_parts_seconds", {"compute": "most"}),
+    ("case.devices", "two"),
+    ("case.devices", 2.5),
+    ("case.devices", -1),
+    ("case.rows", 0),
+    ("case.rows_per_device", math.inf),
+    ("case.side", 3),
+    ("case.precision", None),
+    ("case.simulated", "no"),
+    ("case.input_shape", 7),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_a_line_with_something_wrong_in_it_is_named(tmp_path: Path, name: str, value: object) -> None:
+    path = tmp_path / "bench.jsonl"
+    wrong = line(2, 0.1)
+    (wrong["case"] if name.startswith("case.") else wrong)[name.removeprefix("case.")] = value
+    lines.append(path, [line(1, 0.1), wrong])
+    with pytest.raises(DataError, match=rf"bench\.jsonl, line 2 has .* as its {name}"):
+        measurements(path)
+
+
+@pytest.mark.parametrize("value", [5, None, "x", []])
+def test_a_line_without_a_case_is_named(tmp_path: Path, value: object) -> None:
+    path = tmp_path / "bench.jsonl"
+    lines.append(path, [line(1, 0.1) | {"case": value}])
+    with pytest.raises(DataError, match=r"bench\.jsonl, line 1 has no case"):
+        measurements(path)
+
+
 def test_a_prediction_belongs_to_the_cases_that_it_names() -> None:
     others = [{"case": {"model": "vgg16", "devices": 2}, "median": 0.1}]
     (found,) = comparisons(scaling(), [*predictions(), *others])

@@ -65,6 +65,25 @@ def test_without_a_step_time_the_roofline_says_its_error(plan: Any) -> None:
     assert code == 0 and "right within a factor 2" in out
 
 
+def test_a_step_of_half_an_hour_can_be_planned_for(plan: Any) -> None:
+    """Twice its batch takes an hour, which nobody gave."""
+    code, out, _ = plan("--model resnet50 --machine dgx-1-v100 --step-time 2000")
+    assert code == 0 and "2,000 s" in out
+
+
+def test_more_accumulation_is_told_as_what_it_would_be(plan: Any) -> None:
+    _, out, _ = plan("--model vgg16 --machine pcie3-x1-box --step-time 0.25 --accumulate 4")
+    assert "accumulation of 16 steps 2.17" in out
+
+
+def test_nothing_is_said_of_a_step_or_a_price_that_no_prediction_is_made_of(plan: Any) -> None:
+    given = "--model vgg16 --machine pcie3-x1-box --batch 1 --step-time 0.001 --no-overlap --epoch-rows 1e6 --price 3"
+    _, out, _ = plan(given)
+    assert "4        1      -" in out and "a step of 4 devices" not in out
+    assert "nothing is predicted of 4 devices" in out and "an epoch on 1: 0.278 h, price 0.83" in out
+    assert json.loads(plan(f"{given} --json")[1])["cost_per_epoch"]["num_devices"] == 1
+
+
 def test_a_model_may_be_a_number_of_parameters(plan: Any) -> None:
     code, out, _ = plan("--parameters 7e9 --tensors 290 --machine hgx-h100 --step-time 1.5 --hosts 4 --gradients bf16")
     assert code == 0 and "7,000,000,000 parameters" in out and "\n32 " in out
@@ -89,8 +108,25 @@ def test_a_model_may_be_a_number_of_parameters(plan: Any) -> None:
         (f"{GIVEN} --step-from x.jsonl", "the step time is given twice", "--step-time or --step-from"),
         ("--model resnet50 --machine dgx-2 --step-from none.jsonl", "none.jsonl cannot be read", "JSON lines"),
         ("--model resnet50 --machine dgx-2 --step-time 120000", "a step of 120000 s", "0.125 for 125 ms"),
-        (f"{GIVEN} --lost 1.5", "a share that is not below one", "rates"),
-        (f"{GIVEN} --slow-link 0.1", "a slow link that is faster", "1 or more"),
+        (f"{GIVEN} --lost 1.5", "the share of lost transfers is 1.5", "below 1"),
+        (f"{GIVEN} --lost nan", "the share of lost transfers is nan", "below 1"),
+        (f"{GIVEN} --slow-link 0.1", "a slow device link is 0.1 times as slow", "1 to 1e+06 times"),
+        (f"{GIVEN} --slow-link nan", "a slow device link is nan", "1 to 1e+06 times"),
+        (f"{GIVEN} --slow-network inf", "a slow network link is inf", "1 to 1e+06 times"),
+        (f"{GIVEN} --stragglers 1000", "straggler_spread is 1000", "3 at most"),
+        (f"{GIVEN} --tensors 0", "0 gradient tensors of resnet50", "1 to 100,000"),
+        (f"{GIVEN} --tensors -1", "-1 gradient tensors of resnet50", "1 to 100,000"),
+        ("--parameters 10 --tensors 20 --machine dgx-2 --step-time 1", "20 gradient tensors", "1 to 10,"),
+        ("--parameters 7e9 --tensors 0 --machine dgx-2 --step-time 1", "0 gradient tensors", "1 to 100,000"),
+        ("--parameters 0.5 --machine dgx-2 --step-time 1", "0.5 parameters", "a count above zero"),
+        (f"{GIVEN} --hosts 0", "0 devices on 0 hosts", "at least one"),
+        (f"{GIVEN} --devices 8 --hosts 0", "8 devices on 0 hosts", "at least one"),
+        (f"{GIVEN} --devices 19 --hosts 2", "19 devices on 2 hosts", "as 16 devices"),
+        (f"{GIVEN} --devices 8000000", "8,000,000 devices", "1,000,000 at most"),
+        (f"{GIVEN} --price inf --epoch-rows 5", "5 rows at inf", "a price"),
+        (f"{GIVEN} --price 1 --epoch-rows inf", "inf rows at 1", "a price"),
+        ("--model resnet50 --machine dgx-2 --batch -5", "the batch per device is -5", "above zero"),
+        ("--model resnet50 --machine dgx-2 --batch nan", "the batch per device is nan", "above zero"),
     ],
 )
 def test_what_cannot_be_is_one_error(plan: Any, arguments: str, message: str, hint: str) -> None:
@@ -108,6 +144,36 @@ def test_a_line_that_is_no_step_time_is_refused(plan: Any, tmp_path: Path, line:
     (tmp_path / "lines.jsonl").write_text(line + "\n")
     code, _, err = plan(f"--model resnet50 --machine dgx-2 --step-from {tmp_path}/lines.jsonl")
     assert code == 2 and "hint:" in err
+
+
+@pytest.mark.parametrize(
+    ("case", "median", "unit", "message", "hint"),
+    [
+        ({"devices": 8}, 0.2, "s", "lines.jsonl is of 8 devices", "--measured"),
+        ({"devices": 1, "rows_per_device": 16.0}, 0.2, "s", "of 16.0 rows, and 32 are planned", "--batch 16"),
+        ({}, 0, "rows/s", "the median of its last line is 0", "above zero"),
+        ({}, True, "s", "the median of its last line is True", "above zero"),
+        pytest.param({}, 10**400, "s", "of its last line is inf", "above zero", id="more than any float holds"),
+        ({}, 5e6, "ms", "a step of 5000 s", "0.125 for 125 ms"),
+    ],
+)
+def test_a_line_that_is_of_another_step_is_told(
+    plan: Any, tmp_path: Path, case: dict[str, Any], median: float, unit: str, message: str, hint: str
+) -> None:
+    (tmp_path / "lines.jsonl").write_text(json.dumps({"case": case, "median": median, "unit": unit}))
+    code, out, err = plan(f"--model resnet50 --machine dgx-2 --step-from {tmp_path}/lines.jsonl")
+    assert code == 2 and out == ""
+    assert message in err and hint in err[err.index("hint:") :]
+
+
+def test_more_hosts_than_a_machine_says_it_has_are_refused(plan: Any, tmp_path: Path) -> None:
+    link = {"kind": "tcp", "bytes_per_second": 1.25e9}
+    machine = {"name": "mine", "device": "V100", "devices_per_host": 2, "device_link": link | {"kind": "pcie"}}
+    (tmp_path / "machine.json").write_text(json.dumps(machine | {"network": link, "most_hosts": 2}))
+    given = f"--model resnet50 --machine {tmp_path}/machine.json --step-time 0.2"
+    assert plan(f"{given} --devices 4")[0] == 0
+    code, _, err = plan(f"{given} --devices 6")
+    assert code == 2 and "3 hosts, but of mine there are 2" in err and "most_hosts" in err
 
 
 def test_the_guide_shows_what_is_printed(plan: Any) -> None:

@@ -58,8 +58,18 @@ def test_a_device_may_be_one_that_ships() -> None:
             "latency_seconds is 20",
         ),
         ({"network": {"kind": "tcp"}}, "bytes_per_second is missing"),
-        ({"network": "ethernet"}, "network is str, not an object"),
+        ({"network": "ethernet"}, "network is 'ethernet', not an object"),
         ({"assumed": 3}, "assumed is 3"),
+        ({"assumed": [3]}, r"assumed is \[3\]"),
+        (
+            {"device": {"name": "X", "memory_bytes_per_second": 9e11, "memory_bytes": "16 GiB"}},
+            "memory_bytes is '16 GiB'",
+        ),
+        ({"device": {"name": "X", "memory_bytes_per_second": 9e11, "shares_board": "no"}}, "shares_board is 'no'"),
+        (
+            {"device": {"name": "X", "memory_bytes_per_second": 9e11, "peak_flops": {"fp32": True}}},
+            "peak_flops of fp32",
+        ),
         ({"sources": []}, "sources is"),
         ({"shares_cores": "yes"}, "shares_cores is 'yes'"),
         ({"host_copy_bytes_per_second": 12}, "host_copy_bytes_per_second is 12, which no link"),
@@ -88,12 +98,27 @@ def test_a_missing_fact_is_named(missing: str) -> None:
         machine_from({name: value for name, value in GOOD.items() if name != missing})
 
 
-@pytest.mark.parametrize(("content", "message"), [("{", "is not JSON"), ("[]", "is list, not an object")])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[1]", r"is \[1\], not an object"),
+        ("[" * 100_000, "is not JSON: it is nested too deeply"),
+        (json.dumps(GOOD | {"device_link": {"kind": "pcie", "bytes_per_second": 10**400}}), "bytes_per_second is inf"),
+        (json.dumps(GOOD | {"devices_per_host": 10**400}), "devices_per_host is inf"),
+    ],
+)
 def test_a_file_that_holds_no_machine_is_refused(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "machine.json"
     path.write_text(content)
     with pytest.raises(DataError, match=message):
         read_machine(path)
+
+
+@pytest.mark.parametrize("name", ["", "a" * 300])
+def test_a_name_that_no_file_can_have_is_no_file(name: str) -> None:
+    with pytest.raises(DataError, match=f"no machine is called '{name}'"):
+        find_machine(name)
 
 
 def test_a_machine_that_nobody_knows_gets_the_nearest_names() -> None:

@@ -180,6 +180,7 @@ def test_a_quick_list_of_this_machine_without_gpus_is_one_error(
     assert "machine.json has no GPU, and nothing was measured of simulated devices\nhint: `abreast machine" in shown.err
 
 
+PCIE = {"pcie_bytes_per_second_each_way": 1e10}
 DAMAGE: dict[str, tuple[dict[str, Any], str]] = {
     "another format": ({"format": 2}, "format is 2, and this version reads 1"),
     "no list of GPUs": ({"gpus": "eight"}, "gpus is no list of objects"),
@@ -200,6 +201,23 @@ DAMAGE: dict[str, tuple[dict[str, Any], str]] = {
         {"gpus": [{"name": "gpu:0", "model": "X", "pcie": 1}]},
         "nothing is known of X",
     ),
+    "a memory that is a word": (
+        {"gpus": [{"name": "gpu:0", "model": V100, "memory_bytes_per_second": "fast", **PCIE}]},
+        "memory_bytes_per_second is 'fast'",
+    ),
+    "a memory that no float holds": (
+        {"gpus": [{"name": "gpu:0", "model": V100, "memory_bytes_per_second": 10**400, **PCIE}]},
+        "memory_bytes_per_second is inf",
+    ),
+    "an all-reduce of half a device": (
+        {"all_reduce": [{"devices": 2.5, "bytes": 4096, "seconds": 1e-5}]},
+        "devices is 2.5",
+    ),
+    "ends of a link that are lists": (
+        {"links": [{"from": ["gpu:0"], "to": {}}]},
+        "which are not both among its gpus",
+    ),
+    "assumptions that are numbers": ({"assumed": [1]}, "assumed is [1]"),
     "no link at all": (
         {
             "links": [],
@@ -216,6 +234,13 @@ def test_what_is_missing_or_cannot_be_is_one_error(read: Any, damage: str) -> No
     with pytest.raises(DataError) as caught:
         read(told(gpus(2)) | change)
     assert message in caught.value.message and caught.value.hint
+
+
+@pytest.mark.parametrize("peer", ["yes", [], {}, 1e300])
+def test_peer_access_that_is_neither_true_nor_false_is_not_known(read: Any, peer: Any) -> None:
+    facts = told(gpus(2))
+    facts["links"][0]["peer_access"] = peer
+    assert read(facts).device_link.kind == "pcie"
 
 
 def test_the_fastest_ring_is_that_of_all_orders() -> None:

@@ -173,6 +173,18 @@ def test_compressing_takes_time_from_the_computation() -> None:
     assert simulate(work, links).seconds == pytest.approx(11.0 + 10 * 0.05 + 0.1)
 
 
+@settings(deadline=None)
+@given(works(), st.sampled_from((0.0, 1e-3)), HOSTS)
+def test_of_other_hosts_the_slowest_device_says_all(work: Work, latency: float, sizes: tuple[int, int]) -> None:
+    inside, hosts = sizes
+    links = Wires("ps-gpu", inside * hosts, hosts, 1e9, latency, 1e8, latency)
+    slowdowns = np.exp(np.random.default_rng(0).normal(0, 0.3, links.num_devices)).tolist()
+    few = [*slowdowns[:inside], *([max(slowdowns[inside:])] if hosts > 1 else [])]
+    assert simulate(work, links, few).seconds == pytest.approx(simulate(work, links, slowdowns).seconds, rel=EXACT)
+    alike = [1.0] * links.num_devices
+    assert simulate(work, links).seconds == pytest.approx(simulate(work, links, alike).seconds, rel=EXACT)
+
+
 @pytest.mark.alone
 @pytest.mark.parametrize("exchange", ["ring", "hierarchical"])
 def test_1024_devices_and_200_tensors_take_less_than_ten_seconds(exchange: str) -> None:

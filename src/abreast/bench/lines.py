@@ -1,6 +1,6 @@
 """A measurement as one JSON line: numbers with their unit, spread, machine, versions, commit and command.
 
-Imports `hardware` and `errors`, and no framework.
+Imports `hardware`, `plain_json` and `errors`, and no framework.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from abreast import plain_json
 from abreast.errors import DataError
 from abreast.hardware import cpu_model, list_devices, num_cores
 
@@ -89,7 +90,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def _parsed(path: Path, number: int, text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = plain_json.parse(text)
     except ValueError:
         found = None
     if not isinstance(found, dict) or "case" not in found:

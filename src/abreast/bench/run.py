@@ -1,6 +1,7 @@
 """Cells in fresh processes, one after another; each one's measurements are kept before the next begins.
 
-Not here: what a cell does (`cell.py`), and what becomes of lines (`report.py`). Imports `cases`, `lines`, `errors`, `units`.
+Not here: what a cell does (`cell.py`), and what becomes of lines (`report.py`). Imports `cases`, `line_check`, `lines`,
+`errors` and `units`.
 """
 
 from __future__ import annotations
@@ -23,14 +24,13 @@ from typing import Any
 
 from abreast.bench import lines
 from abreast.bench.cases import Cell
+from abreast.bench.line_check import wrong_with
 from abreast.errors import AbreastError, DataError, WorkerError
 from abreast.hardware import CPU_DEVICES
 from abreast.units import counted, duration
 
 BENCHMARK = "bench"
 UNIT = "seconds per step"
-_FIELDS = ("case", "unit", "median", "quartiles", "machine")
-_CASE = ("model", "backend", "devices", "rows", "rows_per_device", "scaling", "precision", "input", "simulated", "side")
 _END_SECONDS = 5.0
 _TAIL_BYTES = 2000
 Tell = Callable[[str], None]
@@ -46,15 +46,12 @@ class Listener:
 
 def measurements(path: Path) -> list[dict[str, Any]]:
     """What `abreast bench` wrote to a file, oldest first; raises `DataError` for a line of it that lacks something."""
-    found = lines.read(path)
-    for number, line in enumerate(found, 1):
-        lacking = [name for name in _FIELDS if name not in line] or [name for name in _CASE if name not in line["case"]]
-        if line.get("benchmark") == BENCHMARK and lacking:
-            raise DataError(
-                f"{path}, line {number} has no {', '.join(lacking)}",
-                "give a file that `abreast bench` wrote, unchanged",
-            )
-    return [line for line in found if line.get("benchmark") == BENCHMARK]
+    found = [(number, line) for number, line in enumerate(lines.read(path), 1) if line.get("benchmark") == BENCHMARK]
+    for number, line in found:
+        wrong = wrong_with(line)
+        if wrong is not None:
+            raise DataError(f"{path}, line {number} {wrong}", "give a file that `abreast bench` wrote, unchanged")
+    return [line for _, line in found]
 
 
 def missing(cells: Sequence[Cell], known: Sequence[dict[str, Any]]) -> list[Cell]:

@@ -1,13 +1,13 @@
 """What `plan` knows about hardware: devices, hosts and the links between them, from JSON or from the machines that ship.
 
 The JSON is what `machines.json` holds, rates in bytes per second, each under the name of its unit; or what `abreast machine`
-measured (`measured_machine.py`). Imports that, `errors` and `software`.
+measured (`measured_machine.py`). Imports that, `errors`, `nearest`, `plain_json` and `software`.
 """
 
 from __future__ import annotations
 
 import json
-import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from abreast import plain_json
 from abreast.errors import DataError
 from abreast.nearest import nearest
 from abreast.plan import measured_machine
@@ -22,6 +23,10 @@ from abreast.plan.software import LINKS, NETWORKS
 
 _SLOWEST, _FASTEST = 1e4, 1e14  # bytes per second of anything that is called a link or a memory
 _HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16; of machines of which nobody says
+_NEEDED = (
+    "a machine has name, device, devices_per_host, device_link; a link kind, bytes_per_second; "
+    "a device name, memory_bytes_per_second"
+)
 _EXAMPLE = "bytes_per_second, as 12e9 for 12 GB/s (12 GB/s = 96 Gb/s)"
 
 
@@ -75,16 +80,15 @@ def find_machine(name_or_path: str) -> Machine:
     """A machine that ships, by name, or one in a JSON file."""
     if name_or_path in machines():
         return machines()[name_or_path]
-    path = Path(name_or_path)
-    if path.suffix == ".json" or path.exists():
-        return read_machine(path)
+    if name_or_path.endswith(".json") or (name_or_path and os.path.exists(name_or_path)):
+        return read_machine(name_or_path)
     raise DataError(f"no machine is called {name_or_path!r}", _suggest(name_or_path, machines()))
 
 
 def read_machine(path: str | Path) -> Machine:
     """The machine in a JSON file: as somebody described it, or as `abreast machine` measured it."""
     try:
-        content = json.loads(Path(path).read_text())
+        content = plain_json.parse(Path(path).read_text())
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}", "give a name that ships or a JSON file") from None
     except ValueError as error:
@@ -108,7 +112,7 @@ def machine_from(content: Any, where: str = "the machine") -> Machine:
         most_hosts=facts.count("most_hosts") if facts.content.get("most_hosts") is not None else None,
         host_copy_bytes_per_second=_host_copies(facts),
         shares_cores=facts.optional("shares_cores", bool, False),
-        assumed=tuple(facts.optional("assumed", list, [])),
+        assumed=facts.words("assumed"),
         sources=facts.optional("sources", dict, {}),
     )
 
@@ -159,7 +163,7 @@ class _Facts:
 
     def __init__(self, content: Any, where: str) -> None:
         if not isinstance(content, dict):
-            raise DataError(f"{where} is {type(content).__name__}, not an object", "see `abreast plan --help`")
+            raise DataError(f"{where} is {content!r:.80}, not an object", 'a JSON object, as `{"name": "mine"}`')
         self.content: dict[str, Any] = content
         self._where = where
 
@@ -181,7 +185,7 @@ class _Facts:
         if unlike:
             raise DataError(f"{self._where}: {unlike[0]} is in another unit", f"rates are in {_EXAMPLE}")
         value = self._value(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        if not plain_json.positive(value):
             raise DataError(f"{self._where}: {name} is {value!r}", f"it is above zero, in {_EXAMPLE}")
         if not _SLOWEST <= value <= _FASTEST:
             raise DataError(
@@ -195,6 +199,18 @@ class _Facts:
             kinds = {list: "list", dict: "object", bool: "true or false"}
             raise DataError(f"{self._where}: {name} is {value!r}", f"{name} is a JSON {kinds[kind]}")
         return value
+
+    def size(self, name: str) -> float | None:
+        value = self.content.get(name)
+        if value is not None and not plain_json.positive(value):
+            raise DataError(f"{self._where}: {name} is {value!r}", f"{name} is a number above zero, as 16e9")
+        return value
+
+    def words(self, name: str) -> tuple[str, ...]:
+        found = self.optional(name, list, [])
+        if not all(isinstance(each, str) for each in found):
+            raise DataError(f"{self._where}: {name} is {found!r}", f"{name} is a JSON list of words")
+        return tuple(found)
 
     def link(self, name: str, kinds: tuple[str, ...]) -> Link:
         inner = _Facts(self._value(name), f"{self._where}: {name}")
@@ -215,9 +231,7 @@ class _Facts:
 
     def _value(self, name: str) -> Any:
         if name not in self.content:
-            raise DataError(
-                f"{self._where}: {name} is missing", "a machine has name, device, devices_per_host, device_link"
-            )
+            raise DataError(f"{self._where}: {name} is missing", _NEEDED)
         return self.content[name]
 
 
@@ -225,13 +239,13 @@ def _device(name: str, content: dict[str, Any], where: str) -> Device:
     facts = _Facts(content, where)
     peaks = facts.optional("peak_flops", dict, {})
     for precision, flops in peaks.items():
-        if not isinstance(flops, int | float) or not 1e9 <= flops <= 1e18:
+        if not plain_json.positive(flops) or not 1e9 <= flops <= 1e18:
             raise DataError(f"{where}: peak_flops of {precision} is {flops!r}", "in operations per second, as 15.7e12")
     return Device(
         name,
         facts.rate("memory_bytes_per_second"),
         dict(peaks),
-        content.get("memory_bytes"),
-        bool(content.get("shares_board", False)),
+        facts.size("memory_bytes"),
+        facts.optional("shares_board", bool, False),
         str(content.get("source", "")),
     )

@@ -1,7 +1,7 @@
 """A machine for `plan` out of what `abreast machine` measured on one: the same facts, in the keys that `machine.py` reads.
 
 An all-reduce that was measured goes before copies that were, and those before what a data sheet says. Not here: whether the
-rates can be (`machine.py`). Imports `errors`, `rings` and `units`.
+rates can be (`machine.py`). Imports `errors`, `plain_json`, `rings` and `units`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from abreast import plain_json
 from abreast.errors import DataError
 from abreast.plan.rings import has_ring, slowest_of_fastest_ring
 from abreast.units import byte_count, counted
@@ -52,7 +53,7 @@ def _with_gpus(facts: Facts, gpus: Sequence[Facts], where: str, known: Mapping[s
     link, source = _device_link(facts, gpus, where)
     machine = {
         "name": ", ".join(f"{number} x {model}" for model, number in models.items()),
-        "device": found[_slowest(gpus)],
+        "device": found[_slowest(gpus, where)],
         "devices_per_host": len(gpus),
         "device_link": link,
         "assumed": [f"all {len(gpus)} GPUs are as the slowest of them"] if len(models) > 1 else [],
@@ -77,9 +78,9 @@ def _device(gpu: Facts, where: str, known: Mapping[str, str]) -> Any:
     return {"name": model, "memory_bytes_per_second": rate, "source": "the GPU's driver", **told}
 
 
-def _slowest(gpus: Sequence[Facts]) -> int:
+def _slowest(gpus: Sequence[Facts], where: str) -> int:
     """The place of the one with the slowest memory; those of which nobody tells count as fast."""
-    rates = [float(gpu.get("memory_bytes_per_second", math.inf)) for gpu in gpus]
+    rates = [_number(gpu, "memory_bytes_per_second", where) or math.inf for gpu in gpus]
     return rates.index(min(rates))
 
 
@@ -106,7 +107,7 @@ def _all_reduce(facts: Facts, where: str) -> tuple[dict[str, Any], str, int]:
         {name: _needed(entry, name, f"{where}: all_reduce") for name in ("devices", "bytes", "seconds")}
         for entry in entries
     ]
-    most = int(max(entry["devices"] for entry in numbers))
+    most = max(_whole(entry["devices"], f"{where}: all_reduce: devices") for entry in numbers)
     over = sorted((entry for entry in numbers if entry["devices"] == most), key=lambda entry: entry["bytes"])
     if most < 2:
         raise DataError(f"{where}: all_reduce is over {counted(most, 'device')}", _AGAIN)
@@ -138,20 +139,22 @@ def _nominal(pairs: Pairs, gpus: Sequence[Facts], where: str) -> tuple[dict[str,
     lanes = [_number(gpu, "pcie_bytes_per_second_each_way", where) for gpu in gpus]
     if None in lanes:
         raise DataError(f"{where}: nothing is known of the links between its {len(gpus)} GPUs", _AGAIN)
-    peers = {entry.get("peer_access") for entry in pairs.values()}
-    kind = "pcie" if None in peers or not peers else "pcie-peer" if peers == {True} else "pcie-through-host"
+    peers = [entry.get("peer_access") for entry in pairs.values()]
+    told = bool(peers) and all(isinstance(peer, bool) for peer in peers)
+    kind = "pcie" if not told else "pcie-peer" if all(peers) else "pcie-through-host"
     return _link(kind, _least(lanes)), "the GPUs' driver: PCIe generation, width and peer access"
 
 
 def _pairs(facts: Facts, gpus: Sequence[Facts], where: str) -> Pairs:
     """The entries of `links` by the places of their GPUs, either way round."""
-    places = {gpu.get("name"): place for place, gpu in enumerate(gpus)}
+    places = {str(gpu.get("name")): place for place, gpu in enumerate(gpus)}
     found: Pairs = {}
     for entry in _objects(facts, "links", where):
-        if entry.get("from") not in places or entry.get("to") not in places:
-            names = f"{entry.get('from')!r} and {entry.get('to')!r}"
+        ends = [str(entry.get("from")), str(entry.get("to"))]
+        if not all(end in places for end in ends):
+            names = " and ".join(map(repr, ends))
             raise DataError(f"{where}: a link joins {names}, which are not both among its gpus", _AGAIN)
-        first, second = places[entry["from"]], places[entry["to"]]
+        first, second = (places[end] for end in ends)
         found[first, second] = found[second, first] = entry
     return found
 
@@ -229,9 +232,15 @@ def _number(entry: Facts, name: str, where: str) -> float | None:
     value = entry.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+    if not plain_json.positive(value):
         raise DataError(f"{where}: {name} is {value!r}", "it is a number above zero")
     return float(value)
+
+
+def _whole(number: float, what: str) -> int:
+    if number != int(number):
+        raise DataError(f"{what} is {number:g}", "it is a whole number")
+    return int(number)
 
 
 def _needed(entry: Facts, name: str, where: str) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -16,6 +16,7 @@ from abreast.errors import DataError
 from abreast.nearest import did_you_mean
 
 _TYPICAL_PARAMETERS, _PARAMETERS_PER_TENSOR = 30e6, 200e3
+_MOST_TENSORS = 100_000
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,20 @@ def same_model(first: str, second: str) -> bool:
 
 def model_of(num_parameters: float, num_tensors: int | None = None, name: str = "the model") -> Model:
     """A model of which only the size is known."""
-    if not 0 < num_parameters < 1e13:
-        raise DataError(f"{num_parameters:g} parameters", "a count above zero, as 25.6e6")
-    tensors = num_tensors or max(1, min(400, round(num_parameters / _PARAMETERS_PER_TENSOR)))
+    if not 1 <= num_parameters < 1e13:
+        raise DataError(f"{num_parameters:g} parameters", "a count above zero and below 1e13, as 25.6e6")
+    if num_tensors is not None:
+        return with_tensors(Model(name, num_parameters, 1), num_tensors)
+    tensors = max(1, min(400, round(num_parameters / _PARAMETERS_PER_TENSOR)))
     return Model(name, num_parameters, tensors)
+
+
+def with_tensors(model: Model, num_tensors: int) -> Model:
+    """The same, in so many tensors of one size."""
+    if not 1 <= num_tensors <= min(_MOST_TENSORS, model.num_parameters):
+        most = f"{min(_MOST_TENSORS, int(model.num_parameters)):,}"
+        raise DataError(f"{num_tensors} gradient tensors of {model.name}", f"1 to {most}, each with a parameter")
+    return replace(model, num_tensors=num_tensors, tensor_sizes=())
 
 
 @cache

@@ -22,7 +22,9 @@ from abreast.plan.software import SOFTWARE
 _DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
 _RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
 _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
-_MANY_DEVICES = 4096  # simulated one by one where a server takes them in turns; of more, all are as slow as the slowest
+_MANY_DEVICES = (
+    256  # of a host, simulated one by one where a server takes them in turns; of more, all are as the slowest
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     formula = breakdown(many, known)
     work = _work(setup, scenario, float(formula.compute[0]))
     wires = _wires(setup, scenario, many, known)
-    slowdowns = _slowdowns(setup, num_devices)
+    slowdowns = _slowdowns(setup, num_devices, num_hosts)
     run = simulate(work, wires, slowdowns)
     share = float(exposed_share(many, known)[0])
     hidden = max(0.0, exchange_seconds(work, wires) - run.exposed_seconds)
@@ -182,13 +184,15 @@ def _wires(setup: Setup, scenario: Scenario, many: Scenarios, constants: Constan
     )
 
 
-def _slowdowns(setup: Setup, num_devices: int) -> Sequence[float]:
+def _slowdowns(setup: Setup, num_devices: int, num_hosts: int) -> Sequence[float]:
     """How much slower each replica's step is, drawn from a fixed seed so that a plan can be repeated."""
-    if setup.straggler_spread == 0:
+    if setup.straggler_spread == 0 or num_devices == 1:  # one device alone takes the time that is known of it
         return (1.0,)
     slowdowns = np.exp(np.random.default_rng(0).normal(0.0, setup.straggler_spread, num_devices))
-    if setup.exchange == "ps-gpu" and num_devices <= _MANY_DEVICES:
-        return [float(each) for each in slowdowns]
+    inside = num_devices // num_hosts
+    if setup.exchange == "ps-gpu" and inside <= _MANY_DEVICES:
+        others = [float(slowdowns[inside:].max())] if num_hosts > 1 else []
+        return [*map(float, slowdowns[:inside]), *others]
     # The slowest device is the last with every bucket: where all wait for all, it alone decides.
     return (float(slowdowns.max()),)
 

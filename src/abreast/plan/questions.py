@@ -5,6 +5,7 @@ Imports `errors`, `predict` and `setup`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -29,6 +30,7 @@ class Help:
 class Cost:
     """Of one pass over the data; `low` and `high` are the ends of the 80 % interval."""
 
+    num_devices: int
     hours: float
     price: float
     low: float
@@ -62,9 +64,10 @@ def helps(setup: Setup, point: Prediction) -> list[Help]:
 def _changes(setup: Setup) -> list[tuple[str, Setup]]:
     """What people can change; the step time of twice the batch is taken to be twice as long."""
     doubled = replace(setup, rows=2 * setup.rows, step=replace(setup.step, seconds=2 * setup.step.seconds))
+    more = 4 * setup.accumulation
     changes = [
         ("twice the batch per device", doubled),
-        ("accumulation of 4 steps", replace(setup, accumulation=4 * setup.accumulation)),
+        (f"accumulation of {more} steps", replace(setup, accumulation=more)),
     ]
     if setup.gradients.name == "fp32":
         changes.append(("gradients in bf16", replace(setup, gradients=parse_format("bf16"))))
@@ -89,7 +92,7 @@ def _changes(setup: Setup) -> list[tuple[str, Setup]]:
 
 
 def cost(point: Prediction, rows_per_epoch: float, price_per_device_hour: float) -> Cost:
-    if not rows_per_epoch > 0 or not price_per_device_hour >= 0:
+    if not 0 < rows_per_epoch < math.inf or not 0 <= price_per_device_hour < math.inf:
         raise DataError(
             f"{rows_per_epoch:g} rows at {price_per_device_hour:g} per device and hour",
             "rows above zero, a price of zero or more",
@@ -97,4 +100,4 @@ def cost(point: Prediction, rows_per_epoch: float, price_per_device_hour: float)
     hours = rows_per_epoch / point.rows_per_second / 3600
     price = hours * point.num_devices * price_per_device_hour
     rate = point.rows_per_second
-    return Cost(hours, price, price * rate / point.high, price * rate / point.low)
+    return Cost(point.num_devices, hours, price, price * rate / point.high, price * rate / point.low)

@@ -100,11 +100,16 @@ def _row(point: Prediction) -> tuple[str, ...]:
 
 def _answers(plan: Plan) -> list[str]:
     last = plan.points[-1]
-    parts = ", ".join(
-        f"{name} {duration(seconds)}" for name, seconds in last.parts.items() if seconds > 0.001 * last.step_seconds
-    )
-    step = f"a step of {counted(last.num_devices, 'device')}: {parts}"
+    if last.abstains:
+        step = f"nothing is predicted of {counted(last.num_devices, 'device')}; what helps is by rough estimates"
+    else:
+        step = f"a step of {counted(last.num_devices, 'device')}: {_parts(last)}"
     return [worth_words(plan), step, helps_words(plan), *([] if plan.cost is None else [epoch_words(plan)])]
+
+
+def _parts(point: Prediction) -> str:
+    told = [(name, seconds) for name, seconds in point.parts.items() if seconds > 0.001 * point.step_seconds]
+    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in told)
 
 
 def worth_words(plan: Plan) -> str:
@@ -126,7 +131,7 @@ def epoch_words(plan: Plan) -> str:
     assert plan.cost is not None
     cost = plan.cost
     price = f"{cost.price:,.2f} ({cost.low:,.2f} to {cost.high:,.2f})"
-    return f"an epoch on {plan.points[-1].num_devices}: {cost.hours:.3g} h, price {price}"
+    return f"an epoch on {cost.num_devices}: {cost.hours:.3g} h, price {price}"
 
 
 def rate_words(rate: float) -> str:

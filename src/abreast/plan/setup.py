@@ -17,6 +17,9 @@ from abreast.plan.roofline import StepTime
 from abreast.plan.software import EXCHANGES, SOFTWARE
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+MOST_DEVICES = 1_000_000
+_WIDEST_SPREAD = 3
+_SLOWEST = 1e6  # times as slow
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class Setup:
     straggler_spread: float = 0.0  # standard deviation of the logarithm of the replicas' step times
 
     def __post_init__(self) -> None:
+        check_rows(self.rows)
         _above_zero("the step time", self.step.seconds)
-        _above_zero("the batch per device", self.rows)
         for name, number in (("accumulation", self.accumulation), ("sync_every", self.sync_every)):
             if number < 1:
                 raise DataError(f"{name} is {number}", "1 or more")
@@ -58,10 +61,16 @@ class Setup:
         ):
             if not (math.isfinite(size) and size >= 0):
                 raise DataError(f"{name} is {size:g}", "zero or more")
+        if self.straggler_spread > _WIDEST_SPREAD:
+            hint = f"{_WIDEST_SPREAD} at most; 0.1 is a step time that differs by 10 %"
+            raise DataError(f"straggler_spread is {self.straggler_spread:g}", hint)
+        for what, slow in (("device link", self.slow_device_link), ("network link", self.slow_network_link)):
+            if not 1 <= slow <= _SLOWEST:
+                raise DataError(f"a slow {what} is {slow:g} times as slow as the others", f"1 to {_SLOWEST:g} times")
+        if not 0 <= self.lost_share < 1:
+            raise DataError(f"the share of lost transfers is {self.lost_share:g}", "zero or more, and below 1")
         if self.input_rows_per_second is not None:
             _above_zero("the input rate", self.input_rows_per_second)
-        if self.step.seconds > 3600:
-            raise DataError(f"a step of {self.step.seconds:g} s", "give seconds, as 0.125 for 125 ms")
         for name, value, known in (
             ("exchange", self.exchange, EXCHANGES),
             ("software", self.software, SOFTWARE),
@@ -79,6 +88,8 @@ class Setup:
         """An error when the machine cannot be built of so many."""
         if num_devices < 1 or num_hosts < 1 or num_devices % num_hosts:
             raise DataError(f"{num_devices} devices on {num_hosts} hosts", "as many on each host, and at least one")
+        if num_devices > MOST_DEVICES:
+            raise DataError(f"{num_devices:,} devices", f"{MOST_DEVICES:,} at most")
         per_host = num_devices // num_hosts
         if per_host > self.machine.devices_per_host:
             most = self.machine.devices_per_host
@@ -86,8 +97,16 @@ class Setup:
         if num_hosts > 1 and self.machine.network is None:
             hint = 'add `"network": {"kind": "tcp", "bytes_per_second": 1.25e9}` to its JSON'
             raise DataError(f"{num_hosts} hosts, but {self.machine.name} has no network", hint)
+        if self.machine.most_hosts is not None and num_hosts > self.machine.most_hosts:
+            hint = f"fewer devices, or more than {self.machine.most_hosts} as most_hosts in its JSON"
+            raise DataError(f"{num_hosts} hosts, but of {self.machine.name} there are {self.machine.most_hosts}", hint)
+
+
+def check_rows(rows: float) -> None:
+    """An error for a batch that cannot be, found before a step time is made of it."""
+    _above_zero("the batch per device", rows)
 
 
 def _above_zero(name: str, number: float) -> None:
     if not (math.isfinite(number) and number > 0):
-        raise DataError(f"{name} is {number:g}", "it is above zero")
+        raise DataError(f"{name} is {number:g}", "it is a number above zero")

@@ -96,8 +96,11 @@ class Simulated:
 
 
 def simulate(work: Work, wires: Wires, slowdowns: Sequence[float] = (1.0,)) -> Simulated:
-    """One step on all devices; `slowdowns` holds one factor for all devices, or one for each."""
-    if len(slowdowns) not in (1, wires.num_devices):
+    """One step on all devices.
+
+    `slowdowns` holds one factor for all devices, one for each, or those of one host's devices and the slowest of all others.
+    """
+    if len(slowdowns) not in (1, wires.num_devices, wires.devices_per_host + (wires.num_hosts > 1)):
         raise DataError(f"{len(slowdowns)} slowdowns for {wires.num_devices} devices", "one, or one per device")
     engine = Engine()
     chains = [_Chain(engine, work, f"device {index}", slow) for index, slow in enumerate(slowdowns)]
@@ -148,8 +151,8 @@ def _exchange(
             chain.toll(work.encode_seconds)
         waits = [chain.last for chain in chains]
     for stage in stages:
-        if stage.each is None:
-            waits = [engine.add(stage.seconds, stage.resource, waits)]
+        if stage.each is None or len(chains) == 1:  # devices that are alike queue at once, as one that takes as long
+            waits = [engine.add(stage.seconds * (1 if stage.each is None else stage.each), stage.resource, waits)]
         else:  # every device for itself, over one resource; the first is the server, those of other hosts have their own
             source = waits[1 : stage.each + 1] if len(waits) > stage.each else [waits[0]] * stage.each
             others = [*waits[:1], *waits[stage.each + 1 :]] if len(waits) > stage.each else []
