@@ -8,7 +8,8 @@ gloo over TCP. Every process has one thread for its kernels and stays on its cor
 The prediction is given what one can know without training on two hosts: the seconds of a step on one device; the tensors of the
 model; the rate and the latency of one plain TCP connection over the link; and what one core copies from memory to memory. The
 step on one device is measured on both cores at once, in two processes that know nothing of one another: the cores share caches
-and memory, and two real hosts would not. Nothing is fitted here.
+and memory, and two real hosts would not. Of each pair of steps the longer one counts: so much does waiting for one another cost
+on a machine whose steps vary. Nothing is fitted here.
 
 Pairs of processes take turns on a link: alone, then together. The first turn of each and the first update of every turn are
 dropped. An update holds as many steps as gradients are accumulated for.
@@ -167,12 +168,12 @@ class _Pair:
         return self
 
     def run(self, accumulation: int, updates: int) -> list[float]:
-        """Seconds of each update, the means over the two processes."""
+        """Seconds of each update, of the slower of the two processes: together they wait for one another at every step."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(f"{accumulation} {_DROPPED} {updates}\n")
             process.stdin.flush()
-        return [statistics.mean(both) for both in zip(*self._answers(), strict=True)]
+        return [max(both) for both in zip(*self._answers(), strict=True)]
 
     def _answers(self) -> list[Any]:
         said = [process.stdout.readline() for process in self._processes if process.stdout is not None]

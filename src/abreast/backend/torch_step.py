@@ -142,7 +142,9 @@ class ReplicaStep:
         self.holds_gradients = not updates
         with torch.no_grad():
             if not updates:
-                gradients = [None if gradient is None else torch.zeros_like(gradient) for gradient in gradients]
+                gradients = [
+                    None if each is None else each.new_zeros(()).expand_as(each) for each in gradients
+                ]  # no memory
             self.model.optimizer.apply(gradients, weights)
 
 

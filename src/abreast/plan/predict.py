@@ -22,9 +22,8 @@ from abreast.plan.software import SOFTWARE
 _DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
 _RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
 _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
-_MANY_DEVICES = (
-    256  # of a host, simulated one by one where a server takes them in turns; of more, all are as the slowest
-)
+# Of a host, simulated one by one where a server takes them in turns; of more, all are as the slowest.
+_MANY_DEVICES = 256
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,15 @@ Targets = str | Sequence[str] | None
 
 @dataclass(frozen=True)
 class Look:
-    """What becomes of an image: `size` is height and width, `antialias` costs time where images are made smaller."""
+    """What becomes of an image: `size` is height and width.
+
+    `antialias` costs time where images are made smaller; `fancy_upscaling` of a JPEG's colours does everywhere.
+    """
 
     size: tuple[int, int]
     view: RandomCrop | CenterCrop
     antialias: bool
+    fancy_upscaling: bool
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Assembly:
         self._weights = None if weights is None else records.column(weights)
         self.block_bytes = max_rows * math.prod(self.image_shape)
         self.buffers = Buffers(self.block_bytes, keep_batches)
-        self.rows = Rows(records, self._channels, look.antialias)
+        self.rows = Rows(records, self._channels, look.antialias, look.fancy_upscaling)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
