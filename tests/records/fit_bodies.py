@@ -187,14 +187,14 @@ def waits_of_a_fit(folder: str, devices: int, slow_seconds: float) -> dict[str, 
     model = keras.Sequential([*layers, keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(1e-3), "mse")
     model = abreast.parallelize(model, devices=devices)
-    plain = Painter.paint
+    plain = Painter.finish
 
-    def paint(*arguments: Any) -> None:
+    def finish(*arguments: Any) -> None:
         time.sleep(slow_seconds)
         plain(*arguments)
 
     if slow_seconds:
-        Painter.paint = paint  # type: ignore[assignment, method-assign]
+        Painter.finish = finish  # type: ignore[assignment, method-assign]
     try:
         with abreast.ImageRecords(folder, 32, size=64, num_threads=1) as data:
             begin = time.perf_counter()
@@ -203,7 +203,7 @@ def waits_of_a_fit(folder: str, devices: int, slow_seconds: float) -> dict[str, 
             timeline = abreast.Timeline(sample_seconds=None)
             model.fit(data, epochs=2, callbacks=[timeline], verbose=0)
     finally:
-        Painter.paint = plain  # type: ignore[method-assign]
+        Painter.finish = plain  # type: ignore[method-assign]
     steps = timeline.steps[timeline.steps["epoch"] > 0]  # the first compiles
     wait, wall = float(steps["wait"].sum()), float(steps["wall"].sum())
     first = float(steps["wait"][steps["step"] == 0].sum()) / wall  # of epochs
