@@ -64,12 +64,6 @@ def _compared(place: Path, size: int) -> Iterator[tuple[str, Images, Ways]]:
             for fine in (False, True)
         }
         ways |= {
-            ("abreast, antialias" if fine else "abreast") + ", nearest colours": _ours(
-                place / "jpeg.pack", kind, size, fine, fancy_upscaling=False
-            )
-            for fine in (False, True)
-        }
-        ways |= {
             name: _by_tensorflow(files, boxes, size, fine)
             for name, fine in (("tf.data", False), ("tf.data, antialias", True))
         }
@@ -95,11 +89,10 @@ def _boxes(pack: Path, view: Any, size: int) -> tuple[Any, list[Any]]:
         return view.views(heights, widths, (size, size), draws).boxes, files
 
 
-def _ours(pack: Path, view: Any, size: int, antialias: bool, fancy_upscaling: bool = True) -> Images:
+def _ours(pack: Path, view: Any, size: int, antialias: bool) -> Images:
     from abreast.records.loader import Loader
 
     settings = {"size": size, "augment": view, "antialias": antialias, "shuffle": False, "seed": _SEED}
-    settings["fancy_upscaling"] = fancy_upscaling
     with Loader(pack, _BATCH, targets=None, num_threads=1, **settings) as batches:
         return np.concatenate(list(batches))
 

@@ -8,7 +8,6 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-import simplejpeg
 from PIL import Image
 
 from abreast.records import Box, CenterCrop, RandomCrop, Records, decode, pack
@@ -23,7 +22,7 @@ from tests.records.pieces import file_of, image_of, photo
 def painted(records: Records, number: int, box: Box, size: int, flip: bool = False, **settings: Any) -> Pixels:
     sample = records[number]
     place = np.zeros((size, size, settings.get("channels", 3)), np.uint8)
-    Painter(**{"channels": 3, "antialias": False, "fancy_upscaling": True, **settings}).paint(sample, box, flip, place)
+    Painter(**{"channels": 3, "antialias": False, **settings}).paint(sample, box, flip, place)
     return place
 
 
@@ -81,7 +80,7 @@ def test_gray_views_are_mirrored_as_colours_are(folder: Path, storage: str) -> N
 
 def test_memory_that_a_painter_uses_again_does_not_show(folder: Path) -> None:
     """Small views and large ones in turns, by one painter and by one for each."""
-    kept = Painter(channels=3, antialias=True, fancy_upscaling=True)
+    kept = Painter(channels=3, antialias=True)
     with Records(folder / "jpeg") as records:
         for box, size in ((Box(30, 30, 20, 20), 15), (Box(0, 0, 120, 90), 70), (Box(5, 0, 115, 80), 64)):
             for flip in (False, True):
@@ -130,19 +129,6 @@ def test_large_crops_are_made_smaller_without_holes(
         assert difference(painted(records, 0, box, 224, antialias=True), expected) < fine
         # The negative control: four pixels of the whole image for each.
         assert difference(bilinear(decode(records[0]), box, 224), expected) > 1.7  # measured 1.8 to 3.9
-
-
-@pytest.mark.parametrize("flip", [False, True])
-def test_the_nearest_colours_are_those_of_the_whole_image_decoded_so(tmp_path: Path, flip: bool) -> None:
-    pack([photo(320, 320)], tmp_path / "out")
-    box = Box(33, 47, 240, 230)
-    with Records(tmp_path / "out") as records:
-        whole = simplejpeg.decode_jpeg(records[0].data, "RGB", fastupsample=True)
-        expected = bilinear(whole, box, 224)[:, :: -1 if flip else 1]
-        made = painted(records, 0, box, 224, flip, fancy_upscaling=False)
-        np.testing.assert_array_equal(made, expected)
-        fancy = painted(records, 0, box, 224, flip)
-        assert 0 < difference(made, fancy) < 5
 
 
 def drawn(crop: RandomCrop, height: int, width: int, count: int = 4000) -> Views:

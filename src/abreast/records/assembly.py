@@ -30,15 +30,11 @@ Targets = str | Sequence[str] | None
 
 @dataclass(frozen=True)
 class Look:
-    """What becomes of an image: `size` is height and width.
-
-    `antialias` costs time where images are made smaller; `fancy_upscaling` of a JPEG's colours does everywhere.
-    """
+    """What becomes of an image: `size` is height and width, `antialias` costs time where images are made smaller."""
 
     size: tuple[int, int]
     view: RandomCrop | CenterCrop
     antialias: bool
-    fancy_upscaling: bool
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,7 @@ class Assembly:
         self._weights = None if weights is None else records.column(weights)
         self.block_bytes = max_rows * math.prod(self.image_shape)
         self.buffers = Buffers(self.block_bytes, keep_batches)
-        self.rows = Rows(records, self._channels, look.antialias, look.fancy_upscaling)
+        self.rows = Rows(records, self._channels, look.antialias)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

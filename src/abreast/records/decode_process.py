@@ -42,7 +42,6 @@ class Setup(NamedTuple):
     image_shape: tuple[int, ...]
     block_bytes: int
     antialias: bool
-    fancy_upscaling: bool
     num_threads: int
 
 
@@ -77,7 +76,7 @@ class _Worker:
         records = Records(setup.folder)
         if records.manifest.data_set != setup.data_set:
             raise DataError(f"{setup.folder} was packed again while it was in use", "open it again")
-        self._rows = Rows(records, setup.image_shape[2], setup.antialias, setup.fancy_upscaling)
+        self._rows = Rows(records, setup.image_shape[2], setup.antialias)
         self._shape = setup.image_shape
         self._block_bytes = setup.block_bytes
         self._arena = arena

@@ -49,7 +49,6 @@ class Loader:
         seed: int = 0,
         drop_remainder: bool = False,
         antialias: bool | None = None,
-        fancy_upscaling: bool = True,
         num_threads: int | None = None,
         num_workers: int = 0,
         shard: int = 0,
@@ -57,8 +56,7 @@ class Loader:
     ) -> None:
         view = _view(augment)
         trains = isinstance(view, RandomCrop)
-        smooths = not trains if antialias is None else bool(antialias)
-        look = Look(_size(size), view, smooths, bool(fancy_upscaling))
+        look = Look(_size(size), view, not trains if antialias is None else bool(antialias))
         if num_threads is not None and not (isinstance(num_threads, int) and num_threads >= 1):
             raise DataError(f"num_threads={num_threads!r}", "give a number above 0, or None for one per core")
         if not (isinstance(num_workers, int) and num_workers >= 0):
@@ -86,7 +84,6 @@ class Loader:
             "seed": seed,
             "drop_remainder": drop_remainder,
             "antialias": antialias,
-            "fancy_upscaling": fancy_upscaling,
             "num_threads": num_threads,
             "num_workers": num_workers,
             "shard": shard,
@@ -234,7 +231,6 @@ class Loader:
             "size": list(look.size),
             "augment": repr(look.view),
             "antialias": look.antialias,
-            "fancy_upscaling": look.fancy_upscaling,
         }
 
     def _painters(self) -> Painters:
@@ -250,7 +246,6 @@ class Loader:
             image_shape=self._assembly.image_shape,
             block_bytes=self._assembly.block_bytes,
             antialias=self._assembly.look.antialias,
-            fancy_upscaling=self._assembly.look.fancy_upscaling,
             num_threads=-(-self.num_threads // num_workers),
         )
 

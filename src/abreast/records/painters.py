@@ -52,15 +52,16 @@ class Painters(Protocol):
 class Rows:
     """Rows of batches, in any thread: each has a `Painter` of its own."""
 
-    def __init__(self, records: Records, channels: int, antialias: bool, fancy_upscaling: bool) -> None:
+    def __init__(self, records: Records, channels: int, antialias: bool) -> None:
         self._records = records
-        self._settings = channels, antialias, fancy_upscaling
+        self._channels = channels
+        self._antialias = antialias
         self._here = threading.local()
 
     def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels) -> None:
         painter = getattr(self._here, "painter", None)
         if painter is None:
-            painter = self._here.painter = Painter(*self._settings)
+            painter = self._here.painter = Painter(self._channels, self._antialias)
         views = list(zip(numbers.tolist(), boxes.tolist(), flips.tolist(), strict=True))
         for begin in range(0, len(views), _PREPARED_ROWS):
             prepared = [

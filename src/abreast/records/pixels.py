@@ -8,7 +8,6 @@ before it. Imports `crop`, `decoder`, `images`, `jpeg`, `reader` and `extras`; O
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,14 +79,14 @@ class Scratch:
 class Painter:
     """Puts views of samples into their places. One per thread: it keeps the memory that it decodes into."""
 
-    def __init__(self, channels: int, antialias: bool, fancy_upscaling: bool) -> None:
+    def __init__(self, channels: int, antialias: bool) -> None:
         self._channels = channels
         self._colours, self._turned_colours = ("GRAY", "GRAY") if channels == 1 else ("RGB", "BGR")
         self._antialias = antialias
         self._headers = HeaderCache()
         self._decoded, self._smooth, self._mirrored = Scratch(), Scratch(), Scratch()
         self._cv2: Any = extra("cv2")
-        self._decode_jpeg = partial(extra("simplejpeg").decode_jpeg, fastupsample=not fancy_upscaling)
+        self._decode_jpeg: Any = extra("simplejpeg").decode_jpeg
 
     def paint(self, sample: Sample, box: Box, flip: bool, place: Pixels) -> None:
         """Fill `place`, a contiguous array of height by width by channels. Raises `DataError` for a damaged image."""

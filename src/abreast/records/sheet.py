@@ -45,7 +45,7 @@ def write_sheet(
 
 def _sheet(records: Records, numbers: Numbers, seed: int, columns: int) -> Pixels:
     centre, drawn = (
-        Assembly(records, Look((_SIDE, _SIDE), view, True, True), None, None, len(numbers), columns)
+        Assembly(records, Look((_SIDE, _SIDE), view, True), None, None, len(numbers), columns)
         for view in (CenterCrop(1.0), RandomCrop())
     )
     views = [centre.make(numbers, seed, 0, 0), *(drawn.make(numbers, seed, epoch, 0) for epoch in range(1, columns))]
