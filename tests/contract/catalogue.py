@@ -252,8 +252,6 @@ PRECISION = {
 
 # Where row numbers decide, these are run on every number of devices, always.
 EVERY_NUMBER_OF_DEVICES = {"98 rows in batches of 32", "3 rows", "1 row"}
-# A per-commit run takes each of these on one backend in turn: their arithmetic is that of one file.
-ON_ONE_BACKEND = [*LOSSES, *OPTIMIZERS]
 # JAX's step is one program over the global batch, in which Keras's own arithmetic does these.
 NOT_ON_JAX = {*WEIGHTS, *METRICS}
 ON_TORCH = {*LARGE}
