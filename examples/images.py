@@ -70,8 +70,9 @@ def photographs(folder):
         corners = np.random.default_rng(0).permutation([(top, left) for top in tops for left in lefts])
         (folder / photo.__name__).mkdir(parents=True, exist_ok=True)
         for top, left in corners[:PIECES_PER_PHOTO]:
-            piece = Image.fromarray(pixels[top : top + PIECE, left : left + PIECE])
-            piece.save(folder / photo.__name__ / f"{top:04d}-{left:04d}.jpg", quality=95)
+            file = folder / photo.__name__ / f"{top:04d}-{left:04d}.jpg"
+            if not file.exists():  # a file that was written again is another one to `pack`
+                Image.fromarray(pixels[top : top + PIECE, left : left + PIECE]).save(file, quality=95)
     return folder
 
 
