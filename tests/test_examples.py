@@ -43,6 +43,12 @@ def test_photographs_are_told_apart(backend: str, tmp_path: Path) -> None:
     assert found["accuracy"] > 0.75  # by chance 0.11
 
 
+def test_it_may_be_run_again(tmp_path: Path) -> None:
+    pytest.importorskip("skimage")
+    for _ in range(2):
+        run("jax", tmp_path, "--epochs", "1")
+
+
 def test_a_saved_model_is_fine_tuned_on_several_devices(backend: str, tmp_path: Path) -> None:
     """On a folder with other classes, with what a first run has saved."""
     first = class_folder(tmp_path / "first", per_class=20)
