@@ -13,15 +13,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import cells
 import lines
 
 _SIDES = ("abreast", "keras")
@@ -43,10 +41,7 @@ def main() -> None:
 
 
 def _in_a_process(cell: dict[str, Any]) -> Any:
-    environment = os.environ | _ENVIRONMENT | {"KERAS_BACKEND": cell["backend"]}
-    command = [sys.executable, __file__, "--cell", json.dumps(cell)]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return cells.in_a_process(__file__, cell, _ENVIRONMENT | {"KERAS_BACKEND": cell["backend"]})
 
 
 def _measure(cell: dict[str, Any]) -> dict[str, dict[str, list[float]]]:

@@ -17,8 +17,8 @@ from typing import Any
 
 import lines
 import numpy as np
+from photo_sets import SETS
 
-_SETS = {"480x480 q95": (480, 480, 95), "500x375 q90": (500, 375, 90)}
 _SIZES = (224, 96)  # of the second most parts are decoded smaller
 _SEED = 1
 _BATCH = 50
@@ -34,7 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="abreast-quality-") as folder:
         for name in arguments.sets:
             place = Path(folder) / name.replace(" ", "-")
-            _prepare(place, arguments.images, *_SETS[name])
+            _prepare(place, arguments.images, *SETS[name])
             for size in _SIZES:
                 for view, reference, ways in _compared(place, size):
                     _report({"images": name, "size": size, "view": view}, reference, ways, arguments.quick)
@@ -140,7 +140,7 @@ def _report(view: dict[str, Any], reference: Images, ways: Ways, quick: bool) ->
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--images", type=int, help="images of each size")
-    parser.add_argument("--sets", type=lambda text: text.split(","), default=list(_SETS))
+    parser.add_argument("--sets", type=lambda text: text.split(","), default=list(SETS))
     parser.add_argument("--quick", action="store_true", help="few images, and no lines are written")
     arguments = parser.parse_args()
     arguments.images = arguments.images or (60 if arguments.quick else 300)

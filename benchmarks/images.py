@@ -14,16 +14,16 @@ import json
 import os
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import cells
 import lines
+from photo_sets import SETS
 
-_SETS = {"480x480 q95": (480, 480, 95), "500x375 q90": (500, 375, 90)}
 _DROPPED = 4
 _ENVIRONMENT = lines.STEADY_HEAP | {
     "KERAS_BACKEND": "tensorflow",
@@ -44,7 +44,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="abreast-images-") as folder:
         for name in arguments.sets:
             place = Path(folder) / name.replace(" ", "-")
-            width, height, quality = _SETS[name]
+            width, height, quality = SETS[name]
             photos.make(place / "jpeg", arguments.images, width, height, quality)
             image_sets.prepare(place, quality, _ENVIRONMENT)
             _run(name, place, arguments)
@@ -56,7 +56,7 @@ def _run(name: str, place: Path, arguments: argparse.Namespace) -> None:
         for cores in arguments.cores:
             for reader in arguments.readers:
                 cell = {"place": str(place), "reader": reader, "cores": cores, "seconds": arguments.seconds}
-                found.setdefault((reader, cores), []).append(_in_a_process(cell))
+                found.setdefault((reader, cores), []).append(cells.in_a_process(__file__, cell, _ENVIRONMENT))
     for (reader, cores), samples in found.items():
         middle = {key: statistics.median(sample[key] for sample in samples) for key in samples[0]}
         rates = [sample["images_per_second"] for sample in samples]
@@ -72,13 +72,6 @@ def _run(name: str, place: Path, arguments: argparse.Namespace) -> None:
             lines.append([lines.line("images", case, rates, "images/s", **notes)])
         text = f"{middle['images_per_second']:8.0f} images/s {middle['cpu_ms_per_image']:7.3f} ms of CPU"
         print(f"{name}  {cores} core(s)  {reader:<34}{text}  {middle['peak_bytes'] / 2**20:6.0f} MiB", flush=True)
-
-
-def _in_a_process(cell: dict[str, Any]) -> dict[str, float]:
-    command = [sys.executable, __file__, "--cell", json.dumps(cell)]
-    done = subprocess.run(command, env=os.environ | _ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def _measure(cell: dict[str, Any]) -> dict[str, float]:
@@ -120,7 +113,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cores", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2])
     names = list(image_readers.READERS)
     parser.add_argument("--readers", type=lambda text: text.split(";"), default=names, help="names between semicolons")
-    parser.add_argument("--sets", type=lambda text: text.split(","), default=list(_SETS))
+    parser.add_argument("--sets", type=lambda text: text.split(","), default=list(SETS))
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="of each sample")
     parser.add_argument("--quick", action="store_true", help="few images and short samples, and no lines are written")

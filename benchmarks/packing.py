@@ -12,15 +12,15 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import cells
 import lines
+from photo_sets import SETS
 
-_SETS = {"480x480 q95": (480, 480, 95), "500x375 q90": (500, 375, 90)}
+_ENVIRONMENT = lines.STEADY_HEAP | {"OMP_NUM_THREADS": "1"}
 # What becomes of an image; `jpeg` and `raw` with a size decode and shrink it first.
 _STORAGES: dict[str, dict[str, Any]] = {
     "jpeg": {"storage": "jpeg"},
@@ -40,7 +40,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="abreast-packing-") as folder:
         for name in arguments.sets:
             place = Path(folder) / name.replace(" ", "-")
-            photos.make(place, arguments.images, *_SETS[name])
+            photos.make(place, arguments.images, *SETS[name])
             for storage in arguments.storages:
                 _run(name, storage, place, arguments)
 
@@ -49,8 +49,8 @@ def _run(name: str, storage: str, place: Path, arguments: argparse.Namespace) ->
     found: dict[int, list[dict[str, float]]] = {threads: [] for threads in arguments.threads}
     for turn in range(arguments.rounds):
         for threads in arguments.threads if turn % 2 == 0 else arguments.threads[::-1]:
-            cell = {"source": str(place), "storage": storage, "threads": threads, "quality": _SETS[name][2]}
-            found[threads].append(_in_a_process(cell))
+            cell = {"source": str(place), "storage": storage, "threads": threads, "quality": SETS[name][2]}
+            found[threads].append(cells.in_a_process(__file__, cell, _ENVIRONMENT))
     rates = {threads: [sample["images_per_second"] for sample in samples] for threads, samples in found.items()}
     least = min(rates)
     for threads, samples in found.items():
@@ -66,14 +66,6 @@ def _run(name: str, storage: str, place: Path, arguments: argparse.Namespace) ->
             lines.append([lines.line("packing", case, rates[threads], "images/s", **notes)])
         text = f"{statistics.median(rates[threads]):8.0f} images/s {notes['cpu_ms_per_image']:7.3f} ms of CPU"
         print(f"{name}  {storage:<12}{threads} thread(s){text}  efficiency {notes['efficiency']:.3f}", flush=True)
-
-
-def _in_a_process(cell: dict[str, Any]) -> dict[str, float]:
-    command = [sys.executable, __file__, "--cell", json.dumps(cell)]
-    environment = os.environ | lines.STEADY_HEAP | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def _measure(cell: dict[str, Any]) -> dict[str, float]:
@@ -98,7 +90,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--images", type=int, help="images of each size")
     parser.add_argument("--threads", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2])
     parser.add_argument("--storages", type=lambda text: text.split(","), default=list(_STORAGES))
-    parser.add_argument("--sets", type=lambda text: text.split(","), default=list(_SETS))
+    parser.add_argument("--sets", type=lambda text: text.split(","), default=list(SETS))
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--quick", action="store_true", help="few images and rounds, and no lines are written")
     parser.add_argument("--cell", help=argparse.SUPPRESS)

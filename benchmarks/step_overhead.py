@@ -16,13 +16,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
 
+import cells
 import lines
 
 _BACKENDS = ("jax", "tensorflow", "torch")
@@ -105,12 +104,8 @@ def _dropped(steps: int) -> int:
 
 
 def _in_fresh_process(cell: dict[str, Any]) -> dict[str, list[float]]:
-    environment = os.environ | lines.STEADY_HEAP | {"KERAS_BACKEND": cell["backend"], "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, __file__, "--cell", json.dumps(cell)]
-    done = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, text=True, timeout=_CELL_SECONDS, check=True
-    )
-    samples: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    environment = lines.STEADY_HEAP | {"KERAS_BACKEND": cell["backend"], "TF_CPP_MIN_LOG_LEVEL": "3"}
+    samples: dict[str, list[float]] = cells.in_a_process(__file__, cell, environment, _CELL_SECONDS)
     return samples
 
 

@@ -20,14 +20,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from typing import Any
 
+import cells
 import lines
 
 _BACKENDS = ("jax", "tensorflow", "torch")
@@ -154,14 +152,10 @@ def _turns(num_turns: int) -> Any:
 
 
 def _in_fresh_process(cell: dict[str, Any]) -> dict[str, Any]:
-    environment = os.environ | lines.STEADY_HEAP | {"KERAS_BACKEND": cell["backend"], "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = lines.STEADY_HEAP | {"KERAS_BACKEND": cell["backend"], "TF_CPP_MIN_LOG_LEVEL": "3"}
     if cell["compute_threads"]:
         environment |= dict.fromkeys(_THREADS, str(cell["compute_threads"]))
-    command = [sys.executable, __file__, "--cell", json.dumps(cell)]
-    done = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, text=True, timeout=_CELL_SECONDS, check=True
-    )
-    samples: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    samples: dict[str, Any] = cells.in_a_process(__file__, cell, environment, _CELL_SECONDS)
     return samples
 
 

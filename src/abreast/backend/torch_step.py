@@ -142,9 +142,8 @@ class ReplicaStep:
         self.holds_gradients = not updates
         with torch.no_grad():
             if not updates:
-                gradients = [
-                    None if each is None else each.new_zeros(()).expand_as(each) for each in gradients
-                ]  # no memory
+                # Zeros that take no memory.
+                gradients = [None if each is None else each.new_zeros(()).expand_as(each) for each in gradients]
             self.model.optimizer.apply(gradients, weights)
 
 

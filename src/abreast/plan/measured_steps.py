@@ -46,9 +46,8 @@ def with_measured_shape(model: Model | None, comparison: Comparison) -> Model | 
     tensors = line.get("gradient_tensor_bytes")
     if not isinstance(tensors, list) or not tensors or not all(isinstance(size, int) and size > 0 for size in tensors):
         return model
-    sizes = tuple(
-        size // _BYTES_PER_PARAMETER for size in reversed(tensors)
-    )  # bench lists them as backward has them ready
+    # bench lists them as backward has them ready.
+    sizes = tuple(size // _BYTES_PER_PARAMETER for size in reversed(tensors))
     shape = {"num_parameters": float(sum(sizes)), "num_tensors": len(sizes), "tensor_sizes": sizes}
     if model is not None:
         return replace(model, **shape)  # type: ignore[arg-type]

@@ -1,0 +1,21 @@
+"""A cell of a benchmark in a process of its own: the script again, with `--cell`. Imports the standard library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+
+def in_a_process(
+    script: str, cell: Mapping[str, Any], variables: Mapping[str, str], timeout_seconds: float | None = None
+) -> Any:
+    """What `script --cell CELL` prints as its last line, parsed; `variables` join those of this process."""
+    command = [sys.executable, script, "--cell", json.dumps(cell)]
+    done = subprocess.run(
+        command, env=os.environ | variables, stdout=subprocess.PIPE, text=True, timeout=timeout_seconds, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
