@@ -42,7 +42,7 @@ def _all_right(readers: list[str], place: Path) -> bool:
     import image_sets
 
     write_pictures(place / "jpeg")
-    image_sets.prepare(place, 95, _ENVIRONMENT)
+    image_sets.prepare(place, SIDE, 95, _ENVIRONMENT)
     right = True
     for name in readers:
         missing = [each for each in image_readers.READERS[name].packages if not image_sets.is_there(each)]

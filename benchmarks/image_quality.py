@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,14 @@ def main() -> None:
 
 
 def _prepare(place: Path, count: int, width: int, height: int, quality: int) -> None:
+    import image_sets
     import photos
 
     from abreast.records import pack
 
     photos.make(place / "jpeg", count, width, height, quality)
     pack(place / "jpeg", place / "jpeg.pack", quality=quality)
+    pack(place / "jpeg", place / "smaller.pack", quality=quality, size=image_sets.smaller_side(min(width, height)))
     pack(place / "jpeg", place / "raw.pack", size=256, storage="raw")
 
 
@@ -68,6 +70,15 @@ def _compared(place: Path, size: int) -> Iterator[tuple[str, Images, Ways]]:
             for name, fine in (("tf.data", False), ("tf.data, antialias", True))
         }
         yield view, _by_pillow(files, boxes, size), ways
+    folders = [place / "jpeg.pack", place / "smaller.pack"]
+    boxes, files = _boxes(folders[0], crop, size)
+    ways = {
+        "abreast, two sizes" + (", antialias" if fine else " (default)"): _ours(
+            folders[0], crop, size, fine, folders[1:]
+        )
+        for fine in (False, True)
+    }
+    yield "random part", _by_pillow(files, _seen_in(folders, boxes, size), size), ways
     boxes, pixels = _boxes(place / "raw.pack", crop, size)
     ways = {
         "abreast, raw at 256" + (", antialias" if fine else " (default)"): _ours(place / "raw.pack", crop, size, fine)
@@ -89,10 +100,33 @@ def _boxes(pack: Path, view: Any, size: int) -> tuple[Any, list[Any]]:
         return view.views(heights, widths, (size, size), draws).boxes, files
 
 
-def _ours(pack: Path, view: Any, size: int, antialias: bool) -> Images:
+def _seen_in(folders: list[Path], boxes: Any, size: int) -> Any:
+    """The parts that a loader shows of these, in pixels of the first and in parts of them."""
+    from abreast.records import Records
+    from abreast.records.sizes import Sizes
+    from abreast.records.views import Views
+
+    sizes = Sizes(Records(folders[0]), folders[1:])
+    numbers = np.arange(len(boxes))
+    copies, there = sizes.copies(numbers, Views(boxes, np.zeros(len(boxes), np.bool_)), (size, size))
+    samples = [
+        (sizes.sample(number), sizes.sample(copy)) for number, copy in zip(numbers, copies.tolist(), strict=True)
+    ]
+    scale = np.array([(full.width / copy.width, full.height / copy.height) for full, copy in samples])
+    return there.boxes * np.tile(scale, 2)
+
+
+def _ours(pack: Path, view: Any, size: int, antialias: bool, smaller: Sequence[Path] = ()) -> Images:
     from abreast.records.loader import Loader
 
-    settings = {"size": size, "augment": view, "antialias": antialias, "shuffle": False, "seed": _SEED}
+    settings = {
+        "smaller": smaller,
+        "size": size,
+        "augment": view,
+        "antialias": antialias,
+        "shuffle": False,
+        "seed": _SEED,
+    }
     with Loader(pack, _BATCH, targets=None, num_threads=1, **settings) as batches:
         return np.concatenate(list(batches))
 

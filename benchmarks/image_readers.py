@@ -34,7 +34,7 @@ def libjpeg(place: Path, cores: int) -> Iterator[Any]:
 
 
 def _abreast(
-    pack: str, augment: bool, processes: bool = False, **settings: Any
+    pack: str, augment: bool, processes: bool = False, smaller: tuple[str, ...] = (), **settings: Any
 ) -> Callable[[Path, int], Iterator[Any]]:
     def read(place: Path, cores: int) -> Iterator[Any]:
         from abreast.records.loader import Loader
@@ -45,6 +45,7 @@ def _abreast(
             augment=augment,
             num_threads=cores,
             num_workers=cores if processes else 0,
+            smaller=[place / each for each in smaller],
             drop_remainder=True,
             **settings,
         )
@@ -235,6 +236,8 @@ READERS: dict[str, Reader] = {
     "libjpeg-turbo, full decode alone": Reader(libjpeg, "nothing"),
     "abreast": Reader(_abreast("jpeg.pack", True)),
     "abreast, in processes": Reader(_abreast("jpeg.pack", True, processes=True)),
+    "abreast, two sizes": Reader(_abreast("jpeg.pack", True, smaller=("smaller.pack",))),
+    "abreast, two sizes, in processes": Reader(_abreast("jpeg.pack", True, processes=True, smaller=("smaller.pack",))),
     "abreast, antialias": Reader(_abreast("jpeg.pack", True, antialias=True)),
     "abreast, raw at 256": Reader(_abreast("raw.pack", True)),
     "abreast, centre": Reader(_abreast("jpeg.pack", False), "centre"),

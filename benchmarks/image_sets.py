@@ -21,6 +21,11 @@ _WRITE_TFRECORD = (
 )
 
 
+def smaller_side(short_side: int) -> int:
+    """Of the second data set for `ImageRecords(smaller=...)`."""
+    return short_side * 3 // 4
+
+
 def is_there(package: str) -> bool:
     """Whether a package, or a part of one as `nvidia.dali`, can be imported."""
     try:
@@ -29,11 +34,12 @@ def is_there(package: str) -> bool:
         return False
 
 
-def prepare(place: Path, quality: int, environment: Mapping[str, str]) -> None:
-    """Beside `place/jpeg` write what the readers read of it."""
+def prepare(place: Path, short_side: int, quality: int, environment: Mapping[str, str]) -> None:
+    """Beside `place/jpeg`, images with that short side, write what the readers read of it."""
     from abreast.records import pack
 
     pack(place / "jpeg", place / "jpeg.pack", quality=quality)
+    pack(place / "jpeg", place / "smaller.pack", quality=quality, size=smaller_side(short_side))
     pack(place / "jpeg", place / "raw.pack", size=256, storage="raw")
     if is_there("tensorflow"):
         command = [sys.executable, "-c", _WRITE_TFRECORD, str(place / "jpeg"), str(place / "images.tfrecord")]

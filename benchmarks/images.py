@@ -46,7 +46,7 @@ def main() -> None:
             place = Path(folder) / name.replace(" ", "-")
             width, height, quality = SETS[name]
             photos.make(place / "jpeg", arguments.images, width, height, quality)
-            image_sets.prepare(place, quality, _ENVIRONMENT)
+            image_sets.prepare(place, min(width, height), quality, _ENVIRONMENT)
             _run(name, place, arguments)
 
 

@@ -1,7 +1,7 @@
 """Batches of samples: their views drawn, their images decoded into one array by many painters, their columns beside it.
 
 Not here: which samples a batch has (`sampling.py`), and what is asked for in which order (`loader.py`). Imports `buffers`,
-`columns`, `draws`, `painters`, `reader`, `views` and `errors`.
+`columns`, `draws`, `painters`, `reader`, `sizes`, `views` and `errors`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from abreast.records.images import Pixels
 from abreast.records.painters import Painters, Rows, Task
 from abreast.records.reader import Records
 from abreast.records.sampling import Numbers
+from abreast.records.sizes import Sizes
 from abreast.records.views import CenterCrop, RandomCrop, Views
 
 _MAX_ROWS_OF_A_TASK = 16
@@ -56,23 +57,22 @@ class Assembly:
 
     def __init__(
         self,
-        records: Records,
+        sizes: Sizes,
         look: Look,
         targets: Targets,
         weights: str | None,
         max_rows: int,
         keep_batches: int,
     ) -> None:
-        self.records = records
+        records = sizes.records[0]
         self.look = look
-        tables = [index.samples for _, index in records.shards()]
-        self._heights, self._widths = (np.concatenate([each[name] for each in tables]) for name in ("height", "width"))
-        self._channels = max(int(each["channels"].max(initial=1)) for each in tables)
+        self._sizes = sizes
+        self._channels = max(int(index.samples["channels"].max(initial=1)) for _, index in records.shards())
         self._targets = _columns(records, targets)
         self._weights = None if weights is None else records.column(weights)
         self.block_bytes = max_rows * math.prod(self.image_shape)
         self.buffers = Buffers(self.block_bytes, keep_batches)
-        self.rows = Rows(records, self._channels, look.antialias)
+        self.rows = Rows(sizes, self._channels, look.antialias)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -84,27 +84,32 @@ class Assembly:
 
     def start(self, numbers: Numbers, seed: int, epoch: int, first: int, painters: Painters, num_tasks: int) -> Started:
         """Let painters make the batch of these samples, which stand in the epoch's order from `first` on."""
-        views = self._views(numbers, seed, epoch, first)
+        copies, views = self._views(numbers, seed, epoch, first)
         images = painters.array((len(numbers), *self.image_shape))
         rows = max(1, min(_MAX_ROWS_OF_A_TASK, -(-len(numbers) // num_tasks)))
         tasks = [
-            painters.paint(numbers[part], views.boxes[part], views.flips[part], images, part.start)
+            painters.paint(copies[part], views.boxes[part], views.flips[part], images, part.start)
             for part in (slice(begin, begin + rows) for begin in range(0, len(numbers), rows))
         ]
         return Started(self._batch(images, numbers), tasks)
 
     def make(self, numbers: Numbers, seed: int, epoch: int, first: int) -> Any:
         """The batch, made in this thread."""
-        views = self._views(numbers, seed, epoch, first)
+        copies, views = self._views(numbers, seed, epoch, first)
         images = self.buffers.array((len(numbers), *self.image_shape))
-        self.rows.paint(numbers, views.boxes, views.flips, images)
+        self.rows.paint(copies, views.boxes, views.flips, images)
         return self._batch(images, numbers)
 
-    def _views(self, numbers: Numbers, seed: int, epoch: int, first: int) -> Views:
+    def will_need(self, numbers: Numbers, seed: int, epoch: int, first: int) -> None:
+        """Let the system read ahead what the batch will be made of."""
+        self._sizes.will_need(self._views(numbers, seed, epoch, first)[0] if len(self._sizes.records) > 1 else numbers)
+
+    def _views(self, numbers: Numbers, seed: int, epoch: int, first: int) -> tuple[Numbers, Views]:
+        """Which copies of the samples are read, and which part of each."""
         view = self.look.view
         draws = uniforms(seed, epoch, first, len(numbers), view.num_draws) if view.num_draws else np.empty((0, 0))
-        heights, widths = (each[numbers].astype(np.int64) for each in (self._heights, self._widths))
-        return view.views(heights, widths, self.look.size, draws)
+        views = view.views(*self._sizes.heights_and_widths(numbers), self.look.size, draws)
+        return self._sizes.copies(numbers, views, self.look.size)
 
     def _batch(self, images: Pixels, numbers: Numbers) -> Any:
         """Images, or those with what belongs to them: `(x, y)` or `(x, y, sample_weight)`."""

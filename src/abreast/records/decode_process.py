@@ -1,7 +1,7 @@
 """A process that paints rows of batches into memory that it shares with the process that started it.
 
 It ends with that one, however that ends. Between them go packets: a table of numbers there, a task's number back, with JSON
-behind it when it failed. Nothing is pickled. Imports `painters`, `reader`, `extras`, `columns` and `errors`.
+behind it when it failed. Nothing is pickled. Imports `painters`, `reader`, `sizes`, `extras`, `columns` and `errors`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from abreast.records.extras import extra
 from abreast.records.images import Pixels
 from abreast.records.painters import Rows
 from abreast.records.reader import Records
+from abreast.records.sizes import Sizes
 
 NUMBER = struct.Struct("<q")
 ANSWER_BYTES = 32 * 1024
@@ -35,10 +36,13 @@ _LOOK_SECONDS = 2.0
 
 
 class Setup(NamedTuple):
-    """What a process is told at its start. `data_set` says which one it was when the caller opened it."""
+    """What a process is told at its start. From the largest to the smallest data set (`sizes.py`).
 
-    folder: str
-    data_set: str
+    `data_sets` say which they were when the caller opened them.
+    """
+
+    folders: list[str]
+    data_sets: list[str]
     image_shape: tuple[int, ...]
     block_bytes: int
     antialias: bool
@@ -73,10 +77,11 @@ def _next_task(caller: socket.socket, parent: int) -> bytes:
 class _Worker:
     def __init__(self, setup: Setup, arena: int, caller: socket.socket) -> None:
         self.socket = caller
-        records = Records(setup.folder)
-        if records.manifest.data_set != setup.data_set:
-            raise DataError(f"{setup.folder} was packed again while it was in use", "open it again")
-        self._rows = Rows(records, setup.image_shape[2], setup.antialias)
+        sizes = Sizes(Records(setup.folders[0]), setup.folders[1:])
+        for folder, now, before in zip(setup.folders, sizes.data_sets, setup.data_sets, strict=True):
+            if now != before:
+                raise DataError(f"{folder} was packed again while it was in use", "open it again")
+        self._rows = Rows(sizes, setup.image_shape[2], setup.antialias)
         self._shape = setup.image_shape
         self._block_bytes = setup.block_bytes
         self._arena = arena

@@ -1,15 +1,15 @@
 """A packed data set as batches for training: shuffled, cropped and decoded ahead of who takes them.
 
 The sequence of batches is a function of the settings: no thread, process or restart changes it. No framework here;
-`image_records.py` shows it to Keras. Imports `assembly`, `painters`, `processes`, `reader`, `sampling`, `views`, `hardware`
-and `errors`.
+`image_records.py` shows it to Keras. Imports `assembly`, `painters`, `processes`, `reader`, `sampling`, `sizes`, `views`,
+`hardware` and `errors`.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
@@ -23,6 +23,7 @@ from abreast.records.painters import Painters, Threads
 from abreast.records.processes import ProcessPool
 from abreast.records.reader import Records
 from abreast.records.sampling import Numbers, Place, Sampling
+from abreast.records.sizes import Sizes
 from abreast.records.views import CenterCrop, RandomCrop
 
 _TASKS_PER_THREAD = 2  # of a batch, and of what waits
@@ -49,6 +50,7 @@ class Loader:
         seed: int = 0,
         drop_remainder: bool = False,
         antialias: bool | None = None,
+        smaller: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
         num_threads: int | None = None,
         num_workers: int = 0,
         shard: int = 0,
@@ -62,15 +64,17 @@ class Loader:
         if not (isinstance(num_workers, int) and num_workers >= 0):
             raise DataError(f"num_workers={num_workers!r}", "give a number of processes, or 0 for threads of this one")
         self.records = Records(folder)
+        smaller = [fspath(smaller)] if isinstance(smaller, str | PathLike) else [fspath(each) for each in smaller]
         self._sampling = Sampling(
             *(len(self.records), batch_size, checked_seed(seed), trains if shuffle is None else bool(shuffle)),
             *(bool(drop_remainder), shard, num_shards),
         )
+        self._sizes = Sizes(self.records, smaller)
         self.num_threads = num_threads or num_cores()
         rows = len(self._sampling.positions(0))
         self._ahead = max(2, -(-_TASKS_PER_THREAD * self.num_threads // rows))
         keep_batches = self._ahead + 4
-        self._assembly = Assembly(self.records, look, targets, weights, max_rows=rows, keep_batches=keep_batches)
+        self._assembly = Assembly(self._sizes, look, targets, weights, max_rows=rows, keep_batches=keep_batches)
         self._processes = ProcessPool(self._setup(num_workers), num_workers, keep_batches) if num_workers else None
         self._order: tuple[int, Numbers] | None = None
         self._begin = self._next = Place(0, 0)
@@ -84,6 +88,7 @@ class Loader:
             "seed": seed,
             "drop_remainder": drop_remainder,
             "antialias": antialias,
+            "smaller": smaller,
             "num_threads": num_threads,
             "num_workers": num_workers,
             "shard": shard,
@@ -111,7 +116,7 @@ class Loader:
         process = os.getpid()
         painters = self._painters()
         try:
-            painters.aside(self._read_ahead, order, range(asked, asked + self._ahead))
+            painters.aside(self._read_ahead, begin.epoch, order, range(asked, asked + self._ahead))
             for batch in range(begin.batch, len(self)):
                 if os.getpid() != process:  # the threads stayed behind, and would be waited for
                     raise DataError("an iteration goes on in a forked process", "begin another one there: iter(loader)")
@@ -141,7 +146,7 @@ class Loader:
 
     def _start(self, epoch: int, batch: int, order: Numbers, painters: Painters) -> Started:
         """Let painters make a batch, and have the disk's next one ready by then."""
-        painters.aside(self._read_ahead, order, range(batch + self._ahead, batch + self._ahead + 1))
+        painters.aside(self._read_ahead, epoch, order, range(batch + self._ahead, batch + self._ahead + 1))
         positions = self._sampling.positions(batch)
         numbers = order[positions.start : positions.stop]
         num_tasks = _TASKS_PER_THREAD * self.num_threads
@@ -209,7 +214,7 @@ class Loader:
 
     def close(self) -> None:
         """Give the files back. Batches stay what they are."""
-        self.records.close()
+        self._sizes.close()
         if self._processes is not None:
             self._processes.close()
 
@@ -222,7 +227,7 @@ class Loader:
         """All that the batches are a function of, but their place."""
         sampling, look = self._sampling, self._assembly.look
         return {
-            "data_set": self.records.manifest.data_set,
+            "data_set": self._sizes.data_sets[0],
             "num_samples": sampling.num_samples,
             "batch_size": int(sampling.batch_size),
             "seed": sampling.seed,
@@ -231,6 +236,7 @@ class Loader:
             "size": list(look.size),
             "augment": repr(look.view),
             "antialias": look.antialias,
+            "smaller": self._sizes.data_sets[1:],
         }
 
     def _painters(self) -> Painters:
@@ -241,8 +247,8 @@ class Loader:
     def _setup(self, num_workers: int) -> Setup:
         """What decoding processes are told, which share the threads among them."""
         return Setup(
-            folder=os.path.abspath(self.records.folder),
-            data_set=self.records.manifest.data_set,
+            folders=[os.path.abspath(records.folder) for records in self._sizes.records],
+            data_sets=self._sizes.data_sets,
             image_shape=self._assembly.image_shape,
             block_bytes=self._assembly.block_bytes,
             antialias=self._assembly.look.antialias,
@@ -255,11 +261,12 @@ class Loader:
             known = self._order = (epoch, self._sampling.order(epoch))
         return known[1]
 
-    def _read_ahead(self, order: Numbers, batches: range) -> None:
+    def _read_ahead(self, epoch: int, order: Numbers, batches: range) -> None:
         for batch in batches:
             if batch < len(self):
                 positions = self._sampling.positions(batch)
-                self.records.will_need(order[positions.start : positions.stop].tolist())
+                numbers = order[positions.start : positions.stop]
+                self._assembly.will_need(numbers, self._sampling.seed, epoch, positions.start)
 
 
 def _again(kind: type[Loader], folder: str, settings: dict[str, Any], begin: Place) -> Loader:

@@ -1,6 +1,6 @@
 """Who paints the rows of batches: threads of this process. Other processes are in `processes.py`.
 
-Imports `buffers`, `crop`, `pixels`, `pool` and `reader`.
+Imports `buffers`, `crop`, `pixels`, `pool` and `sizes`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from abreast.records.crop import Box
 from abreast.records.images import Pixels
 from abreast.records.pixels import Painter
 from abreast.records.pool import Pool
-from abreast.records.reader import Records
 from abreast.records.sampling import Numbers
+from abreast.records.sizes import Sizes
 
 # Right behind a decode Python is several times as slow, since nothing of it is left in the processor's caches: so that of a
 # few rows is done at once. Of many, the bytes would leave the caches before they are decoded.
@@ -37,7 +37,7 @@ class Painters(Protocol):
         """Where they can paint."""
 
     def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> Task:
-        """Begin to fill the rows from `first` on of what `array` gave: one for each number."""
+        """Begin to fill the rows from `first` on of what `array` gave: one for each number of a copy (`sizes.py`)."""
 
     def aside(self, function: Callable[..., None], *arguments: Any) -> None:
         """Call something that takes no part in a batch, soon."""
@@ -52,8 +52,8 @@ class Painters(Protocol):
 class Rows:
     """Rows of batches, in any thread: each has a `Painter` of its own."""
 
-    def __init__(self, records: Records, channels: int, antialias: bool) -> None:
-        self._records = records
+    def __init__(self, sizes: Sizes, channels: int, antialias: bool) -> None:
+        self._sizes = sizes
         self._channels = channels
         self._antialias = antialias
         self._here = threading.local()
@@ -65,7 +65,7 @@ class Rows:
         views = list(zip(numbers.tolist(), boxes.tolist(), flips.tolist(), strict=True))
         for begin in range(0, len(views), _PREPARED_ROWS):
             prepared = [
-                painter.prepare(self._records.sample(number, with_columns=False), Box(*box), flip, images.shape[1:])
+                painter.prepare(self._sizes.sample(number), Box(*box), flip, images.shape[1:])
                 for number, box, flip in views[begin : begin + _PREPARED_ROWS]
             ]
             for i, view in enumerate(prepared, begin):

@@ -17,6 +17,7 @@ from abreast.records.extras import extra
 from abreast.records.images import Pixels
 from abreast.records.reader import Records
 from abreast.records.sampling import Numbers
+from abreast.records.sizes import Sizes
 from abreast.records.views import CenterCrop, RandomCrop
 
 _SIDE, _GAP = 128, 4  # pixels
@@ -45,7 +46,7 @@ def write_sheet(
 
 def _sheet(records: Records, numbers: Numbers, seed: int, columns: int) -> Pixels:
     centre, drawn = (
-        Assembly(records, Look((_SIDE, _SIDE), view, True), None, None, len(numbers), columns)
+        Assembly(Sizes(records), Look((_SIDE, _SIDE), view, True), None, None, len(numbers), columns)
         for view in (CenterCrop(1.0), RandomCrop())
     )
     views = [centre.make(numbers, seed, 0, 0), *(drawn.make(numbers, seed, epoch, 0) for epoch in range(1, columns))]
