@@ -21,6 +21,7 @@ from abreast.errors import DataError, DeviceError
 from abreast.hardware import CPU_DEVICES, list_devices
 from abreast.measure.whole_file import writable
 from abreast.run import BACKENDS, installed, require
+from abreast.stdout import say
 from abreast.units import counted
 
 
@@ -38,7 +39,7 @@ def bench(options: argparse.Namespace) -> int:
     asked = {key_of(cell.case.key(side)) for cell in cells for side in cell.sides}
     shown = [line for line in found if key_of(line["case"]) in asked and line["machine"] == lines.machine()]
     if shown:
-        print(table.report(comparisons(shown, predicted)))
+        say(table.report(comparisons(shown, predicted)))
     if options.report is not None:
         _report(options, found, predicted)
     for failure in failures:

@@ -21,6 +21,7 @@ from abreast.plan.questions import cost, helps, worth
 from abreast.plan.report import Plan, as_data, text
 from abreast.plan.roofline import StepTime, roofline
 from abreast.plan.setup import Setup, check_rows
+from abreast.stdout import say
 
 _USUAL_ROWS = 32.0
 _LONGEST_SECONDS = 3600  # of a step; what is longer was meant in milliseconds
@@ -31,7 +32,7 @@ _ROWS = ("rows", "images", "samples", "sequences", "examples", "sentences")
 def run(options: argparse.Namespace) -> int:
     target = None if options.html is None else writable(options.html)
     plan = make_plan(options)
-    print(json.dumps(as_data(plan), indent=2) if options.json else text(plan))
+    say(json.dumps(as_data(plan), indent=2) if options.json else text(plan))
     if target is not None:
         from abreast.plan.page import write_page  # what draws is slow to load
 
