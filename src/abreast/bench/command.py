@@ -32,6 +32,10 @@ def bench(options: argparse.Namespace) -> int:
     output = writable(options.output)
     predicted = read_predictions(Path(options.predicted)) if options.predicted else []
     known = measurements(output)
+    for path in (output, *([Path(options.predicted)] if options.predicted else [])):
+        half = lines.half_line(path)
+        if half is not None:
+            _say(half)
     cells = cells_of(options)
     _check_report(options)
     failures = _measured(options, output, known, cells)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from abreast import plain_json
+from abreast.bench import lines
 from abreast.bench.series import Comparison
 from abreast.errors import DataError
 from abreast.measure.whole_file import writable
@@ -43,6 +45,9 @@ def run(options: argparse.Namespace) -> int:
 def make_plan(options: argparse.Namespace) -> Plan:
     measured = None
     if options.measured is not None:
+        half = lines.half_line(Path(options.measured))
+        if half is not None:
+            print(f"abreast: {half}", file=sys.stderr)
         measured = measured_steps(options.measured, options.model, options.batch, options.strong)
     setup = setup_of(options, measured)
     most = setup.machine.devices_per_host if options.devices is None else options.devices
