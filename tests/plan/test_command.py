@@ -65,9 +65,21 @@ def test_without_a_step_time_the_roofline_says_its_error(plan: Any) -> None:
     assert code == 0 and "right within a factor 2" in out
 
 
+@pytest.mark.parametrize("text", ["0.2", "0.2s", "200ms", "'200 ms'", "200000us", "200000µs"])
+def test_a_step_time_may_name_its_unit(plan: Any, text: str) -> None:
+    shown = plan(f"--model resnet50 --machine dgx-1-v100 --batch 64 --step-time {text}")
+    assert shown == plan(GIVEN)
+
+
+@pytest.mark.parametrize("model", ["--model resnet50", "--model bert_large", "--parameters 7e9"])
+@pytest.mark.parametrize("seconds", ["12s", "150s"])
+def test_a_unit_is_believed(plan: Any, model: str, seconds: str) -> None:
+    assert f"step of one device: {seconds[:-1]}" in plan(f"{model} --machine dgx-2 --step-time {seconds}")[1]
+
+
 def test_a_step_of_half_an_hour_can_be_planned_for(plan: Any) -> None:
     """Twice its batch takes an hour, which nobody gave."""
-    code, out, _ = plan("--model resnet50 --machine dgx-1-v100 --step-time 2000")
+    code, out, _ = plan("--model resnet50 --machine dgx-1-v100 --step-time 2000s")
     assert code == 0 and "2,000 s" in out
 
 
@@ -107,7 +119,16 @@ def test_a_model_may_be_a_number_of_parameters(plan: Any) -> None:
         (f"{GIVEN} --epoch-rows -1 --price 3", "-1 rows", "above zero"),
         (f"{GIVEN} --step-from x.jsonl", "the step time is given twice", "--step-time or --step-from"),
         ("--model resnet50 --machine dgx-2 --step-from none.jsonl", "none.jsonl cannot be read", "JSON lines"),
-        ("--model resnet50 --machine dgx-2 --step-time 120000", "a step of 120000 s", "0.125 for 125 ms"),
+        ("--model resnet50 --machine dgx-2 --step-time 120000s", "a step of 120000 s", "as 125ms or 0.125s"),
+        ("--model resnet50 --machine dgx-2 --step-time fast", "--step-time fast", "as 125ms or 0.125s"),
+        ("--model resnet50 --machine dgx-2 --step-time=-5ms", "--step-time -5ms", "above zero"),
+        ("--model resnet50 --machine dgx-2 --step-time nan", "--step-time nan", "above zero"),
+        ("--parameters 7e9 --machine dgx-2 --step-time 200", "--step-time 200 is 200 s", "--step-time 200ms, or"),
+        (
+            "--model resnet50 --machine hgx-h100 --step-time 9",
+            "takes about 23.6 ms",
+            "--step-time 9ms, or --step-time 9s",
+        ),
         (f"{GIVEN} --lost 1.5", "the share of lost transfers is 1.5", "below 1"),
         (f"{GIVEN} --lost nan", "the share of lost transfers is nan", "below 1"),
         (f"{GIVEN} --slow-link 0.1", "a slow device link is 0.1 times as slow", "1 to 1e+06 times"),
@@ -154,7 +175,7 @@ def test_a_line_that_is_no_step_time_is_refused(plan: Any, tmp_path: Path, line:
         ({}, 0, "rows/s", "the median of its last line is 0", "above zero"),
         ({}, True, "s", "the median of its last line is True", "above zero"),
         pytest.param({}, 10**400, "s", "of its last line is inf", "above zero", id="more than any float holds"),
-        ({}, 5e6, "ms", "a step of 5000 s", "0.125 for 125 ms"),
+        ({}, 5e6, "ms", "a step of 5000 s", "an hour is the most"),
     ],
 )
 def test_a_line_that_is_of_another_step_is_told(
