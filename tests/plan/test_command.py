@@ -88,6 +88,28 @@ def test_more_accumulation_is_told_as_what_it_would_be(plan: Any) -> None:
     assert "accumulation of 16 steps 2.17" in out
 
 
+def test_accumulation_is_no_efficiency(plan: Any) -> None:
+    """One device that updates once in four steps takes less time for them; so does each of several."""
+    _, out, _ = plan("--model vgg16 --machine dgx-2 --batch 8 --step-time 20ms --accumulate 4")
+    assert "a step below is 4 of them, whose gradients are accumulated, and one update" in out
+    shares = [float(line.split()[6].removesuffix("%")) for line in out.splitlines()[5:10]]
+    assert shares[0] == 100 and shares == sorted(shares, reverse=True) and shares[-1] < 99
+
+
+def test_what_is_worth_it_speaks_of_the_devices_that_are_there(plan: Any) -> None:
+    _, out, _ = plan("--model resnet50 --machine dgx-2 --step-time 0.2 --hosts 2 --devices 28")
+    assert "worth it: all 28; devices that are added bring more than half of their own throughput" in out
+    _, out, _ = plan(f"{GIVEN} --devices 1")
+    assert "worth it: nothing to compare one device with; --devices asks for more" in out
+    _, out, _ = plan("--model vgg16 --machine pcie3-x1-box --batch 1 --step-time 50ms --accumulate 4")
+    assert "for 1 row (given)" in out and "worth it: 1 device; of 2 nothing is predicted" in out
+
+
+def test_small_rates_keep_their_digits(plan: Any) -> None:
+    _, out, _ = plan("--parameters 7e9 --machine dgx-2 --batch 1 --step-time 30s --devices 1")
+    assert "0.0333 to 0.0333" in out
+
+
 def test_nothing_is_said_of_a_step_or_a_price_that_no_prediction_is_made_of(plan: Any) -> None:
     given = "--model vgg16 --machine pcie3-x1-box --batch 1 --step-time 0.001 --no-overlap --epoch-rows 1e6 --price 3"
     _, out, _ = plan(given)

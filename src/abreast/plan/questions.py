@@ -38,7 +38,7 @@ class Cost:
 
 
 def worth(found: Sequence[Prediction]) -> Prediction:
-    """The most devices of which each doubling still brought half of what its devices would bring alone."""
+    """The most devices up to which those that were added, point by point, brought half of what they would bring alone."""
     best = found[0]
     for before, after in pairwise(found):
         gained = after.rows_per_second - before.rows_per_second
