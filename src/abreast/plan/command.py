@@ -38,6 +38,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def make_plan(options: argparse.Namespace) -> Plan:
+    for name, number in (("devices", options.devices), ("hosts", options.hosts)):
+        if number is not None and number < 1:
+            raise DataError(f"--{name} {number}", "give a whole number, at least one")
     measured = None
     if options.measured is not None:
         half = lines.half_line(Path(options.measured))
@@ -113,7 +116,7 @@ def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
 def _check_even(setup: Setup, num_devices: int, num_hosts: int) -> None:
     """An error that says which numbers of devices there can be."""
     per_host = setup.machine.devices_per_host
-    if num_devices > 0 and num_hosts > 0 and num_devices % num_hosts:
+    if num_devices % num_hosts:
         near = min(per_host, max(1, round(num_devices / num_hosts))) * num_hosts
         raise DataError(
             f"{num_devices} devices on {num_hosts} hosts, with {per_host} each",

@@ -95,7 +95,7 @@ def cost(point: Prediction, rows_per_epoch: float, price_per_device_hour: float)
     if not 0 < rows_per_epoch < math.inf or not 0 <= price_per_device_hour < math.inf:
         raise DataError(
             f"{rows_per_epoch:g} rows at {price_per_device_hour:g} per device and hour",
-            "rows above zero, a price of zero or more",
+            "--epoch-rows is above zero, --price zero or more",
         )
     hours = rows_per_epoch / point.rows_per_second / 3600
     price = hours * point.num_devices * price_per_device_hour

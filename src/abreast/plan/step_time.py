@@ -21,8 +21,8 @@ from abreast.units import duration
 
 _UNITS = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "s": 1.0}
 _LONGEST_SECONDS = 3600
-# A bare number is in seconds. Beyond these it was more likely meant in milliseconds, which a roofline tells from seconds even
-# where it is wrong by a factor of ten.
+# A bare number is in seconds. Above ten it was more likely meant in milliseconds; above one, where it is so many times what a
+# roofline says, which tells the two apart even where it is wrong by a factor of ten.
 _LONGEST_BARE_SECONDS = 10.0
 _MOST_ROOFLINES = 100.0
 _EXAMPLE = "as 125ms or 0.125s"
@@ -55,7 +55,8 @@ def given_seconds(text: str, rough_seconds: float | None = None) -> float:
         raise DataError(f"--step-time {text}", f"give a number with its unit, {_EXAMPLE}") from None
     if not (math.isfinite(seconds) and seconds > 0):
         raise DataError(f"--step-time {text}", f"give a time above zero, {_EXAMPLE}")
-    if unit is None and seconds > min(_LONGEST_BARE_SECONDS, _MOST_ROOFLINES * (rough_seconds or math.inf)):
+    most = min(_LONGEST_BARE_SECONDS, max(1.0, _MOST_ROOFLINES * (rough_seconds or math.inf)))
+    if unit is None and seconds > most:
         rough = "" if rough_seconds is None else f", and a step of this model takes about {duration(rough_seconds)}"
         hint = f"say --step-time {text}ms, or --step-time {text}s where seconds are meant"
         raise DataError(f"--step-time {text} is {duration(seconds)}{rough}", hint)
