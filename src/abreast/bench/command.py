@@ -32,12 +32,13 @@ def bench(options: argparse.Namespace) -> int:
     output = writable(options.output)
     predicted = read_predictions(Path(options.predicted)) if options.predicted else []
     known = measurements(output)
-    for path in (output, *([Path(options.predicted)] if options.predicted else [])):
-        half = lines.half_line(path)
+    for half in (lines.half_line(Path(path)) for path in (output, options.predicted) if path):
         if half is not None:
             _say(half)
     cells = cells_of(options)
     _check_report(options)
+    if not cells and not known:
+        raise DataError(f"there are no measurements in {options.output}", "measure first, or name their file with -o")
     failures = _measured(options, output, known, cells)
     found = measurements(output)
     asked = {key_of(cell.case.key(side)) for cell in cells for side in cell.sides}
@@ -146,11 +147,20 @@ def _measured(
 
 def _check_report(options: argparse.Namespace) -> None:
     """Find out what a report needs before the minutes that measuring takes."""
-    if options.report is not None and Path(options.report).exists() and not Path(options.report).is_dir():
-        raise DataError(f"--report {options.report}: it is a file", "give a folder, or the name of a new one")
+    if options.report is not None:
+        folder = Path(options.report).absolute()
+        there = next(each for each in (folder, *folder.parents) if os.path.exists(each))
+        if not there.is_dir():
+            what = "it" if there == folder else there
+            raise DataError(f"--report {options.report}: {what} is a file", "give a folder, or the name of a new one")
+        if not os.access(there, os.W_OK | os.X_OK):
+            hint = "give a folder of yours, or a new one"
+            raise DataError(f"--report {options.report}: no permission in {there}", hint)
     if options.png:
         from abreast.bench.report import drawing_browser
 
+        if options.report is None:
+            raise DataError("--png draws the figures of a report", "give --report FOLDER, too")
         drawing_browser()
 
 
