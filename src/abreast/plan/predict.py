@@ -72,9 +72,8 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     parts |= _feeding(setup, rows_of_step / num_hosts, num_devices // num_hosts, sum(parts.values()))
     step = sum(parts.values())
     rate = rows_of_step / step
-    linear = rows_of_step / float(
-        formula.alone[0]
-    )  # the rate of as many devices that train alone, accumulating as these do
+    # The rate of as many devices that train alone, accumulating as these do: what is saved on updates is no efficiency.
+    linear = rows_of_step / float(formula.alone[0])
     efficiency = rate / linear
     low, high = (float(each) for each in interval(efficiency, bool(setup.machine.assumed), known.interval))
     if num_devices == 1:
