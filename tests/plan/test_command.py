@@ -154,7 +154,7 @@ def test_a_model_may_be_a_number_of_parameters(plan: Any) -> None:
         ("--parameters 7e9 --machine dgx-2 --step-time 200", "--step-time 200 is 200 s", "--step-time 200ms, or"),
         (
             "--model resnet50 --machine hgx-h100 --step-time 9",
-            "takes about 23.6 ms",
+            "a roofline says about 23.6 ms",
             "--step-time 9ms, or --step-time 9s",
         ),
         (f"{GIVEN} --sync-every -1", "--sync-every -1", "1 or more"),

@@ -139,7 +139,8 @@ def _measured(
         return measure(left, output, Listener(status.now, status.done), options.timeout)
     except KeyboardInterrupt:
         status.end()
-        _say(f"stopped; what was measured is in {options.output}\nhint: the same command goes on behind it")
+        kept = f"what was measured is in {options.output}" if output.exists() else "nothing was measured yet"
+        _say(f"stopped; {kept}\nhint: the same command goes on behind it")
         raise
     finally:
         status.end()

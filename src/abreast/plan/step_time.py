@@ -57,7 +57,7 @@ def given_seconds(text: str, rough_seconds: float | None = None) -> float:
         raise DataError(f"--step-time {text}", f"give a time above zero, {_EXAMPLE}")
     most = min(_LONGEST_BARE_SECONDS, max(1.0, _MOST_ROOFLINES * (rough_seconds or math.inf)))
     if unit is None and seconds > most:
-        rough = "" if rough_seconds is None else f", and by a roofline such a step takes about {duration(rough_seconds)}"
+        rough = "" if rough_seconds is None else f", and a roofline says about {duration(rough_seconds)}"
         hint = f"say --step-time {text}ms, or --step-time {text}s where seconds are meant"
         raise DataError(f"--step-time {text} is {duration(seconds)}{rough}", hint)
     return _checked(seconds)
