@@ -15,8 +15,10 @@ import pytest
 
 import abreast
 from abreast import cli
+from abreast.bench import lines
 from abreast.errors import AbreastError
 from abreast.measure.diagnosis import Diagnosis
+from tests.bench.samples import line
 from tests.harness.client import ROOT
 
 FRAMEWORKS = ("jax", "tensorflow", "torch", "keras", "numpy")
@@ -55,6 +57,13 @@ class Folder:
 
     def abreast(self, *arguments: str, **environ: str) -> Result:
         return self.python("-m", "abreast", *arguments, **environ)
+
+    def bash(self, command: str) -> Result:
+        words = ["bash", "-c", command]
+        done = subprocess.run(
+            words, cwd=self.path, env=self.environ(), capture_output=True, text=True, timeout=120, check=False
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
 
     def environ(self, **more: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "ABREAST_"))}
@@ -212,10 +221,31 @@ def test_ctrl_c_ends_with_130_and_without_our_frames(folder: Folder) -> None:
 
 def test_a_reader_that_goes_away_ends_a_command_without_a_traceback(folder: Folder) -> None:
     command = f"{sys.executable} -m abreast devices | true; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=folder.path, env=folder.environ(), capture_output=True, text=True, check=False
+    assert folder.bash(command) == Result(0, "", "")
+
+
+@pytest.mark.parametrize(("stdout", "why"), [("/dev/full", "No space left on device"), ("&-", "it is closed")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "devices",
+        "machine --quick",
+        "plan --model resnet50 --machine dgx-2 --step-time 0.2 --html plan.html",
+        "plan --model resnet50 --machine dgx-2 --step-time 0.2 --json",
+        pytest.param("bench tiny --cpu-devices 1 --backend jax --report out", marks=pytest.mark.jax),
+    ],
+)
+def test_a_stdout_that_takes_nothing_is_one_error(folder: Folder, command: str, stdout: str, why: str) -> None:
+    measured = line(1, 0.1, model="tiny", rows=64, simulated=True, machine=lines.machine())
+    lines.append(folder.path / "bench.jsonl", [measured])
+    result = folder.bash(f"{sys.executable} -m abreast {command} >{stdout}")
+    assert result.code == 2
+    said = result.err.removeprefix(
+        "abreast: 1 measurement of this in bench.jsonl already; --again measures them anew\n"
     )
-    assert (done.returncode, done.stderr) == (141, "")
+    assert said.startswith(f"abreast: error: cannot write to stdout: {why}\nhint: ")
+    assert said.count("\n") == 2
+    assert [path.name for path in folder.path.iterdir()] == ["bench.jsonl"]
 
 
 def test_a_missing_script_is_named(folder: Folder) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from abreast.backend.torch_interface import interface_towards
+from abreast.backend import torch_interface
+from abreast.backend.torch_interface import choose_interface, interface_towards
 from benchmarks.slow_links import ADDRESSES, DEVICE, Namespace, NotPermitted, inside, slow_link
 from tests.harness.client import ROOT, RemoteError, Workers
 
@@ -73,6 +74,27 @@ def test_the_interface_is_the_one_that_leads_to_the_host() -> None:
             assert [interface_towards(address) for address in ADDRESSES] == [DEVICE, DEVICE]
     except NotPermitted as error:
         pytest.skip(error.args[0])
+
+
+def test_an_interface_that_the_user_chose_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up = []
+
+    def look_up(host: str) -> str:
+        looked_up.append(host)
+        return "eth7"
+
+    monkeypatch.setattr(torch_interface, "interface_towards", look_up)
+    chosen = {"GLOO_SOCKET_IFNAME": "ib0"}
+    choose_interface("rank0.example", chosen)
+    assert (chosen, looked_up) == ({"GLOO_SOCKET_IFNAME": "ib0"}, [])
+    for address, found in (
+        ("rank0.example", {"GLOO_SOCKET_IFNAME": "eth7"}),
+        ("localhost", {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}),
+    ):
+        left: dict[str, str] = {}
+        choose_interface(address, left)
+        assert left == found
+    assert looked_up == ["rank0.example"]
 
 
 @pytest.mark.torch

@@ -1,6 +1,6 @@
 """The command line: arguments in, one library call, text out.
 
-Data goes to stdout, everything else to stderr. Imports `errors` at once, the rest of abreast when a command needs it.
+Data goes to stdout, everything else to stderr. Imports `errors` and `stdout` at once, the rest when a command needs it.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from abreast import __version__
 from abreast.errors import AbreastError
+from abreast.stdout import flush, say
 
 if TYPE_CHECKING:
     from abreast.hardware import Device
@@ -30,9 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         code: int = options.command(options)
-        sys.stdout.flush()
-    except BrokenPipeError:  # who read it has seen enough, as `head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python's last flush fails too
+        flush()
+    except BrokenPipeError:  # who read what a script printed has seen enough, as `head` has
         return 141
     except AbreastError as error:
         print(f"abreast: error: {error}", file=sys.stderr)
@@ -299,7 +298,7 @@ def _devices(options: argparse.Namespace) -> int:
     from abreast.hardware import list_devices
 
     devices = list_devices()
-    print(json.dumps([dataclasses.asdict(d) for d in devices], indent=2) if options.json else _table(devices))
+    say(json.dumps([dataclasses.asdict(d) for d in devices], indent=2) if options.json else _table(devices))
     return 0
 
 
@@ -337,7 +336,7 @@ def _doctor(options: argparse.Namespace) -> int:
     )
     if diagnosis is None:
         return code
-    print(report(diagnosis))
+    say(report(diagnosis))
     from abreast.measure.page import write_page  # imports NumPy, which a script may want to configure first
 
     for write, path in ((write_json, json_file), (write_page, html_file)):
@@ -382,7 +381,7 @@ def _pack(options: argparse.Namespace) -> int:
         return 130
     finally:
         line.end()
-    _say(str(summary))
+    say(str(summary))
     return 0
 
 
@@ -413,14 +412,14 @@ class _ProgressLine:
 def _records_info(options: argparse.Namespace) -> int:
     from abreast.records.info import content, report
 
-    _say(json.dumps(content(options.folder), indent=2) if options.json else report(options.folder))
+    say(json.dumps(content(options.folder), indent=2) if options.json else report(options.folder))
     return 0
 
 
 def _records_show(options: argparse.Namespace) -> int:
     from abreast.records.sheet import write_sheet
 
-    _say(f"{options.output}: {write_sheet(options.folder, options.output, options.seed)} samples")
+    say(f"{options.output}: {write_sheet(options.folder, options.output, options.seed)} samples")
     return 0
 
 
@@ -428,23 +427,12 @@ def _records_verify(options: argparse.Namespace) -> int:
     from abreast.records import verify
 
     problems = verify(options.folder)
-    _say("\n".join(problems) or f"{options.folder}: every byte is as it was written")
+    say("\n".join(problems) or f"{options.folder}: every byte is as it was written")
     return 1 if problems else 0
 
 
 def _records_extract(options: argparse.Namespace) -> int:
     from abreast.records import extract
 
-    _say(f"{options.target}: {extract(options.folder, options.target):,} images")
+    say(f"{options.target}: {extract(options.folder, options.target):,} images")
     return 0
-
-
-def _say(text: str) -> None:
-    """Print; what stdout's encoding cannot hold, as a name of a file that is no text, is written out."""
-    encoding = sys.stdout.encoding or "utf-8"
-    try:
-        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again at its end
-        if not isinstance(error, BrokenPipeError):  # `head` and its like have read what they want
-            raise AbreastError(f"cannot write to stdout: {error.strerror}") from None

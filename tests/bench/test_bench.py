@@ -140,6 +140,21 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(folder: Folder) 
 
 
 @pytest.mark.jax
+def test_ctrl_c_before_anything_is_measured_says_so(folder: Folder) -> None:
+    command = [sys.executable, "-m", "abreast", "bench", "tiny", "--backend", "jax", "--cpu-devices", "1"]
+    process = subprocess.Popen(
+        command, cwd=folder.path, env=folder.environ(), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 30
+    while not _cells(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, lines_of(folder)) == (130, [])
+    assert said == "abreast: stopped; nothing was measured yet\nhint: the same command goes on behind it\n"
+
+
+@pytest.mark.jax
 def test_a_killed_bench_leaves_no_process_behind(folder: Folder) -> None:
     command = [sys.executable, "-m", "abreast", "bench", "tiny", "--backend", "jax", "--cpu-devices", "1"]
     process = subprocess.Popen(command, cwd=folder.path, env=folder.environ(), start_new_session=True)

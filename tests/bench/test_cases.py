@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -147,15 +148,29 @@ def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
         (["mlp", "--input-shape", "32,-1"], "--input-shape 32,-1\nhint: write the sizes of one row"),
         (["mlp", "--output", "nofolder/out.jsonl"], "cannot write to nofolder/out.jsonl: there is no folder"),
         (["--report", "bench.txt"], "--report bench.txt: it is a file\nhint: give a folder"),
-        (["--report", "out"], "there are no measurements to report\nhint: measure first"),
+        (["--report", "bench.txt/out"], "--report bench.txt/out: {tmp}/bench.txt is a file"),
+        (["--report", "out"], "there are no measurements in bench.jsonl\nhint: measure first"),
+        (["--report", "out", "-o", "benhc.jsonl"], "there are no measurements in benhc.jsonl\nhint: measure first"),
+        (["mlp", "--png"], "--png draws the figures of a report\nhint: give --report FOLDER, too"),
         (["mlp", "--predicted", "none.jsonl"], "there is no file none.jsonl of predictions"),
     ],
 )
 def test_what_cannot_be_meant_is_one_clear_error(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     devices = [] if "--cpu-devices" in arguments or not arguments else ["--cpu-devices", "2"]
-    assert f"abreast: error: {said}" in refused(capsys, *arguments, *devices)
+    assert f"abreast: error: {said.replace('{tmp}', str(tmp_path))}" in refused(capsys, *arguments, *devices)
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of somebody else, or on a disk that is mounted read-only."""
+    (tmp_path / "theirs").mkdir()
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: "theirs" not in str(path) and allowed(path, mode))
+    said = refused(capsys, "mlp", "--cpu-devices", "2", "--report", "theirs/out")
+    assert f"--report theirs/out: no permission in {tmp_path}/theirs\nhint: give a folder of yours" in said
 
 
 @pytest.mark.parametrize(

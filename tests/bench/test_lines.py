@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,18 @@ def test_half_a_line_of_a_killed_process_goes(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write('{"benchmark": "bench", "ca')
     assert lines.read(path) == [line(1, 0.1)]
+    assert lines.half_line(path) == f"the last line of {path} is cut off, and left out"
+    lines.append(path, [line(2, 0.2)])
+    assert lines.read(path) == [line(1, 0.1), line(2, 0.2)]
+    assert lines.half_line(path) is None
+
+
+def test_a_last_line_without_its_end_is_whole(tmp_path: Path) -> None:
+    """As some editors save a file."""
+    path = tmp_path / "bench.jsonl"
+    path.write_text(json.dumps(line(1, 0.1)))
+    assert lines.read(path) == [line(1, 0.1)]
+    assert lines.half_line(path) is None
     lines.append(path, [line(2, 0.2)])
     assert lines.read(path) == [line(1, 0.1), line(2, 0.2)]
 

@@ -240,6 +240,19 @@ def test_a_report_of_lines_that_are_there_needs_no_measuring(
     assert "abreast, predicted" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_lines_that_are_cut_off_are_left_out_of_a_report_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, found in (("bench", scaling()), ("predicted", predictions())):
+        texts = [json.dumps(each) + "\n" for each in found]
+        (tmp_path / f"{name}.jsonl").write_text("".join(texts)[:-9])
+    arguments = ["-o", str(tmp_path / "bench.jsonl"), "--report", str(tmp_path / "out")]
+    assert cli.main(["bench", *arguments, "--predicted", str(tmp_path / "predicted.jsonl")]) == 0
+    said = capsys.readouterr().err
+    for name in ("bench", "predicted"):
+        assert f"abreast: the last line of {tmp_path / name}.jsonl is cut off, and left out\n" in said
+
+
 def test_without_a_browser_png_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

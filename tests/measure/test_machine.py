@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -114,3 +117,44 @@ def test_a_backend_that_dies_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = machine._all_reduce([], "jax", 2)
     assert list(facts) == ["notes"]
     assert facts["notes"][0].startswith("all-reduce was not measured: ")
+
+
+class Stopped:
+    """A socket in whose so-manieth message the user types Ctrl-C."""
+
+    def __init__(self, end: socket.socket, messages: int) -> None:
+        self._end, self._left = end, messages
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._end, name)
+
+    def sendall(self, data: bytes) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
+        self._end.sendall(data)
+
+
+@pytest.mark.parametrize("messages", [3, host_speeds._ROUND_TRIPS + 3], ids=["latency", "rate"])
+def test_ctrl_c_while_a_link_is_measured_leaves_no_thread_and_no_traceback(messages: int) -> None:
+    before = set(threading.enumerate())
+    with host_speeds._connection() as (ours, theirs), pytest.raises(KeyboardInterrupt):
+        host_speeds.connection(Stopped(ours, messages), theirs)  # type: ignore[arg-type]
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_connection_that_the_other_end_closes_is_an_error() -> None:
+    with host_speeds._connection() as (ours, theirs):
+        theirs.shutdown(socket.SHUT_RDWR)
+        with pytest.raises(OSError, match=r"closed|Broken pipe|reset"):
+            host_speeds.connection(ours, theirs)
+
+
+def test_a_loopback_that_is_not_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
+
+    monkeypatch.setattr(socket, "create_server", refuse)
+    assert host_speeds.loopback() == {"notes": ["the loopback was not measured: Network is unreachable"]}

@@ -65,15 +65,55 @@ def test_without_a_step_time_the_roofline_says_its_error(plan: Any) -> None:
     assert code == 0 and "right within a factor 2" in out
 
 
+@pytest.mark.parametrize("text", ["0.2", "0.2s", "200ms", "'200 ms'", "200000us", "200000µs"])
+def test_a_step_time_may_name_its_unit(plan: Any, text: str) -> None:
+    shown = plan(f"--model resnet50 --machine dgx-1-v100 --batch 64 --step-time {text}")
+    assert shown == plan(GIVEN)
+
+
+@pytest.mark.parametrize("model", ["--model resnet50", "--model bert_large", "--parameters 7e9"])
+@pytest.mark.parametrize("seconds", ["12s", "150s"])
+def test_a_unit_is_believed(plan: Any, model: str, seconds: str) -> None:
+    assert f"step of one device: {seconds[:-1]}" in plan(f"{model} --machine dgx-2 --step-time {seconds}")[1]
+
+
+def test_a_small_step_needs_no_unit(plan: Any) -> None:
+    """What a small model takes is many times its roofline: the launches of its operations."""
+    assert "step of one device: 5.00 ms" in plan("--model lenet5 --machine dgx-2 --batch 1 --step-time 0.005")[1]
+    assert "step of one device: 900 ms" in plan("--model resnet50 --machine dgx-2 --batch 1 --step-time 0.9")[1]
+
+
 def test_a_step_of_half_an_hour_can_be_planned_for(plan: Any) -> None:
     """Twice its batch takes an hour, which nobody gave."""
-    code, out, _ = plan("--model resnet50 --machine dgx-1-v100 --step-time 2000")
+    code, out, _ = plan("--model resnet50 --machine dgx-1-v100 --step-time 2000s")
     assert code == 0 and "2,000 s" in out
 
 
 def test_more_accumulation_is_told_as_what_it_would_be(plan: Any) -> None:
     _, out, _ = plan("--model vgg16 --machine pcie3-x1-box --step-time 0.25 --accumulate 4")
     assert "accumulation of 16 steps 2.17" in out
+
+
+def test_accumulation_is_no_efficiency(plan: Any) -> None:
+    """One device that updates once in four steps takes less time for them; so does each of several."""
+    _, out, _ = plan("--model vgg16 --machine dgx-2 --batch 8 --step-time 20ms --accumulate 4")
+    assert "a step below is 4 of them, whose gradients are accumulated, and one update" in out
+    shares = [float(line.split()[6].removesuffix("%")) for line in out.splitlines()[5:10]]
+    assert shares[0] == 100 and shares == sorted(shares, reverse=True) and shares[-1] < 99
+
+
+def test_what_is_worth_it_speaks_of_the_devices_that_are_there(plan: Any) -> None:
+    _, out, _ = plan("--model resnet50 --machine dgx-2 --step-time 0.2 --hosts 2 --devices 28")
+    assert "worth it: all 28; devices that are added bring more than half of their own throughput" in out
+    _, out, _ = plan(f"{GIVEN} --devices 1")
+    assert "worth it: nothing to compare one device with; --devices asks for more" in out
+    _, out, _ = plan("--model vgg16 --machine pcie3-x1-box --batch 1 --step-time 50ms --accumulate 4")
+    assert "for 1 row (given)" in out and "worth it: 1 device; of 2 nothing is predicted" in out
+
+
+def test_small_rates_keep_their_digits(plan: Any) -> None:
+    _, out, _ = plan("--parameters 7e9 --machine dgx-2 --batch 1 --step-time 30s --devices 1")
+    assert "0.0333 to 0.0333" in out
 
 
 def test_nothing_is_said_of_a_step_or_a_price_that_no_prediction_is_made_of(plan: Any) -> None:
@@ -97,36 +137,50 @@ def test_a_model_may_be_a_number_of_parameters(plan: Any) -> None:
         ("--machine dgx-2", "no model is given", "--model resnet50"),
         (f"{GIVEN} --devices 13", "13 devices on 2 hosts, with 8 each", "as 12 devices"),
         (f"{GIVEN} --devices 16 --hosts 1", "16 devices per host, but dgx-1-v100 has 8", "more hosts"),
-        (f"{GIVEN} --devices 0", "0 devices", "at least one"),
+        (f"{GIVEN} --devices 0", "--devices 0", "at least one"),
         ("--model resnet50 --machine pcie3-x4-box --step-time 1 --devices 8", "has no network", "network"),
-        (f"{GIVEN} --batch -3", "the batch per device is -3", "above zero"),
-        (f"{GIVEN} --accumulate 0", "accumulation is 0", "1 or more"),
+        (f"{GIVEN} --batch -3", "--batch -3", "above zero"),
+        (f"{GIVEN} --accumulate 0", "--accumulate 0", "1 or more"),
         (f"{GIVEN} --gradients fp8", "gradients in 'fp8'", "powersgd"),
         (f"{GIVEN} --exchange rung", "no exchange is called 'rung'", "ring"),
         (f"{GIVEN} --price 3", "a price needs the rows of an epoch", "--epoch-rows"),
-        (f"{GIVEN} --epoch-rows -1 --price 3", "-1 rows", "above zero"),
+        (f"{GIVEN} --epoch-rows -1 --price 3", "-1 rows", "--epoch-rows is above zero"),
         (f"{GIVEN} --step-from x.jsonl", "the step time is given twice", "--step-time or --step-from"),
         ("--model resnet50 --machine dgx-2 --step-from none.jsonl", "none.jsonl cannot be read", "JSON lines"),
-        ("--model resnet50 --machine dgx-2 --step-time 120000", "a step of 120000 s", "0.125 for 125 ms"),
-        (f"{GIVEN} --lost 1.5", "the share of lost transfers is 1.5", "below 1"),
-        (f"{GIVEN} --lost nan", "the share of lost transfers is nan", "below 1"),
-        (f"{GIVEN} --slow-link 0.1", "a slow device link is 0.1 times as slow", "1 to 1e+06 times"),
-        (f"{GIVEN} --slow-link nan", "a slow device link is nan", "1 to 1e+06 times"),
-        (f"{GIVEN} --slow-network inf", "a slow network link is inf", "1 to 1e+06 times"),
-        (f"{GIVEN} --stragglers 1000", "straggler_spread is 1000", "3 at most"),
-        (f"{GIVEN} --tensors 0", "0 gradient tensors of resnet50", "1 to 100,000"),
+        ("--model resnet50 --machine dgx-2 --step-time 120000s", "a step of 120000 s", "as 125ms or 0.125s"),
+        ("--model resnet50 --machine dgx-2 --step-time fast", "--step-time fast", "as 125ms or 0.125s"),
+        ("--model resnet50 --machine dgx-2 --step-time=-5ms", "--step-time -5ms", "above zero"),
+        ("--model resnet50 --machine dgx-2 --step-time nan", "--step-time nan", "above zero"),
+        ("--parameters 7e9 --machine dgx-2 --step-time 200", "--step-time 200 is 200 s", "--step-time 200ms, or"),
+        (
+            "--model resnet50 --machine hgx-h100 --step-time 9",
+            "a roofline says about 23.6 ms",
+            "--step-time 9ms, or --step-time 9s",
+        ),
+        (f"{GIVEN} --sync-every -1", "--sync-every -1", "1 or more"),
+        (f"{GIVEN} --bucket-mb -1", "--bucket-mb -1", "0 or more"),
+        (f"{GIVEN} --row-bytes nan", "--row-bytes nan", "0 or more"),
+        (f"{GIVEN} --input-rate 0", "--input-rate 0", "above zero"),
+        ("--parameters 25.6 --machine dgx-2 --step-time 1", "--parameters 25.6", "as 25.6e6"),
+        (f"{GIVEN} --lost 1.5", "--lost 1.5", "below 1"),
+        (f"{GIVEN} --lost nan", "--lost nan", "below 1"),
+        (f"{GIVEN} --slow-link 0.1", "--slow-link 0.1", "1 to 1e+06 times"),
+        (f"{GIVEN} --slow-link nan", "--slow-link nan", "1 to 1e+06 times"),
+        (f"{GIVEN} --slow-network inf", "--slow-network inf", "1 to 1e+06 times"),
+        (f"{GIVEN} --stragglers 1000", "--stragglers 1000", "0 to 3"),
+        (f"{GIVEN} --tensors 0", "0 gradient tensors of resnet50", "--tensors is 1 to 100,000"),
         (f"{GIVEN} --tensors -1", "-1 gradient tensors of resnet50", "1 to 100,000"),
         ("--parameters 10 --tensors 20 --machine dgx-2 --step-time 1", "20 gradient tensors", "1 to 10,"),
         ("--parameters 7e9 --tensors 0 --machine dgx-2 --step-time 1", "0 gradient tensors", "1 to 100,000"),
-        ("--parameters 0.5 --machine dgx-2 --step-time 1", "0.5 parameters", "a count above zero"),
-        (f"{GIVEN} --hosts 0", "0 devices on 0 hosts", "at least one"),
-        (f"{GIVEN} --devices 8 --hosts 0", "8 devices on 0 hosts", "at least one"),
+        ("--parameters 0.5 --machine dgx-2 --step-time 1", "--parameters 0.5", "whole number above zero"),
+        (f"{GIVEN} --hosts 0", "--hosts 0", "at least one"),
+        (f"{GIVEN} --devices 8 --hosts -1", "--hosts -1", "at least one"),
         (f"{GIVEN} --devices 19 --hosts 2", "19 devices on 2 hosts", "as 16 devices"),
         (f"{GIVEN} --devices 8000000", "8,000,000 devices", "1,000,000 at most"),
-        (f"{GIVEN} --price inf --epoch-rows 5", "5 rows at inf", "a price"),
-        (f"{GIVEN} --price 1 --epoch-rows inf", "inf rows at 1", "a price"),
-        ("--model resnet50 --machine dgx-2 --batch -5", "the batch per device is -5", "above zero"),
-        ("--model resnet50 --machine dgx-2 --batch nan", "the batch per device is nan", "above zero"),
+        (f"{GIVEN} --price inf --epoch-rows 5", "5 rows at inf", "--price"),
+        (f"{GIVEN} --price 1 --epoch-rows inf", "inf rows at 1", "--price"),
+        ("--model resnet50 --machine dgx-2 --batch -5", "--batch -5", "above zero"),
+        ("--model resnet50 --machine dgx-2 --batch nan", "--batch nan", "above zero"),
     ],
 )
 def test_what_cannot_be_is_one_error(plan: Any, arguments: str, message: str, hint: str) -> None:
@@ -154,7 +208,7 @@ def test_a_line_that_is_no_step_time_is_refused(plan: Any, tmp_path: Path, line:
         ({}, 0, "rows/s", "the median of its last line is 0", "above zero"),
         ({}, True, "s", "the median of its last line is True", "above zero"),
         pytest.param({}, 10**400, "s", "of its last line is inf", "above zero", id="more than any float holds"),
-        ({}, 5e6, "ms", "a step of 5000 s", "0.125 for 125 ms"),
+        ({}, 5e6, "ms", "a step of 5000 s", "an hour is the most"),
     ],
 )
 def test_a_line_that_is_of_another_step_is_told(

@@ -101,6 +101,16 @@ def test_measured_values_stand_beside_the_prediction_in_their_own_style(plan: An
     assert rows[3][4] == f"{off:+.1%}"
 
 
+def test_a_line_that_is_cut_off_is_left_out_and_said(plan: Any) -> None:
+    write(scaling())
+    whole = plan(f"{GIVEN} --measured lines.jsonl")
+    assert whole[2] == ""
+    with Path("lines.jsonl").open("a") as file:
+        file.write(json.dumps(line(2, 0.3))[:-9])
+    said = "abreast: the last line of lines.jsonl is cut off, and left out\n"
+    assert plan(f"{GIVEN} --measured lines.jsonl") == (*whole[:2], said)
+
+
 def test_the_json_has_what_was_measured(plan: Any) -> None:
     write(scaling())
     found = json.loads(plan(f"{GIVEN} --measured lines.jsonl --json")[1])

@@ -245,15 +245,15 @@ def test_devices_that_the_machine_cannot_have_are_refused(devices: int, hosts: i
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows": 0}, "the batch per device is 0"),
-        ({"step": StepTime(-1, 1, "given")}, "the step time is -1"),
-        ({"step": StepTime(math.inf, 1, "given")}, "the step time is inf"),
-        ({"accumulation": 0}, "accumulation is 0"),
-        ({"row_bytes": -1.0}, "row_bytes is -1"),
+        ({"rows": 0}, "--batch 0"),
+        ({"step": StepTime(-1, 1, "given")}, "a step of -1 s"),
+        ({"step": StepTime(math.inf, 1, "given")}, "a step of inf s"),
+        ({"accumulation": 0}, "--accumulate 0"),
+        ({"row_bytes": -1.0}, "--row-bytes -1"),
         ({"exchange": "rings"}, "no exchange is called 'rings'"),
         ({"software": "dpp"}, "no software is called 'dpp'"),
         ({"precision": "fp23"}, "no precision is called 'fp23'"),
-        ({"input_rows_per_second": 0.0}, "the input rate is 0"),
+        ({"input_rows_per_second": 0.0}, "--input-rate 0"),
         ({"gradients": parse_format("top-k:0.1"), "exchange": "tree"}, "top-k gradients are gathered"),
     ],
 )

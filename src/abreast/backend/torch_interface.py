@@ -9,10 +9,24 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+from collections.abc import MutableMapping
 from pathlib import Path
 
 _SIOCGIFADDR = 0x8915
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def choose_interface(master_addr: str, environ: MutableMapping[str, str]) -> None:
+    """Let ranks of one host talk over loopback, and those of several over what leads to rank 0, unless the user chose.
+
+    NCCL finds the interfaces of several hosts by itself, and may use more than one.
+    """
+    if master_addr in _LOOPBACK:
+        environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    elif "GLOO_SOCKET_IFNAME" not in environ and (interface := interface_towards(master_addr)) is not None:
+        environ["GLOO_SOCKET_IFNAME"] = interface
 
 
 def interface_towards(host: str) -> str | None:

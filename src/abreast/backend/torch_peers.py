@@ -20,13 +20,11 @@ import torch.distributed as dist
 from abreast import exact
 from abreast.backend import torch_messages as messages
 from abreast.backend.contract import Kind
-from abreast.backend.torch_interface import interface_towards
+from abreast.backend.torch_interface import choose_interface
 from abreast.backend.torch_link import TorchLink
 from abreast.backend.torch_step import ReplicaStep
 from abreast.errors import LaunchError
 from abreast.world import World
-
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Peers:
@@ -42,7 +40,7 @@ class Peers:
         self.device = f"gpu:{world.local_rank}" if on_gpu else "cpu:0"
         if on_gpu:
             torch.cuda.set_device(world.local_rank)
-        _choose_interface(world.master_addr)
+        choose_interface(world.master_addr, os.environ)
         if not dist.is_initialized():
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
@@ -100,15 +98,3 @@ class Peers:
         known = self._steps.get(model)
         if known is not None:
             known[1].collect_gradients()
-
-
-def _choose_interface(master_addr: str) -> None:
-    """Let ranks of one host talk over loopback, and those of several over what leads to rank 0, unless the user chose.
-
-    NCCL finds the interfaces of several hosts by itself, and may use more than one.
-    """
-    if master_addr in _LOOPBACK:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-    elif (interface := interface_towards(master_addr)) is not None:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)

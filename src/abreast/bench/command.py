@@ -21,6 +21,7 @@ from abreast.errors import DataError, DeviceError
 from abreast.hardware import CPU_DEVICES, list_devices
 from abreast.measure.whole_file import writable
 from abreast.run import BACKENDS, installed, require
+from abreast.stdout import say
 from abreast.units import counted
 
 
@@ -31,14 +32,19 @@ def bench(options: argparse.Namespace) -> int:
     output = writable(options.output)
     predicted = read_predictions(Path(options.predicted)) if options.predicted else []
     known = measurements(output)
+    for half in (lines.half_line(Path(path)) for path in (output, options.predicted) if path):
+        if half is not None:
+            _say(half)
     cells = cells_of(options)
     _check_report(options)
+    if not cells and not known:
+        raise DataError(f"there are no measurements in {options.output}", "measure first, or name their file with -o")
     failures = _measured(options, output, known, cells)
     found = measurements(output)
     asked = {key_of(cell.case.key(side)) for cell in cells for side in cell.sides}
     shown = [line for line in found if key_of(line["case"]) in asked and line["machine"] == lines.machine()]
     if shown:
-        print(table.report(comparisons(shown, predicted)))
+        say(table.report(comparisons(shown, predicted)))
     if options.report is not None:
         _report(options, found, predicted)
     for failure in failures:
@@ -133,7 +139,8 @@ def _measured(
         return measure(left, output, Listener(status.now, status.done), options.timeout)
     except KeyboardInterrupt:
         status.end()
-        _say(f"stopped; what was measured is in {options.output}\nhint: the same command goes on behind it")
+        kept = f"what was measured is in {options.output}" if output.exists() else "nothing was measured yet"
+        _say(f"stopped; {kept}\nhint: the same command goes on behind it")
         raise
     finally:
         status.end()
@@ -141,11 +148,20 @@ def _measured(
 
 def _check_report(options: argparse.Namespace) -> None:
     """Find out what a report needs before the minutes that measuring takes."""
-    if options.report is not None and Path(options.report).exists() and not Path(options.report).is_dir():
-        raise DataError(f"--report {options.report}: it is a file", "give a folder, or the name of a new one")
+    if options.report is not None:
+        folder = Path(options.report).absolute()
+        there = next(each for each in (folder, *folder.parents) if os.path.exists(each))
+        if not there.is_dir():
+            what = "it" if there == folder else there
+            raise DataError(f"--report {options.report}: {what} is a file", "give a folder, or the name of a new one")
+        if not os.access(there, os.W_OK | os.X_OK):
+            hint = "give a folder of yours, or a new one"
+            raise DataError(f"--report {options.report}: no permission in {there}", hint)
     if options.png:
         from abreast.bench.report import drawing_browser
 
+        if options.report is None:
+            raise DataError("--png draws the figures of a report", "give --report FOLDER, too")
         drawing_browser()
 
 

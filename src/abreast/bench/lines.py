@@ -69,8 +69,9 @@ def append(path: Path, lines: Sequence[dict[str, Any]]) -> None:
     text = "".join(json.dumps(one) + "\n" for one in lines).encode()
     try:
         with path.open("a+b") as file:
-            file.truncate(path.read_bytes().rfind(b"\n") + 1)
-            file.write(text)
+            whole = _whole_lines(path.read_bytes())
+            file.truncate(len(whole))
+            file.write(text if not whole or whole.endswith(b"\n") else b"\n" + text)
     except OSError as error:
         hint = "give a file in a folder that exists, that you may write to, and that has room"
         raise DataError(f"cannot write to {path}: {error.strerror or error}", hint) from error
@@ -84,8 +85,27 @@ def read(path: Path) -> list[dict[str, Any]]:
         return []
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}", "give a file of measurements") from error
-    texts = data[: data.rfind(b"\n") + 1].decode(errors="replace").splitlines()
+    texts = _whole_lines(data).decode(errors="replace").splitlines()
     return [_parsed(path, number, text) for number, text in enumerate(texts, 1) if text.strip()]
+
+
+def half_line(path: Path) -> str | None:
+    """What there is to say of a last line that `read` leaves out, as a killed process leaves one; None of whole ones."""
+    try:
+        data = path.read_bytes()
+    except OSError:  # which `read` has words for
+        return None
+    return None if len(_whole_lines(data)) == len(data) else f"the last line of {path} is cut off, and left out"
+
+
+def _whole_lines(data: bytes) -> bytes:
+    """Without the half of one at the end. A last line that lacks only its end, as some editors save it, is whole."""
+    end = data.rfind(b"\n") + 1
+    try:
+        plain_json.parse(data[end:])
+    except ValueError:
+        return data if not data[end:].strip() else data[:end]
+    return data
 
 
 def _parsed(path: Path, number: int, text: str) -> dict[str, Any]:

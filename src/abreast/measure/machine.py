@@ -23,6 +23,7 @@ from abreast.errors import AbreastError, DataError
 from abreast.hardware import CPU_DEVICES, Device, cpu_model, list_devices, num_cores
 from abreast.measure import gpu_copies, gpu_links, host_speeds, topology, whole_file
 from abreast.run import BACKENDS, installed, require
+from abreast.stdout import say
 from abreast.units import byte_count, duration
 
 FORMAT = 1
@@ -44,7 +45,7 @@ def machine_command(options: argparse.Namespace) -> int:
     found = machine(Path(options.disk), options.backend, options.cpu_devices, measures=not options.quick, tell=_tell)
     text = json.dumps(found, indent=2) + "\n"
     if target is None:
-        print(text, end="")
+        say(text.removesuffix("\n"))
     else:
         whole_file.write("the machine", text, target)
         _tell(f"wrote {options.output}")

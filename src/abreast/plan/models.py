@@ -70,8 +70,8 @@ def same_model(first: str, second: str) -> bool:
 
 def model_of(num_parameters: float, num_tensors: int | None = None, name: str = "the model") -> Model:
     """A model of which only the size is known."""
-    if not 1 <= num_parameters < 1e13:
-        raise DataError(f"{num_parameters:g} parameters", "a count above zero and below 1e13, as 25.6e6")
+    if not (1 <= num_parameters < 1e13 and num_parameters == int(num_parameters)):
+        raise DataError(f"--parameters {num_parameters:g}", "a whole number above zero and below 1e13, as 25.6e6")
     if num_tensors is not None:
         return with_tensors(Model(name, num_parameters, 1), num_tensors)
     tensors = max(1, min(400, round(num_parameters / _PARAMETERS_PER_TENSOR)))
@@ -82,7 +82,9 @@ def with_tensors(model: Model, num_tensors: int) -> Model:
     """The same, in so many tensors of one size."""
     if not 1 <= num_tensors <= min(_MOST_TENSORS, model.num_parameters):
         most = f"{min(_MOST_TENSORS, int(model.num_parameters)):,}"
-        raise DataError(f"{num_tensors} gradient tensors of {model.name}", f"1 to {most}, each with a parameter")
+        raise DataError(
+            f"{num_tensors} gradient tensors of {model.name}", f"--tensors is 1 to {most}, each with a parameter"
+        )
     return replace(model, num_tensors=num_tensors, tensor_sizes=())
 
 

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser, add: Callable[..., None]) -> 
     parser.add_argument(
         "--batch", metavar="ROWS", type=float, help="rows of one device in a step (default: those measured, or 32)"
     )
-    add(parser, "--step-time", metavar="SECONDS", type=float, help="of one device with that batch")
+    add(parser, "--step-time", metavar="TIME", help="of one device with that batch, as 125ms or 0.125s")
     add(parser, "--step-from", metavar="FILE", help="take it from the last line of a file of `abreast bench`")
     parser.add_argument(
         "--measured",

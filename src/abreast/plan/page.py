@@ -17,7 +17,7 @@ from abreast.measure.sections import section
 from abreast.measure.step_parts import LABELS
 from abreast.plan.measured_steps import at
 from abreast.plan.predict import Prediction
-from abreast.plan.report import Plan, epoch_words, helps_words, rate_words, worth_words
+from abreast.plan.report import Plan, epoch_words, helps_words, rate_words, row_words, worth_words
 from abreast.units import count, counted, duration, share, times
 
 # Names of a step's parts as a measured step has them; the others keep theirs.
@@ -72,9 +72,10 @@ def _header(plan: Plan) -> Markup:
     facts = [
         "predicted, not measured",
         f"{count(round(setup.model.num_parameters))} parameters",
-        f"{count(setup.rows)} rows {'in all' if setup.strong else 'per device'}",
+        f"{row_words(setup.rows)} {'in all' if setup.strong else 'per device'}",
         f"exchange {setup.exchange}",
         *([f"gradients in {setup.gradients.name}"] if setup.gradients.name != "fp32" else []),
+        *([f"accumulated over {setup.accumulation} steps"] if setup.accumulation > 1 else []),
     ]
     answers = [sentence(helps_words(plan)), *([] if plan.cost is None else [sentence(epoch_words(plan))])]
     verdict = tag(

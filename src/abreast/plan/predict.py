@@ -28,7 +28,10 @@ _MANY_DEVICES = 256
 
 @dataclass(frozen=True)
 class Prediction:
-    """Rates are rows per second of all devices; `parts` are seconds of a step and add up to `step_seconds`."""
+    """Rates are rows per second of all devices; `parts` are seconds of a step and add up to `step_seconds`.
+
+    `efficiency` is the rate over that of as many devices that each train alone with the same settings.
+    """
 
     num_devices: int
     num_hosts: int
@@ -69,21 +72,31 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     parts |= _feeding(setup, rows_of_step / num_hosts, num_devices // num_hosts, sum(parts.values()))
     step = sum(parts.values())
     rate = rows_of_step / step
-    alone = setup.rows / setup.step.seconds
-    efficiency = rate / (num_devices * alone)
+    # The rate of as many devices that train alone, accumulating as these do: what is saved on updates is no efficiency.
+    linear = rows_of_step / float(formula.alone[0])
+    efficiency = rate / linear
     low, high = (float(each) for each in interval(efficiency, bool(setup.machine.assumed), known.interval))
     if num_devices == 1:
         low = high = efficiency
     if setup.machine.shares_cores:
         low /= num_devices
     low, high = low / setup.step.factor, high * setup.step.factor
-    scale = num_devices * alone
     bottleneck = max((name for name in parts if name not in ("compute", "update")), key=lambda name: parts[name])
     if parts[bottleneck] < 0.02 * step:
         bottleneck = "compute"
     abstains = _abstains(low, high, setup)
     return Prediction(
-        num_devices, num_hosts, rate, low * scale, high * scale, efficiency, step, parts, bottleneck, abstains, run.busy
+        num_devices,
+        num_hosts,
+        rate,
+        low * linear,
+        high * linear,
+        efficiency,
+        step,
+        parts,
+        bottleneck,
+        abstains,
+        run.busy,
     )
 
 

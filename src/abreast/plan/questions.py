@@ -38,7 +38,7 @@ class Cost:
 
 
 def worth(found: Sequence[Prediction]) -> Prediction:
-    """The most devices of which each doubling still brought half of what its devices would bring alone."""
+    """The most devices up to which those that were added, point by point, brought half of what they would bring alone."""
     best = found[0]
     for before, after in pairwise(found):
         gained = after.rows_per_second - before.rows_per_second
@@ -95,7 +95,7 @@ def cost(point: Prediction, rows_per_epoch: float, price_per_device_hour: float)
     if not 0 < rows_per_epoch < math.inf or not 0 <= price_per_device_hour < math.inf:
         raise DataError(
             f"{rows_per_epoch:g} rows at {price_per_device_hour:g} per device and hour",
-            "rows above zero, a price of zero or more",
+            "--epoch-rows is above zero, --price zero or more",
         )
     hours = rows_per_epoch / point.rows_per_second / 3600
     price = hours * point.num_devices * price_per_device_hour

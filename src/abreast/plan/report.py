@@ -66,8 +66,10 @@ def _what(setup: Setup) -> list[str]:
     model, machine = setup.model, setup.machine
     lines = [
         f"predicted, not measured: {model.name} ({count(round(model.num_parameters))} parameters) on {machine.name}",
-        f"step of one device: {duration(setup.step.seconds)} for {count(setup.rows)} rows ({setup.step.source})",
+        f"step of one device: {duration(setup.step.seconds)} for {row_words(setup.rows)} ({setup.step.source})",
     ]
+    if setup.accumulation > 1:
+        lines.append(f"a step below is {setup.accumulation} of them, whose gradients are accumulated, and one update")
     if machine.assumed:
         lines.append(f"assumed of the machine: {', '.join(machine.assumed)}")
     return lines
@@ -114,10 +116,15 @@ def _parts(point: Prediction) -> str:
 
 def worth_words(plan: Plan) -> str:
     """How many devices are worth it."""
-    last = plan.points[-1]
-    if plan.worth is last:
-        return f"worth it: all {last.num_devices}; each doubling brings more than half of its devices' own throughput"
-    return f"worth it: {counted(plan.worth.num_devices, 'device')}; more bring less than half of their own throughput"
+    most, points = plan.worth.num_devices, list(plan.points)
+    if len(points) == 1:
+        return "worth it: nothing to compare one device with; --devices asks for more"
+    after = points.index(plan.worth) + 1
+    if after == len(points):
+        return f"worth it: all {most}; devices that are added bring more than half of their own throughput"
+    if points[after].abstains:
+        return f"worth it: {counted(most, 'device')}; of {points[after].num_devices} nothing is predicted"
+    return f"worth it: {counted(most, 'device')}; more bring less than half of their own throughput"
 
 
 def helps_words(plan: Plan) -> str:
@@ -134,6 +141,10 @@ def epoch_words(plan: Plan) -> str:
     return f"an epoch on {cost.num_devices}: {cost.hours:.3g} h, price {price}"
 
 
+def row_words(rows: float) -> str:
+    return f"{count(rows)} {'row' if rows == 1 else 'rows'}"
+
+
 def rate_words(rate: float) -> str:
     """Rows per second, without the unit."""
-    return count(round(rate) if rate >= 100 else round(rate, 1))
+    return count(round(rate)) if rate >= 100 else f"{rate:.3g}"

@@ -1,6 +1,7 @@
 """What a user plans: a model with its step time, a machine, and how to train on it. Checked as it is made.
 
-Imports `errors`, `gradients`, `machine`, `models`, `roofline` and `software`.
+Errors name the options of `abreast plan`: nobody else gives these numbers by hand. Imports `errors`, `gradients`, `machine`,
+`models`, `nearest`, `roofline` and `software`.
 """
 
 from __future__ import annotations
@@ -50,27 +51,19 @@ class Setup:
 
     def __post_init__(self) -> None:
         check_rows(self.rows)
-        _above_zero("the step time", self.step.seconds)
-        for name, number in (("accumulation", self.accumulation), ("sync_every", self.sync_every)):
-            if number < 1:
-                raise DataError(f"{name} is {number}", "1 or more")
-        for name, size in (
-            ("bucket_bytes", self.bucket_bytes),
-            ("row_bytes", self.row_bytes),
-            ("straggler_spread", self.straggler_spread),
-        ):
-            if not (math.isfinite(size) and size >= 0):
-                raise DataError(f"{name} is {size:g}", "zero or more")
-        if self.straggler_spread > _WIDEST_SPREAD:
-            hint = f"{_WIDEST_SPREAD} at most; 0.1 is a step time that differs by 10 %"
-            raise DataError(f"straggler_spread is {self.straggler_spread:g}", hint)
-        for what, slow in (("device link", self.slow_device_link), ("network link", self.slow_network_link)):
-            if not 1 <= slow <= _SLOWEST:
-                raise DataError(f"a slow {what} is {slow:g} times as slow as the others", f"1 to {_SLOWEST:g} times")
+        if not (math.isfinite(self.step.seconds) and self.step.seconds > 0):
+            raise DataError(f"a step of {self.step.seconds:g} s", "a step takes a time above zero")
+        _within("--accumulate", self.accumulation, 1, math.inf)
+        _within("--sync-every", self.sync_every, 1, math.inf)
+        _within("--bucket-mb", self.bucket_bytes / 1e6, 0, math.inf)
+        _within("--row-bytes", self.row_bytes, 0, math.inf)
+        _within("--stragglers", self.straggler_spread, 0, _WIDEST_SPREAD, "; 0.1 is a step time that differs by 10 %")
+        _within("--slow-link", self.slow_device_link, 1, _SLOWEST, " times as slow as the others")
+        _within("--slow-network", self.slow_network_link, 1, _SLOWEST, " times as slow as the others")
         if not 0 <= self.lost_share < 1:
-            raise DataError(f"the share of lost transfers is {self.lost_share:g}", "zero or more, and below 1")
+            raise DataError(f"--lost {self.lost_share:g}", "a share of the transfers: zero or more, and below 1")
         if self.input_rows_per_second is not None:
-            _above_zero("the input rate", self.input_rows_per_second)
+            _above_zero("--input-rate", self.input_rows_per_second)
         for name, value, known in (
             ("exchange", self.exchange, EXCHANGES),
             ("software", self.software, SOFTWARE),
@@ -104,9 +97,15 @@ class Setup:
 
 def check_rows(rows: float) -> None:
     """An error for a batch that cannot be, found before a step time is made of it."""
-    _above_zero("the batch per device", rows)
+    _above_zero("--batch", rows)
 
 
-def _above_zero(name: str, number: float) -> None:
+def _above_zero(option: str, number: float) -> None:
     if not (math.isfinite(number) and number > 0):
-        raise DataError(f"{name} is {number:g}", "it is a number above zero")
+        raise DataError(f"{option} {number:g}", "give a number above zero")
+
+
+def _within(option: str, number: float, least: float, most: float, about: str = "") -> None:
+    if not (math.isfinite(number) and least <= number <= most):
+        limits = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
+        raise DataError(f"{option} {number:g}", f"give {limits}{about}")
