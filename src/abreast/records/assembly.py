@@ -78,6 +78,12 @@ class Assembly:
     def image_shape(self) -> tuple[int, int, int]:
         return (*self.look.size, self._channels)
 
+    @property
+    def most_times_larger(self) -> int:
+        """How many times as large as its place in a batch a view can be, in whole numbers; at least 1."""
+        height, width = self.look.size
+        return int(np.minimum(self._heights // height, self._widths // width).max(initial=1))
+
     def like(self) -> Any:
         """A batch without rows."""
         return self._batch(np.empty((0, *self.image_shape), np.uint8), np.empty(0, np.int64))
