@@ -64,8 +64,8 @@ class Choice:
         if decoder not in ("cpu", "gpu") or decoder == self.decoder:
             return
         if self._wish != "auto":
-            text = f"the state was made with decoder={decoder!r}, and is gone on with by {self.decoder!r}"
-            warnings.warn(f"{text}: pixels differ by rounding", stacklevel=3)
+            text = f"the state was made with decoder={decoder!r}, and this loader has {self.decoder!r}"
+            warnings.warn(f"{text}: pixels differ by rounding", stacklevel=4)  # in the call of `Loader.restore`
             return
         if decoder == "gpu":
             self._find()

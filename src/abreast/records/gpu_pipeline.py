@@ -81,19 +81,25 @@ class Pipeline:
     def __init__(self, plan: Plan, device: Device) -> None:
         self._max_halvings = plan.max_halvings
         self._device = device
+        modules = _imported()
         try:
-            self._dali = _built(plan, device)
-        except RuntimeError as error:
-            raise DeviceError(f"DALI cannot use {device}: {_first_lines(error)}", _HINT) from error
+            self._dali = _built(modules, plan, device)
+        except Exception as error:
+            raise _failed(f"cannot use {device}", error) from error
 
     def run(self, views: Sequence[View]) -> Pixels:
         """The views' pixels, until the next run. Raises `DeviceError`; then this pipeline is of no more use."""
         try:
             (found,) = self._dali.run(**_inputs(views, self._max_halvings))
             pixels: Pixels = np.asarray(found.as_tensor())
-        except RuntimeError as error:
-            raise DeviceError(f"DALI has failed on {self._device}: {_first_lines(error)}", _HINT) from error
+        except Exception as error:
+            raise _failed(f"has failed on {self._device}", error) from error
         return pixels
+
+    @staticmethod
+    def release_memory() -> None:
+        """Give back what pipelines that are gone had, and DALI keeps for others."""
+        importlib.import_module("nvidia.dali.backend").ReleaseUnusedMemory()
 
 
 class Pipelines:
@@ -106,18 +112,17 @@ class Pipelines:
         self._lock = threading.Lock()
         self._closed = False
         self._process_id: int | None = None  # of who made the first one
-        self._free = weakref.finalize(self, _free, self._idle)
-        self._free.atexit = False  # DALI ends by itself
+        weakref.finalize(self, _free, self._idle).atexit = False  # then DALI ends by itself
 
     def run(self, views: Sequence[View], rows: Array, images: Pixels) -> None:
         """Put the views' pixels into these rows of `images`. Raises `DeviceError`."""
-        pipeline = self._taken()
-        pixels = pipeline.run(views)
-        if len(rows) == len(images):
-            np.copyto(images, pixels)
-        else:
-            images[rows] = pixels
-        self._give_back(pipeline)
+        taken = [self._taken()]
+        _put(taken[0].run(views), rows, images)
+        with self._lock:
+            if self._closed:
+                _free(taken)
+            else:
+                self._idle += taken
 
     def close(self) -> None:
         """Give the GPU's memory back; what of it is at work, when that is done."""
@@ -137,23 +142,23 @@ class Pipelines:
                 return self._idle.pop()
         return Pipeline(self._plan, self._device)
 
-    def _give_back(self, pipeline: Pipeline) -> None:
-        with self._lock:
-            if not self._closed:
-                self._idle.append(pipeline)
-                return
-        _free([pipeline])
+
+def _put(pixels: Pixels, rows: Array, images: Pixels) -> None:
+    if len(rows) == len(images):
+        np.copyto(images, pixels)
+    else:
+        images[rows] = pixels
 
 
 def _free(pipelines: list[Pipeline]) -> None:
-    """Free them, and the memory that DALI would keep for others."""
+    """Free pipelines that nobody has but this list."""
     if pipelines:
         pipelines.clear()
-        importlib.import_module("nvidia.dali.backend").ReleaseUnusedMemory()
+        Pipeline.release_memory()
 
 
-def _built(plan: Plan, device: Device) -> Any:
-    dali, fn, types = _imported()
+def _built(modules: tuple[Any, Any, Any], plan: Plan, device: Device) -> Any:
+    dali, fn, types = modules
 
     def given(name: str, dtype: Any) -> Any:
         return fn.external_source(name=name, device="cpu", dtype=dtype, ndim=1)
@@ -226,7 +231,7 @@ def _inputs(views: Sequence[View], max_halvings: int) -> dict[str, Any]:
     return inputs
 
 
-def _first_lines(error: Exception) -> str:
-    """DALI's words without the stack that it shows."""
-    lines = [line.strip() for line in str(error).partition("Stacktrace")[0].splitlines() if line.strip()]
-    return " ".join(lines)[:500]
+def _failed(what: str, error: Exception) -> DeviceError:
+    """With DALI's own words, which stand between places in a program and what comes of it."""
+    words = str(error).rpartition("encountered:")[2].partition("Current pipeline object")[0]
+    return DeviceError(f"NVIDIA DALI {what}: {' '.join(words.split())[:300] or type(error).__name__}", _HINT)
