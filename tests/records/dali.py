@@ -13,14 +13,13 @@ from typing import Any, ClassVar
 import cv2
 import numpy as np
 import pytest
-import simplejpeg
 from PIL import Image
 
 from abreast import hardware
 from abreast.errors import DeviceError
 from abreast.records import gpu_choice, gpu_pipeline
 from abreast.records.gpu_pipeline import Device, Plan, View
-from abreast.records.images import Pixels
+from abreast.records.images import Pixels, decode_jpeg
 
 ON_CPU = Device("cpu", "cpu", None)
 STAND_INS = [
@@ -67,7 +66,7 @@ class OpenCvPipeline:
         assert view.halvings <= self._plan.max_halvings
         height, width, channels = self._plan.image_shape
         try:
-            pixels = simplejpeg.decode_jpeg(view.data, "GRAY" if channels == 1 else "RGB")
+            pixels = decode_jpeg(view.data, "GRAY" if channels == 1 else "RGB")
         except ValueError as error:
             raise DeviceError(f"OpenCV has failed: {error}") from None
         for number in range(view.halvings, 0, -1):

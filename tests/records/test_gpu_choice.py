@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from abreast.records import gpu_choice, gpu_pipeline, loader, pack
 from abreast.records.assembly import Started
 from abreast.records.loader import Loader
 from abreast.world import World
-from tests.records.dali import let_there_be_a_gpu
+from tests.records.dali import OpenCvPipeline, let_there_be_a_gpu
 from tests.records.pieces import assert_same, copied, photo
 
 
@@ -27,6 +28,16 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_choice, "_told", set())
+
+
+def after_a_batch(rates: list[float]) -> Any:
+    """In place of `images_per_second`: one batch is made, and the rate is the next of these."""
+
+    def measure(start: Any, num_ahead: int) -> float:
+        start(0).wait()
+        return rates.pop(0)
+
+    return measure
 
 
 @pytest.fixture
@@ -160,6 +171,16 @@ def test_both_are_really_measured(
     assert "images/s on the GPU" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("chosen", ["cpu", "gpu"])
+def test_the_slower_one_gives_back_what_it_had(folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+    let_there_be_a_gpu(monkeypatch)
+    monkeypatch.setattr(loader, "images_per_second", after_a_batch([1.0, 2.0] if chosen == "gpu" else [2.0, 1.0]))
+    gc.collect()
+    with open_loader(folder, num_workers=1) as batches:
+        list(batches)
+        assert bool(OpenCvPipeline.alive) == (chosen == "gpu") == (batches._decoding._processes is None)
+
+
 def test_a_gpu_that_fails_when_it_is_measured_is_the_cpu(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,7 +199,7 @@ def test_a_gpu_that_fails_when_it_is_measured_is_the_cpu(
 def test_a_rate_is_that_of_the_batches_behind_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that goes on by a quarter of a second for each batch, and by 100 s for the first."""
     now = [0.0]
-    monkeypatch.setattr(gpu_choice.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
     begun: list[int] = []
     done: list[int] = []
 

@@ -87,7 +87,7 @@ def test_batches_are_those_of_the_cpu_but_for_rounding(
     Measured by DALI and OpenCV, of the worst image: 0.14 and 1 where whole pixels are decoded, 0.86 and 5 where those are
     smoothed, 1.31 and 12 where libjpeg decodes a half or less of them, of which a mean of pixels stands here.
     """
-    settings = {"augment": augment, "antialias": antialias, "size": size}
+    settings: dict[str, Any] = {"augment": augment, "antialias": antialias, "size": size}
     expected = copied(loader(folder, "cpu", **settings))
     with loader(folder, **settings) as batches:
         worst, largest = differences(copied(batches), expected)
@@ -112,7 +112,7 @@ def test_the_comparison_notices_a_view_that_is_half_a_pixel_off(
         view = view_of(*arguments)
         return view._replace(window=view.window._replace(left=view.window.left + 0.5))
 
-    settings = {"size": (48, 40), "antialias": False}
+    settings: dict[str, Any] = {"size": (48, 40), "antialias": False}
     expected = copied(loader(folder, "cpu", **settings))
     monkeypatch.setattr(gpu_painters, "view_of", moved)
     worst, largest = differences(copied(loader(folder, **settings)), expected)
@@ -121,7 +121,7 @@ def test_the_comparison_notices_a_view_that_is_half_a_pixel_off(
 
 def test_gray_images_alone_have_one_channel(tmp_path: Path, stand_in: str) -> None:
     pack([(photo(60, 70, channels=1, seed=i), i) for i in range(4)], tmp_path / "out")
-    settings = {"batch_size": 4, "augment": False, "antialias": False, "size": 50}
+    settings: dict[str, Any] = {"batch_size": 4, "augment": False, "antialias": False, "size": 50}
     expected = copied(loader(tmp_path / "out", "cpu", **settings))
     found = copied(loader(tmp_path / "out", **settings))
     assert found[0][0].shape == (4, 50, 50, 1)
@@ -176,7 +176,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_a_gpu_cannot_decode_goes_the_cpus_way_in_the_same_batch(mixed: Path, stand_in: str) -> None:
-    settings = {"batch_size": 10, "size": 40, "shuffle": False, "antialias": False}
+    settings: dict[str, Any] = {"batch_size": 10, "size": 40, "shuffle": False, "antialias": False}
     [(expected, _)] = copied(loader(mixed, "cpu", **settings))
     [(found, labels)] = copied(loader(mixed, **settings))
     assert labels.tolist() == list(range(10))
@@ -318,8 +318,10 @@ def test_pipelines_are_kept_until_the_loader_is_closed(folder: Path, monkeypatch
     list(batches)
     assert 1 <= len(kept) <= 2 and kept <= set(OpenCvPipeline.alive) and len(OpenCvPipeline.alive) <= 2
     del kept
+    iteration = batches._decoding.painters()  # of somebody who still has one
     batches.close()
     assert released == [0]
+    iteration.leave()
 
 
 def test_a_pipeline_at_work_is_freed_when_it_has_done_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,7 +337,7 @@ def test_a_pipeline_at_work_is_freed_when_it_has_done_it(folder: Path, monkeypat
         return plain(self, views)
 
     monkeypatch.setattr(OpenCvPipeline, "run", run)
-    iterator = iter(batches)
+    iterator: Any = iter(batches)
     taking = threading.Thread(target=lambda: next(iterator))
     taking.start()
     assert begun.wait(20)
@@ -418,4 +420,4 @@ def test_dali_says_what_went_wrong_in_its_own_words(folder: Path, stand_in: str)
     with pytest.raises(DeviceError) as caught:
         pipeline.run([view, view._replace(data=view.data[:200])])
     assert str(caught.value).startswith("NVIDIA DALI has failed on cpu:0: ") and "hint: " in str(caught.value)
-    assert "Traceback" not in caught.value.message and "File" not in caught.value.message
+    assert not any(word in caught.value.message for word in ("Traceback", "File", "no longer valid"))
