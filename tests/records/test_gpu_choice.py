@@ -91,7 +91,7 @@ def test_a_data_set_without_jpegs_is_nothing_for_a_gpu(
 ) -> None:
     let_there_be_a_gpu(monkeypatch)
     pack([photo(8, 8)], tmp_path / "out", storage=storage)
-    with pytest.raises(DataError, match=f"out has no JPEGs that a GPU can decode, but {found}"):
+    with pytest.raises(DataError, match=f"out holds {found}, and no JPEG that a GPU can decode as it stands"):
         open_loader(tmp_path / "out", "gpu", targets=None)
 
 

@@ -15,7 +15,6 @@ from abreast.records.assembly import Assembly
 from abreast.records.decode_process import Setup
 from abreast.records.gpu_choice import Choice, find_gpu
 from abreast.records.gpu_painters import Gpu
-from abreast.records.gpu_pipeline import Plan
 from abreast.records.painters import Painters, Threads
 from abreast.records.processes import ProcessPool
 
@@ -47,7 +46,7 @@ class Decoding:
     def decided(self, images_per_second: Callable[[Painters], float]) -> str:
         """Either "cpu" or "gpu": if nobody has said which, the rates of both decide it now."""
         if self.decoder == "auto":
-            self._choice.make(
+            self._choice.decide(
                 lambda decoder: images_per_second(self._of(decoder)), fspath(self._assembly.records.folder)
             )
             self._close(but=self.decoder)
@@ -75,23 +74,12 @@ class Decoding:
 
     def _of(self, decoder: str) -> Painters:
         if decoder == "gpu":
-            self._gpu = self._gpu or self._made_gpu()
+            self._gpu = self._gpu or Gpu(self._assembly, self._max_rows, self._num_threads, self._find_gpu())
             return self._gpu.painters()
         if self._num_workers:
             self._processes = self._processes or self._made_processes()
             return self._processes.lend()
         return Threads(self._assembly.rows, self._assembly.buffers, self._num_threads)
-
-    def _made_gpu(self) -> Gpu:
-        assembly = self._assembly
-        plan = Plan(
-            image_shape=assembly.image_shape,
-            antialias=assembly.look.antialias,
-            max_halvings=assembly.most_times_larger.bit_length() - 1,
-            max_rows=self._max_rows,
-            num_threads=self._num_threads,
-        )
-        return Gpu(assembly.records, plan, self._find_gpu(), assembly.buffers)
 
     def _made_processes(self) -> ProcessPool:
         """They share the threads among them."""

@@ -42,8 +42,8 @@ class Choice:
         if wish == "gpu":
             find()
 
-    def make(self, measure: Callable[[str], float], what: str) -> None:
-        """Decide: `measure` the images per second of both, and say in a line what came of it for `what`."""
+    def decide(self, measure: Callable[[str], float], what: str) -> None:
+        """`measure` the images per second of both, and say in a line what came of it for `what`."""
         try:
             self._find()
         except AbreastError as error:
@@ -99,7 +99,7 @@ def check_has_jpegs(records: Records) -> None:
     tables = [index.samples for _, index in records.shards()]
     if not any(((table["encoding"] == _JPEG) & (table["plain"] == 1)).any() for table in tables):
         found = sorted({ENCODINGS[number] for table in tables for number in set(table["encoding"].tolist())})
-        what = f"{records.folder} has no JPEGs that a GPU can decode, but {', '.join(found)}"
+        what = f"{records.folder} holds {', '.join(found)}, and no JPEG that a GPU can decode as it stands"
         raise DataError(what, _HINT)
 
 

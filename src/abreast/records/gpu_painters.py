@@ -1,8 +1,8 @@
 """Rows of batches of which a GPU paints what it can, baseline JPEGs, and threads of this process the others.
 
 Threads read and check samples and cut JPEGs to their crops, as they do for the CPU: the GPU gets no more than it needs. A
-batch goes through one of two pipelines, which take turns: one is fed while the other is at work. Imports `buffers`, `crop`,
-`decoder`, `gpu_pipeline`, `jpeg`, `pixels`, `pool`, `reader` and `errors`.
+batch goes through one of two pipelines, which take turns: one is fed while the other is at work. Imports `assembly`, `buffers`,
+`crop`, `decoder`, `gpu_pipeline`, `jpeg`, `pixels`, `pool`, `reader` and `errors`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from abreast.errors import DeviceError
+from abreast.records.assembly import Assembly
 from abreast.records.buffers import Buffers
 from abreast.records.columns import Array
 from abreast.records.crop import Box
@@ -41,13 +42,20 @@ class Row(NamedTuple):
 
 
 class Gpu:
-    """A GPU that decodes for a loader, and keeps what it needs from one iteration to the next."""
+    """A GPU that decodes for the batches of `assembly`, and keeps what it needs from one iteration to the next."""
 
-    def __init__(self, records: Records, plan: Plan, device: Device, buffers: Buffers) -> None:
-        self._cutter = Cutter(records, plan.image_shape[2], plan.antialias)
-        self._pipelines = Pipelines(plan._replace(num_threads=-(-plan.num_threads // _PIPELINES)), device)
-        self._buffers = buffers
-        self._num_threads = plan.num_threads
+    def __init__(self, assembly: Assembly, max_rows: int, num_threads: int, device: Device) -> None:
+        plan = Plan(
+            image_shape=assembly.image_shape,
+            antialias=assembly.look.antialias,
+            max_halvings=assembly.most_times_larger.bit_length() - 1,
+            max_rows=max_rows,
+            num_threads=-(-num_threads // _PIPELINES),
+        )
+        self._cutter = Cutter(assembly.records, plan.image_shape[2], plan.antialias)
+        self._pipelines = Pipelines(plan, device)
+        self._buffers = assembly.buffers
+        self._num_threads = num_threads
 
     def painters(self) -> GpuPainters:
         """For one iteration."""

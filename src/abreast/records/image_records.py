@@ -23,7 +23,8 @@ class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[
     `batch_size` counts the rows of the global batch. `augment`: True takes a random part of each image, every second one
     mirrored; False takes the centre, to evaluate; `RandomCrop` and `CenterCrop` say it exactly. `targets` and `weights`
     name columns: one gives an array, several a dictionary. `shuffle` and `antialias` go with `augment` by default:
-    shuffled to train, antialiased to evaluate. Raises `DataError`.
+    shuffled to train, antialiased to evaluate. `decoder`: "cpu", "gpu", or "auto" for what is measured to be faster. Raises
+    `DataError`, and `DeviceError` where there is no GPU that could decode.
     """
 
     _goes_on = False  # whether Keras has asked for another iterator since it took a batch of the last one
