@@ -45,11 +45,12 @@ def _all_right(readers: list[str], place: Path) -> bool:
     image_sets.prepare(place, SIDE, 95, _ENVIRONMENT)
     right = True
     for name in readers:
-        missing = [each for each in image_readers.READERS[name].packages if not image_sets.is_there(each)]
+        missing = image_readers.READERS[name].missing()
         command = [sys.executable, __file__, "--readers", name, "--place", str(place)]
         found = f"left out, without {' and '.join(missing)}"
         if not missing:
-            done = subprocess.run(command, env=os.environ | _ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
+            variables = image_readers.READERS[name].variables(_ENVIRONMENT)
+            done = subprocess.run(command, env=os.environ | variables, stdout=subprocess.PIPE, text=True, check=True)
             found = done.stdout.strip() or "right"
             right = right and found == "right"
         print(f"{name}: {found}", flush=True)

@@ -1,9 +1,10 @@
 """How far the pixels of a batch are from Pillow's own resize of the whole image: abreast's ways, and tf.data's.
 
-    python benchmarks/image_quality.py [--quick] [--images 300] [--sets "480x480 q95"]
+    python benchmarks/image_quality.py [--quick] [--images 300] [--sets "480x480 q95"] [--ways "abreast;tf.data"]
 
 Each image is shown once, the same part of it by all ways. The reference is Pillow's decode of the whole file and its
 bilinear `resize` of that part, whose filter sees every pixel. A sample is the mean difference of one image, in steps of 255.
+A GPU's way is what NVIDIA DALI does on the CPU with the pipeline of a GPU, where it is installed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ _BATCH = 50
 _FAR = 8  # steps of 255 that a reader of the table may see
 
 Images = Any
-Ways = Mapping[str, Images]
+Ways = Mapping[str, Callable[[], Images]]
 
 
 def main() -> None:
@@ -37,7 +39,8 @@ def main() -> None:
             _prepare(place, arguments.images, *SETS[name])
             for size in _SIZES:
                 for view, reference, ways in _compared(place, size):
-                    _report({"images": name, "size": size, "view": view}, reference, ways, arguments.quick)
+                    made = {way: make() for way, make in ways.items() if way in (arguments.ways or ways)}
+                    _report({"images": name, "size": size, "view": view}, reference, made, arguments.quick)
 
 
 def _prepare(place: Path, count: int, width: int, height: int, quality: int) -> None:
@@ -55,33 +58,41 @@ def _prepare(place: Path, count: int, width: int, height: int, quality: int) -> 
 def _compared(place: Path, size: int) -> Iterator[tuple[str, Images, Ways]]:
     """A view, what Pillow makes of it, and what others do."""
     from abreast.records import CenterCrop, RandomCrop
+    from abreast.records.gpu_pipeline import is_installed
 
     crop, centre = RandomCrop(flip=False), CenterCrop()
     for view, kind, antialiased in (("random part", crop, False), ("centre", centre, True)):
         boxes, files = _boxes(place / "jpeg.pack", kind, size)
         ways = {
-            ("abreast, antialias" if fine else "abreast") + (" (default)" if fine == antialiased else ""): _ours(
-                place / "jpeg.pack", kind, size, fine
+            ("abreast, antialias" if fine else "abreast") + (" (default)" if fine == antialiased else ""): partial(
+                _ours, place / "jpeg.pack", kind, size, fine
             )
             for fine in (False, True)
         }
         ways |= {
-            name: _by_tensorflow(files, boxes, size, fine)
+            name: partial(_as_by_gpu, place / "jpeg.pack", kind, size, fine)
+            for name, fine in (("abreast, a GPU's way", False), ("abreast, a GPU's way, antialias", True))
+            if is_installed()
+        }
+        ways |= {
+            name: partial(_by_tensorflow, files, boxes, size, fine)
             for name, fine in (("tf.data", False), ("tf.data, antialias", True))
         }
         yield view, _by_pillow(files, boxes, size), ways
     folders = [place / "jpeg.pack", place / "smaller.pack"]
     boxes, files = _boxes(folders[0], crop, size)
     ways = {
-        "abreast, two sizes" + (", antialias" if fine else " (default)"): _ours(
-            folders[0], crop, size, fine, folders[1:]
+        "abreast, two sizes" + (", antialias" if fine else " (default)"): partial(
+            _ours, folders[0], crop, size, fine, folders[1:]
         )
         for fine in (False, True)
     }
     yield "random part", _by_pillow(files, _seen_in(folders, boxes, size), size), ways
     boxes, pixels = _boxes(place / "raw.pack", crop, size)
     ways = {
-        "abreast, raw at 256" + (", antialias" if fine else " (default)"): _ours(place / "raw.pack", crop, size, fine)
+        "abreast, raw at 256" + (", antialias" if fine else " (default)"): partial(
+            _ours, place / "raw.pack", crop, size, fine
+        )
         for fine in (False, True)
     }
     yield "random part of 256 pixels", _by_pillow(pixels, boxes, size), ways
@@ -131,6 +142,26 @@ def _ours(pack: Path, view: Any, size: int, antialias: bool, smaller: Sequence[P
         return np.concatenate(list(batches))
 
 
+def _as_by_gpu(pack: Path, view: Any, size: int, antialias: bool) -> Images:
+    from abreast.records import Records
+    from abreast.records.assembly import Assembly, Look
+    from abreast.records.gpu_painters import Gpu
+    from abreast.records.gpu_pipeline import Device
+    from abreast.records.sizes import Sizes
+
+    with Records(pack) as records:
+        look = Look((size, size), view, antialias)
+        assembly = Assembly(Sizes(records), look, targets=None, weights=None, max_rows=_BATCH, keep_batches=1)
+        painters = Gpu(assembly, _BATCH, 1, Device("cpu", "cpu", None)).painters()
+        numbers = np.arange(len(records))
+        batches = [
+            assembly.start(numbers[first : first + _BATCH], _SEED, 0, first, painters, num_tasks=1).wait()
+            for first in range(0, len(records), _BATCH)
+        ]
+        painters.finish()
+        return np.concatenate(batches)
+
+
 def _by_pillow(files: list[Any], boxes: Any, size: int) -> Images:
     import io
 
@@ -154,8 +185,8 @@ def _by_tensorflow(files: list[Any], boxes: Any, size: int, antialias: bool) -> 
     return np.stack(made)
 
 
-def _report(view: dict[str, Any], reference: Images, ways: Ways, quick: bool) -> None:
-    for way, images in ways.items():
+def _report(view: dict[str, Any], reference: Images, made: Mapping[str, Images], quick: bool) -> None:
+    for way, images in made.items():
         difference = np.abs(images.astype(np.int16) - reference)
         samples = difference.mean(axis=(1, 2, 3))
         notes = {
@@ -175,6 +206,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--images", type=int, help="images of each size")
     parser.add_argument("--sets", type=lambda text: text.split(","), default=list(SETS))
+    parser.add_argument("--ways", type=lambda text: text.split(";"), help="names between semicolons")
     parser.add_argument("--quick", action="store_true", help="few images, and no lines are written")
     arguments = parser.parse_args()
     arguments.images = arguments.images or (60 if arguments.quick else 300)

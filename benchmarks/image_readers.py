@@ -6,7 +6,7 @@ cores. Frameworks are imported where they are used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -226,8 +226,23 @@ class Reader(NamedTuple):
     read: Callable[[Path, int], Iterator[Any]]
     shows: Literal["random part", "centre", "whole", "random place", "nothing"] = "random part"
     packages: tuple[str, ...] = ()
+    needs_gpu: bool = False
+
+    def missing(self) -> list[str]:
+        """What this machine has not."""
+        import image_sets
+
+        from abreast.hardware import list_nvidia_devices
+
+        found = [name for name in self.packages if not image_sets.is_there(name)]
+        return found + (["a GPU"] if self.needs_gpu and not list_nvidia_devices() else [])
+
+    def variables(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Those of its process. One that needs a GPU sees those that are there."""
+        return {name: value for name, value in variables.items() if not (self.needs_gpu and name == _GPUS)}
 
 
+_GPUS = "CUDA_VISIBLE_DEVICES"
 _TENSORFLOW = ("tensorflow",)
 _ARRAY_RECORD = ("grain", "array_record")
 _DALI = ("nvidia.dali",)
@@ -238,6 +253,8 @@ READERS: dict[str, Reader] = {
     "abreast, in processes": Reader(_abreast("jpeg.pack", True, processes=True)),
     "abreast, two sizes": Reader(_abreast("jpeg.pack", True, smaller=("smaller.pack",))),
     "abreast, two sizes, in processes": Reader(_abreast("jpeg.pack", True, processes=True, smaller=("smaller.pack",))),
+    "abreast, GPU": Reader(_abreast("jpeg.pack", True, decoder="gpu"), packages=_DALI, needs_gpu=True),
+    "abreast, centre, GPU": Reader(_abreast("jpeg.pack", False, decoder="gpu"), "centre", _DALI, needs_gpu=True),
     "abreast, antialias": Reader(_abreast("jpeg.pack", True, antialias=True)),
     "abreast, raw at 256": Reader(_abreast("raw.pack", True)),
     "abreast, centre": Reader(_abreast("jpeg.pack", False), "centre"),

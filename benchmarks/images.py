@@ -51,12 +51,15 @@ def main() -> None:
 
 
 def _run(name: str, place: Path, arguments: argparse.Namespace) -> None:
+    import image_readers
+
     found: dict[tuple[str, int], list[dict[str, float]]] = {}
     for _ in range(arguments.rounds):
         for cores in arguments.cores:
             for reader in arguments.readers:
                 cell = {"place": str(place), "reader": reader, "cores": cores, "seconds": arguments.seconds}
-                found.setdefault((reader, cores), []).append(cells.in_a_process(__file__, cell, _ENVIRONMENT))
+                variables = image_readers.READERS[reader].variables(_ENVIRONMENT)
+                found.setdefault((reader, cores), []).append(cells.in_a_process(__file__, cell, variables))
     for (reader, cores), samples in found.items():
         middle = {key: statistics.median(sample[key] for sample in samples) for key in samples[0]}
         rates = [sample["images_per_second"] for sample in samples]
@@ -127,11 +130,10 @@ def _arguments() -> argparse.Namespace:
 
 
 def _left_out(name: str) -> bool:
-    """Whether packages of a reader are missing; if so it says that."""
+    """Whether something that a reader needs is missing; if so it says that."""
     import image_readers
-    import image_sets
 
-    missing = [each for each in image_readers.READERS[name].packages if not image_sets.is_there(each)]
+    missing = image_readers.READERS[name].missing()
     if missing:
         print(f"left out: {name}, without {' and '.join(missing)}", file=sys.stderr)
     return bool(missing)

@@ -42,6 +42,19 @@ def test_every_reader_gives_right_batches(readers: tuple[str, ...]) -> None:
     assert set(readers) <= set(found) and all(each == "right" or "without" in each for each in found.values())
 
 
+def test_what_needs_a_gpu_is_left_out_without_one_and_sees_those_there_are(
+    image_check: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = image_check.image_readers.READERS
+    monkeypatch.setattr("abreast.hardware.list_nvidia_devices", lambda: ())
+    assert readers["abreast, GPU"].missing()[-1] == "a GPU" and readers["abreast"].missing() == []
+    monkeypatch.setattr("abreast.hardware.list_nvidia_devices", lambda: ("gpu:0",))
+    assert "a GPU" not in readers["abreast, GPU"].missing()
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    assert readers["abreast, GPU"].variables(hidden) == {"OMP_NUM_THREADS": "1"}
+    assert readers["abreast"].variables(hidden) == hidden
+
+
 def drawn(image_check: Any, boxes: Any, mirrored: Any) -> list[Any]:
     """Views of the check's picture, as Pillow makes them."""
     line = np.linspace(0, 255, image_check.SIDE)

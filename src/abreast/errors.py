@@ -27,7 +27,7 @@ class DataError(AbreastError):
 
 
 class DeviceError(AbreastError):
-    """A device that is not there, or more devices than there are."""
+    """A device that is not there or fails, or more devices than there are."""
 
 
 class LaunchError(AbreastError):

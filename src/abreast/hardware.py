@@ -54,6 +54,12 @@ def list_devices(environ: Mapping[str, str] | None = None, root: Path = Path("/"
     return _nvidia_devices(environ) or _amd_devices(environ, root) or _apple_devices() or _cpu_devices(None, root)
 
 
+def list_nvidia_devices(environ: Mapping[str, str] | None = None) -> tuple[Device, ...]:
+    """Those of them that CUDA drives; none where the CPU simulates devices."""
+    environ = os.environ if environ is None else environ
+    return () if environ.get(CPU_DEVICES) else _nvidia_devices(environ)
+
+
 def parse_devices(spec: DeviceSpec) -> Request:
     """A request in one form; raises `DeviceError` for one that can mean nothing on any machine.
 

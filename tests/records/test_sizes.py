@@ -41,7 +41,7 @@ def test_a_view_is_read_where_it_is_smallest_and_still_has_its_pixels(folders: l
     sizes = Sizes(Records(folders[0]), folders[:0:-1])
     rng = np.random.default_rng(0)
     numbers = rng.integers(0, NUM_SAMPLES, 500)
-    height, width = sizes.heights_and_widths(numbers)
+    height, width = sizes.sides[:, numbers]
     views = RandomCrop().views(height, width, (24, SIZE), rng.random((500, RandomCrop.num_draws)))
     copies, there = sizes.copies(numbers, views, (24, SIZE))
     chosen = set()

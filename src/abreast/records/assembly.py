@@ -66,7 +66,7 @@ class Assembly:
     ) -> None:
         records = sizes.records[0]
         self.look = look
-        self._sizes = sizes
+        self.sizes = sizes
         self._channels = max(int(index.samples["channels"].max(initial=1)) for _, index in records.shards())
         self._targets = _columns(records, targets)
         self._weights = None if weights is None else records.column(weights)
@@ -77,6 +77,12 @@ class Assembly:
     @property
     def image_shape(self) -> tuple[int, int, int]:
         return (*self.look.size, self._channels)
+
+    @property
+    def most_times_larger(self) -> int:
+        """How many times as large as its place in a batch a view can be, in whole numbers; at least 1."""
+        largest = self.sizes.sides // np.array(self.look.size)[:, None]
+        return int(largest.min(axis=0).max(initial=1))
 
     def like(self) -> Any:
         """A batch without rows."""
@@ -102,14 +108,14 @@ class Assembly:
 
     def will_need(self, numbers: Numbers, seed: int, epoch: int, first: int) -> None:
         """Let the system read ahead what the batch will be made of."""
-        self._sizes.will_need(self._views(numbers, seed, epoch, first)[0] if len(self._sizes.records) > 1 else numbers)
+        self.sizes.will_need(self._views(numbers, seed, epoch, first)[0] if len(self.sizes.records) > 1 else numbers)
 
     def _views(self, numbers: Numbers, seed: int, epoch: int, first: int) -> tuple[Numbers, Views]:
         """Which copies of the samples are read, and which part of each."""
         view = self.look.view
         draws = uniforms(seed, epoch, first, len(numbers), view.num_draws) if view.num_draws else np.empty((0, 0))
-        views = view.views(*self._sizes.heights_and_widths(numbers), self.look.size, draws)
-        return self._sizes.copies(numbers, views, self.look.size)
+        views = view.views(*self.sizes.sides[:, numbers], self.look.size, draws)
+        return self.sizes.copies(numbers, views, self.look.size)
 
     def _batch(self, images: Pixels, numbers: Numbers) -> Any:
         """Images, or those with what belongs to them: `(x, y)` or `(x, y, sample_weight)`."""

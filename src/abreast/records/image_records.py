@@ -24,7 +24,8 @@ class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[
     mirrored; False takes the centre, to evaluate; `RandomCrop` and `CenterCrop` say it exactly. `targets` and `weights`
     name columns: one gives an array, several a dictionary. `shuffle` and `antialias` go with `augment` by default:
     shuffled to train, antialiased to evaluate. `smaller` names data sets of the same samples, packed with a smaller `size`:
-    each part is then read where it is smallest and still has as many pixels as its place. Raises `DataError`.
+    each part is then read where it is smallest and still has as many pixels as its place. `decoder`: "cpu", "gpu", or
+    "auto" for what is measured to be faster. Raises `DataError`, and `DeviceError` where there is no GPU that could decode.
     """
 
     _goes_on = False  # whether Keras has asked for another iterator since it took a batch of the last one

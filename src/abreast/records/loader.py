@@ -1,8 +1,8 @@
 """A packed data set as batches for training: shuffled, cropped and decoded ahead of who takes them.
 
 The sequence of batches is a function of the settings: no thread, process or restart changes it. No framework here;
-`image_records.py` shows it to Keras. Imports `assembly`, `painters`, `processes`, `reader`, `sampling`, `sizes`, `views`,
-`hardware` and `errors`.
+`image_records.py` shows it to Keras, `decoding.py` knows who decodes. Imports `assembly`, `decoding`, `gpu_choice`, `reader`,
+`sampling`, `sizes`, `views`, `hardware` and `errors`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from abreast.errors import DataError
 from abreast.hardware import num_cores
 from abreast.records.assembly import Assembly, Look, Started, Targets
-from abreast.records.decode_process import Setup
+from abreast.records.decoding import Decoding
 from abreast.records.draws import checked_seed
 from abreast.records.extras import extra
-from abreast.records.painters import Painters, Threads
-from abreast.records.processes import ProcessPool
+from abreast.records.gpu_choice import images_per_second
+from abreast.records.painters import Painters
 from abreast.records.reader import Records
 from abreast.records.sampling import Numbers, Place, Sampling
 from abreast.records.sizes import Sizes
@@ -53,6 +53,7 @@ class Loader:
         smaller: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
         num_threads: int | None = None,
         num_workers: int = 0,
+        decoder: str = "cpu",
         shard: int = 0,
         num_shards: int = 1,
     ) -> None:
@@ -75,7 +76,7 @@ class Loader:
         self._ahead = max(2, -(-_TASKS_PER_THREAD * self.num_threads // rows))
         keep_batches = self._ahead + 4
         self._assembly = Assembly(self._sizes, look, targets, weights, max_rows=rows, keep_batches=keep_batches)
-        self._processes = ProcessPool(self._setup(num_workers), num_workers, keep_batches) if num_workers else None
+        self._decoding = Decoding(decoder, self._assembly, rows, self.num_threads, num_workers, keep_batches)
         self._order: tuple[int, Numbers] | None = None
         self._begin = self._next = Place(0, 0)
         self._settings: dict[str, Any] = {
@@ -114,7 +115,8 @@ class Loader:
         started: deque[Started] = deque()
         asked = begin.batch
         process = os.getpid()
-        painters = self._painters()
+        self._decoding.decided(self._images_per_second)
+        painters = self._decoding.painters()
         try:
             painters.aside(self._read_ahead, begin.epoch, order, range(asked, asked + self._ahead))
             for batch in range(begin.batch, len(self)):
@@ -153,12 +155,19 @@ class Loader:
         return self._assembly.start(numbers, self._sampling.seed, epoch, positions.start, painters, num_tasks)
 
     def __getitem__(self, batch: int) -> Any:
-        """Batch `batch` of the epoch that an iteration would begin with, made in this thread."""
+        """Batch `batch` of the epoch that an iteration would begin with, made at once."""
         if not -len(self) <= batch < len(self):
             raise IndexError(f"batch {batch} of {len(self)}")
         epoch, positions = self._begin.epoch, self._sampling.positions(batch % len(self))
         numbers = self._order_of(epoch)[positions.start : positions.stop]
-        return self._assembly.make(numbers, self._sampling.seed, epoch, positions.start)
+        place = numbers, self._sampling.seed, epoch, positions.start
+        if self._decoding.decided(self._images_per_second) == "cpu":
+            return self._assembly.make(*place)
+        painters = self._decoding.painters()
+        try:
+            return self._assembly.start(*place, painters, num_tasks=1).wait()
+        finally:
+            painters.leave()
 
     def __enter__(self) -> Any:
         return self
@@ -167,7 +176,8 @@ class Loader:
         self.close()
 
     def __reduce__(self) -> Any:
-        return _again, (type(self), fspath(self.records.folder), self._settings, self._begin)
+        settings = {**self._settings, "decoder": self._decoding.decoder}
+        return _again, (type(self), fspath(self.records.folder), settings, self._begin)
 
     def __repr__(self) -> str:
         sampling = self._sampling
@@ -196,7 +206,7 @@ class Loader:
         if (epoch is None) != (batch is None):
             raise DataError("epoch and batch go together", "give both, or none")
         place = self._next if epoch is None or batch is None else self._checked(Place(epoch, batch))
-        return {**self._sequence(), "epoch": place.epoch, "batch": place.batch}
+        return {**self._sequence(), "decoder": self._decoding.decoder, "epoch": place.epoch, "batch": place.batch}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration go on at the place of a `state`. Raises `DataError` for that of other batches."""
@@ -210,13 +220,14 @@ class Loader:
         if other:
             what = ", ".join(f"{name} was {value} and is {wanted[name]}" for name, value in other.items())
             raise DataError(f"the state belongs to other batches: {what}", "use the settings that it was made with")
-        self._begin = self._next = self._checked(Place(state["epoch"], state["batch"]))
+        place = self._checked(Place(state["epoch"], state["batch"]))
+        self._decoding.restore(state.get("decoder"))
+        self._begin = self._next = place
 
     def close(self) -> None:
         """Give the files back. Batches stay what they are."""
         self._sizes.close()
-        if self._processes is not None:
-            self._processes.close()
+        self._decoding.close()
 
     def _checked(self, place: Place) -> Place:
         if not (type(place.epoch) is type(place.batch) is int and place.epoch >= 0 and 0 <= place.batch <= len(self)):
@@ -239,21 +250,18 @@ class Loader:
             "smaller": self._sizes.data_sets[1:],
         }
 
-    def _painters(self) -> Painters:
-        if self._processes is not None:
-            return self._processes.lend()
-        return Threads(self._assembly.rows, self._assembly.buffers, self.num_threads)
+    def _images_per_second(self, painters: Painters) -> float:
+        """What they do of the batches that come next, again and again."""
+        begin, order = self._begin, self._order_of(self._begin.epoch)
 
-    def _setup(self, num_workers: int) -> Setup:
-        """What decoding processes are told, which share the threads among them."""
-        return Setup(
-            folders=[os.path.abspath(records.folder) for records in self._sizes.records],
-            data_sets=self._sizes.data_sets,
-            image_shape=self._assembly.image_shape,
-            block_bytes=self._assembly.block_bytes,
-            antialias=self._assembly.look.antialias,
-            num_threads=-(-self.num_threads // num_workers),
-        )
+        def start(number: int) -> Started:
+            batch = (begin.batch + number % (self._ahead + 1)) % len(self)
+            return self._start(begin.epoch, batch, order, painters)
+
+        try:
+            return images_per_second(start, self._ahead)
+        finally:
+            painters.leave()
 
     def _order_of(self, epoch: int) -> Numbers:
         known = self._order

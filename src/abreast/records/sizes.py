@@ -46,10 +46,10 @@ class Sizes:
         """Which they are, from the largest to the smallest."""
         return [records.manifest.data_set for records in self.records]
 
-    def heights_and_widths(self, numbers: Numbers) -> tuple[Pixels, Pixels]:
-        """Of samples as they are largest."""
-        height, width = self._sides[0][:, numbers]
-        return height, width
+    @property
+    def sides(self) -> Pixels:
+        """Height and width by samples, as they are largest."""
+        return self._sides[0]
 
     def copies(self, numbers: Numbers, views: Views, size: tuple[int, int]) -> tuple[Numbers, Views]:
         """The smallest copies in which the views still have as many pixels as their places, and the views there.
