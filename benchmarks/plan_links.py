@@ -13,8 +13,8 @@ Of each pair of steps the longer one counts: so much does waiting for one anothe
 update holds several steps, so does what is measured alone, since rare slow ones are in every long update and not in every step.
 Nothing is fitted here.
 
-Pairs of processes take turns on a link: alone, then together. The first turn of each and the first update of every turn are
-dropped. An update holds as many steps as gradients are accumulated for.
+Pairs of processes take turns on a link: alone, then together. The first turn of each and the first and the last update of every
+turn, with which an epoch begins and ends, are dropped. An update holds as many steps as gradients are accumulated for.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SUMMED_BYTES, _SUMS = 1 << 24, 5  # the largest buffer that `abreast machine` s
 _SENT_SECONDS = 0.4  # of one transfer, when the link is measured
 _ENVIRONMENT = lines.STEADY_HEAP | {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _ENVIRONMENT |= {"TF_CPP_MIN_LOG_LEVEL": "3"}
-_NOTES = {"warm_up": f"the first turn, and the first {_DROPPED} updates of each turn"}
+_NOTES = {"warm_up": f"the first turn, and of each turn the first {_DROPPED} updates and the last"}
 
 
 def main() -> None:
