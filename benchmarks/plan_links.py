@@ -50,7 +50,7 @@ LINKS = {  # bits per second, and seconds each way
     "100Mbps+20ms": (100e6, 20e-3),
 }
 _DROPPED = 1
-_STEPS, _UPDATES = 8, 2  # timed in a turn, alone and together
+_STEPS, _UPDATES = 4, 2  # timed in a turn, alone and together: short ones, since a shared machine changes its speed
 _SUMMED_BYTES, _SUMS = 1 << 24, 5  # the largest buffer that `abreast machine` sums on a processor; of so many, the median
 _SENT_SECONDS = 0.4  # of one transfer, when the link is measured
 _ENVIRONMENT = lines.STEADY_HEAP | {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -219,7 +219,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--models", type=_names(MODELS), default=MODELS)
     parser.add_argument("--links", type=_names(LINKS), default=tuple(LINKS))
     parser.add_argument("--accumulate", type=lambda text: [int(part) for part in text.split(",")], default=(1, 4))
-    parser.add_argument("--rounds", type=int, default=4, help=f"turns of each side, of {_UPDATES} updates (default: 4)")
+    parser.add_argument("--rounds", type=int, default=8, help=f"turns of each side, of {_UPDATES} updates (default: 8)")
     parser.add_argument("--dry", action="store_true", help="keep no lines")
     return parser.parse_args()
 
