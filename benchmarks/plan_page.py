@@ -39,10 +39,10 @@ A step of `n` devices on `m` hosts takes
   pass, two thirds of a step; the whole step for priority and parameter servers) it is `C - (1 - e) min(C, W)`, where `e` is
   `exposed.*`. The simulation finds it bucket by bucket; PyTorch's first one is full at 1 MiB.
 - NCCL's kernels hold their part of a GPU while they wait for a network. gloo's threads sleep while they wait, and take the cores
-  from the computation while they send, receive and add. Inside of a host there is nothing to wait for; so for gloo `e` is `K / C`,
-  where `K` is what the exchange takes at the rate at which processes of one host sum a buffer: that of the link between devices,
-  of kind `all-reduce`, as `abreast machine` measures it. To another host gloo sends no faster than that. Reading gradients and
-  writing them into buckets adds two passes over them at the memory's bandwidth; of GPUs that is in `exposed.*`.
+  from the computation while they send, receive and add. Inside of a host there is nothing to wait for; so for gloo `e` is
+  `K / C`, where `K` is what the exchange takes at the rate at which processes of one host sum a buffer: that of the link between
+  devices, of kind `all-reduce`, as `abreast machine` measures it. To another host gloo sends no faster than that. Reading
+  gradients and writing them into buckets adds two passes over them at the memory's bandwidth; of GPUs that is in `exposed.*`.
 - **launches** is `launch.*` per gradient tensor and doubling of the devices, **update** `passes.update` passes over 16 bytes per
   parameter at the memory's bandwidth.
 - A ring takes `2 (n - 1) / n` of the gradients' bytes over the slowest of its links, plus `2 (n - 1)` latencies; a tree

@@ -3,7 +3,8 @@
     python benchmarks/slow_training.py CELL     (a JSON object; `plan_links.py` starts it in a namespace)
 
 It prints the facts of the model. Then, for each line `accumulation dropped timed` on stdin, it prints the seconds of so many
-updates, behind those that are dropped. One more follows, which is not timed, and with it what ends an epoch. Whether it trains alone says a launcher's variables, which abreast reads. Imports Keras.
+updates, behind those that are dropped. One more follows, which is not timed, and with it what ends an epoch. Whether it trains
+alone says a launcher's variables, which abreast reads. Imports Keras.
 """
 
 from __future__ import annotations

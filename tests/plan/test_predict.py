@@ -129,7 +129,9 @@ def test_gloo_sends_no_faster_to_another_host_than_inside_of_one() -> None:
     assert predict(gloo(Link("measured", 50e9), step_seconds=1.0), 2, 2).step_seconds == pytest.approx(near)
     behind = gloo(Link("measured", 50e9), overlap=False)
     slowest = GRADIENT_BYTES / 1e9 + BUCKETS_SECONDS
-    assert predict(behind, 2, 2).parts["exchange"] == pytest.approx(slowest, rel=0.01)  # `exposed.unoverlapped` is 0.995
+    assert predict(behind, 2, 2).parts["exchange"] == pytest.approx(
+        slowest, rel=0.01
+    )  # `exposed.unoverlapped` is 0.995
 
 
 def test_inside_of_a_host_gloo_hides_nothing() -> None:
