@@ -6,13 +6,15 @@ Each host is a network namespace (`slow_links.py`), and abreast trains on PyTorc
 gloo over TCP. Every process has one thread for its kernels and stays on its core.
 
 The prediction is given what one can know without training on two hosts: the seconds of a step on one device; the tensors of the
-model; the rate and the latency of one plain TCP connection over the link; and what one core copies from memory to memory. The
-step on one device is measured on both cores at once, in two processes that know nothing of one another: the cores share caches
-and memory, and two real hosts would not. Of each pair of steps the longer one counts: so much does waiting for one another cost
-on a machine whose steps vary. Nothing is fitted here.
+model; the rate and the latency of one plain TCP connection over the link; what one core copies from memory to memory; and the
+rate at which two processes of one host sum a buffer, as `abreast machine` measures it. The step on one device is measured on both
+cores at once, in two processes that know nothing of one another: the cores share caches and memory, and two real hosts would not.
+Of each pair of steps the longer one counts: so much does waiting for one another cost on a machine whose steps vary. Where an
+update holds several steps, so does what is measured alone, since rare slow ones are in every long update and not in every step.
+Nothing is fitted here.
 
-Pairs of processes take turns on a link: alone, then together. The first turn of each and the first update of every turn are
-dropped. An update holds as many steps as gradients are accumulated for.
+Pairs of processes take turns on a link: alone, then together. The first turn of each and the first and the last update of every
+turn, with which an epoch begins and ends, are dropped. An update holds as many steps as gradients are accumulated for.
 """
 
 from __future__ import annotations
@@ -48,11 +50,15 @@ LINKS = {  # bits per second, and seconds each way
     "100Mbps+20ms": (100e6, 20e-3),
 }
 _DROPPED = 1
-_STEPS, _UPDATES = 5, 2  # timed in a turn, alone and together
+_STEPS, _UPDATES = 4, 2  # timed in a turn, alone and together: short ones, since a shared machine changes its speed
+_SUMMED_BYTES, _SUMS = (
+    1 << 24,
+    5,
+)  # the largest buffer that `abreast machine` sums on a processor; of so many, the median
 _SENT_SECONDS = 0.4  # of one transfer, when the link is measured
 _ENVIRONMENT = lines.STEADY_HEAP | {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _ENVIRONMENT |= {"TF_CPP_MIN_LOG_LEVEL": "3"}
-_NOTES = {"warm_up": f"the first turn, and the first {_DROPPED} updates of each turn"}
+_NOTES = {"warm_up": f"the first turn, and of each turn the first {_DROPPED} updates and the last"}
 
 
 def main() -> None:
@@ -60,6 +66,8 @@ def main() -> None:
     cores = sorted(os.sched_getaffinity(0))[: len(ADDRESSES)]
     if len(cores) < len(ADDRESSES):
         sys.exit("plan_links: this process may use one core only\nhint: give it two, one for each emulated host")
+    os.sched_setaffinity(0, cores)
+    _all_reduce()  # before other processes are there
     try:
         for model in arguments.models:
             _measure_model(model, cores, arguments)
@@ -91,7 +99,7 @@ def _measure_link(
     for accumulation in arguments.accumulate:
         ones, measured = [], []
         for _ in range(arguments.rounds):
-            ones += alone.run(1, _STEPS)
+            ones += _means(alone.run(1, _STEPS), accumulation)
             measured += together.run(accumulation, _UPDATES)
         one = statistics.median(ones)
         setup = _setup(model, alone.tensor_sizes, one, rate, latency, accumulation)
@@ -99,6 +107,7 @@ def _measure_link(
         error = predicted.step_seconds / statistics.median(measured) - 1
         case = {"model": model, "link": name, "accumulation": accumulation}
         given = facts | {"one_device_seconds": round(one, 6), "memory_bytes_per_second": round(_memory())}
+        given |= {"all_reduce_bytes_per_second": round(_all_reduce())}
         told = {"predicted_seconds": round(predicted.step_seconds, 6), "error": round(error, 4)}
         line = lines.line("plan_links", case, measured, "seconds per update", **told, **given, **_NOTES)
         if not arguments.dry:
@@ -111,7 +120,7 @@ def _setup(
 ) -> Setup:
     model = Model(name, sum(tensor_sizes), len(tensor_sizes), tensor_sizes=tuple(tensor_sizes))
     core = Device("one core", _memory())
-    machine = Machine("an emulated host", core, 1, Link("measured", _memory()), Link("measured", rate, latency))
+    machine = Machine("an emulated host", core, 1, Link("all-reduce", _all_reduce()), Link("measured", rate, latency))
     step = StepTime(one_seconds, 1.0, "measured")
     return Setup(model, machine, step, 1, software="gloo", accumulation=accumulation)
 
@@ -120,6 +129,20 @@ def _setup(
 def _memory() -> float:
     """Bytes per second that a core reads and writes."""
     return 2 * float(host_speeds.memory()["memory_copy_bytes_per_second"])
+
+
+@cache
+def _all_reduce() -> float:
+    """Bytes per second at which two processes of this host sum a buffer: each has one thread, and there are two cores."""
+    request = {"devices": [2], "sizes": [_SUMMED_BYTES] * _SUMS, "simulated": True}
+    command = [sys.executable, "-m", "abreast.measure.all_reduce_times", json.dumps(request)]
+    done = subprocess.run(command, env=os.environ | _ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
+    return statistics.median(float(entry["bus_bytes_per_second"]) for entry in json.loads(done.stdout))
+
+
+def _means(seconds: Sequence[float], count: int) -> list[float]:
+    """Of so many in a row at a time; the rest is left out."""
+    return [statistics.fmean(seconds[i : i + count]) for i in range(0, len(seconds) - count + 1, count)]
 
 
 @contextlib.contextmanager
@@ -199,7 +222,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--models", type=_names(MODELS), default=MODELS)
     parser.add_argument("--links", type=_names(LINKS), default=tuple(LINKS))
     parser.add_argument("--accumulate", type=lambda text: [int(part) for part in text.split(",")], default=(1, 4))
-    parser.add_argument("--rounds", type=int, default=4, help=f"turns of each side, of {_UPDATES} updates (default: 4)")
+    parser.add_argument("--rounds", type=int, default=8, help=f"turns of each side, of {_UPDATES} updates (default: 8)")
     parser.add_argument("--dry", action="store_true", help="keep no lines")
     return parser.parse_args()
 

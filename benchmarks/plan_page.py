@@ -32,11 +32,17 @@ A step of `n` devices on `m` hosts takes
     step = compute x (1 + straggling) + exposed + launches + update
 
 - **compute** is the step of one device without its update, once per accumulated step. It is measured, given, or a roofline.
+  A step that accumulates passes over 20 bytes per parameter on top, at the memory's bandwidth: it adds its gradient to the sum
+  (two floats read, one written), and Keras passes over its accumulators (one read, one written).
 - **straggling** is `straggle.*` x log2(n), and `straggle.hosts` x log2(m): the slowest replica decides.
 - **exposed** is what the exchange of gradients adds. Of an exchange of `C` seconds beside a window of `W` seconds (the backward
   pass, two thirds of a step; the whole step for priority and parameter servers) it is `C - (1 - e) min(C, W)`, where `e` is
-  `exposed.*`. The simulation finds it bucket by bucket; PyTorch's first one is full at 1 MiB. NCCL's kernels hold their part
-  of a GPU while they wait, gloo's threads sleep: for gloo `e` is smaller in proportion on a network below 10 Gb/s.
+  `exposed.*`. The simulation finds it bucket by bucket; PyTorch's first one is full at 1 MiB.
+- NCCL's kernels hold their part of a GPU while they wait for a network. gloo's threads sleep while they wait, and take the cores
+  from the computation while they send, receive and add. Inside of a host there is nothing to wait for; so for gloo `e` is
+  `K / C`, where `K` is what the exchange takes at the rate at which processes of one host sum a buffer: that of the link between
+  devices, of kind `all-reduce`, as `abreast machine` measures it. To another host gloo sends no faster than that. Reading
+  gradients and writing them into buckets adds two passes over them at the memory's bandwidth; of GPUs that is in `exposed.*`.
 - **launches** is `launch.*` per gradient tensor and doubling of the devices, **update** `passes.update` passes over 16 bytes per
   parameter at the memory's bandwidth.
 - A ring takes `2 (n - 1) / n` of the gradients' bytes over the slowest of its links, plus `2 (n - 1)` latencies; a tree
@@ -54,11 +60,9 @@ the step time is one. Where its ends are more than six times apart, no predictio
 
 The simulation has a compute stream per device and serves each kind of link in the order in which buckets become ready. Its
 tests compare it with the formulas on random cases: equal to 1e-9 where they hold. `abreast plan` takes what cannot be hidden
-from the simulation, and `exposed.*` of the rest; for rings and hierarchies that is within 10 % of the formulas above, which the
-accuracy below is of. A parameter server in host memory sends, adds and returns different buckets at once in the simulation. An
-exchange that hides behind the computation is the same in both; one that does not is down to half as long there as in the
-formula. Published rows side with the formula, since their software returns nothing before all is added up: `--exchange ps-cpu`
-promises too much where links are slow or nothing overlaps.
+from the simulation, and `e` of the rest; for rings and hierarchies that is within 10 % of the formulas above, which the
+accuracy below is of. A parameter server in host memory gets, adds and returns one bucket after another in both: published rows
+side with that, since their software returns nothing before all is added up.
 
 ## What it does not know
 

@@ -3,7 +3,8 @@
     python benchmarks/slow_training.py CELL     (a JSON object; `plan_links.py` starts it in a namespace)
 
 It prints the facts of the model. Then, for each line `accumulation dropped timed` on stdin, it prints the seconds of so many
-updates, behind those that are dropped. Whether it trains alone says a launcher's variables, which abreast reads. Imports Keras.
+updates, behind those that are dropped. One more follows, which is not timed, and with it what ends an epoch. Whether it trains
+alone says a launcher's variables, which abreast reads. Imports Keras.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def main() -> None:
     print(json.dumps({"tensor_sizes": [int(np.prod(weight.shape)) for weight in model.trainable_weights]}), flush=True)
     for line in sys.stdin:
         accumulation, dropped, timed = (int(word) for word in line.split())
-        steps = accumulation * (dropped + timed)
+        steps = accumulation * (dropped + timed + 1)
         x, y = (np.resize(each, (steps * len(each), *each.shape[1:])) for each in task.rows(task.batch_size))
         clock = _Clock(accumulation)
         trained[accumulation].fit(x, y, batch_size=task.batch_size, shuffle=False, verbose=0, callbacks=[clock])
@@ -61,7 +62,7 @@ def _trained(task: Task, accumulation: int, num_hosts: int) -> Any:
 
 
 class _Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """When each update begins, and the last one ends. On the CPU there is no device to wait for."""
+    """When each update begins, which is when the one before it ends. On the CPU there is no device to wait for."""
 
     def __init__(self, accumulation: int) -> None:
         super().__init__()
@@ -71,9 +72,6 @@ class _Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no ty
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if batch % self._accumulation == 0:
             self.times.append(time.perf_counter())
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.times.append(time.perf_counter())
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def test_a_step_of_half_an_hour_can_be_planned_for(plan: Any) -> None:
 
 def test_more_accumulation_is_told_as_what_it_would_be(plan: Any) -> None:
     _, out, _ = plan("--model vgg16 --machine pcie3-x1-box --step-time 0.25 --accumulate 4")
-    assert "accumulation of 16 steps 2.17" in out
+    assert "accumulation of 16 steps 2.15" in out
 
 
 def test_accumulation_is_no_efficiency(plan: Any) -> None:

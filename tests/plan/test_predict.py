@@ -15,7 +15,7 @@ from abreast.errors import DataError
 from abreast.plan.closed_form import breakdown, exposed_seconds
 from abreast.plan.constants import described, shipped
 from abreast.plan.gradients import parse_format
-from abreast.plan.machine import Link, find_machine
+from abreast.plan.machine import Device, Link, Machine, find_machine
 from abreast.plan.models import find_model
 from abreast.plan.predict import buckets, predict, predictions, scenario_of, with_machine_link
 from abreast.plan.questions import cost, helps, worth
@@ -100,16 +100,81 @@ def test_gloo_waits_for_answers_on_a_network_with_latency() -> None:
     assert more == pytest.approx(waits, rel=0.01)
 
 
-def test_what_gloo_sends_unseen_on_a_slow_network_costs_little() -> None:
-    """Copying takes from the computation by the byte; the time that bytes are under way does not."""
+def gloo(network: Link, link_bytes_per_second: float = 1e9, step_seconds: float = 100.0, **changes: object) -> Setup:
+    """Hosts of one processor each; inside of one, an all-reduce moves so many bytes in a second."""
+    core = Device("a processor", 20e9)
+    machine = Machine("a host", core, 1, Link("all-reduce", link_bytes_per_second), network)
+    setup = replace(RESNET, machine=machine, step=StepTime(step_seconds, 1.0, "given"), software="gloo")
+    return replace(setup, **changes)  # type: ignore[arg-type]
 
-    def exchange(bytes_per_second: float) -> float:
-        machine = replace(RESNET.machine, devices_per_host=1, network=Link("measured", bytes_per_second))
-        long = replace(RESNET, machine=machine, step=StepTime(100.0, 1.0, "given"), software="gloo")
-        return predict(long, 2, 2).parts["exchange"]
 
-    wire = 4 * RESNET.model.num_parameters / 12.5e6
-    assert exchange(12.5e6) < 0.15 * wire  # measured 0.11, the last bucket; 0.65 without that rule
+GRADIENT_BYTES = 4 * RESNET.model.num_parameters
+BUCKETS_SECONDS = 2 * GRADIENT_BYTES / 20e9  # of memory that is read and written once
+
+
+def test_what_gloo_sends_unseen_costs_what_the_processor_does_for_it() -> None:
+    """Sending, receiving and adding takes from the computation by the byte; the time that bytes are under way does not."""
+    works = GRADIENT_BYTES / 1e9
+    for rate in (12.5e6, 125e6, 500e6):
+        setup = gloo(Link("measured", rate))
+        exposed = float(breakdown(Scenarios([scenario_of(setup, 2, 2)]), shipped()).exposed[0])
+        assert exposed == pytest.approx(works + BUCKETS_SECONDS)
+        last = sum(4 * size for size in buckets(setup)[-1]) / rate  # has nothing to hide behind
+        exchange = predict(setup, 2, 2).parts["exchange"]
+        assert exchange == pytest.approx(works + last * (1 - rate / 1e9) + BUCKETS_SECONDS, rel=1e-6)
+
+
+def test_gloo_sends_no_faster_to_another_host_than_inside_of_one() -> None:
+    near = predict(gloo(Link("measured", 1e9), step_seconds=1.0), 2, 2).step_seconds
+    assert predict(gloo(Link("measured", 50e9), step_seconds=1.0), 2, 2).step_seconds == pytest.approx(near)
+    behind = gloo(Link("measured", 50e9), overlap=False)
+    slowest = GRADIENT_BYTES / 1e9 + BUCKETS_SECONDS
+    assert predict(behind, 2, 2).parts["exchange"] == pytest.approx(
+        slowest, rel=0.01
+    )  # `exposed.unoverlapped` is 0.995
+
+
+def test_inside_of_a_host_gloo_hides_nothing() -> None:
+    """There is nothing to wait for: all of the exchange is work of the cores that compute."""
+    setup = gloo(Link("measured", 1e9))
+    setup = replace(setup, machine=replace(setup.machine, devices_per_host=4))
+    ring = 2 * 3 / 4 * GRADIENT_BYTES / 1e9
+    assert predict(setup, 4).parts["exchange"] == pytest.approx(ring + BUCKETS_SECONDS)
+
+
+@settings(deadline=None)
+@given(st.floats(1e6, 1e11), st.floats(1e7, 1e11), st.floats(0, 0.05), st.floats(1.0, 100), st.floats(1e-2, 10))
+def test_gloo_is_never_slower_on_a_better_network(
+    rate: float, link: float, latency: float, times: float, step: float
+) -> None:
+    def seconds(rate: float, link: float, latency: float) -> float:
+        return predict(gloo(Link("measured", rate, latency), link, step), 2, 2).step_seconds
+
+    now = seconds(rate, link, latency) * (1 + 1e-9)
+    assert seconds(times * rate, link, latency) <= now
+    assert seconds(rate, times * link, latency) <= now
+    assert seconds(rate, link, latency / times) <= now
+
+
+@pytest.mark.parametrize("rate", [12.5e6, 125e6, 1.25e9])
+@pytest.mark.parametrize("accumulation", [1, 4])
+@pytest.mark.parametrize("step", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("model", ["resnet50", "vgg16", "bert_large"])
+def test_for_gloo_too_simulation_and_formulas_agree(model: str, step: float, accumulation: int, rate: float) -> None:
+    setup = gloo(Link("measured", rate), step_seconds=step, accumulation=accumulation, model=find_model(model))
+    formula = float(breakdown(Scenarios([scenario_of(setup, 2, 2)]), shipped()).step[0])
+    assert predict(setup, 2, 2).step_seconds == pytest.approx(formula, rel=0.02)  # measured 0.016: the last bucket
+
+
+def test_steps_that_accumulate_save_the_update_and_add_up_gradients() -> None:
+    setup = gloo(Link("measured", 1e9), step_seconds=1.0)
+    update = predict(setup, 1).parts["update"]
+    adding = 20 * RESNET.model.num_parameters / 20e9
+    four = predict(replace(setup, accumulation=4), 1)
+    assert four.parts["compute"] == pytest.approx(4 * (1.0 - update + adding))
+    assert four.parts["update"] == pytest.approx(update)
+    of_steps = replace(scenario_of(setup, 1, 1), accumulation=4, step_accumulation=4)  # the known step adds up already
+    assert float(breakdown(Scenarios([of_steps]), shipped()).compute[0]) == pytest.approx(1.0 - update)
 
 
 def test_a_server_in_host_memory_is_not_reached_over_nvlink() -> None:

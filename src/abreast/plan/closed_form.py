@@ -24,10 +24,11 @@ from abreast.plan.scenario import Numbers, Scenarios
 from abreast.plan.software import SOFTWARE
 
 BACKWARD_SHARE = 2 / 3  # of a step: two of three matrix products per layer
-# NCCL's kernels hold their part of a GPU while they wait for the network; gloo's threads sleep, and take from the computation
-# what copying and adding bytes takes: on a network slower than this, a smaller share of the exchange's time.
-_GLOO_ALWAYS_COPIES = 1.25e9  # bytes per second: 10 Gb/s, the slowest network that `exposed.ddp` was fitted on
 _BYTES_PER_UPDATE = 16  # a parameter, its gradient and two moments, in float32
+# A step that accumulates saves the update and adds its gradient to the sum (two floats read, one written), and Keras passes over
+# its accumulators (one read, one written). That is counted, not fitted.
+_BYTES_PER_ACCUMULATION = 20
+_BUCKET_PASSES = 2  # each gradient is read, and written into its bucket
 _INPUT_POWER = 8  # how sharply the slower of computing and reading wins
 
 
@@ -60,14 +61,15 @@ def breakdown(many: Scenarios, constants: Constants) -> Breakdown:
     one = micro_step * many.number("batch_share") + np.where(
         many.number("batch_share") < 1, constants["slicing.step"], 0.0
     )
-    compute = one * many.number("accumulation")
+    accumulating = _accumulation_seconds(many)
+    compute = one * many.number("accumulation") + accumulating
     exchange = exchange_seconds(many, constants)
     window = one * many.look_up("software", lambda name: 1.0 if SOFTWARE[name].window == "step" else BACKWARD_SHARE)
-    share = exposed_share(many, constants)
-    exposed = exposed_seconds(exchange, window, share)
+    share = exposed_share(many, constants, exchange)
+    exposed = exposed_seconds(exchange, window, share) + bucket_seconds(many)
     straggling = compute * _straggling(many, constants, doublings)
     launches = _launch_seconds(many, constants, doublings)
-    alone = micro_step * many.number("batch_share") * many.number("accumulation") + update * many.number("batch_share")
+    alone = (micro_step * many.number("accumulation") + update) * many.number("batch_share") + accumulating
     busy = compute + straggling + exposed + launches + update
     step = (busy**_INPUT_POWER + _input_seconds(many, constants) ** _INPUT_POWER) ** (1 / _INPUT_POWER)
     return Breakdown(compute, straggling, exchange, exposed, launches, update, step - busy, step, alone)
@@ -127,11 +129,15 @@ def device_link_rate(many: Scenarios, constants: Constants) -> Numbers:
 
 
 def network_rate(many: Scenarios, constants: Constants) -> Numbers:
-    """Of a network that somebody measured an exchange sees all: it is what one TCP connection carries, as those of a ring."""
+    """Of a network that somebody measured an exchange sees all: it is what one TCP connection carries, as those of a ring.
+
+    A processor that does the work itself sends no faster to another host than to the process beside it.
+    """
     share = many.look_up("network", lambda name: 1.0 if name == "measured" else constants[f"usable.{name}"])
     rate = share * many.number("network_bytes_per_second")
     rate = np.where(many.among("network", "tcp"), np.minimum(rate, constants["rate.tcp_most"]), rate)
-    usable: Numbers = np.where(many.among("software", "servers"), rate * constants["usable.grpc"], rate)
+    rate = np.where(many.among("software", "servers"), rate * constants["usable.grpc"], rate)
+    usable: Numbers = np.where(many.says("by_processor"), np.minimum(rate, device_link_rate(many, constants)), rate)
     return usable
 
 
@@ -143,15 +149,37 @@ def _update_seconds(many: Scenarios, constants: Constants) -> Numbers:
     return most
 
 
-def exposed_share(many: Scenarios, constants: Constants) -> Numbers:
-    """The part of a hidden exchange that costs time all the same."""
+def _accumulation_seconds(many: Scenarios) -> Numbers:
+    """What adding up the gradients of several steps takes; nothing where the known step does so already."""
+    adds = (many.number("accumulation") > 1) & (many.number("step_accumulation") == 1)
+    passed = _BYTES_PER_ACCUMULATION * many.number("num_parameters") * many.number("accumulation")
+    seconds: Numbers = np.where(adds, passed / many.number("memory_bytes_per_second"), 0.0)
+    return seconds
+
+
+def bucket_seconds(many: Scenarios) -> Numbers:
+    """What putting gradients into buckets takes of a processor's step. Of GPUs it is in the constants that were fitted."""
+    copies = many.says("by_processor") & (many.number("num_devices") > 1) & ~many.among("exchange", "none")
+    passed = _BUCKET_PASSES * many.number("gradient_bytes")
+    seconds: Numbers = np.where(copies, passed / many.number("memory_bytes_per_second"), 0.0)
+    return seconds
+
+
+def exposed_share(many: Scenarios, constants: Constants, exchange: Numbers) -> Numbers:
+    """The part of a hidden exchange of so many seconds that costs time all the same.
+
+    NCCL's kernels hold their part of a GPU while they wait for the network. gloo's threads sleep while they wait, and take the
+    cores from the computation while they send, receive and add: as long as the same exchange takes inside of a host, where
+    there is nothing to wait for.
+    """
     share = many.look_up("software", lambda name: constants[f"exposed.{SOFTWARE[name].exposed}"])
     pulls = many.among("exchange", "ps-cpu") & many.among("software", "towers")
     limited = np.minimum(np.where(pulls, constants["exposed.towers-ps-cpu"], share), 1.0)
-    copying = np.minimum(many.number("network_bytes_per_second") / _GLOO_ALWAYS_COPIES, 1.0)
-    sleeps = (many.number("num_hosts") > 1) & many.among("software", "gloo")
-    scaled: Numbers = np.where(sleeps, limited * copying, limited)
-    return scaled
+    working = ring_seconds(many.number("gradient_bytes"), many.number("num_devices"), device_link_rate(many, constants))
+    of_exchange = np.minimum(working / np.where(exchange > 0, exchange, np.inf), 1.0)
+    overlaps = many.says("by_processor") & ~many.among("software", "unoverlapped")
+    found: Numbers = np.where(overlaps, of_exchange, limited)
+    return found
 
 
 def _straggling(many: Scenarios, constants: Constants, doublings: Numbers) -> Numbers:

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from abreast.plan.closed_form import BACKWARD_SHARE, breakdown, device_link_rate, exposed_share, network_rate
+from abreast.plan.closed_form import (
+    BACKWARD_SHARE,
+    breakdown,
+    bucket_seconds,
+    device_link_rate,
+    exposed_share,
+    network_rate,
+)
 from abreast.plan.constants import Constants, shipped
 from abreast.plan.interval import interval
 from abreast.plan.scenario import Scenario, Scenarios
@@ -57,9 +64,11 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     wires = _wires(setup, scenario, many, known)
     slowdowns = _slowdowns(setup, num_devices, num_hosts)
     run = simulate(work, wires, slowdowns)
-    share = float(exposed_share(many, known)[0])
-    hidden = max(0.0, exchange_seconds(work, wires) - run.exposed_seconds)
+    links = exchange_seconds(work, wires)
+    share = float(exposed_share(many, known, np.array([links]))[0])
+    hidden = max(0.0, links - run.exposed_seconds)
     exchange = run.exposed_seconds + share * hidden if work.overlap else share * run.exposed_seconds
+    exchange += float(bucket_seconds(many)[0])
     rows = setup.rows / num_devices if setup.strong else setup.rows
     rows_of_step = rows * num_devices * setup.accumulation
     parts = {
@@ -134,6 +143,7 @@ def scenario_of(setup: Setup, num_devices: int, num_hosts: int) -> Scenario:
         accumulation=setup.accumulation,
         shares_board=machine.device.shares_board,
         ragged=model.ragged,
+        by_processor=SOFTWARE[setup.software].by_processor,
     )
 
 

@@ -42,6 +42,7 @@ class Scenario:
     real_data: bool = False
     host_rows: float = 0.0  # rows that one host reads in a step, where its pipeline is known to be of the old kind
     small_rows: bool = False  # rows of some kilobytes, as CIFAR-10
+    by_processor: bool = False  # the cores that compute also exchange
     slow_half_precision: bool = False  # a TensorFlow graph of towers in half precision, without XLA, with batch norms
 
     def __post_init__(self) -> None:

@@ -44,6 +44,7 @@ class Software:
     window: str = "backward"  # what the exchange can hide behind: `backward` or `step`
     first_bucket_bytes: float = math.inf  # where the first bucket is smaller than the others
     unanswered_bytes: float = math.inf  # what a host sends to the next before it waits for an answer, a round trip
+    by_processor: bool = False  # the cores that compute also send, receive and add up the gradients
 
 
 _DDP = Software(
@@ -53,7 +54,9 @@ _DDP = Software(
 )
 SOFTWARE = {
     "ddp": _DDP,
-    "gloo": replace(_DDP, about="PyTorch on CPUs: the same over TCP, by gloo", unanswered_bytes=2**22),
+    "gloo": replace(
+        _DDP, about="PyTorch on CPUs: the same over TCP, by gloo", unanswered_bytes=2**22, by_processor=True
+    ),
     "fused": Software("Horovod, Fleet, MXNet's NCCL: fused tensors, overlapped", "fused", "fused", "process"),
     "priority": Software("BytePS, ByteScheduler: overlapped with the next step too", "priority", "fused", "process", "step"),
     "unoverlapped": Software("the exchange after the backward pass", "unoverlapped", "fused", "process"),

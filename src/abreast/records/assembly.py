@@ -114,7 +114,8 @@ class Assembly:
         """Which copies of the samples are read, and which part of each."""
         view = self.look.view
         draws = uniforms(seed, epoch, first, len(numbers), view.num_draws) if view.num_draws else np.empty((0, 0))
-        views = view.views(*self.sizes.sides[:, numbers], self.look.size, draws)
+        heights, widths = self.sizes.sides[:, numbers]
+        views = view.views(heights, widths, self.look.size, draws)
         return self.sizes.copies(numbers, views, self.look.size)
 
     def _batch(self, images: Pixels, numbers: Numbers) -> Any:
