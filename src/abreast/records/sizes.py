@@ -20,7 +20,7 @@ from abreast.records.views import Views
 
 _HINT = "pack the same source with the same --split and --shuffle-seed and a smaller --size"
 
-Pixels = npt.NDArray[np.int64]
+Sides = npt.NDArray[np.int64]
 
 
 class Sizes:
@@ -47,7 +47,7 @@ class Sizes:
         return [records.manifest.data_set for records in self.records]
 
     @property
-    def sides(self) -> Pixels:
+    def sides(self) -> Sides:
         """Height and width by samples, as they are largest."""
         return self._sides[0]
 
@@ -86,7 +86,7 @@ class Sizes:
             records.close()
 
 
-def _sides(records: Records) -> Pixels:
+def _sides(records: Records) -> Sides:
     """Height and width by samples."""
     tables = [index.samples for _, index in records.shards()]
     return np.stack([np.concatenate([table[name] for table in tables]) for name in ("height", "width")]).astype(
@@ -108,7 +108,7 @@ def _keys(records: Records) -> tuple[bytes, list[int]]:
     return b"".join(bytes(index.key_bytes) for index in indexes), np.concatenate(lengths).tolist()
 
 
-def _check_smaller(records: Records, sides: Pixels, full: Pixels) -> None:
+def _check_smaller(records: Records, sides: Sides, full: Sides) -> None:
     """No side is longer than in the largest, and shapes are the same but for what whole pixels make of them."""
     (height, width), (full_height, full_width) = sides, full
     larger = (height > full_height) | (width > full_width)
