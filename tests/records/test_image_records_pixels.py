@@ -102,7 +102,7 @@ def test_gray_images_alone_have_one_channel(tmp_path: Path) -> None:
 def test_a_batch_shows_what_its_views_say(folder: Path) -> None:
     """Through the whole loader: rows, boxes and mirrors belong together."""
     batches = Loader(folder / "jpeg", 2, size=64, targets=None, seed=1)
-    views = batches._assembly._views(np.array([0, 1]), 1, 0, 0)
+    _, views = batches._assembly._views(np.array([0, 1]), 1, 0, 0)
     batches = Loader(folder / "jpeg", 2, size=64, targets=None, seed=1, shuffle=False)
     (images,) = batches
     for i, sample in enumerate(batches.records):
