@@ -467,14 +467,15 @@ def test_a_worker_process_reads_what_the_caller_writes(start: StartJob) -> None:
     for i in range(200):
         caller.send(1, writer.write({"x": np.full((8, 4), i, np.float32)}))
         assert caller.receive(60).object() == 32.0 * i
-    caller.close()
-    job.close()
     assert job.failure is None
+    caller.close()  # which ends the worker
+    job.close()
 
 
 def test_the_memory_goes_with_its_users(ends: tuple[Channel, Channel]) -> None:
     caller, worker = ends
     this = psutil.Process()
+    gc.collect()  # what tests before left
     before = this.num_fds(), len(list(Path("/dev/shm").iterdir()))
     writer, reader = ShardWriter(caller), ShardReader()
     caller.send(1, writer.write(np.zeros(1 << 20)))
