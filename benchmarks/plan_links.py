@@ -51,10 +51,8 @@ LINKS = {  # bits per second, and seconds each way
 }
 _DROPPED = 1
 _STEPS, _UPDATES = 4, 2  # timed in a turn, alone and together: short ones, since a shared machine changes its speed
-_SUMMED_BYTES, _SUMS = (
-    1 << 24,
-    5,
-)  # the largest buffer that `abreast machine` sums on a processor; of so many, the median
+_SUMMED_BYTES = 1 << 24  # the largest buffer that `abreast machine` sums on a processor
+_SUMS = 5  # of which the median counts
 _SENT_SECONDS = 0.4  # of one transfer, when the link is measured
 _ENVIRONMENT = lines.STEADY_HEAP | {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _ENVIRONMENT |= {"TF_CPP_MIN_LOG_LEVEL": "3"}

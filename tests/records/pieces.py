@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,3 +96,22 @@ def assert_same(found: list[Any], expected: list[Any]) -> None:
     for (images, labels), (expected_images, expected_labels) in zip(found, expected, strict=True):
         np.testing.assert_array_equal(labels, expected_labels)
         np.testing.assert_array_equal(images, expected_images)
+
+
+def said_in_a_fork(say: Callable[[], str]) -> str:
+    """What `say` returns in a forked child of this process, which ends with it and is given 20 seconds."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            signal.alarm(20)
+            os.write(writing, say().encode())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return said

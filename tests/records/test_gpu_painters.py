@@ -7,9 +7,7 @@ what differs is the resize. No GPU has run this.
 from __future__ import annotations
 
 import gc
-import os
 import shutil
-import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +24,7 @@ from abreast.records.jpeg import read_header
 from abreast.records.loader import Loader
 from abreast.records.pixels import Painter
 from tests.records.dali import STAND_INS, OpenCvPipeline, let_there_be_a_gpu
-from tests.records.pieces import assert_same, copied, file_of, image_of, photo
+from tests.records.pieces import assert_same, copied, file_of, image_of, photo, said_in_a_fork
 
 NUM_SAMPLES = 23
 
@@ -362,23 +360,19 @@ def test_a_gpu_is_not_used_behind_a_fork(folder: Path, monkeypatch: pytest.Monke
     let_there_be_a_gpu(monkeypatch)
     batches = loader(folder)
     list(batches)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        signal.alarm(20)
+
+    def go_on() -> str:
         try:
             list(batches)
         except DeviceError as error:
-            os.write(writing, str(error).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        assert pipe.read() == (
-            "this process was forked from one whose GPU decodes: it cannot use the GPU\n"
-            "hint: open the data set in each process, or fork before the first batch; "
-            'decoder="cpu" goes through a fork'
-        )
-    assert os.waitpid(child, 0)[1] == 0
+            return str(error)
+        return "it goes on"
+
+    assert said_in_a_fork(go_on) == (
+        "this process was forked from one whose GPU decodes: it cannot use the GPU\n"
+        "hint: open the data set in each process, or fork before the first batch; "
+        'decoder="cpu" goes through a fork'
+    )
 
 
 @pytest.mark.parametrize(

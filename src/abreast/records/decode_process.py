@@ -36,9 +36,9 @@ _LOOK_SECONDS = 2.0
 
 
 class Setup(NamedTuple):
-    """What a process is told at its start. From the largest to the smallest data set (`sizes.py`).
+    """What a process is told at its start: of the data sets (`sizes.py`) where they are, the largest first, and which.
 
-    `data_sets` say which they were when the caller opened them.
+    `data_sets` are what the caller found there.
     """
 
     folders: list[str]

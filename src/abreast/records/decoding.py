@@ -1,6 +1,6 @@
 """Who decodes for a loader: threads of its process, other processes, or a GPU, each made when it is first needed.
 
-Imports `assembly`, `decode_process`, `gpu_choice`, `gpu_painters`, `painters`, `processes` and `reader`.
+Imports `assembly`, `decode_process`, `gpu_choice`, `gpu_painters`, `painters`, `processes` and `errors`.
 """
 
 from __future__ import annotations

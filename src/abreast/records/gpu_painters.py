@@ -7,7 +7,6 @@ batch goes through one of two pipelines, which take turns: one is fed while the 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -22,8 +21,8 @@ from abreast.records.crop import Box
 from abreast.records.decoder import is_plain_jpeg
 from abreast.records.gpu_pipeline import Device, Pipelines, Plan, View
 from abreast.records.images import Pixels
-from abreast.records.jpeg import HeaderCache, JpegHeader
-from abreast.records.pixels import Painter, Prepared, window_at
+from abreast.records.jpeg import JpegHeader
+from abreast.records.pixels import PainterHere, Prepared, window_at
 from abreast.records.pool import Pool
 from abreast.records.sampling import Numbers
 from abreast.records.sizes import Sizes
@@ -124,18 +123,16 @@ class Cutter:
 
     def __init__(self, sizes: Sizes, channels: int, antialias: bool) -> None:
         self._sizes = sizes
-        self._channels = channels
-        self._antialias = antialias
-        self._here = threading.local()
+        self._here = PainterHere(channels, antialias)
 
     def cut(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> list[Row]:
         """Rows for the GPU, with their places in the batch, where `images` begin at `first`. Paints the others."""
         found = []
-        painter, headers = self._tools()
+        painter = self._here.painter
         for i, (number, box, flip) in enumerate(zip(numbers.tolist(), boxes.tolist(), flips.tolist(), strict=True)):
             sample = self._sizes.sample(number)
             prepared = painter.prepare(sample, Box(*box), flip, images.shape[1:])
-            if is_plain_jpeg(sample) and is_for_gpu(headers.read(sample.data)):
+            if is_plain_jpeg(sample) and is_for_gpu(painter.headers.read(sample.data)):
                 found.append(Row(first + i, prepared, view_of(prepared, Box(*box), images.shape[1:])))
             else:
                 painter.finish(prepared, images[i])
@@ -143,16 +140,9 @@ class Cutter:
 
     def check(self, rows: list[Row], images: Pixels) -> None:
         """Decode on the CPU what the GPU did not. Raises `DataError` for the first damaged image."""
-        painter, _ = self._tools()
         place = np.empty(images.shape[1:], np.uint8)
         for row in rows:
-            painter.finish(row.prepared, place)
-
-    def _tools(self) -> tuple[Painter, HeaderCache]:
-        tools: tuple[Painter, HeaderCache] | None = getattr(self._here, "tools", None)
-        if tools is None:
-            tools = self._here.tools = Painter(self._channels, self._antialias), HeaderCache()
-        return tools
+            self._here.painter.finish(row.prepared, place)
 
 
 def is_for_gpu(header: JpegHeader) -> bool:

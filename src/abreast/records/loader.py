@@ -70,12 +70,12 @@ class Loader:
             *(len(self.records), batch_size, checked_seed(seed), trains if shuffle is None else bool(shuffle)),
             *(bool(drop_remainder), shard, num_shards),
         )
-        self._sizes = Sizes(self.records, smaller)
         self.num_threads = num_threads or num_cores()
         rows = len(self._sampling.positions(0))
         self._ahead = max(2, -(-_TASKS_PER_THREAD * self.num_threads // rows))
         keep_batches = self._ahead + 4
-        self._assembly = Assembly(self._sizes, look, targets, weights, max_rows=rows, keep_batches=keep_batches)
+        sizes = Sizes(self.records, smaller)
+        self._assembly = Assembly(sizes, look, targets, weights, max_rows=rows, keep_batches=keep_batches)
         self._decoding = Decoding(decoder, self._assembly, rows, self.num_threads, num_workers, keep_batches)
         self._order: tuple[int, Numbers] | None = None
         self._begin = self._next = Place(0, 0)
@@ -226,7 +226,7 @@ class Loader:
 
     def close(self) -> None:
         """Give the files back. Batches stay what they are."""
-        self._sizes.close()
+        self._assembly.sizes.close()
         self._decoding.close()
 
     def _checked(self, place: Place) -> Place:
@@ -237,8 +237,9 @@ class Loader:
     def _sequence(self) -> dict[str, Any]:
         """All that the batches are a function of, but their place."""
         sampling, look = self._sampling, self._assembly.look
+        data_set, *smaller = self._assembly.sizes.data_sets
         return {
-            "data_set": self._sizes.data_sets[0],
+            "data_set": data_set,
             "num_samples": sampling.num_samples,
             "batch_size": int(sampling.batch_size),
             "seed": sampling.seed,
@@ -247,7 +248,7 @@ class Loader:
             "size": list(look.size),
             "augment": repr(look.view),
             "antialias": look.antialias,
-            "smaller": self._sizes.data_sets[1:],
+            "smaller": smaller,
         }
 
     def _images_per_second(self, painters: Painters) -> float:

@@ -5,7 +5,6 @@ Imports `buffers`, `crop`, `pixels`, `pool` and `sizes`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -13,7 +12,7 @@ from abreast.records.buffers import Buffers
 from abreast.records.columns import Array
 from abreast.records.crop import Box
 from abreast.records.images import Pixels
-from abreast.records.pixels import Painter
+from abreast.records.pixels import PainterHere
 from abreast.records.pool import Pool
 from abreast.records.sampling import Numbers
 from abreast.records.sizes import Sizes
@@ -54,14 +53,10 @@ class Rows:
 
     def __init__(self, sizes: Sizes, channels: int, antialias: bool) -> None:
         self._sizes = sizes
-        self._channels = channels
-        self._antialias = antialias
-        self._here = threading.local()
+        self._here = PainterHere(channels, antialias)
 
     def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels) -> None:
-        painter = getattr(self._here, "painter", None)
-        if painter is None:
-            painter = self._here.painter = Painter(self._channels, self._antialias)
+        painter = self._here.painter
         views = list(zip(numbers.tolist(), boxes.tolist(), flips.tolist(), strict=True))
         for begin in range(0, len(views), _PREPARED_ROWS):
             prepared = [

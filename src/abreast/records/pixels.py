@@ -8,6 +8,7 @@ before it. Imports `crop`, `decoder`, `images`, `jpeg`, `reader` and `extras`; O
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +84,7 @@ class Painter:
         self._channels = channels
         self._colours, self._turned_colours = ("GRAY", "GRAY") if channels == 1 else ("RGB", "BGR")
         self._antialias = antialias
-        self._headers = HeaderCache()
+        self.headers = HeaderCache()
         self._decoded, self._smooth, self._mirrored = Scratch(), Scratch(), Scratch()
         self._cv2: Any = extra("cv2")
         self._decode_jpeg: Any = extra("simplejpeg").decode_jpeg
@@ -96,7 +97,7 @@ class Painter:
         """What can be done in Python ahead of `finish`; `size` is that of the place."""
         if not is_plain_jpeg(sample):
             return Prepared(sample, flip, window_at(box.left, box.top, box.width, box.height))
-        header = checked_header(sample, self._headers.read(sample.data))
+        header = checked_header(sample, self.headers.read(sample.data))
         shrink = next((n for n in _SHRINKS if box.height >= n * size[0] and box.width >= n * size[1]), 1)
         piece = cut(sample.data, box, sample.restarts, header) if len(sample.restarts) else None
         if piece is None:
@@ -183,6 +184,13 @@ class Painter:
         smaller: Pixels = self._cv2.resize(pixels, (columns, rows), interpolation=self._cv2.INTER_AREA)
         place = (size / times for size in window[2:])
         return smaller.reshape(rows, columns, -1), Window(slice(0, rows), slice(0, columns), *place)
+
+
+class PainterHere(threading.local):
+    """Each thread finds a `painter` of its own in it."""
+
+    def __init__(self, channels: int, antialias: bool) -> None:
+        self.painter = Painter(channels, antialias)
 
 
 def _taps(step: float) -> npt.NDArray[np.float32]:
