@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from abreast import errors
 from tests.harness.client import BACKENDS, ROOT, RemoteError, Workers
 
 # name of a body below -> the exception, and words of its message and hint
@@ -53,6 +54,17 @@ def test_it_is_refused_before_the_first_step(workers: Workers, name: str) -> Non
     assert ("AbreastError" in caught.value.kinds) == (kind != "ValueError")
 
 
+@pytest.mark.parametrize(
+    ("kind", "built_in"),
+    [("DataError", ValueError), ("ModelError", ValueError), ("NumericsError", FloatingPointError)]
+    + [(name, RuntimeError) for name in ("BackendError", "DeviceError", "LaunchError", "WorkerError")],
+)
+def test_errors_are_of_the_kinds_that_scripts_catch(kind: str, built_in: type[Exception]) -> None:
+    error = getattr(errors, kind)("what", "how")
+    assert isinstance(error, built_in) and isinstance(error, errors.AbreastError)
+    assert str(error) == "what\nhint: how"
+
+
 LATER = {
     "structure_change": ("a batch has the arrays", "the first one had", "same structure"),
     "batch_without_rows": ("a batch without rows", "", "check its length"),
@@ -92,14 +104,14 @@ def test_a_stateful_layer_is_refused_where_replicas_have_other_rows(workers: Wor
 
 
 def test_state_of_the_users_own_layers_is_announced(workers: Workers) -> None:
-    """A sum over rows in a layer's state becomes a mean over the replicas' sums: said, never silent. JAX is exact."""
+    """A sum over rows in a layer's state is made of all rows, which costs time: said, never silent. JAX does so anyway."""
     warned = workers.abreast.run(warnings_of_a_layer_that_counts)
     if workers.backend == "jax":
         assert warned == []
     else:
         (message,) = warned
-        assert "layers of your own keep state: counting (total)" in message
-        assert "a sum or a count is not" in message
+        assert "related to one another by Counting (a state that it changes" in message
+        assert "for all rows of the batch" in message
 
 
 @pytest.mark.parametrize("units", [4, 150_000], ids=["small", "large"])
@@ -238,7 +250,7 @@ def warnings_of_a_layer_that_counts() -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         abreast.parallelize(model, devices=4).fit(np.ones((16, 4)), np.ones((16, 3)), epochs=2, verbose=0)
-    return [str(one.message) for one in caught if "keep state" in str(one.message)]
+    return [str(one.message) for one in caught if "Counting" in str(one.message)]
 
 
 def train_with_a_layer_left_out(units: int, at_first: bool) -> None:

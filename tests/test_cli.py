@@ -93,6 +93,7 @@ def test_help_shows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     text = " ".join(capsys.readouterr().out.split())
     assert "devices list the devices of this machine, without starting a framework" in text
     assert "run run an unchanged Keras script with its models on several devices" in text
+    assert "check run a Keras script with plain Keras and on devices" in text
     assert "bench measure how models scale over the devices, beside other ways" in text
     assert "machine measure this machine: its devices, their links, memory, network and disk" in text
     assert "plan predict how a training scales" in text

@@ -14,6 +14,7 @@ def test_keras_has_the_functions_that_we_put_ours_in_the_place_of(workers: Worke
         "unscale_loss_for_distribution": ["value"],
         "_moments": ["self", "inputs", "mask"],
         "next": ["self", "ordered"],
+        "dropout": ["inputs", "rate", "noise_shape", "seed"],
         "add_loss": ["self", "loss"],
         "losses": ["self"],
         "_compute_loss": ["self", "x", "y", "y_pred", "sample_weight", "training"],
@@ -32,6 +33,7 @@ def test_the_functions_of_keras_are_called_where_we_put_ours(workers: Workers) -
 
 def _replaced() -> dict[str, Any]:
     import keras
+    from keras.src import backend
     from keras.src.losses import loss
     from keras.src.trainers.trainer import Trainer
 
@@ -41,6 +43,7 @@ def _replaced() -> dict[str, Any]:
         "unscale_loss_for_distribution": loss.unscale_loss_for_distribution,
         "_moments": keras.layers.BatchNormalization._moments,
         "next": keras.random.SeedGenerator.next,
+        "dropout": backend.random.dropout,
         "add_loss": keras.layers.Layer.add_loss,
         "losses": keras.layers.Layer.losses.fget,
         "_compute_loss": Trainer._compute_loss,
@@ -100,3 +103,29 @@ def calls_in_a_step() -> list[str]:
     finally:
         loss.reduce_weighted_values, keras.layers.BatchNormalization._moments = before
     return sorted(called)
+
+
+def warnings_of_dropout(devices: int) -> list[str]:
+    """In a worker: what is said of random numbers, in two fits of one model."""
+    import warnings
+
+    import keras
+    import numpy as np
+
+    import abreast
+
+    x, y = np.ones((8, 3), "float32"), np.ones((8, 1), "float32")
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    abreast.parallelize(model, devices)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.predict(x, verbose=0)
+        model.fit(x, y, verbose=0)
+        model.fit(x, y, verbose=0)
+    return [str(each.message) for each in said if "draws random numbers" in str(each.message)]
+
+
+def test_replicas_that_draw_other_random_numbers_than_one_device_say_so_once(workers: Workers) -> None:
+    assert workers.abreast.run(warnings_of_dropout, devices=1) == []
+    assert len(workers.abreast.run(warnings_of_dropout, devices=4)) == (0 if workers.backend == "jax" else 1)

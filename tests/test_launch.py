@@ -338,7 +338,7 @@ def test_a_worker_that_works_on_ends_when_asked(start: StartJob) -> None:
     time.sleep(0.3)
     started = time.monotonic()
     job.close()
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 0.8  # measured 0.2; 1.1 while a worker waited a second for its step to end
     assert job.failure is None
 
 

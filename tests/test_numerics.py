@@ -142,10 +142,9 @@ def spread_over_replicas_that_differ() -> float:
     if backend == "torch":
         import torch
 
-        from abreast.backend.torch import BACKEND
+        from abreast.backend.torch_team import _replica_of
 
-        team: Any = BACKEND._team
-        replica = team._replicas[model]
+        replica: Any = _replica_of(model)
         with torch.no_grad():
             variable.value.add_(1.0)
         replica.remember()  # as if nobody had assigned

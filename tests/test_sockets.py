@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import struct
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.harness.client import Workers
+from abreast.backend.torch_interface import check_interface
+from abreast.errors import BackendError
+from tests.harness.client import ROOT, Workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -97,3 +100,22 @@ def _address(text: str) -> str:
     address = ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))
     mapped = getattr(address, "ipv4_mapped", None)
     return str(mapped or address)
+
+
+def test_workers_without_an_interface_to_meet_on_are_refused_by_name() -> None:
+    with pytest.raises(BackendError, match="network interface nosuch0, which has no address") as error:
+        check_interface({"GLOO_SOCKET_IFNAME": "nosuch0"})
+    assert error.value.hint is not None and "GLOO_SOCKET_IFNAME" in error.value.hint
+    check_interface({})
+
+
+def test_a_loopback_that_is_down_is_refused_by_name() -> None:
+    look = "from abreast.backend.torch_interface import check_interface; check_interface({})"
+    without = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", look]
+    end = subprocess.run(
+        without, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": "src"}, cwd=ROOT
+    )
+    if end.stderr.startswith("unshare:"):
+        pytest.skip("this machine makes no network namespaces")
+    assert "BackendError: PyTorch's workers meet on the network interface lo" in end.stderr
+    assert "ip link set lo up" in end.stderr

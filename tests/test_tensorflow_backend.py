@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,6 +46,19 @@ def test_batches_of_any_number_of_rows_share_one_trace(worker: Worker) -> None:
 
 def traces_of_a_ragged_fit() -> dict[str, int]:
     import abreast
+
+    with counted_programs() as programs:
+        model, x, y = model_and_data()
+        abreast.parallelize(model, devices=4)
+        model.fit(x, y, batch_size=16, epochs=3, validation_data=(x[:5], y[:5]), verbose=0)
+        model.fit(x[:7], y[:7], verbose=0)
+        model.predict(x, batch_size=7, verbose=0)
+    return {program.kind: program.num_traces for program in programs}
+
+
+@contextmanager
+def counted_programs() -> Iterator[list[Any]]:
+    """The programs made in the block."""
     from abreast.backend import tensorflow_step
 
     programs: list[Any] = []
@@ -56,14 +70,47 @@ def traces_of_a_ragged_fit() -> dict[str, int]:
 
     tensorflow_step.Program.__init__ = init  # type: ignore[assignment,method-assign]
     try:
-        model, x, y = model_and_data()
-        abreast.parallelize(model, devices=4)
-        model.fit(x, y, batch_size=16, epochs=3, validation_data=(x[:5], y[:5]), verbose=0)
-        model.fit(x[:7], y[:7], verbose=0)
-        model.predict(x, batch_size=7, verbose=0)
+        yield programs
     finally:
         tensorflow_step.Program.__init__ = plain  # type: ignore[method-assign]
-    return {program.kind: program.num_traces for program in programs}
+
+
+@pytest.mark.parametrize("source", ["generator", "data set", "tf.data"])
+def test_batches_of_any_length_share_one_trace(worker: Worker, source: str) -> None:
+    """As with plain Keras, which takes the shapes of a source's first two batches, or of its specs, before the first step."""
+    assert worker.run(traces_of_lengths, source=source) == [1]
+
+
+def traces_of_lengths(source: str) -> list[int]:
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    import abreast
+
+    def rows(index: int) -> Any:
+        return np.zeros((8, 5 + index, 2), "float32"), np.zeros((8, 1), "float32")
+
+    class Rows(keras.utils.PyDataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return 8
+
+        def __getitem__(self, index: int) -> Any:
+            return rows(index)
+
+    specs = (tf.TensorSpec((None, None, 2)), tf.TensorSpec((None, 1)))
+    sources: dict[str, Any] = {
+        "generator": lambda: (rows(index) for index in range(8)),
+        "data set": Rows,
+        "tf.data": lambda: tf.data.Dataset.from_generator(lambda: map(rows, range(8)), output_signature=specs),
+    }
+    with counted_programs() as programs:
+        layers = [keras.Input((None, 2)), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(1)]
+        model = keras.Sequential(layers)
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, devices=4)
+        model.fit(sources[source](), shuffle=False, verbose=0)
+    return [program.num_traces for program in programs]
 
 
 def test_each_device_gets_its_shard_only(worker: Worker) -> None:
@@ -237,3 +284,33 @@ def test_tensorflow_that_is_there_is_kept_off_gpus_at_once(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))
     keep_off_gpus()
     assert hidden == [([], "GPU")]
+
+
+def test_what_a_layer_writes_to_tf_summary_is_written_and_announced_once(worker: Worker, tmp_path: Path) -> None:
+    num_written, announced = worker.run(summaries_of_a_layer, folder=str(tmp_path))
+    assert num_written == 3  # one per step
+    assert len(announced) == 1
+    assert "the first device's rows" in announced[0]
+
+
+def summaries_of_a_layer(folder: str) -> tuple[int, list[str]]:
+    import keras
+    import tensorflow as tf
+
+    import abreast
+
+    class Writes(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            tf.summary.scalar("mean", tf.reduce_mean(x))
+            return x
+
+    model, x, y = model_and_data(rows=24)
+    model = keras.Sequential([keras.Input((6,)), Writes(), keras.layers.Dense(3)])
+    model.compile("sgd", "mse", jit_compile=False)
+    abreast.parallelize(model, devices=4)
+    with warnings.catch_warnings(record=True) as caught, tf.summary.create_file_writer(folder).as_default(step=0):
+        warnings.simplefilter("always")
+        model.fit(x, y, batch_size=8, verbose=0)
+    events = [event for file in Path(folder).iterdir() for event in tf.compat.v1.train.summary_iterator(str(file))]
+    told = [str(warning.message) for warning in caught if "tf.summary" in str(warning.message)]
+    return sum(len(event.summary.value) for event in events), told

@@ -15,6 +15,7 @@ __all__ = [
     "DeviceTrace",
     "ImageRecords",
     "Timeline",
+    "check",
     "devices",
     "diagnose",
     "is_main_process",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from abreast.checking.model import check
     from abreast.errors import AbreastError
     from abreast.measure.device_trace import DeviceTrace
     from abreast.measure.doctor.diagnose import diagnose
@@ -38,6 +40,7 @@ _HOMES = {
     "DeviceTrace": "abreast.measure.device_trace",
     "ImageRecords": "abreast.records.image_records",
     "Timeline": "abreast.measure.timeline",
+    "check": "abreast.checking.model",
     "devices": "abreast.parallel",
     "diagnose": "abreast.measure.doctor.diagnose",
     "is_main_process": "abreast.world",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from abreast import __version__
 from abreast.errors import AbreastError
-from abreast.stdout import flush, say
+from abreast.stdout import flush, plain, say
 
 if TYPE_CHECKING:
     from abreast.hardware import Device
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who read what a script printed has seen enough, as `head` has
         return 141
     except AbreastError as error:
-        print(f"abreast: error: {error}", file=sys.stderr)
+        print(plain(f"abreast: error: {error}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_devices(commands)
     _add_run(commands)
     _add_doctor(commands)
+    _add_check(commands)
     _add_bench(commands)
     _add_machine(commands)
     _add_plan(commands)
@@ -89,6 +90,16 @@ def _add_doctor(commands: Any) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the diagnosis as data too")
     _add_script(parser)
     parser.set_defaults(command=_doctor)
+
+
+def _add_check(commands: Any) -> None:
+    from abreast.checking.options import add_arguments
+
+    about = "run a Keras script with plain Keras and on devices; say whether both compute the same, and why not"
+    parser = _add_command(commands, "check", about, usage="abreast check [options] SCRIPT [arguments of the script]")
+    add_arguments(parser, _add_option)
+    _add_script(parser)
+    parser.set_defaults(command=_check)
 
 
 def _add_bench(commands: Any) -> None:
@@ -259,11 +270,18 @@ def _add_script(parser: argparse.ArgumentParser) -> None:
     _add_option(parser, "--check-numerics", action="store_true", help="stop at the first loss that is not finite")
     _add_option(
         parser,
+        "--no-check-rows",
+        dest="check_rows",
+        action="store_false",
+        help="do not look at the first batch for layers that relate its rows (TensorFlow, PyTorch)",
+    )
+    _add_option(
+        parser,
         "--prefetch",
         metavar="N",
         type=int,
-        default=2,
-        help="batches that wait on the devices while a step runs; 0 feeds in the training thread (default: 2)",
+        help="batches that wait on the devices while a step runs; 0 feeds in the training thread (default: 2, and 0 "
+        "for sources that could see what callbacks do)",
     )
     _add_option(
         parser,
@@ -337,6 +355,8 @@ def _doctor(options: argparse.Namespace) -> int:
     if diagnosis is None:
         return code
     say(report(diagnosis))
+    if len(diagnosis.devices) > 1:
+        print(f"abreast: is it exact? abreast check {options.script}", file=sys.stderr)
     from abreast.measure.page import write_page  # imports NumPy, which a script may want to configure first
 
     for write, path in ((write_json, json_file), (write_page, html_file)):
@@ -344,9 +364,15 @@ def _doctor(options: argparse.Namespace) -> int:
             if path is not None:
                 write(diagnosis, path)
         except AbreastError as error:  # the other one may go well
-            print(f"abreast: error: {error}", file=sys.stderr)
+            print(plain(f"abreast: error: {error}"), file=sys.stderr)
             code = 2
     return code
+
+
+def _check(options: argparse.Namespace) -> int:
+    from abreast.checking.command import check
+
+    return check(options)
 
 
 def _bench(options: argparse.Namespace) -> int:

@@ -1,5 +1,7 @@
 """Every exception that abreast raises: what happened, with the values, then a `hint:` that says what to do.
 
+Each is also of the built-in kind that Keras or a framework raises in such a place, so that a script that catches that goes on.
+
 Imports nothing of abreast and no framework.
 """
 
@@ -18,31 +20,31 @@ class AbreastError(Exception):
         return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
 
 
-class BackendError(AbreastError):
+class BackendError(AbreastError, RuntimeError):
     """A framework is missing, or is asked for something that it cannot do."""
 
 
-class DataError(AbreastError):
+class DataError(AbreastError, ValueError):
     """A data source is empty, damaged or refused, or its batches do not fit together."""
 
 
-class DeviceError(AbreastError):
+class DeviceError(AbreastError, RuntimeError):
     """A device that is not there or fails, or more devices than there are."""
 
 
-class LaunchError(AbreastError):
+class LaunchError(AbreastError, RuntimeError):
     """The processes of one job do not agree, or cannot start."""
 
 
-class ModelError(AbreastError):
+class ModelError(AbreastError, ValueError):
     """A model that cannot be placed on the devices, or cannot be sent to another process."""
 
 
-class NumericsError(AbreastError):
+class NumericsError(AbreastError, FloatingPointError):
     """A value that is not a finite number, found where the user asked to look for it."""
 
 
-class WorkerError(AbreastError):
+class WorkerError(AbreastError, RuntimeError):
     """A worker process died, hung or raised; `rank` says which, `remote_traceback` what it said."""
 
     def __init__(

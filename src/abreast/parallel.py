@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import keras
-from keras.src.trainers import data_adapters
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
@@ -25,10 +24,12 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
 from abreast.errors import BackendError, DataError, ModelError
-from abreast.feed import DEFAULT_STAGING, Feed, Stage, Staging, in_feed
+from abreast.exact import overrides_step
+from abreast.feed import DEFAULT_STAGING, Feed, Source, Stage, Staging, Watch, wait_for_turn
 from abreast.hardware import DeviceSpec, choose
 from abreast.measure import spans
 from abreast.numerics import watch_loss
+from abreast.own_callbacks import acting_on_batches
 from abreast.world import read_world
 
 Model = TypeVar("Model")
@@ -37,6 +38,8 @@ _KINDS: tuple[Kind, ...] = ("train", "test", "predict")
 
 _placements: WeakKeyDictionary[Any, Placement] = WeakKeyDictionary()
 _default: Placement | None = None
+_nothing_placed = False
+_installing = threading.Lock()
 _active = threading.local()  # the placements whose `with` blocks this thread is in
 
 
@@ -44,9 +47,11 @@ class DataParallel:
     """Train every model made or compiled inside the `with` block on all of `devices`.
 
     `devices`: `"auto"` (every accelerator), a number, indices or names. `batch_norm`: `"global"` takes the statistics of the
-    whole batch, as one device would; `"local"` those of each device's rows. `prefetch` batches wait on the devices while a
-    step runs, as many as fit into `prefetch_bytes` (by default an eighth of the free memory); 0 feeds in the training
-    thread. A step that waits `input_timeout` seconds for its batch ends `fit`. Raises `DeviceError`, `BackendError`.
+    whole batch, as one device would; `"local"` those of each device's rows. `check_rows` looks at the first batch for layers
+    that relate its rows to one another, where devices see only their own (TensorFlow, PyTorch). `prefetch` batches wait on
+    the devices while a step runs, as many as fit into `prefetch_bytes` (by default an eighth of the free memory); 0 feeds in
+    the training thread. None is 2, and 0 where the source could see what callbacks or steps change. A step that waits
+    `input_timeout` seconds for its batch ends `fit`. Raises `DeviceError`, `BackendError`.
     """
 
     def __init__(
@@ -55,12 +60,13 @@ class DataParallel:
         *,
         batch_norm: BatchNorm = "global",
         check_numerics: bool = False,
-        prefetch: int = 2,
+        check_rows: bool = True,
+        prefetch: int | None = None,
         prefetch_bytes: int | None = None,
         input_timeout: float | None = None,
     ) -> None:
         staging = Staging(prefetch, prefetch_bytes, input_timeout)
-        self.placement = _placement(devices, batch_norm, check_numerics, staging)
+        self.placement = _placement(devices, batch_norm, check_numerics, check_rows, staging)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -84,7 +90,8 @@ def parallelize(
     *,
     batch_norm: BatchNorm = "global",
     check_numerics: bool = False,
-    prefetch: int = 2,
+    check_rows: bool = True,
+    prefetch: int | None = None,
     prefetch_bytes: int | None = None,
     input_timeout: float | None = None,
 ) -> Model:
@@ -97,7 +104,7 @@ def parallelize(
             f"parallelize needs a keras.Model, not a {type(model).__name__}", "wrap layers in keras.Sequential"
         )
     staging = Staging(prefetch, prefetch_bytes, input_timeout)
-    _tag(model, _placement(devices, batch_norm, check_numerics, staging))
+    _tag(model, _placement(devices, batch_norm, check_numerics, check_rows, staging))
     return model
 
 
@@ -119,11 +126,12 @@ def default_placement(
     *,
     batch_norm: BatchNorm = "global",
     check_numerics: bool = False,
+    check_rows: bool = True,
     staging: Staging = DEFAULT_STAGING,
 ) -> Iterator[Placement]:
     """Place every model of the process that is in no scope of its own: what `abreast run` does for a whole script."""
     global _default
-    before, _default = _default, _placement(devices, batch_norm, check_numerics, staging)
+    before, _default = _default, _placement(devices, batch_norm, check_numerics, check_rows, staging)
     try:
         yield _default
     finally:
@@ -131,19 +139,68 @@ def default_placement(
         placement.backend.close(placement)
 
 
-def _placement(devices: DeviceSpec, batch_norm: BatchNorm, check_numerics: bool, staging: Staging) -> Placement:
+@contextmanager
+def nothing_placed() -> Iterator[None]:
+    """Train all models of the process with plain Keras, wherever they are placed: one side of a comparison."""
+    global _nothing_placed
+    _nothing_placed = True
+    _forget_step_functions()
+    try:
+        yield
+    finally:
+        _nothing_placed = False
+        _forget_step_functions()
+
+
+@contextmanager
+def placed(model: Any, devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = "global") -> Iterator[None]:
+    """Train a model on `devices` inside the block, then where it trained before."""
+    before = _placements.get(model)
+    placement = _placement(devices, batch_norm, False, True, DEFAULT_STAGING)
+    _tag(model, placement)
+    try:
+        yield
+    finally:
+        if before is None:
+            _placements.pop(model, None)
+            model.train_function = model.test_function = model.predict_function = None
+        else:
+            _tag(model, before)
+        placement.backend.close(placement)
+
+
+def placement_facts() -> dict[str, list[str]]:
+    """The devices of all models that are placed now, and how their BatchNormalization counts rows."""
+    of = [] if _nothing_placed else list(_placements.values())
+    devices = sorted({device for placement in of for device in placement.devices})
+    return {"devices": devices, "batch_norm": sorted({placement.batch_norm for placement in of})}
+
+
+def _forget_step_functions() -> None:
+    for model in list(_placements):
+        model.train_function = model.test_function = model.predict_function = None
+
+
+def _placement(
+    devices: DeviceSpec, batch_norm: BatchNorm, check_numerics: bool, check_rows: bool, staging: Staging
+) -> Placement:
     if batch_norm not in ("global", "local"):
         raise BackendError(f"batch_norm={batch_norm!r}", 'give "global" or "local"')
     backend = current_backend()
+    if _nothing_placed:
+        return Placement(backend, backend.device_names()[:1], batch_norm, check_numerics, staging)
     world = read_world()
     chosen = choose(devices, backend.device_names()) if world.size == 1 else backend.join(world)
-    backend.install(chosen)
-    _install()
-    return Placement(backend, chosen, batch_norm, check_numerics, staging)
+    with _installing:
+        backend.install(chosen)
+        _install()
+    return Placement(backend, chosen, batch_norm, check_numerics, staging, check_rows)
 
 
 def placement_of(model: Any) -> Placement | None:
     """Where a model trains; None for plain Keras. A first use inside a scope tags it."""
+    if _nothing_placed:
+        return None
     placement = _placements.get(model)
     if placement is None and (around := _around()) is not None:
         placement = _tag(model, around)
@@ -171,15 +228,20 @@ def _tag(model: Any, placement: Placement) -> Placement:
 
 @functools.cache
 def _install() -> None:
-    """Lead the public methods of `keras.Model` through `_call`, and its step functions to the backend's. Once."""
-    trainer: Any = keras.Model
+    """Lead `keras.Model` to several devices. Once."""
+    model: Any = keras.Model
+    _lead(model)
+    model.__init__ = _tagging(model.__init__)
+    # Keras restores a loaded model's compile settings only if `compile` is that of this very class.
+    base_trainer.Trainer.compile = _tagging(base_trainer.Trainer.compile)
+
+
+def _lead(trainer: Any) -> None:
+    """Lead the public methods of a class through `_method`, and its step functions to the backend's."""
     for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
         setattr(trainer, name, _method(getattr(trainer, name), _FEEDS.get(name)))
     for kind in _KINDS:
         setattr(trainer, f"make_{kind}_function", _maker(getattr(trainer, f"make_{kind}_function"), kind))
-    trainer.__init__ = _tagging(trainer.__init__)
-    # Keras restores a loaded model's compile settings only if `compile` is that of this very class.
-    base_trainer.Trainer.compile = _tagging(base_trainer.Trainer.compile)
 
 
 def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement], None] | None) -> Callable[..., Any]:
@@ -190,11 +252,8 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
         placement = placement_of(self)
         if placement is None or "_use_cached_eval_dataset" in kwargs:  # the second is Keras's own validation in `fit`
             return plain(self, *args, **kwargs)
-        if in_feed() and placement.num_devices > 1:
-            raise DataError(
-                f"the data source calls {plain.__name__} of a model on {placement.num_devices} devices, beside the step",
-                "train with prefetch=0 (abreast run --prefetch 0): then the source runs between steps",
-            )
+        if placement.num_devices > 1:
+            wait_for_turn(f"the data source calls {plain.__name__} of a model on {placement.num_devices} devices")
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         if feed is not None:
@@ -263,16 +322,20 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
         (x, y, weight), arguments["validation_data"] = array_slicing.train_validation_split(
             (x, y, weight), validation_split=arguments["validation_split"]
         )
+    model = arguments["self"]
+    acting = _acting(arguments["callbacks"])
     if arguments["validation_data"] is not None:
         arguments["validation_data"] = _feed(
             placement,
             data_adapter_utils.unpack_x_y_sample_weight(arguments["validation_data"]),
+            Watch(callbacks=acting),
             batch_size=arguments["validation_batch_size"] or arguments["batch_size"],
             steps_per_epoch=arguments["validation_steps"],
         )
     arguments["x"] = _feed(
         placement,
         (x, y, weight),
+        Watch(model, acting, _own_python_step(model)),
         batch_size=arguments["batch_size"],
         steps_per_epoch=arguments["steps_per_epoch"],
         shuffle=arguments["shuffle"],
@@ -286,13 +349,18 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
 
 def _feed_evaluate(arguments: dict[str, Any], placement: Placement) -> None:
     data = (arguments["x"], arguments["y"], arguments["sample_weight"])
-    arguments["x"] = _feed(placement, data, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"])
+    watch = Watch(callbacks=_acting(arguments["callbacks"]))
+    arguments["x"] = _feed(
+        placement, data, watch, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
+    )
     arguments["y"] = arguments["sample_weight"] = None
 
 
 def _feed_predict(arguments: dict[str, Any], placement: Placement) -> None:
+    data = (arguments["x"], None, None)
+    watch = Watch(callbacks=_acting(arguments["callbacks"]))
     arguments["x"] = _feed(
-        placement, (arguments["x"], None, None), batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
+        placement, data, watch, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
     )
 
 
@@ -303,7 +371,9 @@ _FEEDS: dict[str, Callable[[dict[str, Any], Placement], None]] = {
 }
 
 
-def _feed(placement: Placement, data: tuple[Any, Any, Any], batch_size: int | None, **options: Any) -> Feed:
+def _feed(
+    placement: Placement, data: tuple[Any, Any, Any], watch: Watch, batch_size: int | None, **options: Any
+) -> Feed:
     if batch_size is not None and batch_size < 1:
         raise DataError(
             f"batch_size={batch_size}", "a batch has at least 1 row; batch_size counts those of all devices"
@@ -313,14 +383,26 @@ def _feed(placement: Placement, data: tuple[Any, Any, Any], batch_size: int | No
         return x
     if isinstance(x, DataAdapter):
         _check_alone(y=y, sample_weight=weight, class_weight=options.get("class_weight"))
-    adapter = data_adapters.get_data_adapter(x=x, y=y, sample_weight=weight, batch_size=batch_size, **options)
     backend = placement.backend
     stage = Stage(
         functools.partial(backend.put, placement=placement),
         backend.discard,
         functools.partial(backend.drawn, placement),
     )
-    return Feed(adapter, backend.source(adapter), stage, placement.staging, options.get("steps_per_epoch"))
+    source = Source(x, {"y": y, "sample_weight": weight, "batch_size": batch_size, **options}, backend.source)
+    return Feed(source, stage, placement.staging, watch)
+
+
+def _acting(callbacks: Any) -> tuple[str, ...]:
+    """The user's callbacks that may change, between two batches, what a source reads."""
+    return tuple(dict.fromkeys(type(each).__name__ for each in acting_on_batches(callbacks)))
+
+
+def _own_python_step(model: Any) -> tuple[str, ...]:
+    """The user's `train_step` where it runs as Python at each batch: in a compiled one it ran once."""
+    if overrides_step(model) and (keras.backend.backend() == "torch" or model.run_eagerly):
+        return (f"{type(model).__name__}.train_step",)
+    return ()
 
 
 def _check_alone(**beside: Any) -> None:

@@ -26,5 +26,10 @@ def positive(value: Any) -> bool:
     return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value) and value > 0
 
 
+def measurable(value: Any) -> bool:
+    """Whether it is a time, a count or a rate that can be: sums and quotients of such numbers stay finite."""
+    return positive(value) and 1e-15 < value < 1e15
+
+
 def _whole(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)

@@ -38,7 +38,8 @@ class RunOptions:
     backend: BackendName | None = None
     batch_norm: Literal["global", "local"] = "global"
     check_numerics: bool = False
-    prefetch: int = 2
+    check_rows: bool = True
+    prefetch: int | None = None
     prefetch_bytes: int | None = None
     input_timeout: float | None = None
 
@@ -50,12 +51,14 @@ def run_script(
     *,
     module: bool = False,
     placed: Callable[[], None] | None = None,
+    plain: bool = False,
+    failed: Callable[[BaseException], None] | None = None,
 ) -> int:
     """Run a file (or, with `module`, a module by name) as `__main__`; gives the exit code that Python would give.
 
-    `placed` is called once the script has imported Keras and its models will be placed. `SystemExit` passes through. What
-    the script raises is shown as Python shows it, without our frames. `AbreastError` comes out only when the script cannot
-    start, or its models cannot be placed.
+    `placed` is called once the script has imported Keras and its models will be placed; with `plain` they stay plain Keras.
+    `SystemExit` passes through. What the script raises goes to `failed` and is shown as Python shows it, without our frames.
+    `AbreastError` comes out only when the script cannot start, or its models cannot be placed.
     """
     parse_devices(options.devices)
     if options.backend is not None:
@@ -63,7 +66,7 @@ def run_script(
         os.environ["KERAS_BACKEND"] = options.backend
     start = _prepare(target, arguments, module)
     with ExitStack() as stack:
-        placing = _Placing(options, stack, placed)
+        placing = _Placing(options, stack, placed, plain)
         placing.watch()
         try:
             start()
@@ -72,6 +75,8 @@ def run_script(
         except BaseException as error:
             if error is placing.error:
                 raise
+            if failed is not None:
+                failed(error)
             return _show(error)
         finally:
             placing.unwatch()
@@ -138,8 +143,11 @@ class _Placing(importlib.abc.MetaPathFinder):
     not yet usable. So the imports of all these are counted, and the outermost one ends the wait.
     """
 
-    def __init__(self, options: RunOptions, stack: ExitStack, when_placed: Callable[[], None] | None) -> None:
+    def __init__(
+        self, options: RunOptions, stack: ExitStack, when_placed: Callable[[], None] | None, plain: bool
+    ) -> None:
         self.options = options
+        self.plain = plain
         self.stack = stack
         self.when_placed = when_placed
         self.placed = False
@@ -192,14 +200,18 @@ class _Placing(importlib.abc.MetaPathFinder):
         try:
             self._check_backend()
             if options.cpu_devices is not None:
-                parallel.use_cpu_devices(options.cpu_devices)
-            placement = parallel.default_placement(
-                options.devices,
-                batch_norm=options.batch_norm,
-                check_numerics=options.check_numerics,
-                staging=Staging(options.prefetch, options.prefetch_bytes, options.input_timeout),
-            )
-            self.stack.enter_context(placement)
+                parallel.use_cpu_devices(1 if self.plain else options.cpu_devices)
+            if self.plain:
+                self.stack.enter_context(parallel.nothing_placed())
+            else:
+                placement = parallel.default_placement(
+                    options.devices,
+                    batch_norm=options.batch_norm,
+                    check_numerics=options.check_numerics,
+                    check_rows=options.check_rows,
+                    staging=Staging(options.prefetch, options.prefetch_bytes, options.input_timeout),
+                )
+                self.stack.enter_context(placement)
             if self.when_placed is not None:
                 self.when_placed()
         except AbreastError as error:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 
 from abreast.errors import AbreastError
 
+# All that a terminal may obey, but line ends and tabs: C0, DEL and C1, and marks that turn the direction of text.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(text: str) -> str:
+    """The text with control characters written out, as `\\x1b`: names in a file may come from a stranger."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
 
 def say(text: str) -> None:
-    """Print; what stdout's encoding cannot hold, as a name of a file that is no text, is written out.
+    """Print; control characters, and what stdout's encoding cannot hold, are written out.
 
     A reader that went away, as `head` does, has read what it wants; raises `AbreastError` where the text cannot be written.
     """
     with contextlib.suppress(BrokenPipeError), _checked():
         encoding = sys.stdout.encoding or "utf-8"
-        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+        print(plain(text).encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def flush() -> None:

@@ -44,7 +44,7 @@ class Case:
     run_eagerly: bool = False
     script: str = "fit"
     batch_norm: Literal["global", "local"] = "global"
-    prefetch: int = 2
+    prefetch: int | None = None
     entry: str = "parallelize"  # "parallelize first": before compile; "scope": made and compiled inside DataParallel
 
     def __str__(self) -> str:

@@ -65,16 +65,16 @@ def feed_threads() -> list[str]:
 
 
 def reads_ahead(prefetch: int) -> dict[str, int]:
-    """`held`: whether batch 4 (from 1) could not be read while step 2 had not ended."""
+    """`held`: whether batch 5 (from 1) could not be read while step 3 had not ended."""
     source = Counted()
     held = 0
 
     def hold(step: int) -> None:
         nonlocal held
         deadline = time.monotonic() + (WAIT_SECONDS if prefetch else 0.3)
-        while step == 2 and source.given < 4 and time.monotonic() < deadline:
+        while step == 3 and source.given < 5 and time.monotonic() < deadline:
             time.sleep(1e-3)
-        held += int(step == 2 and source.given < 4)
+        held += int(step == 3 and source.given < 5)
 
     model_on(2, prefetch=prefetch).fit(source.rows(), steps_per_epoch=6, callbacks=[Steps(hold)], verbose=0)
     return {"held": held}
@@ -119,7 +119,9 @@ def events_of_a_dataset() -> list[Any]:
         def on_epoch_end(self) -> None:
             heard.append("end")
 
-    model_on(2).fit(Rows(), epochs=2, shuffle=False, callbacks=[Steps(lambda _: time.sleep(5e-3))], verbose=0)
+    model_on(2, prefetch=2).fit(
+        Rows(), epochs=2, shuffle=False, callbacks=[Steps(lambda _: time.sleep(5e-3))], verbose=0
+    )
     return heard
 
 
@@ -133,7 +135,7 @@ def rows_that_raise(at: int) -> Iterator[Any]:
 def source_raises(at: int) -> dict[str, Any]:
     steps = Steps()
     try:
-        model_on(2).fit(rows_that_raise(at), callbacks=[steps], verbose=0)
+        model_on(2, prefetch=2).fit(rows_that_raise(at), callbacks=[steps], verbose=0)
     except ValueError as error:
         functions, trace = [], error.__traceback__
         while trace is not None:
@@ -177,7 +179,7 @@ def source_hangs() -> dict[str, Any]:
 
 
 def stopped_early(how: str) -> list[str]:
-    model = model_on(2)
+    model = model_on(2, prefetch=2)
 
     def stop(step: int) -> None:
         if step == 3 and how == "stop_training":
@@ -258,7 +260,7 @@ def rows_seen(buffers: int, constant: bool = False, same: bool = False) -> Any:
         [keras.layers.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")]
     )
     model.compile(keras.optimizers.SGD(0.0), "mse")
-    model = abreast.parallelize(model, devices=2)
+    model = abreast.parallelize(model, devices=2, prefetch=2)
     model.evaluate(np.zeros((4, 1)), np.zeros((4, 1)), verbose=0)  # builds it: `fit` need not look at a batch first
     try:
         model.fit(Rows(), shuffle=False, callbacks=[Loss()], verbose=0)
@@ -271,7 +273,7 @@ def evaluated_in_between() -> float:
     """Largest difference of weights between fits with and without evaluations in the middle of their epoch."""
     ends = []
     for evaluates in (False, True):
-        model = model_on(3)
+        model = model_on(3, prefetch=2)
         other = model_on(3)
         keras.utils.set_random_seed(7)
 
@@ -345,26 +347,6 @@ def copies_of_tf_data() -> int:
     assert len(batches) == 8
     pairs = zip(batches, tensors, strict=True)
     return sum(given is not held and not np.shares_memory(np.asarray(given), np.asarray(held)) for given, held in pairs)
-
-
-def teacher_in_the_source() -> str:
-    """What a fit says whose source asks another placed model."""
-    import abreast
-
-    teacher = model_on(2)
-    student = model_on(2)
-
-    def rows() -> Iterator[Any]:
-        while True:
-            x, _ = batch(1)
-            yield x, teacher.predict(x, verbose=0)
-
-    try:
-        # Keras itself takes two batches of a generator before the fit.
-        student.fit(rows(), steps_per_epoch=5, verbose=0)
-    except abreast.AbreastError as error:
-        return str(error)
-    return "accepted"
 
 
 def slots_left_by_failed_fits() -> list[int]:

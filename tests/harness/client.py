@@ -24,7 +24,7 @@ BACKENDS = ("jax", "tensorflow", "torch")
 NUM_DEVICES = 4
 TIMEOUT_SECONDS = 180.0
 
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
     "JAX_PLATFORMS": "cpu",
     "KERAS_HOME": "",  # set per process: no user's configuration
@@ -134,7 +134,7 @@ class Worker:
         ours, theirs = socket.socketpair()
         environment = {
             **os.environ,
-            **_ENVIRONMENT,
+            **ENVIRONMENT,
             "KERAS_BACKEND": self.backend,
             "KERAS_HOME": self._home.name,
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),

@@ -13,6 +13,7 @@ from PIL import Image
 from abreast import cli
 from abreast.errors import DataError
 from abreast.records import Item, Records, extract, extractor, pack
+from abreast.records.manifest import bound, unbound
 from tests.records.pieces import class_folder, contents, items, photo, small_pack
 
 
@@ -36,6 +37,17 @@ def test_a_folder_is_packed_and_described(tmp_path: Path, capsys: pytest.Capture
     assert "label (<i8)" in out and "cat, dog" in out and "quality 90" in out
     code, out, _ = abreast(capsys, "records", "info", "--json", dest)
     assert json.loads(out)["class_names"] == ["cat", "dog"]
+
+
+def test_names_from_a_stranger_cannot_command_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_pack(tmp_path / "out")
+    path = tmp_path / "out" / "manifest.json"
+    names = ["\x1b]0;owned\x07", "\x9b2J", "a\u202eb", "é"]
+    path.write_bytes(bound(unbound(path.read_bytes(), path) | {"class_names": names}))
+    code, out, _ = abreast(capsys, "records", "info", tmp_path / "out")
+    assert code == 0 and "\\x1b]0;owned\\x07, \\x9b2J, a\\u202eb, é" in out
+    _, _, err = abreast(capsys, "records", "info", "\x1b[2Jfolder")
+    assert "\\x1b[2Jfolder holds no packed images" in err and "\x1b" not in err
 
 
 def test_verify_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

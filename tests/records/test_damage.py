@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -185,6 +186,27 @@ def test_a_forged_manifest_with_a_right_digest_is_refused(folder: Path, changes:
     path.write_bytes(bound(unbound(path.read_bytes(), path) | changes))
     with pytest.raises(DataError):
         read(folder)
+
+
+@pytest.mark.parametrize("claimed", [50_000_000, 2**62])
+def test_verifying_does_not_believe_how_many_samples_a_manifest_claims(folder: Path, claimed: int) -> None:
+    path = folder / "manifest.json"
+    content = unbound(path.read_bytes(), path)
+    content["shards"][0]["num_samples"] = claimed - 1
+    content["num_samples"] = claimed
+    path.write_bytes(bound(content))
+    began = time.monotonic()
+    assert verify(folder)[0] == f"{folder / 'shard-00000.index'} does not go with manifest.json"
+    assert time.monotonic() - began < 2
+
+
+def test_a_manifest_that_repeats_a_shard_is_refused_at_once(folder: Path) -> None:
+    path = folder / "manifest.json"
+    content = unbound(path.read_bytes(), path)
+    path.write_bytes(bound(content | {"num_samples": 100_000, "shards": content["shards"][:1] * 100_000}))
+    began = time.monotonic()
+    assert verify(folder) == [f"{path} does not describe a data set: it lists a shard twice"]
+    assert time.monotonic() - began < 10
 
 
 def test_a_shard_outside_of_the_folder_is_never_opened(folder: Path, tmp_path: Path) -> None:

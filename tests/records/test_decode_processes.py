@@ -121,6 +121,39 @@ def test_a_killed_process_is_an_error_at_once(folder: Path) -> None:
         assert_same(copied(batches), expected)  # from the begin of the epoch, with new processes
 
 
+@pytest.mark.parametrize("moment", ["before a task", "with a task"])
+def test_a_stopped_process_is_an_error_after_a_limit(
+    folder: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABREAST_HANG_SECONDS", "1.5")
+    with loader(folder) as batches:
+        iterator = iter(batches)
+        next(iterator)
+        if moment == "before a task":
+            list(iterator)
+            iterator = iter(batches)
+        for process in decoding():
+            os.kill(process, signal.SIGSTOP)
+        began = time.monotonic()
+        with pytest.raises(WorkerError, match=r"decoding process \d \(process id \d+\) has not answered for 1.5 s"):
+            list(iterator)
+        assert time.monotonic() - began < 8
+    assert soon(lambda: decoding() == [])
+
+
+def test_a_stopped_process_does_not_hold_up_closing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABREAST_HANG_SECONDS", "1.5")
+    batches = loader(folder)
+    next(iter(batches))
+    for process in decoding():
+        os.kill(process, signal.SIGSTOP)
+    began = time.monotonic()
+    batches.close()
+    gc.collect()
+    assert time.monotonic() - began < 8
+    assert soon(lambda: decoding() == [])
+
+
 def test_a_process_that_cannot_start_is_an_error_at_once(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with loader(folder) as batches:
         (folder / "manifest.json").unlink()

@@ -6,6 +6,8 @@ import contextlib
 import io
 import os
 import struct
+import subprocess
+import sys
 import time
 import zlib
 from pathlib import Path
@@ -18,8 +20,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageCms, ImageOps
 
 from abreast.errors import DataError
-from abreast.records import pack
+from abreast.records import images, pack
 from abreast.records.images import MAX_FILE_BYTES, Pixels, read_picture, shrink
+from abreast.records.index import MAX_PIXELS
 from abreast.records.jpeg import num_scans
 from tests.records.pieces import file_of, image_of, photo
 
@@ -30,9 +33,49 @@ def difference(one: Any, other: Any) -> int:
     return int(np.abs(np.asarray(one, np.int16) - np.asarray(other, np.int16)).max())
 
 
+def saved(image: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def blank_png(height: int, width: int, depth: int, colours: int) -> bytes:
+    """A PNG of zeros; `colours` is its colour type: 0 gray, 2 RGB, 6 RGBA."""
+    channels = {0: 1, 2: 3, 6: 4}[colours]
+    packer = zlib.compressobj(1)
+    rows = b"".join(packer.compress(bytes(1 + width * channels * depth // 8)) for _ in range(height)) + packer.flush()
+    header = struct.pack(">IIBBBBB", width, height, depth, colours, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", rows), (b"IEND", b"")]
+    packed = (struct.pack(">I", len(of)) + name + of + struct.pack(">I", zlib.crc32(name + of)) for name, of in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
+
+
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "PPM"])
 def test_lossless_files_come_out_as_they_went_in(kind: str) -> None:
     assert difference(read_picture(file_of(PHOTO, kind)).pixels, PHOTO) == 0
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "I;16"])
+def test_strips_give_the_pixels_of_the_whole(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = Image.fromarray(np.arange(37 * 20, dtype=np.uint16).reshape(37, 20) * 80) if mode == "I;16" else None
+    data = file_of(PHOTO, "PNG") if mode == "RGB" else saved(image or image_of(PHOTO).convert(mode))
+    whole = read_picture(data).pixels
+    monkeypatch.setattr(images, "_STRIP_PIXELS", 100)
+    assert difference(read_picture(data).pixels, whole) == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("depth", "colours"), [(16, 0), (16, 2), (16, 6), (8, 2)])
+def test_the_largest_picture_takes_less_than_a_gibibyte(tmp_path: Path, depth: int, colours: int) -> None:
+    side = int(MAX_PIXELS**0.5)
+    (tmp_path / "a.png").write_bytes(blank_png(side, side, depth, colours))
+    script = (
+        "import sys; from abreast.records.images import read_picture; read_picture(open(sys.argv[1], 'rb').read());"
+        "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "a.png")]
+    peak_kib = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert peak_kib < 2**20  # measured 324,000 to 672,000; 1,440,000 when whole pictures were converted
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP"])

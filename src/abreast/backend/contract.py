@@ -19,13 +19,17 @@ Kind = Literal["train", "test", "predict"]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a model lives: one replica per device; how BatchNormalization counts rows; how far its feed works ahead."""
+    """Where a model lives: one replica per device; how BatchNormalization counts rows; how far its feed works ahead.
+
+    `check_rows`: whether backends whose replicas see their own rows look first for layers that relate rows.
+    """
 
     backend: Backend
     devices: tuple[str, ...]
     batch_norm: BatchNorm = "global"
     check_numerics: bool = False
     staging: Staging = DEFAULT_STAGING
+    check_rows: bool = True
 
     @property
     def num_devices(self) -> int:
@@ -79,6 +83,13 @@ class Backend(Protocol):
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         """Give a function that begins an epoch of host batches of a Keras data adapter, in plain Keras's order."""
+        ...
+
+    def watched_dataset(self, dataset: Any, begin: Callable[[], Callable[[Any], None]]) -> Any | None:
+        """A `tf.data` pipeline that shows its batches to what `begin` gives, called at each iterator's first batch.
+
+        None where Keras's trainer iterates over such a pipeline in Python.
+        """
         ...
 
     def put(self, batch: HostBatch, placement: Placement) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
+import keras
 import numpy as np
 from jax._src.xla_bridge import backends_are_initialized
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -24,6 +25,7 @@ from keras import tree
 from keras.src.backend.jax import trainer as keras_trainer
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
+from abreast import exact
 from abreast.backend import jax_all_reduce
 from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer, refuse
 from abreast.backend.jax_trace import JaxTracer
@@ -135,6 +137,9 @@ class JaxBackend:
             return lambda: dataset_views(adapter)
         return lambda: iter(adapter.get_jax_iterator())
 
+    def watched_dataset(self, dataset: Any, begin: Callable[[], Callable[[Any], None]]) -> Any | None:
+        return None
+
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         if placement.num_devices == 1 and placement.devices[0].startswith("cpu"):
             return StagedBatch(batch.data, batch.rows, batch.rows)  # the program takes it as it is
@@ -159,6 +164,7 @@ class JaxBackend:
                 variable._value = jax.device_put(variable._value, replicated)
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:
+        _announce(model, placement)
         program = _program(kind, model, placement)
         replicated = _replicated(placement.devices)
         newest = self._states[model] = _State(kind)
@@ -265,6 +271,18 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
         sharded = replicated  # outside a program, JAX does not shard uneven arrays
         return program
     return jax.jit(program, static_argnums=2, donate_argnums=0, out_shardings=(None, replicated))
+
+
+def _announce(model: Any, placement: Placement) -> None:
+    """Say once where `batch_norm="local"` cannot reach: inside of functions that are not Keras's."""
+    names = [layer.name for layer in model._flatten_layers() if isinstance(layer, keras.layers.JaxLayer)]
+    if names and placement.batch_norm == "local" and placement.num_devices > 1:
+        exact.warn_once(
+            model,
+            "local",
+            f'batch_norm="local" holds for keras.layers.BatchNormalization: {", ".join(names)} see the global batch, and '
+            "normalize by it if they normalize",
+        )
 
 
 def _platform() -> str:

@@ -20,15 +20,19 @@ from keras import tree
 from keras.src import backend
 from keras.src.backend.tensorflow import trainer as keras_trainer
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
 from tensorflow.python.eager import context
 
 from abreast import exact
-from abreast.backend import tensorflow_all_reduce, tensorflow_variables
+from abreast.backend import tensorflow_all_reduce, tensorflow_dataset, tensorflow_variables
 from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer, refuse
+from abreast.backend.tensorflow_ground import TensorFlowGround
 from abreast.backend.tensorflow_step import Program, StagedBatch
 from abreast.backend.tensorflow_trace import TensorFlowTracer
-from abreast.backend.tensorflow_variables import Variables
+from abreast.backend.tensorflow_variables import AT_WORK, Variables
 from abreast.errors import BackendError
 from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, row_counts, take
 from abreast.world import World
@@ -41,6 +45,7 @@ class TensorFlowBackend:
 
     def __init__(self) -> None:
         self._variables: WeakKeyDictionary[Any, Variables] = WeakKeyDictionary()
+        self._specs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of an adapter's batches
         self._installed = False
 
     def use_cpu_devices(self, count: int) -> None:
@@ -94,12 +99,20 @@ class TensorFlowBackend:
             return iterator
 
         epoch_iterator.__init__, epoch_iterator._get_iterator = init, get_iterator
+        keras_trainer.TensorFlowTrainer.reset_metrics = _at_rest(keras_trainer.TensorFlowTrainer.reset_metrics)
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):
             # Keras leads these through tf.data, which would copy each batch once more and bury what their code raises.
+            # To know the types for that, it reads first batches: a source that draws from a random generator notices.
+            if isinstance(adapter, (GeneratorDataAdapter, PyDatasetAdapter, TorchDataLoaderAdapter)):
+                with contextlib.suppress(
+                    TypeError, ValueError
+                ):  # arrays that no step takes: the first batch says which
+                    self._specs[adapter] = adapter.get_tf_dataset().element_spec
             return lambda: (tree.map_structure(_dense, batch) for batch in adapter.get_numpy_iterator())
         dataset = adapter.get_tf_dataset()
+        self._specs[adapter] = getattr(dataset, "element_spec", ())
 
         def epoch() -> Iterator[Any]:
             # Made now, not at the first batch: a dataset that shuffles draws its order when an iterator is made.
@@ -107,6 +120,9 @@ class TensorFlowBackend:
             return (tree.map_structure(_dense, batch) for batch in batches)
 
         return epoch
+
+    def watched_dataset(self, dataset: Any, begin: Callable[[], Callable[[Any], None]]) -> Any | None:
+        return tensorflow_dataset.watched(dataset, begin)
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         counts = row_counts(batch.rows, placement.num_devices)
@@ -126,44 +142,69 @@ class TensorFlowBackend:
 
     def place(self, model: Any, placement: Placement) -> None:
         devices = _tf_names(placement.devices)
-        known = self._variables.get(model)
-        if known is None or known.devices != devices or not known.is_current(model):
-            self._variables[model] = Variables(model, devices)
+        with AT_WORK:
+            known = self._variables.get(model)
+            if known is None or known.devices != devices or not known.is_current(model):
+                self._variables[model] = Variables(model, devices)
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:
         self._announce(model, placement)
         programs: list[Program] = []
+        check = exact.RowCheck(kind, model)
+        check.is_due = placement.check_rows and placement.num_devices > 1
         put = functools.partial(self.put, placement=placement)
 
-        def one_step(taken: Taken) -> Any:
+        def one_step(source: Any, taken: Taken) -> Any:
             batch = taken.host
             if not programs:
-                _build(kind, model, batch)
-                self.place(model, placement)
+                with AT_WORK:
+                    _build(kind, model, batch)
+                    self.place(model, placement)
+            if check.is_due:
+                with AT_WORK:
+                    self._check_rows(check, model, batch, placement)
+                programs.clear()  # a batch of one row may have been before
             if not programs or programs[-1].variables is not self._variables[model]:
                 programs[:] = [Program(kind, model, placement, self._variables[model])]
             if programs[-1].own_step:
                 exact.state_rule_of_own_step(kind, model, row_counts(batch.rows, placement.num_devices))
-            return programs[-1](taken.staged)
+            return programs[-1](taken.staged, self._expected(source))
 
         def steps(iterator: Any) -> Any:
-            logs = one_step(take(iterator, put))
+            logs = one_step(iterator, take(iterator, put))
             for _ in range(1, model.steps_per_execution):
                 try:
                     taken = take(iterator, put)
                 except (StopIteration, tf.errors.OutOfRangeError):
                     break
-                logs = one_step(taken)
+                logs = one_step(iterator, taken)
             return logs
 
         def predict_all(batches: list[Any]) -> Any:
             # Keras takes the batches of `predict` itself; those of `predict_on_batch` are plain.
-            outputs = [one_step(take(batch if isinstance(batch, Handed) else iter([batch]), put)) for batch in batches]
+            sources = [batch if isinstance(batch, Handed) else iter([batch]) for batch in batches]
+            outputs = [one_step(source, take(source, put)) for source in sources]
             return tree.map_structure(
                 lambda *parts: keras_trainer.concat(parts) if len(parts) > 1 else parts[0], *outputs
             )
 
         return predict_all if kind == "predict" else steps
+
+    def _expected(self, source: Any) -> list[Any]:
+        """Specs of every batch of a source, where Keras knows them before the first."""
+        specs = tree.flatten(self._specs.get(source.adapter, ())) if hasattr(source, "adapter") else []
+        return [spec for spec in specs if hasattr(spec, "shape")]
+
+    def _check_rows(self, check: exact.RowCheck, model: Any, batch: HostBatch, placement: Placement) -> None:
+        ground = TensorFlowGround(model, _tf_names(placement.devices)[0])
+
+        def rows(count: int) -> Any:
+            with tf.device(ground.device):
+                return tree.map_structure(
+                    lambda leaf: None if leaf is None else _to_device(leaf), batch.rows_between(0, count)
+                )
+
+        check(batch.rows, row_counts(batch.rows, placement.num_devices)[0], batch.num_bytes, rows, ground)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         pass
@@ -215,6 +256,17 @@ class TensorFlowBackend:
         )
 
 
+def _at_rest(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that assigns to variables at the beginning of an epoch, while another thread may trace the same model."""
+
+    @functools.wraps(plain)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with AT_WORK:
+            return plain(self, *args, **kwargs)
+
+    return method
+
+
 def _visible_gpus() -> tuple[str, ...]:
     """Names by the driver's numbers; TensorFlow numbers the visible ones from 0."""
     gpus = tf.config.list_physical_devices("GPU")
@@ -245,7 +297,7 @@ def _dense(leaf: Any) -> Any:
     """A leaf of a source's batch; a tensor stays one, so that nothing of it passes through Python."""
     if leaf is None or isinstance(leaf, tf.experimental.Optional):
         return None
-    if isinstance(leaf, (tf.RaggedTensor, tf.SparseTensor)) or hasattr(leaf, "tocoo"):
+    if isinstance(leaf, tf.RaggedTensor):
         raise not_dense(leaf)
     return leaf
 

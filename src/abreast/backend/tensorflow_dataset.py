@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from keras import tree
 
@@ -19,3 +20,21 @@ def dataset(begin: Callable[[], Iterator[Any]], like: Any) -> Any:
     options.autotune.enabled = False
     options.experimental_optimization.inject_prefetch = False
     return tf.data.Dataset.from_generator(begin, output_signature=signature).with_options(options)
+
+
+def watched(dataset: Any, begin: Callable[[], Callable[[Any], None]]) -> Any:
+    """The same batches; each is shown, as NumPy arrays, to what `begin` gave at its iterator's first one."""
+    shows: list[Callable[[Any], None]] = []
+
+    def show(number: Any, *leaves: Any) -> Any:
+        if number == 0:
+            shows.append(begin())
+        shows[-1](leaves)
+        return np.int64(0)
+
+    def look(number: Any, batch: Any) -> Any:
+        leaves = [leaf for leaf in tf.nest.flatten(batch, expand_composites=True) if leaf.dtype != tf.variant]
+        tf.numpy_function(show, [number, *leaves], tf.int64)
+        return batch
+
+    return dataset.enumerate().map(look)

@@ -16,7 +16,7 @@ import tensorflow as tf
 from abreast import exact
 from abreast.backend.tensorflow_reduce import Reducer
 from abreast.backend.tensorflow_turns import Turns
-from abreast.backend.tensorflow_variables import Variables, accumulating, accumulators, optimizers
+from abreast.backend.tensorflow_variables import Variables, accumulating, accumulators
 
 
 class SharedGradients:
@@ -30,14 +30,19 @@ class SharedGradients:
     @contextmanager
     def shared(self, turns: Turns) -> Iterator[None]:
         """Sum the gradients of all replicas before an optimizer sees them: it clips, checks and applies the sums."""
-        changed = optimizers(self._model) if self._model is not None else []
+        changed = exact.optimizers(self._model) if self._model is not None else []
         for optimizer in changed:
             optimizer.__dict__["apply"] = functools.partial(self._apply, turns, optimizer, optimizer.apply)
+            # On our one device a copy, for which TensorFlow registers a gradient: that would hold the graph for good.
+            for one in _with_inner(optimizer):
+                one.__dict__["_all_reduce_sum_gradients"] = list
         try:
             yield
         finally:
             for optimizer in changed:
                 optimizer.__dict__.pop("apply", None)
+                for one in _with_inner(optimizer):
+                    one.__dict__.pop("_all_reduce_sum_gradients", None)
 
     def _apply(
         self, turns: Turns, optimizer: Any, plain: Callable[..., None], grads: Any, trainable_variables: Any = None
@@ -89,6 +94,11 @@ class SharedGradients:
         due = tf.equal((inner._iterations.value + 1) % inner.gradient_accumulation_steps, 0)
         summed = tf.cond(due, sum_all, keep)
         return [_with_gaps(row, known) for row in summed]
+
+
+def _with_inner(optimizer: Any) -> list[Any]:
+    inner = getattr(optimizer, "inner_optimizer", None)
+    return [optimizer] if inner is None else [optimizer, inner]
 
 
 def _weighted(gradient: Any, weight: Any) -> Any:

@@ -21,8 +21,9 @@ from abreast import exact
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow_gradients import SharedGradients
 from abreast.backend.tensorflow_reduce import Reducer
+from abreast.backend.tensorflow_summaries import Summaries
 from abreast.backend.tensorflow_turns import TurnLink, Turns
-from abreast.backend.tensorflow_variables import Variables
+from abreast.backend.tensorflow_variables import AT_WORK, Variables
 from abreast.errors import ModelError
 
 
@@ -52,19 +53,22 @@ class Program:
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
         self._traces: dict[str, tuple[list[Any], Any]] = {}
 
-    def __call__(self, staged: StagedBatch) -> Any:
+    def __call__(self, staged: StagedBatch, expected: list[Any]) -> Any:
+        """Run one step. `expected` are specs of all batches of the source, as far as they are known; they save traces."""
         tensors = [tensor for shard in staged.shards for tensor in shard]
         counts = _counts(staged.counts)
         if self.model.run_eagerly:
-            return self._step(staged.structure, counts, tensors)
-        specs, function = self._traces.get(str(staged.structure), ([], None))
+            with AT_WORK:
+                return self._step(staged.structure, counts, tensors)
+        specs, function = self._traces.get(str(staged.structure), (expected, None))
         if function is None or not _accept(specs, staged.shards):
-            function = self._trace(staged, specs)
+            with AT_WORK:
+                function = self._trace(staged, specs)
         return function(counts, *tensors)
 
     def _trace(self, staged: StagedBatch, known: list[Any]) -> Any:
         specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in staged.shards[0]]
-        if known:
+        if len(known) == len(specs):
             specs = [_general(new, old) for new, old in zip(specs, known, strict=True)]
         num_replicas = len(staged.shards)
 
@@ -83,7 +87,7 @@ class Program:
     def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
         width = len(tensors) // self.placement.num_devices
         total_rows = tf.reduce_sum(counts)
-        turns = Turns(self.variables.devices, self.variables.enter)
+        turns = Turns(self.variables.devices, self.variables.enter, Summaries(self.model))
         run_kind = {"train": self._train, "test": self._test, "predict": self._predict}[self.kind]
 
         def run_replica(index: int) -> Any:
@@ -100,7 +104,8 @@ class Program:
             with exact.replica(running):
                 return run_kind(running, data)
 
-        with exact.metrics(self.model), self._gradients.shared(turns):
+        relations = exact.related_rows(self.model)
+        with exact.metrics(self.model), exact.gathering(self.model, relations), self._gradients.shared(turns):
             results = turns.run(run_replica)
         if self.kind == "predict":
             return _joined(results, counts)

@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 from tensorflow.python.eager import record
 
+from abreast.backend.tensorflow_summaries import Summaries
 from abreast.errors import ModelError
 
 Combine = Callable[[list[Any]], list[Any]]
@@ -29,8 +30,9 @@ class _Stopped(BaseException):
 class Turns:
     """The replicas of one step. `enter(index)` is called before each turn of a replica, `enter(None)` before the caller's."""
 
-    def __init__(self, devices: Sequence[str], enter: Callable[[int | None], None]) -> None:
+    def __init__(self, devices: Sequence[str], enter: Callable[[int | None], None], summaries: Summaries) -> None:
         self.devices = devices
+        self.summaries = summaries
         self._enter = enter
         self._threads: list[_ReplicaThread] = []
         self._back = threading.Semaphore(0)
@@ -142,6 +144,7 @@ class _ReplicaThread(threading.Thread):
 
     def _call(self) -> None:
         global_state.GLOBAL_STATE_TRACKER.__dict__.update(self._keras_state)
+        self._turns.summaries.take_over(self.index)
         with _in_graph(self.graph), tf.device(self._turns.devices[self.index]):
             self.result = self._function(self.index)
 
@@ -177,16 +180,28 @@ class TurnLink:
 
     def gather_rows(self, tensor: Any, counts: Any) -> Any:
         def own_rows(gradient: Any) -> Any:
-            first = tf.reduce_sum(counts[: self.index])
-            own = gradient[first : first + counts[self.index]] * tf.cast(self.num_replicas, gradient.dtype)
-            missing = tf.shape(tensor)[0] - counts[self.index]  # a stand-in row gets none
-            return tf.pad(own, [[0, missing]] + [[0, 0]] * (len(tensor.shape) - 1))
+            return self._own_rows(gradient * tf.cast(self.num_replicas, gradient.dtype), tensor, counts)
 
-        def rows_of_all(values: list[Any]) -> list[Any]:
+        return _with_gradient(tensor, lambda value: self._rows_of_all(value, counts), own_rows)
+
+    def join_rows(self, tensor: Any, counts: Any) -> Any:
+        def own_rows(gradient: Any) -> Any:
+            return self._own_rows(self._sum(gradient), tensor, counts)
+
+        return _with_gradient(tensor, lambda value: self._rows_of_all(value, counts), own_rows)
+
+    def _rows_of_all(self, tensor: Any, counts: Any) -> Any:
+        def joined(values: list[Any]) -> list[Any]:
             heads = [value[: counts[index]] for index, value in enumerate(values)]
             return [tf.concat(heads, axis=0)] * len(values)
 
-        return _with_gradient(tensor, lambda value: self._turns.meet(value, rows_of_all), own_rows)
+        return self._turns.meet(tensor, joined)
+
+    def _own_rows(self, gradient: Any, tensor: Any, counts: Any) -> Any:
+        """The part of a gradient of all rows that is of this replica's `tensor`; a stand-in row gets zeros."""
+        first = tf.reduce_sum(counts[: self.index])
+        missing = tf.shape(tensor)[0] - counts[self.index]
+        return tf.pad(gradient[first : first + counts[self.index]], [[0, missing]] + [[0, 0]] * (len(tensor.shape) - 1))
 
     def _sum(self, tensor: Any) -> Any:
         return self._turns.meet(tensor, self._reduce)

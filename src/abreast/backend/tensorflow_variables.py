@@ -7,16 +7,18 @@ metrics and optimizers work as on one device. Not here: steps. Imports TensorFlo
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from itertools import count
 from typing import Any
 
-import keras
 import tensorflow as tf
 from tensorflow.python.distribute import values as distributed_values
 
 from abreast import exact
 
+# Held while the variables of a model are other than at rest, as in a trace: other threads may train and predict beside it.
+AT_WORK = threading.RLock()
 _key_bases = count(1000, 1000)
 _plain_strategy = tf.distribute.get_strategy()  # TensorFlow's default: one device
 
@@ -82,10 +84,10 @@ class Variables:
         for metric in exact.leaf_metrics(model):
             if exact.adds_up(metric):
                 sums.extend(metric.variables)
-        for optimizer in optimizers(model):
+        for optimizer in exact.optimizers(model):
             sums.extend(accumulators(optimizer))
         self._add(_variables(model), sums)
-        for optimizer in optimizers(model):
+        for optimizer in exact.optimizers(model):
             self._adopt(optimizer)
 
     def _adopt(self, optimizer: Any) -> None:
@@ -111,12 +113,6 @@ class Variables:
             self._at_rest.append((variable, variable._value))
 
 
-def optimizers(model: Any) -> list[Any]:
-    """The optimizers of a model: the compiled one, and those that its own `train_step` may use."""
-    found = [getattr(model, "optimizer", None), *vars(model).values()]
-    return list({id(one): one for one in found if isinstance(one, keras.optimizers.Optimizer)}.values())
-
-
 def accumulating(optimizer: Any) -> Any:
     """The optimizer itself, or the one inside of it, that accumulates gradients; None when neither does."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
@@ -130,7 +126,7 @@ def accumulators(optimizer: Any) -> list[Any]:
 
 def _variables(model: Any) -> list[Any]:
     variables = list(model.variables)
-    for optimizer in optimizers(model):
+    for optimizer in exact.optimizers(model):
         variables.extend(optimizer.variables)
     for metric in exact.leaf_metrics(model):
         variables.extend(metric.variables)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from typing import Any
 
 import keras
@@ -26,16 +28,17 @@ from abreast import exact
 from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer
 from abreast.backend.tensorflow_guard import keep_off_gpus
 from abreast.backend.torch_channel import ChannelClosed
+from abreast.backend.torch_ground import TorchGround
 from abreast.backend.torch_peers import Peers
 from abreast.backend.torch_stage import StagedShard, begin_copy
 from abreast.backend.torch_team import SentShards, Team
 from abreast.backend.torch_trace import TorchTracer
-from abreast.errors import BackendError
 from abreast.feed import Feed, Handed, HostBatch, Taken, dataset_views, not_numbers, row_counts, take
 from abreast.hardware import CPU_DEVICES
+from abreast.launch.limits import hang_seconds
 from abreast.world import World
 
-_HANG_SECONDS = 60.0
+_LULL_SECONDS = 1.0
 
 
 @dataclass
@@ -55,8 +58,11 @@ class TorchBackend:
 
     def __init__(self) -> None:
         self._team: Team | None = None
+        self._turn = threading.Condition()  # held for a step: ranks meet in one order, whichever thread trains
+        self._last_step = (0, 0.0)  # its thread, and when it ended
         self._peers: Peers | None = None
         self._tracer: TorchTracer | None = None
+        self._stepped = threading.local()  # `model`: a weak reference to that of this thread's last step
 
     def use_cpu_devices(self, count: int) -> None:
         os.environ[CPU_DEVICES] = str(count)
@@ -88,6 +94,9 @@ class TorchBackend:
                 return _on_cpu(iter(adapter.get_torch_dataloader()))
 
         return epoch
+
+    def watched_dataset(self, dataset: Any, begin: Callable[[], Callable[[Any], None]]) -> Any | None:
+        return None
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         counts = row_counts(batch.rows, placement.num_devices)
@@ -133,32 +142,52 @@ class TorchBackend:
         put = partial(self.put, placement=placement)
         if placement.num_devices == 1 and self._peers is None:
             return _plain_step(kind, model, put)
+        check = exact.RowCheck(kind, model)
+        check.is_due = placement.check_rows
 
         def step(batches: Any) -> Any:
             taken = take(batches if isinstance(batches, Handed) else iter(batches), put)
-            try:
-                run = self._prepared(kind, model, placement, taken)
-            except BaseException:
-                self.discard(taken.staged)
-                raise
-            result = run()
+            by_hand = not isinstance(batches, Handed)  # `train_on_batch`: the user's code runs between steps
+            with self._turn:
+                try:
+                    _build(model, taken.host)
+                    if check.is_due:
+                        _check_rows(check, kind, model, taken.host, placement)
+                        if self._peers is not None:
+                            self._peers.agree_on_relations(model)
+                    run = self._prepared(kind, model, placement, taken, look=by_hand or batches.after_users_code)
+                except BaseException:
+                    self.discard(taken.staged)
+                    raise
+                result = run()
+                self._last_step = threading.get_ident(), monotonic()
+                self._stepped.model = weakref.ref(model)
+                if by_hand or batches.before_users_code:
+                    self._accept_state()
             if kind == "predict":
                 return result
             return model.get_metrics_result() if result is None else result
 
         return step
 
-    def _prepared(self, kind: Kind, model: Any, placement: Placement, taken: Taken) -> Callable[[], Any]:
+    def _accept_state(self) -> None:
+        """The user's code runs next: what it finds in Python is what the workers have, too."""
+        model = getattr(self._stepped, "model", lambda: None)()
+        with self._turn:
+            if model is not None and self._team is not None:
+                self._team.accept_state(model)
+
+    def _prepared(self, kind: Kind, model: Any, placement: Placement, taken: Taken, look: bool) -> Callable[[], Any]:
         """All ranks with the model and their shards; what comes back runs the step."""
         staged: StagedBatch = taken.staged
-        _build(model, taken.host)
         if kind != "predict":
             exact.state_rule_of_own_step(kind, model, staged.counts)
         global_batch_norm = placement.batch_norm == "global"
         if self._peers is not None:
             return partial(self._peers.run, kind, model, staged.own.ready(), staged.counts, global_batch_norm)
         team = self._team_for(placement)
-        replica = team.replica(model, placement.num_devices, global_batch_norm)
+        replica = team.replica(model, placement.num_devices, global_batch_norm, look)
+        team.relate(replica, exact.related_rows(model))
         if staged.sent is None or staged.team is not team:
             staged.sent, staged.team = team.send_shards_now(taken.host.cut(placement.num_devices)), team
         return partial(team.run, replica, kind, staged.own, staged.sent, staged.counts)
@@ -169,16 +198,26 @@ class TorchBackend:
         if team is not None and (team.closed or team.job.failure or team.job.forked):
             team = None
         if team is None or team.devices[: placement.num_devices] != placement.devices:
+            while self._is_used_by_another_thread():
+                self._turn.wait(_LULL_SECONDS / 10)
             if self._team is not None:
+                self._team.collect_all_gradients()
                 self._team.close()
-            team = self._team = Team(placement.devices, _hang_seconds())
-        team.allow_waiting(placement.staging.prefetch)
+            team = self._team = Team(placement.devices, hang_seconds())
+        team.allow_waiting(placement.staging.most)
         return team
 
+    def _is_used_by_another_thread(self) -> bool:
+        """Whether another thread trains on the team. One that makes no steps may wait for ours, as in a callback."""
+        thread, ended = self._last_step
+        in_use = self._team is not None and not self._team.closed
+        return in_use and thread != threading.get_ident() and monotonic() - ended < _LULL_SECONDS
+
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
-        group = self._peers or self._team
-        if group is not None and not failed:
-            group.collect_gradients(model)
+        with self._turn:
+            group = self._peers or self._team
+            if group is not None and not failed:
+                group.collect_gradients(model)
         if failed and self._tracer is not None:
             self._tracer.stop()  # here: only the thread that started it can
         if failed:
@@ -222,12 +261,14 @@ class TorchBackend:
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         if self._peers is not None or placement.num_devices == 1:
             return 0.0
-        return self._team_for(placement).all_reduce_seconds(placement.num_devices, size_bytes)
+        with self._turn:
+            return self._team_for(placement).all_reduce_seconds(placement.num_devices, size_bytes)
 
     def close(self, placement: Placement) -> None:
-        if self._team is not None:
-            self._team.close()
-            self._team = None
+        with self._turn:
+            if self._team is not None:
+                self._team.close()
+                self._team = None
 
 
 def _on_cpu(batches: Iterator[Any]) -> Iterator[Any]:
@@ -275,12 +316,29 @@ def _install() -> None:
     def next_batch(self: Any) -> Any:
         if not isinstance(self.data_adapter, Feed):
             return plain(self)
-        begin_step, end_step, iterator = next(self._epoch_iterator)
+        try:
+            begin_step, end_step, iterator = next(self._epoch_iterator)
+        except StopIteration:
+            if not self.data_adapter.users_code_between_steps:  # else it has run since the last step
+                BACKEND._accept_state()
+            raise
         with self.catch_stop_iteration():
-            return begin_step, end_step, Handed(iterator)
+            handed = Handed(iterator)
+            handed.before_users_code = self.data_adapter.users_code_between_steps
+            handed.after_users_code = handed.before_users_code or begin_step == 0
+            return begin_step, end_step, handed
         raise StopIteration
 
     epoch_iterator.__next__ = next_batch
+
+
+def _check_rows(check: exact.RowCheck, kind: Kind, model: Any, batch: HostBatch, placement: Placement) -> None:
+    ground = TorchGround(model, _here().startswith("gpu"), exact.overrides_step(model, "train") and kind == "train")
+
+    def rows(count: int) -> Any:
+        return begin_copy(batch.rows_between(0, count), _here()).ready()
+
+    check(batch.rows, row_counts(batch.rows, placement.num_devices)[0], batch.num_bytes, rows, ground)
 
 
 def _build(model: Any, batch: HostBatch) -> None:
@@ -294,17 +352,6 @@ def _build(model: Any, batch: HostBatch) -> None:
 def _here() -> str:
     """This process's own device, as abreast names it."""
     return f"gpu:{torch.cuda.current_device()}" if keras_torch.get_device().startswith("cuda") else "cpu:0"
-
-
-def _hang_seconds() -> float:
-    text = os.environ.get("ABREAST_HANG_SECONDS", str(_HANG_SECONDS))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if seconds <= 0:
-        raise BackendError(f"ABREAST_HANG_SECONDS={text!r}", "give a number of seconds above 0")
-    return seconds
 
 
 BACKEND = TorchBackend()

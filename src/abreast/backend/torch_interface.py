@@ -1,7 +1,8 @@
 """By which network interface this host reaches another: what gloo has to be told where a host has several.
 
 Left alone, gloo takes the address that the host's own name stands for, which on many hosts is one of the loopback's; ranks of
-several hosts then wait for one another for ever. Opens no connection. Imports the standard library.
+several hosts then wait for one another for ever. Opens no connection. Imports the
+standard library and `errors`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import socket
 import struct
 from collections.abc import MutableMapping
 from pathlib import Path
+
+from abreast.errors import BackendError
 
 _SIOCGIFADDR = 0x8915
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
@@ -27,6 +30,29 @@ def choose_interface(master_addr: str, environ: MutableMapping[str, str]) -> Non
         environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     elif "GLOO_SOCKET_IFNAME" not in environ and (interface := interface_towards(master_addr)) is not None:
         environ["GLOO_SOCKET_IFNAME"] = interface
+
+
+def check_interface(environ: MutableMapping[str, str]) -> None:
+    """Raise `BackendError` where gloo could not listen, before it says so in its own words from several processes."""
+    names = environ.get("GLOO_SOCKET_IFNAME", "lo").split(",")
+    for name in names:
+        if not _can_listen(name):
+            hint = "start it: `ip link set lo up`; " if name == "lo" else ""
+            raise BackendError(
+                f"PyTorch's workers meet on the network interface {name}, which has no address that one can listen on",
+                f"{hint}name another one in GLOO_SOCKET_IFNAME, or train with KERAS_BACKEND=jax or on one device",
+            )
+
+
+def _can_listen(interface: str) -> bool:
+    address = _ipv4_address(interface)
+    if address is None:
+        rows = _IPV6_ADDRESSES.read_text().split() if _IPV6_ADDRESSES.exists() else []
+        return interface in rows
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+        probe.bind((socket.inet_ntoa(address), 0))
+        return True
+    return False
 
 
 def interface_towards(host: str) -> str | None:

@@ -53,16 +53,25 @@ class TorchLink:
             return tensor
         rows = [int(count) for count in counts]
         tensor = tensor[: rows[self.index]]  # without a stand-in row
-        still = tensor.detach()
-        as_bytes = still.to(torch.uint8) if still.dtype is torch.bool else still
+        gathered = self._rows_of_all(tensor.detach(), rows)
+        gathered[self.index] = _TimesGradient.apply(tensor, self.num_replicas)  # type: ignore[no-untyped-call]
+        return torch.cat(gathered)
+
+    def join_rows(self, tensor: torch.Tensor, counts: Any) -> Any:
+        if self.group is None:
+            return tensor
+        rows = [int(count) for count in counts]
+        return _JoinRows.apply(tensor[: rows[self.index]], self, rows)  # type: ignore[no-untyped-call]
+
+    def _rows_of_all(self, tensor: torch.Tensor, rows: list[int]) -> list[torch.Tensor]:
+        """The rows of each rank, without gradients."""
+        as_bytes = tensor.to(torch.uint8) if tensor.dtype is torch.bool else tensor
         padded = as_bytes.new_zeros((max(rows), *as_bytes.shape[1:]))
         padded[: rows[self.index]] = as_bytes
         parts = [torch.empty_like(padded) for _ in rows]
         with self.meeting():
             dist.all_gather(parts, padded, group=self.group)
-        gathered = [part[:count].to(still.dtype) for part, count in zip(parts, rows, strict=True)]
-        gathered[self.index] = _TimesGradient.apply(tensor, self.num_replicas)  # type: ignore[no-untyped-call]
-        return torch.cat(gathered)
+        return [part[:count].to(tensor.dtype) for part, count in zip(parts, rows, strict=True)]
 
     def start_sum(self, tensor: torch.Tensor) -> Any:
         """Begin to sum in place; the result's `wait()` ends it."""
@@ -85,7 +94,7 @@ def _span() -> Iterator[None]:
 @functools.cache
 def keep_out_of_graphs() -> None:
     """Let `torch.compile` break its graphs where ranks meet. Not at import: the compiler takes seconds to load."""
-    for name in ("all_sum", "all_stack", "gather_rows"):
+    for name in ("all_sum", "all_stack", "join_rows", "gather_rows"):
         setattr(TorchLink, name, torch.compiler.disable(getattr(TorchLink, name)))
 
 
@@ -114,6 +123,20 @@ class _TimesGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         return gradient * ctx.factor, None
+
+
+class _JoinRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, link: TorchLink, rows: list[int]) -> torch.Tensor:
+        ctx.group, ctx.first, ctx.last = link.group, sum(rows[: link.index]), sum(rows[: link.index + 1])
+        return torch.cat(link._rows_of_all(tensor.detach(), rows))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        with _span():
+            dist.all_reduce(total, group=ctx.group)
+        return total[ctx.first : ctx.last], None, None
 
 
 class _AllStack(torch.autograd.Function):

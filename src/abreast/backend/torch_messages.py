@@ -6,31 +6,22 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import torch
 import torch.distributed as dist
 
 READY = 1  # worker: imports are done
 MODEL = 2  # a pickled `(key, size, model, global_batch_norm, seed)`
 FORGET = 3  # a pickled key
-SYNC = 4  # a pickled `(key, indices)`: rank 0 broadcasts these variables
+SYNC = 4  # a pickled `(key, indices of variables, indices of buffers)`: rank 0 broadcasts these
 TRAIN, TEST, PREDICT = 5, 6, 7  # key, counts, batch descriptor
 COLLECT = 8  # a pickled key: gradients between accumulation steps go to Keras's accumulators
 GROUP = 9  # a pickled size: the first `size` ranks become a process group
 STAGE = 10  # a batch descriptor: begin to copy that shard to the device
 DISCARD = 11  # a batch descriptor: no step will take that shard
 SUM = 12  # a pickled `(size, size_bytes)`: the first `size` ranks time their sums
-
-# What `fit` and its siblings keep on the model for themselves; `training` travels with each step.
-_RANK_0 = {
-    "training",
-    "train_function",
-    "test_function",
-    "predict_function",
-    "_eval_epoch_iterator",
-    "stop_training",
-    "stop_evaluating",
-    "stop_predicting",
-}
+STATE = 13  # a pickled `(key, changes)`: what somebody changed in rank 0's Python state
+RELATIONS = 14  # a pickled `(key, relations)`: which layers work on the rows of all ranks
 
 KINDS = {"train": TRAIN, "test": TEST, "predict": PREDICT}
 _HEAD = struct.Struct("<q?i")
@@ -54,48 +45,23 @@ def numbered_variables(model: Any) -> list[Any]:
     return list({id(variable): variable for variable in variables if variable._value is not None}.values())
 
 
-class Fingerprint:
-    """What a model was when the ranks got it: its layers, their settings, what it was compiled with, and `options`."""
-
-    def __init__(self, model: Any, *options: Any) -> None:
-        self._identity = _identity(model, options)
-        self._settings = [_plain(vars(part)) for part in _parts(model)]
-
-    def matches(self, model: Any, *options: Any) -> bool:
-        """Whether the model still is that; asked before every step, since a callback may change anything."""
-        parts = _parts(model)
-        if len(parts) != len(self._settings) or _identity(model, options) != self._identity:
-            return False
-        try:
-            return all(old.items() <= vars(part).items() for part, old in zip(parts, self._settings, strict=True))
-        except (RuntimeError, ValueError):  # a number became a tensor or an array, which does not compare
-            return False
-
-
-def _parts(model: Any) -> list[Any]:
+def identity(model: Any, *options: Any) -> Any:
+    """What the ranks have to get anew together: layers, variables, what the model was compiled with, and `options`."""
     optimizer = getattr(model, "optimizer", None)
-    return [*model._flatten_layers(), *([] if optimizer is None else [optimizer])]
-
-
-def _identity(model: Any, options: tuple[Any, ...]) -> Any:
-    values = tuple((id(variable._value), variable.trainable) for variable in numbered_variables(model))
+    parts = [*model._flatten_layers(), *([] if optimizer is None else [optimizer])]
     return (
         options,
         model.jit_compile,
         id(getattr(model, "_compile_config", None)),
-        values,
-        tuple((id(part), *_dtypes(part)) for part in _parts(model)),
+        (keras.config.floatx(), keras.config.epsilon(), keras.config.image_data_format()),
+        tuple((id(variable._value), variable.trainable) for variable in numbered_variables(model)),
+        tuple((id(part), *_dtypes(part)) for part in parts),
     )
 
 
 def _dtypes(part: Any) -> tuple[Any, ...]:
     """What its policy says, which is an object that may be another one, or hold something else, before the next step."""
     return getattr(part, "compute_dtype", None), getattr(part, "variable_dtype", None)
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    kinds = (bool, int, float, str, type(None))
-    return {name: value for name, value in values.items() if isinstance(value, kinds) and name not in _RANK_0}
 
 
 def seed_rank(seed: int, rank: int) -> None:

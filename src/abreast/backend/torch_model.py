@@ -9,12 +9,14 @@ What lives in `__main__` travels by value (cloudpickle), what can be imported by
 from __future__ import annotations
 
 import copyreg
+import importlib
 import io
 import pickle
+import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cloudpickle
@@ -29,11 +31,14 @@ from keras.src.ops.function import Function, make_node_key
 from keras.src.ops.node import Node
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.saving.keras_saveable import KerasSaveable
+from keras.src.trainers.trainer import Trainer
 from keras.src.utils import tracking
 from keras.src.utils.backend_utils import DynamicBackend
 from keras.src.utils.tracking import TrackedDict, TrackedList, TrackedSet, Tracker
 from torch.nn.parallel import DistributedDataParallel
 
+from abreast.backend.torch_python_same import is_plain
+from abreast.backend.torch_users_code import is_users
 from abreast.errors import ModelError
 
 _NUMBERED = (KerasSaveable, keras.Variable, KerasTensor, Node, Tracker, torch.nn.Module)
@@ -57,18 +62,65 @@ _LEFT_BEHIND = (
 )
 
 
-def dump_model(model: Any) -> bytes:
+def dump_model(model: Any, beside: Sequence[Any] = ()) -> bytes:
     """A model with all of its state: weights, optimizer, compiled losses and metrics, and the user's own code.
 
     Attributes whose name starts with `_abreast` stay behind, and so do compiled functions, callbacks and gradients.
+    `beside` travels with it, where it can, and may hold the same objects: see `load_model_and`.
     """
-    return _Writer().write(model)
+    return _Writer().write(model, [each for each in beside if can_travel(each)])
 
 
 def load_model(data: bytes, device: str | None = None) -> Any:
     """The model of `dump_model`, with every tensor on `device` (by default where Keras would put it)."""
+    return load_model_and(data, device)[0]
+
+
+def load_model_and(data: bytes, device: str | None = None) -> tuple[Any, list[Any]]:
+    """The model, and what came `beside` it."""
     with keras.device(device or get_device()):
         return _Reader(io.BytesIO(data)).read()
+
+
+class UnknownObject(Exception):
+    """A change brings a layer, variable or torch module that the other process lacks: send the model anew."""
+
+
+def dump_changes(changes: Sequence[Any], path_of: Callable[[Any], Any]) -> bytes:
+    """Changes of `torch_python_state.py`; objects for which `path_of` gives a path travel as that. Raises `UnknownObject`."""
+    return _ChangeWriter(path_of).write_all(changes)
+
+
+def load_changes(data: bytes, at: Callable[[Any], Any]) -> list[Any]:
+    """The changes of `dump_changes`; `at` finds the object of a path."""
+    with keras.device(get_device()):
+        return _ChangeReader(io.BytesIO(data), at).load_all()
+
+
+def can_travel(value: Any) -> bool:
+    """Whether another process can get a change."""
+    if value.edit[0] == "restore" or is_plain(value.edit[-1]):
+        return True
+    try:
+        _Writer().write(None, [value])
+    except Exception:  # any that the user's own `__reduce__` raises
+        return False
+    return True
+
+
+def is_importable(value: Any) -> bool:
+    """Whether another process imports this function or class instead of getting it by value."""
+    return bool(cloudpickle.cloudpickle._should_pickle_by_reference(value))
+
+
+def namespace(name: str, number: int | None) -> dict[str, Any]:
+    """The globals of the caller's functions in this process: those of a module, or of its `__main__` by a number."""
+    if number is None:
+        return vars(importlib.import_module(name))
+    return _NAMESPACES.setdefault((name, number), {})
+
+
+_NAMESPACES: dict[tuple[str, int], dict[str, Any]] = {}
 
 
 # Writing.
@@ -83,9 +135,10 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         self._paths: list[str] = []
         self._path = "model"
 
-    def write(self, model: Any) -> bytes:
+    def write(self, model: Any, beside: Sequence[Any]) -> bytes:
         self._dump(_settings(), "settings")
         self._dump(model, "model")
+        self._dump(beside, "the globals of modules")
         done = 0
         while done < len(self._objects):
             value, path = self._objects[done], self._paths[done]
@@ -101,19 +154,21 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         self._dump(None, "end")
         return self._file.getvalue()
 
-    def _dump(self, value: Any, path: str) -> None:
+    def _dump(self, value: Any, path: str, content: Any = None) -> None:
         self._path = path
         try:
             self.dump(value)
-        except ModelError:
+        except (ModelError, UnknownObject):
             raise
         except Exception as error:
             raise ModelError(
-                f"cannot send {path} (a {type(value).__name__}) to the worker processes: {error}",
+                f"cannot send {path} (a {type(value if content is None else content).__name__}) to the worker processes: {error}",
                 "make it in `build` or `call`, keep it out of the model, or give its class a `__reduce__`",
             ) from error
 
     def persistent_id(self, value: Any) -> Any:
+        if type(value) is dict:
+            return self._namespace(value)
         if not isinstance(value, _NUMBERED) or isinstance(value, type | DistributedDataParallel):
             return None
         if _is_compiled(value):
@@ -125,9 +180,38 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
             self._paths.append(self._path)
         return number, type(value), isinstance(value, Functional)
 
+    def _namespace(self, value: dict[str, Any]) -> Any:
+        """Functions of one module share its globals in the other process too, whenever they are sent."""
+        number = next((number for number, new in self.globals_ref.items() if new is value), None)
+        if number is None or not is_users(value.get("__name__")):
+            return None
+        name = str(value["__name__"])
+        is_module = name in sys.modules and name != "__main__" and id(vars(sys.modules[name])) == number
+        return "namespace", name, None if is_module else number, tuple(value.items())
+
     def reducer_override(self, value: Any) -> Any:
         reduce = _reducer(value)
         return super().reducer_override(value) if reduce is None else reduce(value)
+
+
+class _ChangeWriter(_Writer):
+    def __init__(self, path_of: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._path_of = path_of
+
+    def write_all(self, changes: Sequence[Any]) -> bytes:
+        self._dump(len(changes), "changes")
+        for change in changes:
+            self._dump((change.part, change.paths, change.edit), change.name, change.edit[-1])
+        return self._file.getvalue()
+
+    def persistent_id(self, value: Any) -> Any:
+        path = self._path_of(value)
+        if path is not None:
+            return "path", path
+        if type(value) is not dict and super().persistent_id(value) is not None:
+            raise UnknownObject
+        return self._namespace(value) if type(value) is dict else None
 
 
 def _is_compiled(value: Any) -> bool:
@@ -141,7 +225,7 @@ def _state(value: Any) -> dict[str, Any]:
     if not isinstance(state, dict):
         return {"__state__": state}
     kept = {name: part for name, part in state.items() if not (isinstance(name, str) and name.startswith("_abreast"))}
-    if isinstance(value, keras.Model):
+    if isinstance(value, Trainer):
         kept |= {name: None for name in _LEFT_BEHIND if name in kept}
     if isinstance(value, keras.Layer):
         kept |= {"_losses": [], "_loss_ids": set()} if "_loss_ids" in kept else {}
@@ -212,12 +296,20 @@ def _reduce_generator(value: torch.Generator) -> Any:
     return _make_generator, (value.get_state().numpy(),)
 
 
+def _reduce_callback(callback: Any) -> Any:
+    """A callback of the user's keeps its plain attributes, which a loss may read; it does not run elsewhere."""
+    if not is_users(type(callback).__module__):
+        return _nothing, ()
+    plain = {name: value for name, value in vars(callback).items() if is_plain(value)}
+    return object.__new__, (type(callback),), plain
+
+
 def _reduce_weak_dict(value: Any) -> Any:
     return type(value), (dict(value.items()),)
 
 
 _REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-    (keras.callbacks.Callback, lambda callback: (_nothing, ())),
+    (keras.callbacks.Callback, _reduce_callback),
     (DistributedDataParallel, lambda wrapper: (_nothing, ())),
     (torch._dynamo.eval_frame.OptimizedModule, lambda compiled: (_same, (compiled._orig_mod,))),
     (torch.Generator, _reduce_generator),
@@ -242,18 +334,21 @@ class _Reader(pickle.Unpickler):
         super().__init__(file)
         self._objects: dict[int, Any] = {}
 
-    def read(self) -> Any:
+    def read(self) -> tuple[Any, list[Any]]:
         _set_settings(self.load())
         model = self.load()
+        beside = self.load()
         number = 0
         while (names := self.load()) is not None:
             _set_state(self._objects[number], {name: self.load() for name in names})
             number += 1
         for value in self._objects.values():
             _restore_identities(value)
-        return model
+        return model, beside
 
     def persistent_load(self, pid: Any) -> Any:
+        if pid[0] == "namespace":
+            return _load_namespace(*pid[1:])
         number, kind, functional = pid
         if number not in self._objects:
             if functional and not issubclass(kind, Functional):
@@ -262,6 +357,25 @@ class _Reader(pickle.Unpickler):
                 )  # as Keras does when a class of the user's is first called on tensors
             self._objects[number] = object.__new__(kind)
         return self._objects[number]
+
+
+class _ChangeReader(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, at: Callable[[Any], Any]) -> None:
+        super().__init__(file)
+        self._at = at
+
+    def load_all(self) -> list[Any]:
+        return [self.load() for _ in range(self.load())]
+
+    def persistent_load(self, pid: Any) -> Any:
+        return _load_namespace(*pid[1:]) if pid[0] == "namespace" else self._at(pid[1])
+
+
+def _load_namespace(name: str, number: int | None, first: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    names = namespace(name, number)
+    for key, value in first:
+        names.setdefault(key, value)
+    return names
 
 
 def _set_settings(settings: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """PyTorch under `torchrun`, `srun` or `mpirun`: every process runs the user's script, and takes part with its own rank.
 
 Each process reads the same global batches and takes its rows of them. The model of rank 0 is the one that counts when a model
-is first used; shuffles follow rank 0's random state. Imports torch, Keras and `world`.
+is first used; shuffles follow rank 0's random state. Python state is each process's own: callbacks run in all of them. Imports
+torch, Keras and `world`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from abreast import exact
+from abreast.backend import torch_batch_norm
 from abreast.backend import torch_messages as messages
 from abreast.backend.contract import Kind
 from abreast.backend.torch_interface import choose_interface
@@ -25,6 +27,9 @@ from abreast.backend.torch_link import TorchLink
 from abreast.backend.torch_step import ReplicaStep
 from abreast.errors import LaunchError
 from abreast.world import World
+
+# Where a model keeps its fingerprint and step: they refer to it, so a table of ours would hold it for good.
+_STEP = "_abreast_step"
 
 
 class Peers:
@@ -42,6 +47,7 @@ class Peers:
             torch.cuda.set_device(world.local_rank)
         choose_interface(world.master_addr, os.environ)
         if not dist.is_initialized():
+            torch_batch_norm.group_is_ours()
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
                 init_method=f"tcp://{world.master_addr}:{world.master_port}",
@@ -53,11 +59,12 @@ class Peers:
         messages.seed_rank(torch.initial_seed(), world.rank)
         self._draws = torch.get_rng_state()
         torch.set_rng_state(shuffles)
-        self._steps: WeakKeyDictionary[Any, tuple[messages.Fingerprint, ReplicaStep]] = WeakKeyDictionary()
+        self._relations: WeakKeyDictionary[Any, exact.Relations | None] = WeakKeyDictionary()
 
     def run(self, kind: Kind, model: Any, shard: Any, counts: Sequence[int], global_batch_norm: bool) -> Any:
         """One step of this rank with its shard, already on its device."""
         step = self._step(model, global_batch_norm)
+        step.relations = self._relations.get(model)
         # All ranks shuffle alike, but their layers must draw different numbers.
         shuffles = torch.get_rng_state()
         torch.set_rng_state(self._draws)
@@ -66,6 +73,12 @@ class Peers:
         finally:
             self._draws = torch.get_rng_state()
             torch.set_rng_state(shuffles)
+
+    def agree_on_relations(self, model: Any) -> None:
+        """Count the rows of a model's layers as rank 0 does, whose weights are those of all ranks from the first step on."""
+        found = [exact.related_rows(model)]
+        dist.broadcast_object_list(found, src=0)
+        self._relations[model] = found[0]
 
     def agree_on_order(self) -> None:
         """Give every rank the random state with which rank 0 would shuffle."""
@@ -84,17 +97,19 @@ class Peers:
         random.setstate((version, tuple(ints[end + 2 :]), None if math.isnan(floats[1]) else floats[1]))
 
     def _step(self, model: Any, global_batch_norm: bool) -> ReplicaStep:
-        known = self._steps.get(model)
-        if known is None or not known[0].matches(model, global_batch_norm):
+        known = vars(model).get(_STEP)
+        now = messages.identity(model, global_batch_norm)
+        if known is None or known[0] != now:
             exact.check_layers(model)
             self.collect_gradients(model)
-            now = messages.Fingerprint(model, global_batch_norm)
             variables = messages.numbered_variables(model)
-            messages.broadcast([variable.value for variable in variables], self.link.group)
-            known = self._steps[model] = (now, ReplicaStep(model, self.link, global_batch_norm))
-        return known[1]
+            known = vars(model)[_STEP] = (now, ReplicaStep(model, self.link, global_batch_norm))
+            everything = [*(variable.value for variable in variables), *known[1].buffers.tensors()]
+            messages.broadcast(everything, self.link.group)
+        step: ReplicaStep = known[1]
+        return step
 
     def collect_gradients(self, model: Any) -> None:
-        known = self._steps.get(model)
+        known = vars(model).get(_STEP)
         if known is not None:
             known[1].collect_gradients()

@@ -71,15 +71,28 @@ def _mapped(shard: Any, move: Any) -> Any:
 
 def _own(leaf: Any) -> torch.Tensor:
     """A tensor on the array's memory, or on a copy of memory that is not ours to write: Keras scales weights in place."""
-    return torch.tensor(leaf) if _is_read_only(leaf) else torch.as_tensor(leaf)
+    return _as_tensor(leaf.copy() if _is_read_only(leaf) else leaf)
+
+
+def _as_tensor(leaf: Any) -> torch.Tensor:
+    """A tensor on the array's memory. PyTorch does not know the bfloat16 that others gave NumPy, only its bits."""
+    if _is_bfloat16(leaf):
+        return torch.as_tensor(leaf.view(np.int16)).view(torch.bfloat16)
+    return torch.as_tensor(leaf)
+
+
+def _is_bfloat16(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and leaf.dtype.name == "bfloat16"
 
 
 def _pinned(leaf: Any) -> torch.Tensor:
+    if _is_read_only(leaf) and _is_bfloat16(leaf):
+        return _own(leaf).pin_memory()
     if _is_read_only(leaf):
         tensor = torch.empty(leaf.shape, dtype=torch.as_tensor(leaf[:0].copy()).dtype, pin_memory=True)
         tensor.numpy()[...] = leaf
         return tensor
-    tensor = torch.as_tensor(leaf)
+    tensor = _as_tensor(leaf)
     return tensor if tensor.is_cuda or tensor.is_pinned() else tensor.pin_memory()
 
 

@@ -19,6 +19,8 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from abreast import exact
+from abreast.backend import torch_batch_norm
+from abreast.backend.torch_buffers import Buffers
 from abreast.backend.torch_link import TorchLink, keep_out_of_graphs
 from abreast.backend.torch_sums import Gradients, State
 
@@ -28,21 +30,24 @@ class ReplicaStep:
 
     def __init__(self, model: Any, link: TorchLink, global_batch_norm: bool) -> None:
         exact.install()
+        torch_batch_norm.install()
         _install()
         self.model = model
         self.link = link
         self.global_batch_norm = global_batch_norm
         self.forward = _Forward(model)
         self._gradients = Gradients(model, link, self.forward)
-        self._state = State(model, link, global_batch_norm)
+        self.buffers = Buffers(model, global_batch_norm)
+        self._state = State(model, link, global_batch_norm, self.buffers)
         self._optimizer = getattr(model, "optimizer", None)
         self.holds_gradients = False
         self._counts: tuple[Sequence[int], torch.Tensor] | None = None
+        self.relations: exact.Relations | None = None
 
     def train(self, shard: Any, counts: Sequence[int]) -> Any:
         """One optimizer step; gives the logs of a user's own `train_step` or `compute_metrics`, else None."""
         running = self._replica(counts, exact.overrides_step(self.model, "train"))
-        with exact.replica(running), exact.metrics(self.model):
+        with exact.replica(running), exact.metrics(self.model), exact.gathering(self.model, self.relations):
             if running.own_step:
                 with self._state.update():
                     return _shared_logs(running, self.model.train_step(shard))
@@ -54,7 +59,8 @@ class ReplicaStep:
 
     def test(self, shard: Any, counts: Sequence[int]) -> Any:
         running = self._replica(counts, exact.overrides_step(self.model, "test"))
-        with torch.no_grad(), exact.replica(running), exact.metrics(self.model):
+        gathering = exact.gathering(self.model, self.relations)
+        with torch.no_grad(), exact.replica(running), exact.metrics(self.model), gathering:
             if running.own_step:
                 with self._state.update():
                     return _shared_logs(running, self.model.test_step(shard))
@@ -68,7 +74,7 @@ class ReplicaStep:
     def predict(self, shard: Any, counts: Sequence[int]) -> Any:
         """The outputs for the rows of all ranks, on every rank."""
         running = self._replica(counts, own_step=True)
-        with torch.no_grad():
+        with torch.no_grad(), exact.replica(running), exact.gathering(self.model, self.relations):
             outputs = self.model.predict_step(shard)
             outputs = tree.map_structure(lambda leaf: leaf[: running.rows], outputs)
             return tree.map_structure(lambda leaf: self.link.gather_rows(leaf, counts), outputs)

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from abreast import exact
+from abreast.backend.torch_buffers import Buffers
 from abreast.backend.torch_link import TorchLink, leave_span
 from abreast.errors import ModelError
 
@@ -168,10 +169,11 @@ class State:
     State that follows a replica's own rows too (moving statistics of local BatchNormalization), as means over the rows.
     """
 
-    def __init__(self, model: Any, link: TorchLink, global_batch_norm: bool) -> None:
+    def __init__(self, model: Any, link: TorchLink, global_batch_norm: bool, buffers: Buffers) -> None:
         self.model = model
         self.link = link
         self.global_batch_norm = global_batch_norm
+        self._buffers = buffers
         self._tensors: list[torch.Tensor] = []
         self._summed: list[torch.Tensor] = []
         self._parts: Sequence[torch.Tensor] = ()
@@ -188,6 +190,7 @@ class State:
     @torch.no_grad()
     def begin(self) -> None:
         """From here on the metrics hold what this rank adds; rank 0's also what they held."""
+        self._buffers.keep()
         self._tensors = [
             variable.value
             for metric in exact.leaf_metrics(self.model)
@@ -204,6 +207,7 @@ class State:
         running = exact.current()
         assert running is not None
         averaged = [v.value for v in exact.diverging_variables(self.model, self.global_batch_norm)]
+        averaged += self._buffers.changes()
         self._summed = [*gradients, *self._tensors, *averaged]
         if not self._summed:
             return
@@ -212,7 +216,8 @@ class State:
         dtype = torch.float32 if narrow else torch.float64  # also for whole numbers
         flat = torch.empty(sum(sizes), dtype=dtype, device=self._summed[0].device)
         torch.cat([tensor.reshape(-1) for tensor in self._summed], out=flat)
-        flat[flat.numel() - sum(tensor.numel() for tensor in averaged) :] *= running.weight
+        shares = flat[flat.numel() - sum(tensor.numel() for tensor in averaged) :]
+        _ = shares.mul_(running.weight) if running.rows else shares.zero_()  # a stand-in row may have made a NaN
         self._parts = flat.split(sizes)
         self._work = self.link.start_sum(flat)
 
@@ -225,3 +230,4 @@ class State:
                 self._work.wait()
         parts = [part.view(tensor.shape) for tensor, part in zip(self._summed, self._parts, strict=True)]
         torch._foreach_copy_(self._summed, parts)
+        self._buffers.finish(speaks=self.link.index == 0)

@@ -5,6 +5,7 @@ A team is started once for its devices and serves every later `fit`. What a rank
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import json
@@ -13,22 +14,26 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import keras
 import numpy as np
 import torch
 import torch.distributed as dist
 from keras import tree
 
 from abreast import exact, launch
-from abreast.backend import torch_all_reduce
+from abreast.backend import torch_all_reduce, torch_batch_norm
 from abreast.backend import torch_messages as messages
 from abreast.backend.contract import Kind
 from abreast.backend.torch_channel import ChannelClosed, channel_pair
+from abreast.backend.torch_interface import check_interface
 from abreast.backend.torch_link import TorchLink
-from abreast.backend.torch_model import dump_model
+from abreast.backend.torch_model import UnknownObject
+from abreast.backend.torch_python_state import Watch
 from abreast.backend.torch_shards import ShardWriter
 from abreast.backend.torch_stage import StagedShard
 from abreast.backend.torch_step import ReplicaStep
@@ -38,6 +43,7 @@ from abreast.hardware import num_cores
 
 _START_SECONDS = 180.0
 _PAUSE_SECONDS = 200e-6
+_LULL_SECONDS = 1.0
 
 SentShards = list[bytes]  # the descriptors of a batch's shards in the workers' memory, by rank from 1
 
@@ -50,6 +56,7 @@ class Groups:
         # A file, not a TCP store, which would listen. gloo and NCCL bind to loopback: the ranks share a host.
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(variable, "lo")
+        torch_batch_norm.group_is_ours()
         store = dist.PrefixStore(f"team-{team}", dist.FileStore(rendezvous))  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
         self._links = {size: TorchLink(dist.group.WORLD, rank, size)}
@@ -94,13 +101,15 @@ class Team:
                 "torch.distributed is already initialized in this process",
                 "let abreast start the workers, or run the script without it",
             )
+        check_interface(os.environ)
         self.devices = devices
         self.closed = False
         self._copies_ahead = devices[0].startswith("gpu:")
         self._sending = threading.Lock()
-        self._replicas: weakref.WeakKeyDictionary[Any, _Replica] = weakref.WeakKeyDictionary()
+        self._models: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._forgotten: deque[int] = deque()
         self._keys = itertools.count()
-        self._seen: set[Any] = set()
+        self._num_steps = 0
         self._threads = torch.get_num_threads()
         self._rendezvous = _rendezvous()
         self._start(hang_seconds)
@@ -138,27 +147,71 @@ class Team:
         if on_cpu:
             torch.set_num_threads(options["threads"])  # type: ignore[arg-type]
 
-    def replica(self, model: Any, size: int, global_batch_norm: bool) -> _Replica:
-        """The model on the first `size` ranks, sent to the workers unless they have it as it is."""
-        replica = self._replicas.get(model)
-        if replica is None or not replica.fingerprint.matches(model, size, global_batch_norm):
+    def replica(self, model: Any, size: int, global_batch_norm: bool, look: bool) -> _Replica:
+        """The model on the first `size` ranks, sent to the workers unless they have it as it is.
+
+        With `look`, the user's code may have changed it since its last step.
+        """
+        replica = _replica_of(model)
+        fits = replica is not None and replica.step.buffers.fits()
+        if replica is not None and fits and not look:
+            return replica
+        identity = messages.identity(model, size, global_batch_norm)
+        if replica is None or not fits or replica.identity != identity or not self._send_changes(replica):
             if replica is not None:
                 self.collect_gradients(model)
-                self._send_all(range(1, len(self.devices)), messages.FORGET, replica.key)
-            replica = self._replicas[model] = self._send(model, size, global_batch_norm)
+                replica.forget()
+            replica = self._send(model, size, global_batch_norm, identity)
+            self._models.add(model)
+            vars(model)[_REPLICA] = replica
         return replica
 
-    def _send(self, model: Any, size: int, global_batch_norm: bool) -> _Replica:
+    def _send(self, model: Any, size: int, global_batch_norm: bool, identity: Any) -> _Replica:
         exact.check_layers(model)
         key = next(self._keys)
-        fingerprint = messages.Fingerprint(model, size, global_batch_norm)
-        data = dump_model(model)
+        watch = Watch(model)
+        data = watch.dump_model()
         with self._translated():
+            self._tell_forgotten()
             if not self.groups.has(size):
                 self._send_all(range(1, len(self.devices)), messages.GROUP, size)
                 self.groups.open(size)
             self._send_all(range(1, size), messages.MODEL, (key, size, data, global_batch_norm, torch.initial_seed()))
-            return _Replica(self, key, ReplicaStep(model, self.groups.link(size), global_batch_norm), fingerprint)
+            step = ReplicaStep(model, self.groups.link(size), global_batch_norm)
+        replica = _Replica(key, step, identity, watch)
+        replica.forget = weakref.finalize(replica, self._forgotten.append, key)
+        return replica
+
+    def _tell_forgotten(self) -> None:
+        """Let the workers free the models that are no more. Not where a model ends: that may be inside any other call."""
+        while self._forgotten:
+            self._send_all(range(1, len(self.devices)), messages.FORGET, self._forgotten.popleft())
+
+    def _send_changes(self, replica: _Replica) -> bool:
+        """Let the workers' Python state be rank 0's; False where they need the model anew."""
+        try:
+            data = replica.watch.dump_changes()
+        except UnknownObject:
+            return False
+        if data is not None:
+            self.collect_gradients(replica.step.model)
+            with self._translated():
+                self._send_all(range(1, replica.size), messages.STATE, (replica.key, data))
+        replica.watch.accept()
+        return True
+
+    def accept_state(self, model: Any) -> None:
+        """Take the Python state as the last step left it for what the workers have: they changed it alike."""
+        replica = _replica_of(model)
+        if replica is not None:
+            replica.watch.skip()
+
+    def relate(self, replica: _Replica, relations: exact.Relations | None) -> None:
+        """Let all ranks know which layers work on the rows of all."""
+        if replica.step.relations != relations:
+            with self._translated():
+                self._send_all(range(1, replica.size), messages.RELATIONS, (replica.key, relations))
+            replica.step.relations = copy.deepcopy(relations)
 
     def _send_all(self, ranks: Sequence[int], kind: int, content: Any) -> None:
         for rank in ranks:
@@ -175,9 +228,14 @@ class Team:
         For the feed's threads. Raises `ChannelClosed`.
         """
         writers = [self._writers[rank] for rank in range(1, len(shards))]
+        steps, since = self._num_steps, time.monotonic()
         while True:
+            if steps != self._num_steps:
+                steps, since = self._num_steps, time.monotonic()
+            # Steps make room. Without any, those whose batches wait may themselves wait for ours: for a thread, say.
+            lull = time.monotonic() - since > _LULL_SECONDS
             with self._sending:
-                if self.closed or self.job.failure or all(writer.has_room() for writer in writers):
+                if self.closed or self.job.failure or lull or all(writer.has_room() for writer in writers):
                     return self._send_shards(shards)
             time.sleep(_PAUSE_SECONDS)
 
@@ -207,14 +265,15 @@ class Team:
     def run(self, replica: _Replica, kind: Kind, own: StagedShard, sent: SentShards, counts: Sequence[int]) -> Any:
         """One step on every rank; gives rank 0's result. Raises `WorkerError` when a worker fails."""
         self.job.check()
-        first = (replica.key, kind) not in self._seen
-        with replica.undone_by_failure(), self._translated(), self.job.work(first=first):
+        with replica.undone_by_failure(), self._translated(), self.job.work(first=kind not in replica.seen):
+            self._tell_forgotten()
             self._synchronize(replica, len(counts))
             for rank, descriptor in enumerate(sent, start=1):
                 step = messages.pack_step(replica.key, replica.step.model.training, counts, descriptor)
                 self._channels[rank].send(messages.KINDS[kind], step)
             result = getattr(replica.step, kind)(own.ready(), counts)
-        self._seen.add((replica.key, kind))
+        replica.seen.add(kind)
+        self._num_steps += 1
         replica.remember()
         return result
 
@@ -226,18 +285,26 @@ class Team:
             return torch_all_reduce.seconds(self.groups.link(size).group, size_bytes)
 
     def collect_gradients(self, model: Any) -> None:
-        replica = self._replicas.get(model)
+        replica = _replica_of(model)
         if replica is not None and replica.step.holds_gradients:
             with self._translated():
                 self._send_all(range(1, replica.size), messages.COLLECT, replica.key)
                 replica.step.collect_gradients()
 
+    def collect_all_gradients(self) -> None:
+        """For models in the middle of a `fit` that another call interrupts."""
+        if not (self.closed or self.job.failure or self.job.forked):
+            for model in list(self._models):
+                self.collect_gradients(model)
+
     def _synchronize(self, replica: _Replica, size: int) -> None:
         """Send what somebody assigned since the last step: a callback, `reset_metrics`, the user."""
-        indices = replica.changed()
-        if indices:
-            self._send_all(range(1, size), messages.SYNC, (replica.key, indices))
-            messages.broadcast([replica.tensors[index] for index in indices], replica.step.link.group)
+        variables, buffers = replica.changed(), replica.step.buffers.changed()
+        if variables or buffers:
+            self._send_all(range(1, size), messages.SYNC, (replica.key, variables, buffers))
+            present = replica.step.buffers.tensors()
+            chosen = [replica.tensors[index] for index in variables] + [present[index] for index in buffers]
+            messages.broadcast(chosen, replica.step.link.group)
 
     def _wake(self) -> None:
         for channel in self._channels.values():
@@ -254,6 +321,8 @@ class Team:
         if self.closed:
             return
         self.closed = True
+        for model in self._models:
+            vars(model).pop(_REPLICA, None)
         for channel in self._channels.values():
             channel.close()
         self.job.close()
@@ -293,11 +362,23 @@ def _from_elsewhere(error: BaseException) -> bool:
     return isinstance(error, (ChannelClosed, TimeoutError, OSError, WorkerError)) or messages.about_connection(error)
 
 
+# Where a model keeps its replica: that refers to the model, so a table of ours would hold both for good.
+_REPLICA = "_abreast_replica"
+
+
+def _replica_of(model: Any) -> _Replica | None:
+    replica: _Replica | None = vars(model).get(_REPLICA)
+    return replica
+
+
 class _Replica:
     """A model on the team: rank 0's step, and what its variables were when the ranks last agreed."""
 
-    def __init__(self, team: Team, key: int, step: ReplicaStep, fingerprint: messages.Fingerprint) -> None:
-        self.key, self.step, self.fingerprint = key, step, fingerprint
+    forget: Callable[[], Any]  # called when it ends, too: the workers need not keep theirs
+
+    def __init__(self, key: int, step: ReplicaStep, identity: Any, watch: Watch) -> None:
+        self.key, self.step, self.identity, self.watch = key, step, identity, watch
+        self.seen: set[Kind] = set()
         self.size = step.link.num_replicas
         variables = messages.numbered_variables(step.model)
         self.tensors = [variable._value for variable in variables]
@@ -313,9 +394,11 @@ class _Replica:
         with torch.no_grad():
             for copy, tensor in zip(self._before, self._frozen, strict=True):
                 copy.copy_(tensor)
+        self.step.buffers.keep()
         try:
             yield
         except BaseException:
+            self.step.buffers.put_back()
             with torch.no_grad():
                 for copy, tensor in zip(self._before, self._frozen, strict=True):
                     tensor.copy_(copy)
@@ -323,6 +406,7 @@ class _Replica:
 
     def remember(self) -> None:
         self._versions = [tensor._version for tensor in self.tensors]
+        self.step.buffers.mark()
 
     def changed(self) -> list[int]:
         """Indices of variables assigned since `remember`: torch counts the changes of a tensor in place."""
@@ -331,5 +415,6 @@ class _Replica:
 
 def _host_view(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
-        return leaf.detach().cpu().numpy()
+        # NumPy shares no memory with a bfloat16 tensor of PyTorch; Keras copies it.
+        return keras.ops.convert_to_numpy(leaf) if leaf.dtype == torch.bfloat16 else leaf.detach().cpu().numpy()
     return leaf if leaf is None else np.asarray(leaf)

@@ -6,6 +6,7 @@ the parent already waits for us.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from datetime import timedelta
@@ -34,10 +35,17 @@ class _Replicas:
 
     def __init__(self, worker: launch.Worker, channel: Channel, options: dict[str, Any]) -> None:
         # Importing these takes seconds, and needs the environment that `main` has set.
-        from abreast.backend import torch_all_reduce, torch_messages, torch_model, torch_stage, torch_step, torch_team
+        from abreast.backend import (
+            torch_all_reduce,
+            torch_messages,
+            torch_python_changes,
+            torch_stage,
+            torch_step,
+            torch_team,
+        )
 
         self.worker, self.channel, self.options = worker, channel, options
-        self.messages, self.model, self.step, self.stage = torch_messages, torch_model, torch_step, torch_stage
+        self.messages, self.state, self.step, self.stage = torch_messages, torch_python_changes, torch_step, torch_stage
         self.all_reduce = torch_all_reduce
         self.reader = ShardReader(torch_stage.pin_slot)
         self.staged: dict[bytes, Any] = {}
@@ -46,6 +54,7 @@ class _Replicas:
         self.groups = torch_team.Groups(
             worker.rank, options["size"], options["rendezvous"], options["team"], options["backend"]
         )
+        gc.freeze()  # what was imported stays: a collection then looks at models alone
 
     def serve(self) -> None:
         """Follow rank 0 until it closes the channel."""
@@ -68,10 +77,15 @@ class _Replicas:
         elif message.kind == self.messages.MODEL:
             self._adopt(*message.object())
         elif message.kind == self.messages.SYNC:
-            key, indices = message.object()
-            variables = self.messages.numbered_variables(self.steps[key].model)
+            key, *indices = message.object()
+            step = self.steps[key]
+            everything = [v.value for v in self.messages.numbered_variables(step.model)], step.buffers.tensors()
+            chosen = [tensors[index] for tensors, some in zip(everything, indices, strict=True) for index in some]
             with self.worker.phase(launch.COMMUNICATING):
-                self.messages.broadcast([variables[index].value for index in indices], self.steps[key].link.group)
+                self.messages.broadcast(chosen, step.link.group)
+        elif message.kind == self.messages.STATE:
+            key, changes = message.object()
+            self.state.apply_changes(self.steps[key].model, changes)
         elif message.kind == self.messages.STAGE:
             self.staged[message.payload] = self._begin_copy(message.payload)
         elif message.kind == self.messages.DISCARD:
@@ -81,13 +95,17 @@ class _Replicas:
             size, size_bytes = message.object()
             with self.worker.phase(launch.COMMUNICATING):
                 self.all_reduce.seconds(self.groups.link(size).group, size_bytes)
+        elif message.kind == self.messages.RELATIONS:
+            key, relations = message.object()
+            self.steps[key].relations = relations
         elif message.kind == self.messages.COLLECT:
             self.steps[message.object()].collect_gradients()
         elif message.kind == self.messages.FORGET:
             self.steps.pop(message.object(), None)
+            gc.collect()  # a model is a circle
 
     def _adopt(self, key: int, size: int, data: bytes, global_batch_norm: bool, seed: int) -> None:
-        model = self.model.load_model(data)
+        model = self.state.load_with_modules(data)
         self.messages.seed_rank(seed, self.worker.rank)
         link = self.groups.link(size)
         link.waiting = lambda: self.worker.phase(launch.COMMUNICATING)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from abreast.plain_json import positive
+from abreast.plain_json import measurable, positive
 
 Line = dict[str, Any]
+_MOST_SECONDS = 1e15
 
 
 def wrong_with(line: Line) -> str | None:
@@ -26,6 +27,18 @@ def wrong_with(line: Line) -> str | None:
     return f"has {wrong[0][1]!r:.80} as its {wrong[0][0]}" if wrong else None
 
 
+def wrong_with_prediction(line: Line) -> str | None:
+    """The same for a line of predictions: `case.devices` and `median` are needed, the rest is checked where it is there."""
+    case = line.get("case")
+    if not isinstance(case, dict) or not _is_count(case.get("devices")) or isinstance(case["devices"], float):
+        return "needs case.devices, a whole number"
+    checked = [(name, line.get(name), right) for name, right in _PREDICTED.items()]
+    checked += [(name, line[name], right) for name, right in _PREDICTED_OPTIONAL.items() if line.get(name) is not None]
+    checked += [(f"case.{name}", case[name], right) for name, right in _PREDICTED_CASE.items() if name in case]
+    wrong = [(name, value) for name, value, right in checked if not right(value)]
+    return f"has {wrong[0][1]!r:.80} as its {wrong[0][0]}" if wrong else None
+
+
 def _is_word(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -38,35 +51,61 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
+def _are_words(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_word, value))
+
+
+def _is_machine(value: Any) -> bool:
+    """The facts that a report shows: `cpu` and `cores`, with `gpus` where there are any."""
+    if not isinstance(value, dict) or not (_is_word(value.get("cpu")) and positive(value.get("cores"))):
+        return False
+    gpus = value.get("gpus")
+    others = (fact for name, fact in value.items() if name not in ("cpu", "cores", "gpus"))
+    return (gpus is None or (_are_words(gpus) and gpus != [])) and all(
+        _is_word(fact) or positive(fact) for fact in others
+    )
+
+
+def _are_versions(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_word, value.values()))
+
+
 def _is_count(value: Any) -> bool:
-    return positive(value) and value == int(value)
+    return measurable(value) and value == int(value)
 
 
 def _are_quartiles(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(positive, value)) and value[0] <= value[1]
+    return isinstance(value, list) and len(value) == 2 and all(map(measurable, value)) and value[0] <= value[1]
+
+
+def _is_part(value: Any) -> bool:
+    return value == 0 or (positive(value) and value < _MOST_SECONDS)
 
 
 def _are_parts(value: Any) -> bool:
-    return isinstance(value, dict) and all(part == 0 or positive(part) for part in value.values())
+    return isinstance(value, dict) and all(map(_is_part, value.values()))
 
 
 _FIELDS: dict[str, Callable[[Any], bool]] = {
     "case": _is_object,
     "unit": _is_word,
-    "median": positive,
+    "median": measurable,
     "quartiles": _are_quartiles,
-    "machine": _is_object,
+    "machine": _is_machine,
 }
 _CASE: dict[str, Callable[[Any], bool]] = {
     "model": _is_word,
     "backend": _is_word,
     "devices": _is_count,
-    "rows": positive,
-    "rows_per_device": positive,
+    "rows": measurable,
+    "rows_per_device": measurable,
     "scaling": lambda value: value in ("weak", "strong"),
     "precision": _is_word,
     "input": _is_word,
     "simulated": lambda value: isinstance(value, bool),
     "side": _is_word,
 }
-_OPTIONAL: dict[str, Callable[[Any], bool]] = {"step_parts_seconds": _are_parts}
+_OPTIONAL: dict[str, Callable[[Any], bool]] = {"step_parts_seconds": _are_parts, "versions": _are_versions}
+_PREDICTED: dict[str, Callable[[Any], bool]] = {"median": measurable}
+_PREDICTED_OPTIONAL: dict[str, Callable[[Any], bool]] = {"interval": _are_quartiles, "step_parts_seconds": _are_parts}
+_PREDICTED_CASE: dict[str, Callable[[Any], bool]] = {"side": _is_word, "rows": measurable}

@@ -1,22 +1,23 @@
 """Lines as series: what one side took on 1, 2, 4, ... devices, with everything else the same; measured or predicted.
 
-Not here: how they look (`figures.py`, `page.py`). Imports `lines`, `run` for keys, `errors`.
+Not here: how they look (`figures.py`, `page.py`). Imports `lines`, `line_check`, `run` for keys, `errors`.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from abreast.bench import lines
+from abreast.bench.line_check import wrong_with_prediction
 from abreast.bench.run import key_of
 from abreast.errors import DataError
 from abreast.units import counted
 
+_NAME_LETTERS = 50  # four bytes each at most, and a file's name has 255
 _PER_POINT = ("devices", "rows", "rows_per_device")  # what differs within a series
 
 
@@ -99,7 +100,7 @@ class Comparison:
         rows = f"{facts['rows_per_device']:g}-each" if facts["scaling"] == "weak" else f"{facts['rows']}-in-all"
         shape = ["x".join(map(str, facts["input_shape"]))] if "input_shape" in facts else []
         parts = [facts["model"], facts["backend"], facts["precision"], rows, facts["input"], *shape]
-        return "".join(letter if letter.isalnum() else "-" for letter in "-".join(parts)).strip("-")
+        return "".join(letter if letter.isalnum() else "-" for letter in "-".join(parts)).strip("-")[:_NAME_LETTERS]
 
 
 def comparisons(found: Sequence[dict[str, Any]], predicted: Sequence[dict[str, Any]] = ()) -> list[Comparison]:
@@ -123,13 +124,9 @@ def read_predictions(path: Path) -> list[dict[str, Any]]:
         )
     found = lines.read(path)
     for number, line in enumerate(found, 1):
-        low, high = line.get("interval") or (line.get("median"), line.get("median"))
-        values = (low, line.get("median"), high)
-        good = all(isinstance(value, int | float) and math.isfinite(value) and value > 0 for value in values)
-        if not good or not isinstance(line["case"], dict) or not isinstance(line["case"].get("devices"), int):
-            raise DataError(
-                f"{path}, line {number} is no prediction", "it needs case.devices, and median seconds per step above 0"
-            )
+        if (wrong := wrong_with_prediction(line)) is not None:
+            hint = "it needs case.devices, and median seconds per step above 0"
+            raise DataError(f"{path}, line {number} is no prediction: it {wrong}", hint)
     return found
 
 

@@ -6,32 +6,46 @@ For backends that run a model once per replica (TensorFlow, PyTorch). After `ins
   batch, for every reduction; a loss that mixes rows (or that we do not know) gets the rows of all replicas;
 - extra losses (`add_loss`, regularizers) are means over rows, and count by them;
 - BatchNormalization takes the moments of the global batch (unless the placement says "local");
-- a metric whose state adds up is updated with this replica's rows; every other metric gets the rows of all replicas.
+- a metric whose state adds up is updated with this replica's rows; every other metric gets the rows of all replicas;
+- a layer that a `RowCheck` has found to relate rows gets the rows of all replicas.
 
 Private names of Keras are used in this package and nowhere else above `backend/`; `tests/test_exact.py` fails when Keras
 changes them. Imports Keras; no framework.
 """
 
+from abreast.exact.gathered import gathering
 from abreast.exact.install import install
-from abreast.exact.layers import check_layers, diverging_variables
+from abreast.exact.layers import diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
+from abreast.exact.members import optimizers
 from abreast.exact.metrics import adds_up, leaf_metrics, metrics, update_metrics
 from abreast.exact.own_step import overrides_step, state_rule_of_own_step
-from abreast.exact.replica import Link, Replica, current, replica, unpack, valid_rows
+from abreast.exact.refusals import check_layers
+from abreast.exact.relations import Ground, Relations
+from abreast.exact.replica import Link, Replica, current, is_inside, replica, unpack, valid_rows
+from abreast.exact.row_check import RowCheck, related_rows
 from abreast.exact.telling import warn_once
 
 __all__ = [
+    "Ground",
     "Link",
+    "Relations",
     "Replica",
+    "RowCheck",
     "adds_up",
     "check_layers",
     "current",
     "diverging_variables",
+    "exchange",
+    "gathering",
     "install",
+    "is_inside",
     "leaf_metrics",
     "loss_contribution",
     "metrics",
+    "optimizers",
     "overrides_step",
+    "related_rows",
     "replica",
     "state_rule_of_own_step",
     "unpack",

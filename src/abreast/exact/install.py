@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 
 import keras
+from keras.src import backend
 from keras.src.losses import loss as keras_loss
 
 from abreast.exact import layers, losses
@@ -21,5 +22,6 @@ def install() -> None:
     keras_loss.unscale_loss_for_distribution = losses.unless_inside(keras_loss.unscale_loss_for_distribution)
     keras.layers.BatchNormalization._moments = layers.moments
     keras.random.SeedGenerator.next = layers.next_seed
+    backend.random.dropout = layers.dropout
     keras.layers.Layer.add_loss = losses.add_loss
     keras.layers.Layer.losses = property(losses.losses)

@@ -17,6 +17,7 @@ from keras.src.losses import loss as keras_loss
 from keras.src.losses import losses as keras_losses
 from keras.src.trainers.trainer import Trainer
 
+from abreast.exact import calls
 from abreast.exact.replica import Replica, all_rows, as_float, current, gather, is_inside, shared, valid_rows
 
 # Keras's own losses that relate rows of a batch to one another; every other one gives a value per row.
@@ -144,11 +145,35 @@ def _row_size(values: Any) -> Any:
 
 def add_loss(layer: Any, loss: Any) -> None:
     """In the place of `Layer.add_loss`."""
-    running = current()
+    if (run := calls.running()) is not None:
+        run.add_loss(layer, loss)
+        return
+    running = current() or getattr(_thread, "whose_losses", None)
     if running is None:
         _plain_add_loss(layer, loss)
-    else:  # on TensorFlow replicas take turns in one set of layers, which would mix their losses
-        running.added_losses.extend(loss if isinstance(loss, (list, tuple)) else [loss])
+        return
+    losses = list(loss) if isinstance(loss, (list, tuple)) else [loss]
+    if is_sum(layer):
+        losses = [_counted_whole(running, each) for each in losses]
+    # On TensorFlow replicas take turns in one set of layers, which would mix their losses.
+    running.added_losses.extend(losses)
+
+
+def is_sum(layer: Any) -> bool:
+    """Whether the losses that a layer adds were found to be sums over rows."""
+    return current() is not None and "_abreast_sums" in vars(layer)
+
+
+def _counted_whole(running: Replica, loss: Any) -> Any:
+    """A sum over this replica's rows, so that its share, of `running.weight`, is the sum itself."""
+    return ops.divide_no_nan(loss, ops.cast(running.weight, loss.dtype))
+
+
+@contextmanager
+def losses_go_to(running: Replica) -> Iterator[None]:
+    """Let losses that are added while rows of all replicas are worked on be means over the rows, in this replica's step."""
+    with _set("whose_losses", running):
+        yield
 
 
 def losses(layer: Any) -> Any:

@@ -6,6 +6,7 @@ Imports Keras; no framework.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,6 +35,10 @@ class Link(Protocol):
         """The tensors of all replicas, `(num_replicas, ...)`; differentiable."""
         ...
 
+    def join_rows(self, tensor: Any, counts: Any) -> Any:
+        """The valid rows of all replicas in order; their gradient is summed over the replicas."""
+        ...
+
     def gather_rows(self, tensor: Any, counts: Any) -> Any:
         """The valid rows of all replicas in order; only this replica's own carry a gradient, `num_replicas` times.
 
@@ -59,6 +64,7 @@ class Replica:
     global_batch_norm: bool = True
     own_step: bool = False
     added_losses: list[Any] = field(default_factory=list)
+    calls: Counter[int] = field(default_factory=Counter)  # so far, of the members that work on all rows
 
     @property
     def weight(self) -> Any:

@@ -1,16 +1,18 @@
 """Any Keras data source as global batches, read ahead of the step and staged on the devices.
 
-`batch.py` is one batch and its shards, `ahead.py` a thread that works ahead, `pipeline.py` the way of a batch from its
-source to the devices, `adapter.py` what Keras sees; `workers.py` ends a source's workers. Imports Keras, NumPy, `errors`,
-`threads` and `measure.spans`; no framework: a backend says how a batch is put on devices.
+`batch.py` is one batch and its shards, `source.py` what the user gave, `ahead.py` a thread that works ahead, `pipeline.py` the
+way of a batch from its source to the devices, `adapter.py` what Keras sees. `habits.py` decides whether a source is read
+ahead, with `in_process.py`, `shared_random.py` and `turns.py`; `workers.py` ends a source's workers. Imports Keras,
+NumPy, `errors`, `threads` and `measure.spans`; no framework: a backend says how a batch is put on devices.
 """
 
-from abreast.feed.adapter import Feed, FeedIterator, Handed, take
-from abreast.feed.ahead import in_feed
+from abreast.feed.adapter import Feed, FeedIterator, Handed, Watch, take
 from abreast.feed.batch import HostBatch, not_numbers, row_counts
 from abreast.feed.pipeline import Stage, Taken
+from abreast.feed.source import Source
 from abreast.feed.staging import DEFAULT_STAGING, Staging
 from abreast.feed.tf_data import dataset_views, not_dense
+from abreast.feed.turns import wait_for_turn
 
 __all__ = [
     "DEFAULT_STAGING",
@@ -18,13 +20,15 @@ __all__ = [
     "FeedIterator",
     "Handed",
     "HostBatch",
+    "Source",
     "Stage",
     "Staging",
     "Taken",
+    "Watch",
     "dataset_views",
-    "in_feed",
     "not_dense",
     "not_numbers",
     "row_counts",
     "take",
+    "wait_for_turn",
 ]

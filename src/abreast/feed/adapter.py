@@ -7,6 +7,8 @@ are read ahead; never past its end, so that what happens between epochs happens 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import keras
@@ -14,39 +16,74 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
-from abreast.feed.pipeline import Habits, Pipeline, Stage, Taken
-from abreast.feed.reuse import ReuseGuard
+from abreast.feed.habits import Habits
+from abreast.feed.pipeline import Pipeline, Stage, Taken
+from abreast.feed.source import Source
 from abreast.feed.staging import Staging
 from abreast.feed.workers import end_workers
 
 
-class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
-    """A Keras data adapter that hands a step function staged batches, and lets Keras see them as its own."""
+@dataclass(frozen=True)
+class Watch:
+    """What changes what a source could see: the model in training, and by name the user's code that acts on batches."""
 
-    def __init__(
-        self,
-        adapter: DataAdapter,
-        source: Callable[[], Iterator[Any]],
-        stage: Stage,
-        staging: Staging,
-        steps_per_epoch: int | None = None,
-    ) -> None:
-        if adapter.num_batches == 0:
-            raise DataError("the data source is empty", "give at least one row")
-        self.adapter = adapter
-        self.source = source
+    model: Any = None
+    callbacks: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Open:
+    adapter: DataAdapter
+    begin: Callable[[], Iterator[Any]]
+    staging: Staging
+    habits: Habits
+
+
+class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
+    """A Keras data adapter that hands a step function staged batches, and lets Keras see them as its own.
+
+    The source is opened when Keras first asks for something: plain Keras opens that of validation after the first epoch.
+    """
+
+    def __init__(self, source: Source, stage: Stage, staging: Staging, watch: Watch) -> None:
         self.stage = stage
         self.staging = staging
-        self.steps_per_epoch = steps_per_epoch
         self.structure: tuple[Any, ...] | None = None
         self.keep_last = False
         self.last_batch: HostBatch | None = None
-        self._habits = Habits(ReuseGuard(staging.prefetch + 3))
+        self._source = source
+        self._watch = watch
         self._iterator: FeedIterator | None = None
+
+    @cached_property
+    def _open(self) -> _Open:
+        adapter = self._source.open()
+        if adapter.num_batches == 0:
+            raise DataError("the data source is empty", "give at least one row")
+        habits = Habits(adapter, self.staging, self._watch.model, (*self._watch.callbacks, *self._watch.steps))
+        # A source whose wait has a limit needs a thread of its own; others run where plain Keras runs them.
+        inline = habits.between and self.staging.input_timeout is None
+        staging = replace(self.staging, prefetch=0) if inline else self.staging
+        return _Open(adapter, self._source.begin(adapter), staging, habits)
+
+    @property
+    def adapter(self) -> DataAdapter:
+        return self._open.adapter
+
+    @property
+    def source(self) -> Any:
+        return self._source.x
+
+    @property
+    def users_code_between_steps(self) -> bool:
+        """Whether the user's callbacks act on batches, or the source is read between them."""
+        return bool(self._watch.callbacks) or self._open.habits.between
 
     def __iter__(self) -> FeedIterator:
         self._close_iterator()
-        pipeline = Pipeline(self.source(), self.check, self.stage, self.staging, self._habits)
+        opened = self._open
+        pipeline = Pipeline(opened.begin(), self.check, self.stage, opened.staging, opened.habits)
         self._iterator = FeedIterator(self, pipeline)
         self._permit(self._iterator)
         return self._iterator
@@ -64,13 +101,16 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     def close(self) -> None:
         """End the threads of the present iterator and the source's workers, also in the middle of an epoch."""
+        if "_open" not in vars(self):
+            return
         self._close_iterator()
         if (enqueuer := getattr(self.adapter, "enqueuer", None)) is not None:
             end_workers(enqueuer)
 
     def _close_iterator(self) -> None:
         if self._iterator is not None:
-            self._iterator.pipeline.close()
+            pipeline = self._iterator.pipeline
+            self._source.give_back(pipeline.num_taken, pipeline.close(), self._open.habits.runs_here)
             self._iterator = None
 
     def get_numpy_iterator(self) -> FeedIterator:
@@ -111,7 +151,9 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     def _permit(self, iterator: FeedIterator) -> None:
         """Let an iterator be read as far as Keras will ask for in one epoch. Called at its beginning."""
-        steps = self.steps_per_epoch
+        if (draws := self._open.habits.draws) is not None:
+            draws.begin_epoch()
+        steps = self._source.steps_per_epoch
         if limit := keras.config.max_steps_per_epoch():
             steps = min(steps or limit, limit)
         steps = steps or self.adapter.num_batches
@@ -134,6 +176,16 @@ class FeedIterator:
         handed = Handed(self)
         return handed if self.hands_staged else next(handed)
 
+    @property
+    def adapter(self) -> DataAdapter:
+        """Keras's own adapter of the source."""
+        return self._feed.adapter
+
+    @property
+    def source(self) -> Any:
+        """What the user gave."""
+        return self._feed.source
+
     def take(self) -> Taken:
         taken = self.pipeline.take()
         if self._feed.keep_last:
@@ -145,8 +197,10 @@ class Handed:
     """A batch of a `FeedIterator` in Keras's hands: a step takes it, or Keras looks at it (by `next`) to build a model."""
 
     def __init__(self, iterator: FeedIterator) -> None:
+        self.adapter = iterator.adapter
         self._iterator = iterator
         self._taken = iterator.take()
+        self.after_users_code = self.before_users_code = True  # whether it may run around its step
 
     def __next__(self) -> Any:
         return self._taken.host.data

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
@@ -25,14 +25,6 @@ Item = TypeVar("Item")
 _JOIN_SECONDS = 5.0
 _NOT_THEIRS = (*(os.path.dirname(os.path.dirname(path)) for path in (__file__, tree.__file__)), threading.__file__)
 _GO, _END = True, False
-
-
-_here = threading.local()
-
-
-def in_feed() -> bool:
-    """Whether the caller runs in a thread of a feed: in a data source, that is."""
-    return getattr(_here, "makes", False)
 
 
 class Closed(Exception):
@@ -78,7 +70,7 @@ class Ahead(Generic[Item]):
         self._error = error
         raise StopIteration
 
-    def close(self, discard: Callable[[Item], None] | None = None) -> bool:
+    def close(self) -> bool:
         """End the thread; gives whether it has ended: one inside a source that does not return ends when that does."""
         self._closed = True
         if self._thread is None:
@@ -87,14 +79,17 @@ class Ahead(Generic[Item]):
         self._made.put((None, Closed()))
         if self._thread is not threading.current_thread():
             self._thread.join(_JOIN_SECONDS)
-        while discard is not None:
+        return not self._thread.is_alive()
+
+    def left(self) -> Iterator[tuple[Item | None, BaseException | None]]:
+        """After `close`: what was made and not taken, in order, each an item or what making it raised."""
+        while True:
             try:
                 item, error = self._made.get_nowait()
             except Empty:
-                break
-            if error is None:
-                discard(cast(Item, item))
-        return not self._thread.is_alive()
+                return
+            if not isinstance(error, Closed):
+                yield item, error
 
     def where(self) -> str:
         """The line that the thread is at, outside of Keras and abreast where possible."""
@@ -131,7 +126,6 @@ class Ahead(Generic[Item]):
         self._thread.start()
 
     def _run(self, keras_state: dict[str, Any]) -> None:
-        _here.makes = True
         global_state.GLOBAL_STATE_TRACKER.__dict__.update(keras_state)
         while self._turns.get() and not self._closed:
             try:

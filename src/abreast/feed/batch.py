@@ -11,6 +11,7 @@ import numpy as np
 from keras import tree
 
 from abreast.errors import DataError
+from abreast.feed.sparse import dense, is_sparse
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,11 @@ class HostBatch:
         rows: int | None = None
         num_bytes = 0
         structure = []
-        for path, leaf in _leaves(data):
+        leaves = _leaves(data)
+        if any(type(leaf) is not np.ndarray and is_sparse(leaf) for _, leaf in leaves):
+            data = tree.map_structure(lambda leaf: dense(leaf) if is_sparse(leaf) else leaf, data)
+            leaves = _leaves(data)
+        for path, leaf in leaves:
             structure.append((path, leaf is None))
             if leaf is None:
                 continue
@@ -65,6 +70,9 @@ class HostBatch:
 
     def rows_between(self, first: int, last: int) -> Any:
         return tree.map_structure(lambda leaf: None if leaf is None else leaf[first:last], self.data)
+
+
+Unread = tuple[HostBatch | None, BaseException | None]  # a batch that no step took, or what reading it raised
 
 
 def _leaves(data: Any) -> list[tuple[tuple[Any, ...], Any]]:

@@ -7,6 +7,7 @@ epochs and what Keras sees (`adapter.py`). Imports `errors` and `measure.spans`.
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from typing import Any
 
 from abreast.errors import DataError
 from abreast.feed.ahead import Ahead, Patience
-from abreast.feed.batch import HostBatch
-from abreast.feed.reuse import ReuseGuard
+from abreast.feed.batch import HostBatch, Unread
+from abreast.feed.habits import Habits
 from abreast.feed.staging import Staging
+from abreast.feed.turns import taking
 from abreast.measure import spans
 
 WARN_SECONDS = 30.0
@@ -40,16 +42,6 @@ class Stage:
     drawn: Callable[[], bytes | None]
 
 
-@dataclass
-class Habits:
-    """What is learnt of a source at its first two batches, which nothing is read beside, for all its iterators."""
-
-    reuse: ReuseGuard
-    known: bool = False
-    draws: bool = False  # from the random generator of the steps: then it is read between steps, never beside one
-    told_budget: bool = False
-
-
 class Pipeline:
     """Batches of one iterator. `permitted` is how many of them, from its first, a step may ask for."""
 
@@ -69,10 +61,13 @@ class Pipeline:
         self._staging = staging
         self._habits = habits
         habits.reuse.begin()
-        self._depth = staging.prefetch
+        self._depth = staging.most
         self._largest = 0
         self._looks_ahead = False
         self._reads = False
+        self._wanted = -1  # the batch that a step has last waited for
+        self._closed = False
+        self._turns = threading.Condition()
         self._given: Taken | None = None
         self._patience = Patience(WARN_SECONDS, staging.input_timeout)
         self._look_seconds = min(1.0, (staging.input_timeout or WARN_SECONDS) / 4)
@@ -86,7 +81,8 @@ class Pipeline:
         """
         start = perf_counter_ns()
         self._num_finished = self.num_taken
-        if not self._staging.prefetch:
+        self._let_read()
+        if not self._staging.most:
             taken = Taken(self._read(), None)
         elif self.num_taken == 0:
             taken = Taken(self._reader.take(self._waiting(), self._look_seconds), None)
@@ -109,19 +105,24 @@ class Pipeline:
     def look_ahead(self) -> None:
         """Let the threads go on to the batches of later steps, while the present one runs."""
         habits = self._habits
-        if not self._staging.prefetch or habits.draws or not habits.known:
+        if not self._staging.most or habits.between or not habits.known:
             return
         self._looks_ahead = True
-        if self._depth < self._staging.prefetch and not habits.told_budget:
+        if self._depth < self._staging.most and not habits.told_budget:
             self._tell_budget()
         self._stager.ask(
             int(min(self.permitted - 1, self._stager.num_taken + self._depth))
         )  # the first came without it
 
-    def close(self) -> None:
-        """End the threads; staged batches are given back."""
+    def close(self) -> list[Unread]:
+        """End the threads; staged batches are given back. Gives what was read and not taken: batches, or what was raised."""
+        self._let_read(closed=True)
         reader_ended = self._reader.close()
-        stager_ended = self._stager.close(self._discard)
+        stager_ended = self._stager.close()
+        staged = list(self._stager.left())
+        for taken, _ in staged:
+            if taken is not None:
+                self._discard(taken)
         if self._given is not None:
             self._discard(self._given)
             self._given = None
@@ -133,6 +134,23 @@ class Pipeline:
                 f"abreast: the data source has not returned{f' ({where})' if where else ''}; its thread ends when it does",
                 file=sys.stderr,
             )
+        unread: list[Unread] = [(None if taken is None else taken.host, error) for taken, error in staged]
+        return unread + list(self._reader.left())
+
+    def wait(self, why: str) -> None:
+        """In the reader's thread: go on when the step of the batch that is being read waits for it."""
+        with self._turns:
+            self._turns.wait_for(lambda: self._closed or self._wanted >= self._num_read)
+        self._habits.read_between(why)
+
+    def concerns(self, variable: Any) -> bool:
+        return self._habits.concerns(variable)
+
+    def _let_read(self, closed: bool = False) -> None:
+        """Let the reader do what only the step that comes now may see."""
+        with self._turns:
+            self._wanted, self._closed = self.num_taken, closed
+            self._turns.notify()
 
     def _discard(self, taken: Taken) -> None:
         if taken.staged is not None:
@@ -142,26 +160,34 @@ class Pipeline:
         return self._patience.waiting(self._say, self._timeout)
 
     def _read(self) -> HostBatch:
-        """In the reader's thread: the next batch of the source."""
+        """The next batch of the source, in the reader's thread if there is one."""
         start = perf_counter_ns()
-        habits = self._habits
-        learns = not habits.known and self._num_read == 1
-        before = self._stage.drawn() if learns else None
         self._reads = True
         try:
-            data = next(self._batches)
+            data = self._next_watched() if self._staging.most else next(self._batches)
         finally:
             self._reads = False
-        if learns:
-            habits.draws, habits.known = before != self._stage.drawn(), True
-        host = self._check(
-            HostBatch.of(habits.reuse.guard(data, self._num_finished) if self._staging.prefetch else data)
-        )
+        host = self._check(HostBatch.of(data))
         if spans.LISTENERS:
-            track = spans.READER if self._staging.prefetch else spans.MAIN
+            track = spans.READER if self._staging.most else spans.MAIN
             spans.leave(track, "read", start, perf_counter_ns(), batch=self._num_read)
         self._num_read += 1
         return host
+
+    def _next_watched(self) -> Any:
+        """What the source gives; what can be learnt of it meanwhile is."""
+        habits, draws = self._habits, self._habits.draws
+        learns = not habits.known and self._num_read > 0
+        before = self._stage.drawn() if learns else None
+        if draws is not None:
+            draws.before_read(is_first_step=self._num_read == 1)
+        with taking(self):
+            data = next(self._batches)
+        if draws is not None:
+            draws.after_read()
+        if not habits.known or draws is not None:
+            habits.learn(self._num_read + 1, draws_with_steps=learns and before != self._stage.drawn())
+        return habits.reuse.guard(data, self._num_finished)
 
     def _read_and_put(self) -> Taken:
         """In the stager's thread: the next batch, on its way to the devices."""
@@ -189,7 +215,7 @@ class Pipeline:
         self._habits.told_budget = True
         fit = f"{self._depth} of them" if self._depth else "none of them"
         warnings.warn(
-            f"batches of {self._largest / 2**20:,.1f} MiB: {fit} instead of {self._staging.prefetch} can wait on the "
+            f"batches of {self._largest / 2**20:,.1f} MiB: {fit} instead of {self._staging.most} can wait on the "
             f"devices within the memory budget for staging; set prefetch_bytes to allow more",
             stacklevel=2,
         )

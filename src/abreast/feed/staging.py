@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from abreast.errors import DataError
 
+DEFAULT_PREFETCH = 2
 _SHARE_OF_FREE_MEMORY = 8
 
 
@@ -14,15 +16,16 @@ _SHARE_OF_FREE_MEMORY = 8
 class Staging:
     """`prefetch` batches wait on the devices, as many as fit into `budget_bytes` (None: an eighth of the free memory).
 
-    `input_timeout` ends a `fit` that waits that many seconds for one batch; None waits for ever, and says so.
+    `prefetch=None`: 2, and 0 where a source could see what happens between steps. `input_timeout` ends a `fit` that waits
+    that many seconds for one batch; None waits for ever, and says so.
     """
 
-    prefetch: int = 2
+    prefetch: int | None = None
     budget_bytes: int | None = None
     input_timeout: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.prefetch, bool) or not isinstance(self.prefetch, int) or not 0 <= self.prefetch <= 64:
+        if self.prefetch is not None and not _is_depth(self.prefetch):
             raise DataError(f"prefetch={self.prefetch!r}", "give a number of batches from 0 (no staging) to 64")
         if self.budget_bytes is not None and self.budget_bytes < 1:
             raise DataError(f"prefetch_bytes={self.budget_bytes}", "give a number of bytes above 0")
@@ -34,18 +37,27 @@ class Staging:
                 "without staging the source runs in the training thread, which nothing can interrupt",
             )
 
+    @property
+    def most(self) -> int:
+        """How many batches may wait."""
+        return DEFAULT_PREFETCH if self.prefetch is None else self.prefetch
+
     def depth(self, batch_bytes: int) -> int:
-        """How many batches of that size to have ready: at most `prefetch`, within the budget; 0 when not one fits.
+        """How many batches of that size to have ready: at most `most`, within the budget; 0 when not one fits.
 
         One more is on the host by then: the next one, which the reader has in hand.
         """
-        if not self.prefetch or not batch_bytes:
-            return self.prefetch
+        if not self.most or not batch_bytes:
+            return self.most
         budget = self.budget_bytes if self.budget_bytes is not None else free_bytes() // _SHARE_OF_FREE_MEMORY
-        return max(0, min(self.prefetch, budget // batch_bytes))
+        return max(0, min(self.most, budget // batch_bytes))
 
 
 DEFAULT_STAGING = Staging()
+
+
+def _is_depth(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 64
 
 
 def free_bytes() -> int:

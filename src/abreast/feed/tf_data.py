@@ -10,24 +10,24 @@ from keras import tree
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from abreast.errors import DataError
+from abreast.feed.sparse import dense, is_sparse
 
 
 def dataset_views(adapter: TFDatasetAdapter) -> Iterator[Any]:
-    """Begin an epoch, now: a dataset that shuffles draws its order when an iterator is made."""
-    return _views(iter(adapter.get_tf_dataset()))
+    """An epoch's batches, begun at the first one, as in Keras: a dataset that shuffles draws its order when it is begun.
 
-
-def _views(batches: Iterator[Any]) -> Iterator[Any]:
+    After each epoch of a known length Keras makes an iterator that it may never ask.
+    """
     # Keras's own adapters would copy each array; a tensor's memory does not change and lives as long as its view.
-    for batch in batches:
+    for batch in adapter.get_tf_dataset():
         yield tree.map_structure(_view, batch, none_is_leaf=False)
 
 
 def _view(leaf: Any) -> Any:
     if leaf is None or type(leaf).__name__ == "Optional":
         return None
-    if type(leaf).__name__ == "SparseTensor":
-        raise not_dense(leaf)
+    if is_sparse(leaf):
+        return dense(leaf)
     return np.asarray(leaf.to_tensor() if type(leaf).__name__ == "RaggedTensor" else leaf)
 
 
@@ -35,5 +35,5 @@ def not_dense(leaf: Any) -> DataError:
     """The error of an array that has no rows to cut it at."""
     return DataError(
         f"the data source gives a {type(leaf).__name__}, which cannot be cut into shards",
-        "make it dense, by to_tensor() or tf.sparse.to_dense",
+        "make it dense, by to_tensor()",
     )

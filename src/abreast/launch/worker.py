@@ -27,6 +27,7 @@ IDLE, COMPUTING, COMMUNICATING = 0, 1, 2  # what a worker's main thread does: wa
 BEAT = struct.Struct("<cQB")  # b"H", progress, phase
 BEAT_SECONDS = 0.5
 STOP_SECONDS = 2.0
+_END_SECONDS = 0.1  # of which the caller, after Ctrl-C, waits for all
 _TEXT_BYTES = 24 * 1024
 _PR_SET_PDEATHSIG = 1
 
@@ -76,7 +77,7 @@ class Worker:
         try:
             if self._monitor.recv(1) == b"Q":
                 if self._phase != IDLE:
-                    time.sleep(STOP_SECONDS / 2)  # main may end by itself
+                    time.sleep(_END_SECONDS)  # main may end by itself
                 _flush()
         finally:
             os._exit(0)

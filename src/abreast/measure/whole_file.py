@@ -18,7 +18,7 @@ def write(what: str, text: str, path: str | os.PathLike[str]) -> None:
     part = target.with_name(f".abreast-{secrets.token_hex(6)}")
     try:
         try:
-            with part.open("x", encoding="utf-8") as file:
+            with part.open("x", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
             part.replace(target)
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,7 @@ _PROFILE_NOTE = "its colour profile cannot be used: taken as sRGB"
 
 # As large as an image can be without compression: 16 bits in three channels.
 MAX_FILE_BYTES = 6 * MAX_PIXELS
+_STRIP_PIXELS = 1 << 20
 # Each scan of a progressive JPEG is a pass over all of its pixels; encoders write about ten.
 MAX_SCANS = 100
 _BEGINNINGS = re.compile(rb"\xff\xd8\xff|\x89PNG\r\n\x1a\n|GIF8|RIFF....WEBP|BM|II\*\0|MM\0\*|P[1-6]\s", re.DOTALL)
@@ -147,12 +149,14 @@ def _picture(data: bytes, short_side: int | None) -> Picture:
     if header.format in ("JPEG", "MPO") and header.mode in ("L", "RGB"):
         pixels, note = _decoded_jpeg(data, header, short_side), None
         if _profile(header):
-            pixels, note = _in_srgb(_image(pixels), _profile(header))
+            pixels, note = _in_srgb(_image(pixels), _profile(header), {})
         pixels, size = _turned(pixels, orientation), (header.height, header.width)
         size = size if orientation < 5 else (header.width, header.height)
     else:
         header.load()
-        pixels, note = _in_srgb(_in_8_bits(header), _profile(header))
+        tags = getattr(header, "tag_v2", {})
+        extra("PIL.ImageOps").exif_transpose(header, in_place=True)
+        pixels, note = _in_srgb(header, _profile(header), tags)
         size = pixels.shape[:2]
     pixels = resized(pixels, *shrunk_size(*size, short_side))
     return Picture(pixels, ENCODING_OF[header.format], orientation, plain, note)
@@ -188,15 +192,13 @@ def _turned(pixels: Pixels, orientation: int) -> Pixels:
     return np.ascontiguousarray(pixels)
 
 
-def _in_8_bits(header: Any) -> Any:
-    """Pillow's image, upright and with 8 bits.
+def _in_8_bits(image: Any, tags: Mapping[int, Any]) -> Any:
+    """Pillow's image with 8 bits.
 
     It has the numbers of a deep gray TIFF as they stand there, which may be of 12 bits, or count from white.
     """
-    image = extra("PIL.ImageOps").exif_transpose(header)
     if image.mode not in _DEEP_MODES:
         return image
-    tags = getattr(header, "tag_v2", {})
     largest = 4095 if tags.get(_TIFF_BITS) in (12, (12,)) else 65535
     deep = np.asarray(image).astype(np.uint32)
     if tags.get(_TIFF_PHOTOMETRIC) == _MIN_IS_WHITE:
@@ -204,8 +206,26 @@ def _in_8_bits(header: Any) -> Any:
     return _image(((deep * 255 + largest // 2) // largest).astype(np.uint8))
 
 
-def _in_srgb(image: Any, profile: bytes | None) -> tuple[Pixels, str | None]:
-    """Pixels in gray or RGB, and what could not be done; transparency is dropped, as Keras and torchvision drop it."""
+def _in_srgb(image: Any, profile: bytes | None, tags: Mapping[int, Any]) -> tuple[Pixels, str | None]:
+    """Pixels in gray or RGB, and what could not be done.
+
+    A strip of rows at a time: Pillow's copies of a whole image would take several times its memory.
+    """
+    rows = max(1, _STRIP_PIXELS // image.width)
+    if image.height <= rows:
+        return _strip_in_srgb(_in_8_bits(image, tags), profile)
+    pixels: Pixels = np.empty(0, np.uint8)
+    for top in range(0, image.height, rows):
+        part = image.crop((0, top, image.width, min(top + rows, image.height)))
+        strip, note = _strip_in_srgb(_in_8_bits(part, tags), profile)
+        if top == 0:
+            pixels = np.empty((image.height, *strip.shape[1:]), np.uint8)
+        pixels[top : top + rows] = strip
+    return pixels, note
+
+
+def _strip_in_srgb(image: Any, profile: bytes | None) -> tuple[Pixels, str | None]:
+    """Transparency is dropped, as Keras and torchvision drop it."""
     gray = image.mode in ("1", "L", "LA")
     plain = "L" if gray else "CMYK" if image.mode == "CMYK" else "RGB"
     image = image if image.mode == plain else image.convert(plain)

@@ -144,6 +144,8 @@ def _from_content(content: dict[str, Any]) -> Manifest:
     )
     if sum(shard.num_samples for shard in shards) != manifest.num_samples:
         raise ValueError("its shards do not add up to its samples")
+    if len({shard.name for shard in shards}) != len(shards):
+        raise ValueError("it lists a shard twice")
     return manifest
 
 

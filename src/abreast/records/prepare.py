@@ -95,6 +95,8 @@ def _bytes(image: Any) -> bytes:
         with image.open("rb") as file:
             check_file_bytes(os.fstat(file.fileno()).st_size)
             return file.read()
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"cannot read the file: {error.strerror}") from None
     except ValueError as error:

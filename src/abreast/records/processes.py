@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError, WorkerError
+from abreast.launch.limits import hang_seconds
 from abreast.launch.seat import describe_exit, exit_hint
 from abreast.records.buffers import Arena, Buffers
 from abreast.records.columns import Array
@@ -45,8 +46,14 @@ class _Process:
     socket: socket.socket
     pending: dict[int, int] = field(default_factory=dict)  # rows, by task
 
+    def silent(self, seconds: float) -> WorkerError:
+        """The error for a process that runs, or is stopped, and does not answer."""
+        hint = "the process was stopped, is swapping or reads a slow disk; ABREAST_HANG_SECONDS sets another limit"
+        who = f"decoding process {self.number} (process id {self.process.pid})"
+        return WorkerError(f"{who} has not answered for {seconds:g} s", hint)
+
     def error(self) -> WorkerError:
-        """Why it says nothing any more."""
+        """The error for a process whose socket is closed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_END_SECONDS)
         code = self.process.poll()
@@ -122,6 +129,7 @@ class DecodeProcesses:
 
     def __init__(self, setup: Setup, num_workers: int, keep_batches: int) -> None:
         self.is_lost = False
+        self._hang_seconds = hang_seconds()
         self._process_id = os.getpid()
         self._arena = Arena(setup.block_bytes)
         self._next_task = 0
@@ -133,6 +141,7 @@ class DecodeProcesses:
         self._poll = select.poll()
         for number in range(num_workers):
             self._processes.append(_started(number, setup, self._arena.descriptor))
+            self._processes[-1].socket.settimeout(self._hang_seconds)
             self._poll.register(self._processes[-1].socket, select.POLLIN)
 
     @property
@@ -149,6 +158,9 @@ class DecodeProcesses:
         process.pending[task] = len(numbers)
         try:
             process.socket.send(np.concatenate([head, rows]).tobytes())
+        except TimeoutError:
+            self.is_lost = True
+            raise process.silent(self._hang_seconds) from None
         except OSError:
             self.is_lost = True
             raise process.error() from None
@@ -183,8 +195,11 @@ class DecodeProcesses:
         self._close()
 
     def _listen(self) -> None:
-        """Take what has been answered; wait if that is nothing yet."""
-        ready = {descriptor for descriptor, _ in self._poll.poll()}
+        """Take the answers that are there, or wait for the first. Raises `WorkerError` after `hang_seconds` without any."""
+        ready = {descriptor for descriptor, _ in self._poll.poll(1000 * self._hang_seconds)}
+        if not ready:
+            self.is_lost = True
+            raise next(each for each in self._processes if each.pending).silent(self._hang_seconds)
         for process in self._processes:
             if process.socket.fileno() in ready:
                 self._take(process)

@@ -172,7 +172,7 @@ class Records:
     def _values(self, name: str) -> Array | None:
         if name not in [each.name for each in self.columns]:
             return None
-        indexes = [self._opened(place).index for place in range(len(self._ends))]
+        indexes = [self.index(place) for place in range(len(self._ends))]
         try:
             parts = [index.columns[name].values(index.num_samples) for index in indexes]
         except ValueError as error:
@@ -190,7 +190,11 @@ class Records:
 
     def notes(self) -> tuple[Note, ...]:
         """What was skipped when this was packed, and what could not be done exactly."""
-        return tuple(note for place in range(len(self._ends)) for note in self._opened(place).index.notes)
+        return tuple(note for place in range(len(self._ends)) for note in self.index(place).notes)
+
+    def index(self, place: int) -> Index:
+        """The index of one shard, opened and checked; `place` counts from 0."""
+        return self._opened(place).index
 
     def shards(self) -> Iterator[tuple[Path, Index]]:
         """Each tar's path with its index, which is opened and checked."""
@@ -273,6 +277,8 @@ def _mapped(path: Path, size_bytes: int) -> mmap.mmap:
         with path.open("rb") as file:
             _check_size(path, size_bytes)
             return _map(file.fileno(), size_bytes)
+    except DataError:
+        raise
     except (OSError, ValueError) as error:
         full = isinstance(error, OSError) and error.errno == errno.EMFILE
         hint = "allow more open files (`ulimit -n`): each shard takes two" if full else HINT

@@ -32,13 +32,11 @@ def verify(folder: str | PathLike[str]) -> list[str]:
         return [error.message]
     problems: list[str] = []
     readable: list[int] = []
-    first = 0
-    for shard in whole.shards:
+    for place, shard in enumerate(whole.shards):
         tar = _damage(path / f"{shard.name}.tar", shard.tar_bytes, shard.tar_sha256)
         index = _damage(path / f"{shard.name}.index", shard.index_bytes, shard.index_sha256)
         problems += [problem for problem in (tar, index) if problem is not None]
-        readable += range(first, first + shard.num_samples) if index is None else ()
-        first += shard.num_samples
+        readable += [place] if index is None else []
     return list(dict.fromkeys([*problems, *_damaged_samples(path, readable, known=bool(problems))]))
 
 
@@ -65,8 +63,8 @@ def _damage(path: Path, size_bytes: int, digest: str) -> str | None:
     return None
 
 
-def _damaged_samples(folder: Path, numbers: Sequence[int], known: bool) -> Iterator[str]:
-    """What is wrong with these samples; that the data set cannot be opened is said unless the reason is `known`."""
+def _damaged_samples(folder: Path, places: Sequence[int], known: bool) -> Iterator[str]:
+    """What is wrong with the samples of these shards; that the data set cannot be opened is said unless the reason is `known`."""
     try:
         records = Records(folder)
     except DataError as error:
@@ -74,8 +72,19 @@ def _damaged_samples(folder: Path, numbers: Sequence[int], known: bool) -> Itera
             yield error.message
         return
     with records:
-        for number in numbers:
-            try:
-                records[number]
-            except DataError as error:
-                yield error.message
+        for place in places:
+            yield from _damaged_in_shard(records, place)
+
+
+def _damaged_in_shard(records: Records, place: int) -> Iterator[str]:
+    """Its samples are counted by its index, which is as long as it says; a manifest may claim any number."""
+    try:
+        index = records.index(place)
+    except DataError as error:
+        yield error.message
+        return
+    for number in range(index.first_sample, index.first_sample + index.num_samples):
+        try:
+            records[number]
+        except DataError as error:
+            yield error.message

@@ -1,6 +1,6 @@
 """Parquet files, a few rows in memory at a time: of paths and columns, or of the bytes of images and columns.
 
-Imports `arrow`, `container`, `keys`, `extras` and `errors`; pyarrow when a file is opened.
+Imports `arrow`, `container`, `keys`, `parquet_file`, `extras` and `errors`; pyarrow when a file is opened.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from abreast.records.extras import extra
 from abreast.records.keys import KeyMaker
 from abreast.records.sources.arrow import Layout, Rows, image_of, is_bytes, layout_of
 from abreast.records.sources.container import Contained, files_identity
+from abreast.records.sources.parquet_file import facts, tables
 from abreast.records.sources.source import file_identity
-
-_ROWS_AT_ONCE = 64
 
 Place = tuple[Path, int]
 
@@ -26,39 +25,28 @@ Place = tuple[Path, int]
 def from_parquet(files: Iterable[Path], image: str | None = None, wanted: Sequence[str] | None = None) -> Contained:
     """Rows of files that have the same columns; `image` is the one with the images, where it cannot be told."""
     paths = tuple(files)
-    counts: list[int] = []
-    schema: Any = None
-    for path in paths:
-        with _opened(path) as file:
-            if schema is not None and not file.schema_arrow.equals(schema):
-                raise DataError(f"{path} has other columns than {paths[0]}", "pack files of one kind by themselves")
-            schema = file.schema_arrow
-            counts.append(file.metadata.num_rows)
+    found = [facts(path) for path in paths]
+    for path, each in zip(paths, found, strict=True):
+        if not each.schema.equals(found[0].schema):
+            raise DataError(f"{path} has other columns than {paths[0]}", "pack files of one kind by themselves")
+    schema = found[0].schema
     layout = layout_of(schema, image, wanted)
     kinds = extra("pyarrow").types
     is_path = not kinds.is_struct(schema.field(layout.image).type) and not is_bytes(schema.field(layout.image).type)
     paths_in = layout.image if is_path else f"{layout.image}.path"
-    named = is_path or any(_has_nulls(path, f"{layout.image}.bytes") for path in paths)
-    return Contained.of(_Parquet(paths, tuple(counts), layout, is_path, paths_in if named else None), layout.columns)
-
-
-def _has_nulls(path: Path, column: str) -> bool:
-    """Whether a column may have rows without a value, as far as the file says."""
-    with _opened(path) as file:
-        for group in range(file.num_row_groups):
-            chunks = file.metadata.row_group(group)
-            for chunk in (chunks.column(i) for i in range(chunks.num_columns)):
-                if chunk.path_in_schema == column and (chunk.statistics is None or chunk.statistics.null_count):
-                    return True
-    return False
+    named = is_path or any(f"{layout.image}.bytes" in each.may_be_null for each in found)
+    groups = tuple(each.groups for each in found)
+    return Contained.of(_Parquet(paths, groups, layout, is_path, paths_in if named else None), layout.columns)
 
 
 @dataclass(frozen=True)
 class _Parquet:
-    """`counts` are the rows of each file; `is_path` where images are only named; `paths_in` is the column of names, if any."""
+    """`groups` are the rows of each file's row groups; `is_path` where images are only named; `paths_in` is the column of
+    names, if any.
+    """
 
     files: tuple[Path, ...]
-    counts: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
     layout: Layout
     is_path: bool
     paths_in: str | None
@@ -67,7 +55,7 @@ class _Parquet:
 
     @property
     def num_items(self) -> int:
-        return sum(self.counts)
+        return sum(map(sum, self.groups))
 
     @property
     def names(self) -> Mapping[str, Sequence[str]]:
@@ -82,19 +70,19 @@ class _Parquet:
         keys = KeyMaker()
         if self.is_path:
             paths = self._paths(self.layout.image)
-            for path, count in zip(self.files, self.counts, strict=True):
-                for row in range(count):
+            for path, groups in zip(self.files, self.groups, strict=True):
+                for row in range(sum(groups)):
                     root, image = next(paths)
                     yield keys.key(_relative(root, image)), (path, row)
             return
-        for path, count in zip(self.files, self.counts, strict=True):
+        for path, groups in zip(self.files, self.groups, strict=True):
             stem = keys.key(path.stem)
-            yield from ((f"{stem}/{row:08d}", (path, row)) for row in range(count))
+            yield from ((f"{stem}/{row:08d}", (path, row)) for row in range(sum(groups)))
 
     def _paths(self, column: str) -> Iterator[tuple[Path, Path]]:
         """The folder that paths count from, with the path that each row names; for a row without one, the folder."""
         for path in self.files:
-            for batch in _batches(path, 0, [column]):
+            for batch in tables(path, 0, [column]):
                 for value in batch.column(0):
                     image: Any = path.parent
                     with contextlib.suppress(DataError):
@@ -103,7 +91,7 @@ class _Parquet:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Callable[[Place], tuple[Any, Mapping[str, Any]]]]:
-        cursor = _Cursor(self.layout)
+        cursor = _Cursor(self.layout, dict(zip(self.files, self.groups, strict=True)))
         try:
             yield lambda place: cursor.row(*place)
         finally:
@@ -118,8 +106,9 @@ def _relative(root: Path, image: Path) -> str:
 class _Cursor:
     """Rows in their order; going back to an earlier one reads its row group again."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, groups: Mapping[Path, Sequence[int]]) -> None:
         self._layout = layout
+        self._groups = groups
         self._path: Path | None = None
         self._batches: Iterator[Any] = iter(())
         self._begin = self._end = 0
@@ -127,8 +116,8 @@ class _Cursor:
 
     def row(self, path: Path, number: int) -> tuple[Any, dict[str, Any]]:
         if path != self._path or number < self._begin:
-            self._begin = self._end = _group_begin(path, number)
-            self._batches = _batches(path, self._begin, [self._layout.image, *self._layout.types])
+            self._begin = self._end = _group_begin(self._groups[path], number)
+            self._batches = tables(path, self._begin, [self._layout.image, *self._layout.types])
             self._path = path
         while number >= self._end:
             batch = next(self._batches, None)
@@ -143,38 +132,11 @@ class _Cursor:
         self._batches, self._rows, self._path = iter(()), None, None
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """An open file, of which only what is asked for is read. Raises `DataError` for what pyarrow says meanwhile."""
-    pyarrow = extra("pyarrow")
-    try:
-        with extra("pyarrow.parquet").ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
-            yield file
-    except (OSError, pyarrow.ArrowException) as error:
-        hint = "take the file from a copy, or make it again"
-        raise DataError(f"cannot read {path}: {str(error).partition(chr(10))[0]:.200}", hint) from None
-
-
-def _group_begin(path: Path, row: int) -> int:
+def _group_begin(groups: Sequence[int], row: int) -> int:
     """The first row of the group that has this one."""
     begin = 0
-    with _opened(path) as file:
-        for group in range(file.num_row_groups):
-            size = file.metadata.row_group(group).num_rows
-            if row < begin + size:
-                break
-            begin += size
+    for size in groups:
+        if row < begin + size:
+            break
+        begin += size
     return begin
-
-
-def _batches(path: Path, begin: int, columns: Sequence[str]) -> Iterator[Any]:
-    """Tables of a few rows each, from row `begin` on, which is the first of a group."""
-    pyarrow = extra("pyarrow")
-    with _opened(path) as file:
-        groups, row = [], 0
-        for group in range(file.num_row_groups):
-            if row >= begin:
-                groups.append(group)
-            row += file.metadata.row_group(group).num_rows
-        for batch in file.iter_batches(_ROWS_AT_ONCE, row_groups=groups, columns=list(columns), use_threads=False):
-            yield pyarrow.Table.from_batches([batch])

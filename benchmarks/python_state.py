@@ -1,0 +1,114 @@
+"""What watching Python state costs the host on PyTorch: one look at all that a model's steps read, and a step beside it.
+
+    python benchmarks/python_state.py [--models mlp,convnet,resnet50] [--devices 2] [--steps N] [--rounds 5]
+
+abreast looks before the first step of an epoch, and around each step where a callback of the user's acts on batches; other
+steps are not looked at. Each model is one fresh process, in which the looks and the kinds of step take turns. Looks find
+nothing changed. The first turn is dropped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import cells
+import lines
+
+_CELL_SECONDS = 500
+_LOOKS = 50
+_STEPS = {"mlp": 50, "convnet": 20, "resnet50": 3}
+
+
+def main() -> None:
+    arguments = _arguments()
+    if arguments.cell:
+        print(json.dumps(measure(json.loads(arguments.cell))))
+        return
+    for model in arguments.models:
+        cell = {"model": model, "devices": arguments.devices, "steps": arguments.steps, "rounds": arguments.rounds}
+        environment = lines.STEADY_HEAP | {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
+        samples = cells.in_a_process(__file__, cell, environment, _CELL_SECONDS)
+        warm_up = "the first turn"
+        lines.append(
+            [
+                lines.line("python_state", cell | {"part": name}, values, "seconds", warm_up=warm_up)
+                for name, values in samples.items()
+            ]
+        )
+        medians = {name: 1e6 * statistics.median(values) for name, values in samples.items()}
+        print(model, *(f"{name} {value:.0f} us" for name, value in medians.items()), sep="  ", file=sys.stderr)
+
+
+def measure(cell: dict[str, Any]) -> dict[str, list[float]]:
+    """Seconds of each part, one sample per round. Runs in the cell's own process."""
+    import abreast
+
+    abreast.use_cpu_devices(cell["devices"])
+    parts = _parts(cell)
+    for part in parts.values():
+        part()
+    return {name: [part() for _ in range(cell["rounds"])] for name, part in parts.items()}
+
+
+def _parts(cell: dict[str, Any]) -> dict[str, Callable[[], float]]:
+    import cases
+    import keras
+
+    import abreast
+    from abreast.backend.torch_messages import identity
+    from abreast.backend.torch_python_state import Watch
+
+    case, steps = cases.case(cell["model"]), cell["steps"] or _STEPS[cell["model"]]
+    x, y = case.data(steps)
+    model = abreast.parallelize(case.compiled(), cell["devices"], batch_norm="local")
+    acting = keras.callbacks.LambdaCallback(on_train_batch_end=_nothing)
+
+    def fit(*callbacks: Any) -> float:
+        start = perf_counter()
+        model.fit(x, y, batch_size=case.batch_size, shuffle=False, verbose=0, callbacks=[*callbacks])
+        return (perf_counter() - start) / steps
+
+    def look() -> float:
+        watch.skip()  # what the turns of `fit` left
+        return _seconds(watch.changes, _LOOKS)
+
+    fit()
+    watch = Watch(model)
+    return {
+        "first look": lambda: _seconds(lambda: Watch(model), 3),
+        "look": look,
+        "identity": lambda: _seconds(lambda: identity(model), _LOOKS),
+        "step": fit,
+        "step with a callback on batches": lambda: fit(acting),
+    }
+
+
+def _nothing(batch: int, logs: Any) -> None:
+    pass
+
+
+def _seconds(call: Callable[[], Any], times: int) -> float:
+    start = perf_counter()
+    for _ in range(times):
+        call()
+    return (perf_counter() - start) / times
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--models", type=lambda text: text.split(","), default=["mlp", "convnet", "resnet50"])
+    parser.add_argument("--devices", type=int, default=2)
+    parser.add_argument("--steps", type=int, help="of one turn")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Where a model is looked at before its first step on several TensorFlow devices: on the first of them, operation by operation.
+
+Imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.ops import stateful_random_ops
+
+_SEED = 5_915_587_277  # any number that nobody seeds with
+
+
+class TensorFlowGround:
+    """See `exact.Ground`."""
+
+    def __init__(self, model: Any, device: str) -> None:
+        self._model, self.device = model, device
+        self.noise = 4e-3 if "GPU" in self.device else 3e-6  # kernels of a GPU are chosen by the number of rows
+        self._seeds: _Seeds | None = None
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        others = _others(self._model)
+        values = [tf.identity(variable) for variable in others]
+        running = context.context()
+        seeds = getattr(running, "_rng", None)
+        everywhere = getattr(stateful_random_ops, "global_generator", None)
+        state = None if everywhere is None else tf.identity(everywhere.state)
+        if seeds is not None:
+            running._rng = self._seeds = _Seeds(seeds)
+        try:
+            with tf.device(self.device), tf.summary.record_if(False):
+                yield
+        finally:
+            for variable, value in zip(others, values, strict=True):
+                variable.assign(value)
+            if seeds is not None and running._rng is self._seeds:
+                running._rng = seeds
+            if everywhere is not None:
+                everywhere.reset(state)
+
+    def redraw(self) -> None:
+        if self._seeds is not None:
+            self._seeds.own = random.Random(_SEED)
+
+    def knows(self, member: Any) -> bool:
+        return False
+
+
+class _Seeds:
+    """Seeds for operations, as TensorFlow takes them when a global seed is set: in this thread, others than the user's.
+
+    Not the user's put back: a source in another thread may draw meanwhile, and a kernel made for a seed goes on with it.
+    """
+
+    def __init__(self, plain: random.Random) -> None:
+        self._plain, self._thread = plain, threading.get_ident()
+        self.own = random.Random(_SEED)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own if threading.get_ident() == self._thread else self._plain, name)
+
+
+def _others(model: Any) -> list[Any]:
+    """TensorFlow's own variables that layers hold, and Keras does not see."""
+    known = {id(variable._value) for variable in model.variables}
+    held = [value for layer in model._flatten_layers() for value in vars(layer).values()]
+    return [value for value in held if isinstance(value, tf.Variable) and id(value) not in known]

@@ -1,0 +1,159 @@
+"""What torch modules inside a model keep in buffers: state that no Keras variable holds, as running statistics.
+
+The change that each rank makes to a buffer in a step is averaged over rows. Constants stay what they are to the bit. Buffers
+that batch normalization fills from the rows of all ranks are equal by themselves. Imports torch, Keras and `exact`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import torch
+from torch.nn.modules.batchnorm import _NormBase
+
+from abreast import exact
+
+_WITHOUT_BUFFERS = (keras.Layer, torch.nn.ParameterDict)  # of their own
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A buffer of a module as it was before a step."""
+
+    module: Any
+    name: str
+    tensor: torch.Tensor
+    version: int
+    value: torch.Tensor
+
+    @property
+    def now(self) -> torch.Tensor:
+        return self.module._buffers[self.name]  # type: ignore[no-any-return]
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether what a step did to it is a number for each number; one that grows is made anew on every rank."""
+        now = self.module._buffers.get(self.name)
+        return self.tensor.is_floating_point() and now is not None and now.shape == self.value.shape
+
+    @property
+    def is_changed(self) -> bool:
+        return self.module._buffers.get(self.name) is not self.tensor or self.tensor._version != self.version
+
+
+class Buffers:
+    """The buffers of all torch modules of a model, in an order that is the same on every rank."""
+
+    def __init__(self, model: Any, global_batch_norm: bool) -> None:
+        self._model = model
+        self._global_batch_norm = global_batch_norm
+        modules = {id(one): one for layer in model._flatten_layers() for one in layer.modules()}
+        self._modules = [one for one in modules.values() if one._buffers or not isinstance(one, _WITHOUT_BUFFERS)]
+        self._kept: list[_Kept] = []
+        self._changes: list[torch.Tensor] = []
+        self._marks: list[Any] = []
+        self._judged: set[tuple[int, str]] = set()
+        self.mark()
+
+    def tensors(self) -> list[torch.Tensor]:
+        return [tensor for _, _, tensor in self._present()]
+
+    def layout(self) -> list[Any]:
+        """What ranks must agree on to exchange the buffers."""
+        return [(tensor.shape, tensor.dtype) for tensor in self.tensors()]
+
+    # Changes from outside of a step.
+
+    def mark(self) -> None:
+        """Take the present buffers as those that all ranks have."""
+        self._marks = [(tensor, tensor._version) for tensor in self.tensors()]
+
+    def changed(self) -> list[int]:
+        """Indices of buffers that somebody changed or replaced since `mark`."""
+        pairs = zip(self.tensors(), self._marks, strict=True)
+        return [
+            i for i, (tensor, (known, version)) in enumerate(pairs) if tensor is not known or tensor._version != version
+        ]
+
+    def fits(self) -> bool:
+        """Whether there are the buffers that there were, of the same shapes and types."""
+        return self.layout() == [(tensor.shape, tensor.dtype) for tensor, _ in self._marks]
+
+    # Changes in a step.
+
+    @torch.no_grad()
+    def keep(self) -> None:
+        """Remember the values, which the step that follows may change."""
+        present = list(self._present())
+        tensors = [tensor for _, _, tensor in present]
+        values = [torch.empty_like(tensor) for tensor in tensors]
+        if values:
+            torch._foreach_copy_(values, tensors)
+        self._kept = [
+            _Kept(module, name, tensor, tensor._version, value)
+            for (module, name, tensor), value in zip(present, values, strict=True)
+        ]
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        """Undo what was done since `keep`."""
+        for kept in self._kept:
+            kept.tensor.copy_(kept.value)
+            kept.module._buffers[kept.name] = kept.tensor
+
+    @torch.no_grad()
+    def changes(self) -> list[torch.Tensor]:
+        """What this rank added to each buffer since `keep`, to be averaged over rows in place."""
+        self._changes = [kept.now - kept.value for kept in self._averaged()]
+        return self._changes
+
+    @torch.no_grad()
+    def finish(self, speaks: bool) -> None:
+        """Set the buffers to what they were, with the averaged changes. Whoever `speaks` warns where a user must know."""
+        averages = [kept.value + change for kept, change in zip(self._averaged(), self._changes, strict=True)]
+        if speaks:
+            self._judge(averages)
+        for kept, average in zip(self._averaged(), averages, strict=True):
+            kept.now.copy_(average)  # also where only another rank has changed it
+
+    def _judge(self, averages: list[torch.Tensor]) -> None:
+        """Look at each buffer once, in the first step that changes it: does it depend on which rows a rank sees?"""
+        means = {id(kept): average for kept, average in zip(self._averaged(), averages, strict=True)}
+        unlike = []
+        for kept in self._kept:
+            place = (id(kept.module), kept.name)
+            if place in self._judged or isinstance(kept.module, _NormBase) or not kept.is_changed:
+                continue
+            self._judged.add(place)
+            mean = means.get(id(kept))
+            if mean is None or not torch.allclose(kept.now, mean, rtol=1e-4):
+                unlike.append(f"{kept.name} ({type(kept.module).__name__})")
+        if unlike:
+            _warn(self._model, unlike)
+
+    def _averaged(self) -> list[_Kept]:
+        return [kept for kept in self._kept if kept.has_changes and not self._is_global(kept.module)]
+
+    def _is_global(self, module: Any) -> bool:
+        return self._global_batch_norm and isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
+
+    def _present(self) -> Iterator[tuple[Any, str, torch.Tensor]]:
+        seen = set()
+        for module in self._modules:
+            for name, tensor in module._buffers.items():
+                if tensor is not None and tensor.layout is torch.strided and id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    yield module, name, tensor
+
+
+def _warn(model: Any, names: list[str]) -> None:
+    exact.warn_once(
+        model,
+        "own buffers",
+        f"torch modules keep state in buffers: {', '.join(names)}. Each replica changes it by its own rows; after a step it "
+        "is the mean over the rows if it has a floating type, else that of the first replica. A running mean is then what "
+        "one device computes; a sum or a count is not",
+    )

@@ -1,0 +1,58 @@
+"""Where a model is looked at before its first step on several PyTorch devices: in rank 0's process. Imports torch and Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from keras.src.utils.torch_utils import TorchModuleWrapper
+
+
+class TorchGround:
+    """See `exact.Ground`."""
+
+    def __init__(self, model: Any, on_gpu: bool, with_gradients: bool) -> None:
+        self._model, self._with_gradients = model, with_gradients
+        self.noise = 4e-3 if on_gpu else 3e-6  # kernels of a GPU are chosen by the number of rows
+        self._drawn: Any = None
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        self._drawn = torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        gradients = [(parameter, parameter.grad) for parameter in self._model.parameters()]
+        others = _others(self._model)
+        versions = [tensor._version for tensor in others]
+        copies = [tensor.detach().clone() for tensor in others]
+        for parameter, _ in gradients:
+            parameter.grad = None
+        try:
+            with torch.set_grad_enabled(self._with_gradients):
+                yield
+        finally:
+            for parameter, gradient in gradients:
+                parameter.grad = gradient
+            with torch.no_grad():
+                for tensor, version, copy in zip(others, versions, copies, strict=True):
+                    if tensor._version != version:
+                        tensor.copy_(copy)
+            self.redraw()
+
+    def redraw(self) -> None:
+        on_cpu, on_gpus = self._drawn
+        torch.set_rng_state(on_cpu)
+        for index, state in enumerate(on_gpus):
+            torch.cuda.set_rng_state(state, index)
+
+    def knows(self, member: Any) -> bool:
+        """PyTorch's own BatchNorm: `exact` makes it that of all rows, or says what it does."""
+        return isinstance(member, TorchModuleWrapper) and any(
+            isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in member.modules()
+        )
+
+
+def _others(model: Any) -> list[torch.Tensor]:
+    """Tensors of PyTorch's modules that are no variables of Keras."""
+    known = {id(variable._value) for variable in model.variables}
+    return [tensor for tensor in (*model.parameters(), *model.buffers()) if id(tensor) not in known]

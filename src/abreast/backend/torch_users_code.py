@@ -1,0 +1,43 @@
+"""What the user's own functions read: the names of globals, and which modules are the user's.
+
+The user's modules are those that neither Python nor an installed package brings. Imports the standard library.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+@functools.cache
+def is_users(module_name: str | None) -> bool:
+    """Whether a module is the user's own; one that no file is known of, such as a notebook, is."""
+    top = str(module_name).partition(".")[0]
+    if top == "abreast" or top in sys.stdlib_module_names or top in sys.builtin_module_names:
+        return False
+    module = sys.modules.get(top)
+    files = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    return not any(_INSTALLED & set(Path(file).parts) for file in files if file)
+
+
+@functools.cache
+def globals_read(code: types.CodeType) -> tuple[str, ...]:
+    """The globals that a function's code names, those of functions inside it among them."""
+    own = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return tuple(sorted(own.union(*map(globals_read, _inner(code)))))
+
+
+@functools.cache
+def names_in(code: types.CodeType) -> frozenset[str]:
+    """Every name in a function's code: globals, attributes, modules that it imports."""
+    return frozenset(code.co_names).union(*map(names_in, _inner(code)))
+
+
+def _inner(code: types.CodeType) -> Iterator[types.CodeType]:
+    return (each for each in code.co_consts if isinstance(each, types.CodeType))

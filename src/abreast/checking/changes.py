@@ -1,0 +1,73 @@
+"""Scripts changed on purpose, on both sides alike: without random layers, in float64, with weights moved by a rounding.
+
+Imports Keras and NumPy.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import Any
+
+import keras
+import numpy as np
+
+from abreast.checking.facts import is_random, layers_of
+
+# What one rounding changes, relative to a number, in each type that layers compute in.
+ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def compute_in_float64() -> None:
+    """Make float64 Keras's type, whatever policy the script asks for."""
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    for owner in (keras.config, keras.mixed_precision):
+        for name in ("set_dtype_policy", "set_global_policy"):
+            if hasattr(owner, name):
+                setattr(owner, name, _ignore_policy)
+
+
+def _ignore_policy(policy: Any) -> None:
+    print(f"abreast: --float64 ignores the dtype policy {policy}", file=sys.stderr)
+
+
+def float64_environment() -> dict[str, str]:
+    """What a process needs before its framework starts."""
+    return {"JAX_ENABLE_X64": "1"}
+
+
+def switch_off_random(model: Any) -> None:
+    """Set every rate of Keras's random layers to zero; layers that augment images pass them on as they are."""
+    for layer in layers_of(model):
+        if not is_random(layer):
+            continue
+        for name in ("rate", "stddev", "dropout", "recurrent_dropout"):
+            if isinstance(getattr(layer, name, None), float):
+                setattr(layer, name, 0.0)
+        if type(layer).__name__.startswith("Random"):
+            layer.call = functools.partial(layer.call, training=False)
+
+
+def move_by_a_rounding(model: Any, random: np.random.Generator, share: float) -> None:
+    """Multiply every trained number by 1 plus or minus `share`, or leave it."""
+    for variable in model.trainable_variables:
+        value = np.array(variable)
+        moved = value * (1 + share * random.integers(-1, 2, value.shape))
+        variable.assign(moved.astype(value.dtype))
+
+
+def rounding_of(model: Any) -> float:
+    """One rounding in the coarsest type that a layer of the model computes in."""
+    return max((ROUNDING.get(str(layer.compute_dtype), 0.0) for layer in layers_of(model)), default=ROUNDING["float32"])
+
+
+def seed(number: int) -> None:
+    """Seed all generators, as a script may do itself; NumPy's keeps what the script did before it imported Keras."""
+    keras.utils.set_random_seed(number)
+
+
+def hash_environment() -> dict[str, str]:
+    """The same order of sets of strings on both sides."""
+    return {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}

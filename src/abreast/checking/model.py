@@ -1,0 +1,109 @@
+"""`abreast.check`: a model that exists, trained for some steps plainly and placed, in this process; then it is as it was.
+
+Imports Keras, `parallel`, `order`, and what keeps a model for the doctor.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from abreast import parallel
+from abreast.backend.contract import BatchNorm
+from abreast.checking.command import check_steps
+from abreast.checking.log import Writer, read
+from abreast.checking.options import STEPS
+from abreast.checking.order import compare_runs
+from abreast.checking.process import Run
+from abreast.checking.recorder import Recorder
+from abreast.checking.side import SEED
+from abreast.checking.verdict import Verdict
+from abreast.errors import AbreastError, BackendError
+from abreast.hardware import DeviceSpec
+from abreast.measure.doctor.call import FitCall
+from abreast.measure.doctor.keep import build, kept, kept_random
+from abreast.measure.doctor.source_alone import SourceAlone
+from abreast.measure.doctor.trials import quiet
+
+
+def check(
+    model: Any,
+    x: Any = None,
+    y: Any = None,
+    *,
+    devices: DeviceSpec = "auto",
+    steps: int = STEPS,
+    batch_norm: BatchNorm = "global",
+    **fit_arguments: Any,
+) -> Verdict:
+    """Whether some steps of `model.fit(x, y, **fit_arguments)` give on `devices` what they give with plain Keras.
+
+    Then weights, optimizer, callbacks and random generators are what they were. So many batches of a generator are read,
+    and both sides get them. Raises what `fit` raises, `DataError`, `ModelError`, `DeviceError`, and `BackendError` on TensorFlow.
+    """
+    check_steps(steps)
+    if keras.backend.backend() == "tensorflow":  # whose variables, once placed, cannot train with plain Keras again
+        raise BackendError(
+            "abreast.check cannot give a model back as it was on TensorFlow",
+            "put it into a script, and run: abreast check --backend tensorflow train.py",
+        )
+    if inspect.isgenerator(x):
+        x = _Kept(tuple(itertools.islice(x, steps)))
+    with kept_random(), tempfile.TemporaryDirectory(prefix="abreast-check-") as folder:
+        call = FitCall.of(model, _source(x), y, **fit_arguments)
+        with quiet():
+            build(model, SourceAlone(call).first())
+        twin = _Twin(model, {"x": x, "y": y, **fit_arguments}, call.callbacks, Path(folder), steps)
+        plain = twin.run("plain", parallel.nothing_placed)
+        placed = twin.run("placed", functools.partial(parallel.placed, model, devices, batch_norm=batch_norm))
+        return compare_runs("the fit", plain, placed, twin.again)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The batches of a generator, which each side reads anew."""
+
+    batches: tuple[Any, ...]
+
+
+def _source(x: Any) -> Any:
+    return (batch for batch in x.batches) if isinstance(x, _Kept) else x
+
+
+@dataclass(frozen=True)
+class _Twin:
+    """Runs the same fit again and again, from the same weights and seeds."""
+
+    model: Any
+    arguments: dict[str, Any]
+    callbacks: list[Any]
+    folder: Path
+    steps: int
+
+    def run(self, name: str, around: Callable[[], AbstractContextManager[Any]], *, moves: bool = False) -> Run:
+        folder = self.folder / name
+        folder.mkdir()
+        recorder = Recorder(Writer(folder), self.steps, moves=moves)
+        error: dict[str, Any] | None = None
+        with kept(self.model, self.callbacks), around(), quiet(), recorder.recording():
+            keras.utils.set_random_seed(SEED)
+            try:
+                self.model.fit(**self.arguments | {"x": _source(self.arguments["x"])})
+            except AbreastError as refusal:
+                error = {"kind": type(refusal).__name__, "message": str(refusal), "refused": True}
+            recorder.facts |= {"backend": keras.backend.backend()} | parallel.placement_facts()
+            recorder.end()
+        return Run(0, read(folder), recorder.facts, error)
+
+    def again(self, moves: bool) -> Run:
+        """The plain side once more."""
+        return self.run("moved" if moves else "again", parallel.nothing_placed, moves=moves)

@@ -1,0 +1,161 @@
+"""Run a side in a process of its own and give what it left: its log, what is known of it, how it ended.
+
+Both sides read the same stdin and run in the caller's folder, one after the other. Imports `log`, `side` and `errors`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from abreast.checking.log import Event, read
+from abreast.checking.side import Side
+from abreast.errors import LaunchError
+
+_PASSED_ON_SECONDS, _STOP_SECONDS = 1.0, 10.0
+
+# As `-m abreast.checking.side`, without the caller's folder among the places to import from before the script is there.
+_PROGRAM = """
+import os, sys
+sys.path[0] = {package!r}
+from abreast.checking.side import main
+code = main(sys.argv[1], int(sys.argv[2]))
+try:
+    sys.stdout.flush()
+except OSError:
+    pass
+sys.exit(code)
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a side did. `error` is what its script raised: `kind`, `message`, `refused` (by abreast)."""
+
+    code: int
+    events: list[Event]
+    facts: dict[str, Any]
+    error: dict[str, Any] | None
+
+
+@dataclass
+class Stdin:
+    """The caller's input, given to each side from its beginning. A terminal is left to the sides."""
+
+    _read: bytearray = field(default_factory=bytearray)
+    _ended: bool = False
+
+    def shared(self) -> bool:
+        return sys.stdin is None or sys.stdin.closed or os.isatty(0)
+
+    def feed(self, pipe: int, done: threading.Event) -> None:
+        """Write what was read for earlier sides, then what comes, until the side has ended."""
+        try:
+            given = 0
+            while not done.is_set():
+                if given < len(self._read):
+                    given += os.write(pipe, bytes(self._read[given : given + 65536]))
+                elif self._ended:
+                    break
+                elif select.select([0], [], [], 0.2)[0]:
+                    piece = os.read(0, 65536)
+                    self._read += piece
+                    self._ended = not piece
+        except OSError:  # a side that ended, or no stdin
+            pass
+        finally:
+            os.close(pipe)
+
+
+def run_side(side: Side, stdin: Stdin, *, shown: bool) -> Run:
+    """Run a side to its end; what its script prints goes to stderr, or nowhere."""
+    Path(side.folder).mkdir()
+    alive, lifeline = os.pipe()  # the side's end of it ends when this process does
+    theirs, ours = (None, None) if stdin.shared() else os.pipe()
+    package = str(Path(__file__).resolve().parents[2])
+    output = sys.stderr.fileno() if shown and _has_descriptor() else subprocess.DEVNULL
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM.format(package=package), side.as_json(), str(alive)],
+            env=_environment(side),
+            stdin=theirs,
+            stdout=output,
+            stderr=output,
+            pass_fds=[alive],
+        )
+    finally:
+        os.close(alive)
+        if theirs is not None:
+            os.close(theirs)
+    done = threading.Event()
+    if ours is not None:
+        threading.Thread(target=stdin.feed, args=(ours, done), daemon=True).start()
+    try:
+        code = _wait(process)
+    finally:
+        done.set()
+        os.close(lifeline)
+    return _result(side, code)
+
+
+def _has_descriptor() -> bool:
+    try:
+        sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):
+        return False
+    return True
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Its exit code. Ctrl-C reaches a side from the terminal too; what did not come from there is passed on."""
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        for number, seconds in ((signal.SIGINT, _PASSED_ON_SECONDS), (signal.SIGKILL, _STOP_SECONDS)):
+            with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+                process.wait(seconds)
+                break
+            process.send_signal(number)
+        process.wait()
+        raise
+
+
+def _environment(side: Side) -> dict[str, str]:
+    environment = {"PYTHONHASHSEED": "0", **os.environ}
+    if side.float64:
+        environment["JAX_ENABLE_X64"] = "1"
+    if side.options.cpu_devices is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    return environment
+
+
+def _result(side: Side, code: int) -> Run:
+    folder = Path(side.folder)
+    if code == 130:
+        raise KeyboardInterrupt
+    outcome = _json(folder / "outcome.json")
+    if outcome is None:
+        what = f"signal {-code}" if code < 0 else f"exit code {code}"
+        outcome = {"error": {"kind": "process", "message": f"the process ended by {what}", "refused": False}}
+    error = outcome["error"]
+    if error is None and code not in (0, None):
+        error = {"kind": "SystemExit", "message": f"the script ended with exit code {code}", "refused": False}
+    return Run(code, read(folder), _json(folder / "facts.json") or {}, error)
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise LaunchError(f"{path.name} of a side is incomplete: {error}", "run the check again") from None

@@ -1,0 +1,267 @@
+"""Why two sides differ, likeliest first, out of what is known of the difference and of the script. Imports `compare`.
+
+A reason is a rule: what must hold, and what it says. Each names its evidence; none is more than likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from abreast.checking.compare import Difference
+from abreast.checking.process import Run
+
+CONTRACT = "docs/concepts/contract.md"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """`name` for programs, `what` for people, and what to do. `announced`: the contract says that this cannot be equal."""
+
+    name: str
+    what: str
+    hint: str
+    announced: bool = False
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that rules look at."""
+
+    difference: Difference
+    plain: Run
+    placed: Run
+    repeats: bool
+
+    def models(self, what: str) -> list[str]:
+        """Names of that kind in all models of the placed side."""
+        found = {name for facts in self.placed.facts.get("models", {}).values() for name in facts[what]}
+        return sorted(found)
+
+    def call(self, what: str) -> Any:
+        """What is known of the call that differs, on either side."""
+        sides = (run.facts.get("calls", {}).get(self.difference.call, {}) for run in (self.placed, self.plain))
+        return next((facts[what] for facts in sides if facts.get(what)), None)
+
+    @property
+    def is_jax(self) -> bool:
+        return bool(self.placed.facts.get("backend") == "jax")
+
+    def owner(self, name: str) -> list[Any] | None:
+        """Layer, whether it is the user's, whether it is trained: of a variable."""
+        models = self.placed.facts.get("models", {}).values()
+        return next((facts["variables"][name] for facts in models if name in facts["variables"]), None)
+
+
+Rule = Callable[[Evidence], Reason | None]
+
+
+def reasons(evidence: Evidence) -> list[Reason]:
+    """Those that hold, likeliest first; where none does, one that says so."""
+    if not evidence.repeats:
+        return [_DOES_NOT_REPEAT]
+    found = [reason for rule in _RULES if (reason := rule(evidence)) is not None]
+    return found or [_UNKNOWN]
+
+
+_DOES_NOT_REPEAT = Reason(
+    "does not repeat",
+    "the script itself does not repeat: plain Keras on one device, run twice, differs in the same way",
+    "seed every generator (keras.utils.set_random_seed), seed nothing by the time, read no file that an earlier run wrote",
+)
+_UNKNOWN = Reason(
+    "unknown",
+    "no known reason: the same batch, the same weights before it, and other results on several devices",
+    "please report it with this output; --float64 says how large it is without rounding",
+)
+
+
+def _failure(evidence: Evidence) -> Reason | None:
+    if evidence.difference.kind != "failure" or evidence.placed.error is None:
+        return None
+    error = evidence.placed.error
+    if error["refused"]:
+        return Reason("refused", f"abreast refuses it: {error['message']}", f"see {CONTRACT}", announced=True)
+    return Reason("failed", f"{error['kind']}: {error['message']}", "its traceback is above")
+
+
+def _calls(evidence: Evidence) -> Reason | None:
+    if evidence.difference.kind != "calls":
+        return None
+    return Reason(
+        "other calls",
+        f"the script did other things on the devices ({evidence.difference.note})",
+        "look for what depends on the number of devices, or on results that differ by a rounding",
+    )
+
+
+def _data(evidence: Evidence) -> Reason | None:
+    difference = evidence.difference
+    if difference.same_batch is not False:
+        return None
+    if difference.shifted:
+        way = "earlier" if difference.shifted < 0 else "later"
+        text = f"the batch of this step is that of {abs(difference.shifted)} step(s) {way} with plain Keras"
+        hint = "a source that is read ahead, or read twice: try --prefetch 0"
+    elif difference.num_rows[0] != difference.num_rows[1]:
+        text = (
+            f"the batch has {difference.num_rows[0]} rows with plain Keras and {difference.num_rows[1]} on the devices"
+        )
+        hint = "batch_size is that of all devices together: let it not depend on their number"
+    elif difference.same_rows:
+        text, hint = "the batch has the same rows in another order", "seed what shuffles, and shuffle in one place"
+    else:
+        text, hint = (
+            "the batch has other rows",
+            "try --prefetch 0: a source that is read ahead of the step draws earlier",
+        )
+    if evidence.call("draws") and evidence.call("own_source"):
+        return Reason("source draws", f"{text}; its source draws from NumPy's global generator", _OWN_GENERATOR)
+    if names := evidence.call("callbacks"):
+        text += f"; callbacks act between batches ({', '.join(names)})"
+    return Reason("data", text, hint)
+
+
+_OWN_GENERATOR = "give the source a generator of its own: numpy.random.default_rng(seed); or try --prefetch 0"
+
+
+def _learning_rate(evidence: Evidence) -> Reason | None:
+    part = next((part for part in evidence.difference.parts if part.name.endswith("learning_rate")), None)
+    if part is None:
+        return None
+    return Reason(
+        "learning rate",
+        f"the learning rate is {part.plain:.6g} with plain Keras and {part.placed:.6g} on the devices",
+        "set it by the global batch size, never by the number of devices: batch_size is that of all devices together",
+    )
+
+
+def _beginning(evidence: Evidence) -> Reason | None:
+    if evidence.difference.event != "begin":
+        return None
+    return Reason(
+        "beginning",
+        "the weights differ before the first step of this fit",
+        "look at what the script does before it: initial values, loaded files, a loop of its own",
+    )
+
+
+def _local_norm(evidence: Evidence) -> Reason | None:
+    layers = evidence.models("batch_norm")
+    if "local" not in evidence.placed.facts.get("batch_norm", ()) or not layers:
+        return None
+    return Reason(
+        "local BatchNormalization",
+        f'batch_norm="local" normalizes by the rows of each device ({_some(layers)})',
+        'batch_norm="global" normalizes as one device does',
+        announced=True,
+    )
+
+
+def _random(evidence: Evidence) -> Reason | None:
+    layers = evidence.models("random")
+    if not layers or evidence.is_jax or evidence.difference.call.startswith(("evaluate", "predict")):
+        return None
+    return Reason(
+        "random layers",
+        f"random layers draw other numbers on each device ({_some(layers)})",
+        "this cannot be equal on TensorFlow and PyTorch; --no-random compares the rest",
+        announced=True,
+    )
+
+
+def _rows(evidence: Evidence) -> Reason | None:
+    layers = evidence.models("own_layers")
+    if not layers or evidence.is_jax:
+        return None
+    return Reason(
+        "relates rows",
+        f"layers of your own may relate the rows of a batch to one another ({_some(layers)}); a device sees its own rows",
+        "let them work row by row, or use JAX, whose layers see all rows",
+    )
+
+
+def _metric(evidence: Evidence) -> Reason | None:
+    difference = evidence.difference
+    names = sorted({part.name for part in difference.parts if part.group in ("log", "result")})
+    only = difference.groups <= {"log", "result"} and difference.event in ("step", "epoch", "history", "result")
+    if (
+        not only
+        or any(name == "loss" or name.endswith("_loss") for name in names)
+        or difference.call.startswith("pred")
+    ):
+        return None
+    return Reason(
+        "metric",
+        f"weights agree; what {_some(names)} counts does not add up over devices",
+        "a metric's state has to add up over rows, or be computed from all rows",
+    )
+
+
+def _layer_state(evidence: Evidence) -> Reason | None:
+    owners = [(part.name, evidence.owner(part.name)) for part in evidence.difference.parts if part.group == "weight"]
+    names = [name for name, owner in owners if owner is not None and owner[1] and not owner[2]]
+    if not names:
+        return None
+    return Reason(
+        "layer state",
+        f"a layer of your own keeps a state that is not a mean over rows ({_some(names)})",
+        "keep what adds up in a metric, or make it a mean over rows",
+        announced=bool(evidence.placed.facts.get("announced")),
+    )
+
+
+def _added_loss(evidence: Evidence) -> Reason | None:
+    layers = evidence.placed.facts.get("add_loss", [])
+    if not layers or evidence.is_jax:
+        return None
+    return Reason(
+        "add_loss",
+        f"add_loss of something that is no mean over rows ({_some(layers)})",
+        "divide it by the rows of the batch",
+    )
+
+
+def _own_step(evidence: Evidence) -> Reason | None:
+    methods = evidence.models("own_methods")
+    if not methods or evidence.is_jax:
+        return None
+    return Reason(
+        "own step",
+        f"{_some(methods)} of your own: replicas' gradients and numbers are averaged by rows",
+        f"let its loss be a mean over rows; see {CONTRACT}",
+        announced=bool(evidence.placed.facts.get("announced")),
+    )
+
+
+def _callbacks(evidence: Evidence) -> Reason | None:
+    names = evidence.call("callbacks")
+    if not names:
+        return None
+    return Reason(
+        "callbacks",
+        f"callbacks of yours act between batches ({_some(names)}): what they change may not reach all devices",
+        "change weights and variables of the model or the optimizer, no values that Python code reads",
+    )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+_RULES: tuple[Rule, ...] = (
+    _failure,
+    _calls,
+    _data,
+    _learning_rate,
+    _beginning,
+    _layer_state,
+    _local_norm,
+    _random,
+    _metric,
+    _own_step,
+    _added_loss,
+    _callbacks,
+    _rows,
+)

@@ -1,0 +1,343 @@
+"""Keras's public methods, each leaving in a log what it computed, and a `fit` that ends after so many steps.
+
+The same on both sides. A `fit` ends as if its data had: validation, callbacks and what follows go on, and its `History`
+repeats its last epoch for those that were cut. Imports Keras, `batches`, `changes`, `facts` and `log`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+from keras import tree
+from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters import array_slicing
+
+from abreast.checking import changes
+from abreast.checking.batches import Watch, fingerprint, watch, watched_feeds
+from abreast.checking.facts import call_facts, model_facts
+from abreast.checking.log import Writer, plain_array
+
+# A loop of `train_on_batch` that goes on this many times longer than is compared would not end by itself.
+_PATIENCE = 50
+
+Arrays = dict[tuple[str, str], Any]
+
+
+class LoopCut(SystemExit):
+    """Ends a script whose loop of `train_on_batch` goes on and on, past its `except Exception`."""
+
+
+@dataclass
+class Recorder:
+    """Leaves events in `log` and facts in `facts`. `steps` of each `fit` are run."""
+
+    log: Writer
+    steps: int
+    no_random: bool = False
+    moves: bool = False
+    facts: dict[str, Any] = field(default_factory=lambda: {"models": {}, "calls": {}})
+    _models: list[Any] = field(default_factory=list)
+    _num_calls: dict[str, int] = field(default_factory=dict)
+    _batches_trained: dict[int, int] = field(default_factory=dict)
+    _last_logs: dict[int, Any] = field(default_factory=dict)
+    _sources: list[tuple[Any, Watch]] = field(default_factory=list)
+    _random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record all models of the process inside the block."""
+        trainer: Any = keras.Model
+        replaced = {"fit": self._fit, "train_on_batch": self._train_on_batch}
+        replaced |= {name: functools.partial(self._result, name) for name in ("evaluate", "predict")}
+        replaced |= {name: functools.partial(self._result, name) for name in ("test_on_batch", "predict_on_batch")}
+        with ExitStack() as stack:
+            for name, record in replaced.items():
+                stack.enter_context(_replaced(trainer, name, _recording(getattr(trainer, name), record)))
+            stack.enter_context(_replaced(keras.layers.Layer, "add_loss", self._adding(keras.layers.Layer.add_loss)))
+            plain = data_adapters.get_data_adapter
+            stack.enter_context(_replaced(data_adapters, "get_data_adapter", self._adapting(plain)))
+            stack.enter_context(watched_feeds(self._watch_of))
+            yield
+
+    def end(self) -> None:
+        """Record what the models of the process ended with."""
+        for number, model in enumerate(self._models):
+            self.log.add("end", f"{model.name} (model {number + 1})", self._state(model))
+        self.log.close()
+
+    def _fit(self, plain: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
+        bound = inspect.signature(plain).bind(model, *args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        call = self._begin(model, "fit")
+        self.facts["calls"][call] = call_facts(given["callbacks"], given["x"])
+        _split(given)
+        seen = Watch()
+        if isinstance(given["x"], types.GeneratorType):
+            asked = (given["steps_per_epoch"] or self.steps) * (given["epochs"] - given["initial_epoch"])
+            given["x"] = _no_more_than(given["x"], min(asked, self.steps))
+        if given["validation_data"] is not None and _first(given["validation_data"]) is given["x"]:
+            given["validation_data"] = _another(given["validation_data"])
+        self._sources.append((given["x"], seen))
+        steps = _Steps(self, model, call, seen)
+        given["callbacks"] = _with(given["callbacks"], steps)
+        try:
+            history = plain(*bound.args, **bound.kwargs)
+        finally:
+            self._sources.pop()
+            self.facts["calls"][call]["draws"] = seen.draws
+        logs = {("log", name): np.asarray(values, "float64") for name, values in _numbers(model.history.history)}
+        self.log.add("history", call, logs | self._state(model))
+        if steps.cut:
+            _repeat_last_epoch(model.history, given["epochs"] - given["initial_epoch"])
+            changes.seed(steps.done)  # whatever a source had drawn ahead of the end
+        return history
+
+    def _train_on_batch(self, plain: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
+        done = self._batches_trained[id(model)] = self._batches_trained.get(id(model), 0) + 1
+        if done > self.steps:
+            return self._skip(model, done)
+        call = self._begin(model, "train_on_batch", every=False)
+        if done == 1:
+            self._prepare(model)
+        if self.moves:
+            self._move(model)
+        logs = plain(model, *args, **kwargs)
+        batch = fingerprint((args, {name: value for name, value in kwargs.items() if name != "return_dict"}))
+        arrays = _results(logs, "log") | self._state(model)
+        self.log.add("step", call, arrays, step=done, batch=batch.batch, rows=batch.rows)
+        self._last_logs[id(model)] = logs
+        return logs
+
+    def _skip(self, model: Any, done: int) -> Any:
+        if done == self.steps + 1:
+            print(f"abreast: further calls of train_on_batch of {model.name} are skipped", file=sys.stderr)
+        if done > self.steps * _PATIENCE:
+            print("abreast: the script ends here: its loop goes on", file=sys.stderr)
+            raise LoopCut(0)
+        return self._last_logs[id(model)]
+
+    def _result(self, name: str, plain: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
+        if "_use_cached_eval_dataset" in kwargs:  # Keras's own validation in `fit`
+            return plain(model, *args, **kwargs)
+        call = self._begin(model, name)
+        if self.moves:
+            self._move(model)
+        result = plain(model, *args, **kwargs)
+        self.log.add("result", call, _results(_named(model, result), "result"))
+        return result
+
+    def _begin(self, model: Any, name: str, every: bool = True) -> str:
+        """The name of a call: which one of that method of that model."""
+        if not any(model is each for each in self._models):
+            self._models.append(model)
+        if self.no_random:  # before workers get a copy, and again once all layers are built
+            changes.switch_off_random(model)
+        number = next(n for n, each in enumerate(self._models) if each is model) + 1
+        of = f"{name} of {model.name}" if number == 1 else f"{name} of {model.name} (model {number})"
+        self._num_calls[of] = count = self._num_calls.get(of, 0) + 1
+        return of if count == 1 or not every else f"{of}, call {count}"
+
+    def begin_steps(self, model: Any, call: str) -> None:
+        """Record what a `fit` begins with; its model is built."""
+        self._prepare(model)
+        self.log.add("begin", call, self._state(model))
+        if self.moves:
+            self._move(model)
+
+    def _prepare(self, model: Any) -> None:
+        if self.no_random:
+            changes.switch_off_random(model)
+        number = next(n for n, each in enumerate(self._models) if each is model) + 1
+        self.facts["models"][f"{model.name} {number}"] = model_facts(model)
+
+    def step(self, model: Any, call: str, step: int, logs: Any, batch: Any) -> None:
+        arrays = {("log", name): np.asarray(value, "float64") for name, value in _numbers(logs or {})}
+        state = self._state(model) if model is not None else {}
+        kind = "step" if model is not None else "epoch"
+        prints = {"batch": batch.batch, "rows": batch.rows} if batch is not None else {}
+        self.log.add(kind, call, arrays | state, step=step, **prints)
+        if self.moves and model is not None:
+            self._move(model)
+
+    def _move(self, model: Any) -> None:
+        changes.move_by_a_rounding(model, self._random, changes.rounding_of(model))
+
+    def _state(self, model: Any) -> Arrays:
+        found: Arrays = {}
+        for variable in _variables(model):
+            _add(found, "weight", variable)
+        for name, optimizer in _optimizers(model):
+            for variable in optimizer.variables:
+                _add(found, "optimizer", variable, name)
+        return found
+
+    def _watch_of(self, x: Any) -> Watch | None:
+        """That of the training in progress, where this is its source."""
+        return self._sources[-1][1] if self._sources and x is not None and self._sources[-1][0] is x else None
+
+    def _adapting(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def get_data_adapter(x: Any, *args: Any, **kwargs: Any) -> Any:
+            adapter = plain(x, *args, **kwargs)
+            if (seen := self._watch_of(x)) is not None:
+                watch(adapter, seen)
+            return adapter
+
+        return get_data_adapter
+
+    def _adding(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(plain)
+        def add_loss(layer: Any, loss: Any) -> Any:
+            if layer.name not in (names := self.facts.setdefault("add_loss", [])):
+                names.append(layer.name)
+            return plain(layer, loss)
+
+        return add_loss
+
+
+class _Steps(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Records the state after each step of a `fit`, behind the user's callbacks, and ends it after the last."""
+
+    def __init__(self, recorder: Recorder, model: Any, call: str, seen: Watch) -> None:
+        super().__init__()
+        self._recorder, self._call, self._seen = recorder, call, seen
+        self._begun = 0
+        self.done = 0
+        self.cut = False
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._recorder.begin_steps(self.model, self._call)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._begun = batch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        count = batch - self._begun + 1
+        self.done += count
+        self._recorder.step(self.model, self._call, self.done, logs, self._seen.used(count))
+        if self.done >= self._recorder.steps:
+            self.cut = self.model.stop_training = True
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._recorder.step(None, self._call, epoch + 1, logs, None)
+
+
+def _recording(plain: Callable[..., Any], record: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return record(plain, self, args, kwargs)
+
+    return method
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    plain = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, plain)
+
+
+def _split(given: dict[str, Any]) -> None:
+    """Cut the validation's share off, as `fit` would, so that the training's rows are known by their object."""
+    if given["validation_split"] and given["validation_data"] is None:
+        data = (given["x"], given["y"], given["sample_weight"])
+        train, given["validation_data"] = array_slicing.train_validation_split(
+            data, validation_split=given["validation_split"]
+        )
+        given["x"], given["y"], given["sample_weight"] = train
+        given["validation_split"] = 0.0
+
+
+def _no_more_than(batches: Any, count: int) -> Iterator[Any]:
+    """So many batches of a generator: what plain Keras and we read ahead of a step must not count."""
+    for _ in range(count):
+        try:
+            yield next(batches)
+        except StopIteration:
+            return
+
+
+def _first(data: Any) -> Any:
+    return data[0] if isinstance(data, tuple | list) and data else data
+
+
+def _another(data: Any) -> Any:
+    """The same validation data as another object, so that it is not taken for the training's."""
+    if not isinstance(data, tuple | list):
+        return data
+    x = tree.map_structure(lambda leaf: leaf[:] if isinstance(leaf, np.ndarray) else leaf, data[0])
+    return (x, *data[1:])
+
+
+def _with(callbacks: Any, last: Any) -> Any:
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks.append(last)
+        callbacks._async_train = False
+        return callbacks
+    return [*(each for each in tree.flatten(callbacks) if each is not None), last]
+
+
+def _repeat_last_epoch(history: Any, epochs: int) -> None:
+    """Give scripts that look at all epochs as many as they asked for."""
+    for values in history.history.values():
+        if len(values) == len(history.epoch):
+            values.extend(values[-1:] * (epochs - len(values)))
+
+
+def _numbers(logs: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in logs.items():
+        if np.asarray(value).dtype.kind in "fiub":
+            yield name, value
+
+
+def _named(model: Any, result: Any) -> Any:
+    """What `evaluate` gives, by the names of the metrics."""
+    names = list(model.get_metrics_result()) if isinstance(result, list) and model.compiled else []
+    return dict(zip(names, result, strict=True)) if names and len(names) == len(result) else result
+
+
+def _results(result: Any, group: str) -> Arrays:
+    found = {}
+    for path, leaf in tree.flatten_with_path(result):
+        if leaf is None:
+            continue
+        array = plain_array(leaf.detach().cpu() if hasattr(leaf, "detach") else leaf)
+        found[group, "/".join(map(str, path)) or "the result"] = array
+    return found
+
+
+def _variables(model: Any) -> list[Any]:
+    """All of a model except the state of its random generators, which devices need not share."""
+    metrics = {id(variable) for variable in model.metrics_variables}
+    kept = {id(v): v for v in model.variables if id(v) not in metrics and "seed_generator_state" not in v.path}
+    return list(kept.values())
+
+
+def _optimizers(model: Any) -> list[tuple[str, Any]]:
+    """The compiled one, and those that a model with a step of its own keeps, with the name of their attribute."""
+    kind = keras.optimizers.Optimizer
+    found = {id(value): (name, value) for name, value in vars(model).items() if isinstance(value, kind)}
+    if isinstance(getattr(model, "optimizer", None), kind):
+        found[id(model.optimizer)] = ("", model.optimizer)
+    return list(found.values())
+
+
+def _add(found: Arrays, group: str, variable: Any, owner: str = "") -> None:
+    name = f"{owner}/{variable.path}" if owner else variable.path
+    count = 2
+    while (group, name) in found:  # shared names of layers made without one
+        name, count = f"{variable.path} ({count})", count + 1
+    found[group, name] = plain_array(np.array(variable))

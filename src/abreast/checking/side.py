@@ -1,0 +1,174 @@
+"""One side of a check, in a process of its own: `python -m abreast.checking.side SIDE`, with a `Side` as JSON.
+
+The script runs as `abreast run` would run it, with plain Keras or placed, and leaves a log and what is known of it in a
+folder. Imports `run`; Keras once the script has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import threading
+import warnings
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from abreast.errors import AbreastError
+from abreast.run import RunOptions, run_script
+
+SEED = 20140
+
+# Of a process that ends because its parent has.
+_ORPHANED = 1
+
+
+@dataclass(frozen=True)
+class Side:
+    """What to run, how, and where to leave what it did. `moves`: with weights moved by a rounding before each step."""
+
+    script: str
+    arguments: tuple[str, ...]
+    module: bool
+    options: RunOptions
+    placed: bool
+    steps: int
+    folder: str
+    float64: bool = False
+    no_random: bool = False
+    moves: bool = False
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def of(text: str) -> Side:
+        fields = json.loads(text)
+        return Side(**fields | {"arguments": tuple(fields["arguments"]), "options": RunOptions(**fields["options"])})
+
+
+def main(text: str, lifeline: int) -> int:
+    """Run a side; gives the script's exit code."""
+    threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
+    side = Side.of(text)
+    _seed_first()
+    outcome: dict[str, Any] = {"code": 1, "error": None}
+    with ExitStack() as stack:
+        recording = _Recording(side, stack, outcome)
+        try:
+            outcome["code"] = _run(side, recording)
+        finally:
+            recording.end()
+            (Path(side.folder) / "outcome.json").write_text(json.dumps(outcome))
+    return int(outcome["code"])
+
+
+def _run(side: Side, recording: _Recording) -> int:
+    try:
+        return run_script(
+            side.script,
+            side.arguments,
+            side.options,
+            module=side.module,
+            placed=recording.begin,
+            plain=not side.placed,
+            failed=recording.failed,
+        )
+    except SystemExit as end:
+        return _code(end)
+    except AbreastError as error:
+        recording.failed(error)
+        print(f"abreast: error: {error}", file=sys.stderr)
+        return 2
+
+
+def _code(end: SystemExit) -> int:
+    if isinstance(end.code, str):
+        print(end.code, file=sys.stderr)
+        return 1
+    return int(end.code or 0)
+
+
+def _seed_first() -> None:
+    """Seed what a script may draw from before it imports Keras."""
+    import numpy as np
+
+    random.seed(SEED)
+    np.random.seed(SEED)
+
+
+class _Recording:
+    """Begins when the script has imported Keras."""
+
+    def __init__(self, side: Side, stack: ExitStack, outcome: dict[str, Any]) -> None:
+        self._side, self._stack, self._outcome = side, stack, outcome
+        self._recorder: Any = None
+
+    def begin(self) -> None:
+        import keras
+        import numpy as np
+
+        from abreast.checking import changes
+        from abreast.checking.log import Writer
+        from abreast.checking.recorder import Recorder
+
+        side = self._side
+        legacy, python = np.random.get_state(), random.getstate()
+        keras.utils.set_random_seed(SEED)
+        np.random.set_state(legacy)
+        random.setstate(python)
+        if side.float64:
+            changes.compute_in_float64()
+        self._recorder = Recorder(Writer(Path(side.folder)), side.steps, side.no_random, side.moves)
+        self._recorder.facts["backend"] = keras.backend.backend()
+        self._keep_announcements()
+        self._stack.enter_context(self._recorder.recording())
+
+    def _keep_announcements(self) -> None:
+        """Note the warnings that come from abreast: what it announces."""
+        plain = warnings.showwarning
+        announced = self._recorder.facts.setdefault("announced", [])
+
+        def show(message: Any, category: Any, filename: str, *rest: Any) -> None:
+            if str(message) not in announced and _speaks_of_devices(str(message), filename):
+                announced.append(str(message))
+            plain(message, category, filename, *rest)
+
+        warnings.showwarning = show  # type: ignore[assignment]  # the same arguments, the rest passed on
+
+    def failed(self, error: BaseException) -> None:
+        self._outcome["error"] = {
+            "kind": type(error).__name__,
+            "message": str(error)[:2000],
+            "refused": isinstance(error, AbreastError),
+        }
+
+    def end(self) -> None:
+        if self._recorder is None:
+            return
+        from abreast.parallel import placement_facts
+
+        self._recorder.facts |= placement_facts()
+        self._recorder.end()
+        (Path(self._side.folder) / "facts.json").write_text(json.dumps(self._recorder.facts))
+
+
+def _speaks_of_devices(message: str, filename: str) -> bool:
+    return (
+        "abreast" in message or "replica" in message or filename.startswith(os.path.dirname(os.path.dirname(__file__)))
+    )
+
+
+def _end_with_parent(lifeline: int) -> None:
+    """Nobody asks for the log any more once the parent is gone."""
+    os.read(lifeline, 1)
+    os._exit(_ORPHANED)
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1], int(sys.argv[2]))
+    sys.stdout.flush()
+    sys.exit(code)

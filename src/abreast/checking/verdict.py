@@ -1,0 +1,114 @@
+"""What a check found, as text and as data. Imports `compare` and `reasons`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from abreast.checking.compare import Difference, Largest, Part, when
+from abreast.checking.reasons import Reason
+
+_SHOWN = 4
+
+Outcome = Literal["equal", "differs", "refused"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found. `largest` is the largest relative difference among what agrees."""
+
+    outcome: Outcome
+    backend: str
+    devices: tuple[str, ...]
+    num_steps: int
+    num_events: int
+    num_arrays: int
+    largest: Largest
+    difference: Difference | None = None
+    reasons: tuple[Reason, ...] = ()
+    doubt: Difference | None = None  # the first that is larger than 1e-5, where a ruler says that it is rounding
+    announced: tuple[str, ...] = ()
+
+    @property
+    def exact(self) -> bool:
+        return self.outcome == "equal"
+
+    def __str__(self) -> str:
+        """Lines for people: the verdict first."""
+        lines = _equal(self) if self.difference is None else _different(self, self.difference)
+        return "\n".join([*lines, *(f"announced: {_first_line(each)}" for each in self.announced)])
+
+
+def _equal(verdict: Verdict) -> list[str]:
+    lines = [
+        f"equal: {_counted(verdict)} on {_devices(verdict)} are what plain Keras gives on one",
+        f"largest difference: {verdict.largest.difference:.1e} (relative; {verdict.largest.where or 'everywhere'})",
+    ]
+    if verdict.doubt is not None:
+        place = when(verdict.doubt.event, verdict.doubt.call, verdict.doubt.step)
+        lines.append(
+            f"rounding grows: beyond 1e-5 from {place} on, as in plain Keras with weights moved by one rounding"
+        )
+        lines.append("hint: --float64 tells rounding from a difference")
+    return lines
+
+
+def _different(verdict: Verdict, difference: Difference) -> list[str]:
+    place = when(difference.event, difference.call, difference.step)
+    head = {"failure": "the devices fail after", "calls": "the script goes another way at"}
+    lines = [f"{verdict.outcome}: {head.get(difference.kind, 'first at')} {place} ({_devices(verdict)})"]
+    lines += [f"  {_part(part)}" for part in _shown(difference)]
+    if (hidden := len(difference.parts) - _SHOWN) > 0:
+        lines.append(f"  and {hidden} more of the {difference.num_compared} compared there")
+    if verdict.largest.where:
+        lines.append(f"before that: equal, largest difference {verdict.largest.difference:.1e}")
+    for number, reason in enumerate(verdict.reasons):
+        kind = "reason" if number == 0 else "or"
+        lines.append(f"{kind}: {reason.what}{' (the contract says so)' if reason.announced else ''}")
+        lines.append(f"hint: {reason.hint}")
+    return lines
+
+
+def _shown(difference: Difference) -> list[Part]:
+    worst = difference.worst
+    rest = [part for part in difference.parts if part is not worst]
+    return ([worst] if worst is not None else []) + rest[: _SHOWN - 1]
+
+
+def _part(part: Part) -> str:
+    place = f"[{', '.join(map(str, part.index))}]" if part.index else ""
+    what = "" if part.group in ("weight", "result") else f" ({part.group})"
+    return f"{part.name}{place}{what}: {part.plain:.7g} with plain Keras, {part.placed:.7g} on the devices"
+
+
+def _counted(verdict: Verdict) -> str:
+    return f"{verdict.num_steps} steps, {verdict.num_arrays:,} arrays of {verdict.num_events} moments"
+
+
+def _devices(verdict: Verdict) -> str:
+    count = len(verdict.devices)
+    kind = "simulated " if count > 1 and all(name.startswith("cpu") for name in verdict.devices) else ""
+    return f"{count} {kind}device{'' if count == 1 else 's'}, {verdict.backend}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+def as_data(verdict: Verdict) -> dict[str, Any]:
+    """Everything of a verdict, for JSON; numbers that JSON does not have become text."""
+    found: dict[str, Any] = _written(asdict(verdict))
+    if verdict.difference is not None:
+        difference = verdict.difference
+        found["difference"]["where"] = when(difference.event, difference.call, difference.step)
+        found["difference"]["variable"] = None if difference.worst is None else difference.worst.name
+    return found
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _written(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_written(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

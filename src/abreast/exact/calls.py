@@ -1,0 +1,258 @@
+"""Runs of a model whose members' calls are looked at: of a batch whole, of a part of its rows, and of the whole again.
+
+A run of a part is *led*: what a member gives is replaced by the part's rows of what it gave in the run of the whole, so that a
+difference is that of one member, and what comes after it is judged by itself. Here: inputs, outputs, added losses and new
+states of calls. Not here: what follows of them (`relations.py`). Imports Keras, NumPy; no framework.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops, tree
+from keras.src.backend import get_keras_mask, set_keras_mask
+
+from abreast.exact.members import members, optimizers, watched
+from abreast.exact.metrics import leaf_metrics
+from abreast.exact.rows import Part, RowAxis, distance, row_axis, ways_to_cut
+
+THE_STEP = -1  # the number of what calls the model: a step of the user's own
+_thread = threading.local()
+
+
+class Place(NamedTuple):
+    """One tensor of one call: the `leaf`th of what member `number` took ("in") or gave ("out") in its `turn`th call."""
+
+    number: int
+    turn: int
+    side: str
+    leaf: int
+
+
+class Whole:
+    """The run of all rows: keeps every tensor. The other runs are compared with it."""
+
+    def __init__(self, model: Any, states: list[Any]) -> None:
+        self.members = members(model)
+        self._all = {id(member): number for number, member in enumerate(self.members)}
+        self._numbers = watched(model)
+        self._states = states
+        self._stack = [THE_STEP]
+        self._turns: Counter[int] = Counter()
+        self.tensors: dict[Place, Any] = {}
+        self.callers: dict[tuple[int, int], int] = {}
+        self.losses: dict[int, list[Any]] = {}  # by the member whose `add_loss` was called
+        self.adders: dict[int, int] = {}  # the watched member in whose call it was
+        self.owners: dict[int, int] = {}  # of a state: the member in whose call it changed
+        self.new_states: dict[int, Any] = {}
+        self.gradients: list[list[Any]] = []  # by call of an optimizer
+        self.logs: dict[str, Any] = {}  # numbers that a step gives
+
+    def run(self, forward: Callable[[Any], Any], data: Any) -> None:
+        """`forward(data)` with every watched member's call led through this object; variables keep what they hold."""
+        scope = keras.StatelessScope()
+        self._scope = scope
+        with self._watching(), scope:
+            result = self._met(THE_STEP, 0, "out", forward(data))
+            self.logs = self._numbers_of(result)
+        for state in self._states:
+            value = scope.get_current_value(state)
+            if value is not None:
+                self.new_states[id(state)] = as_array(value)
+
+    def _numbers_of(self, result: Any) -> dict[str, Any]:
+        """The numbers that a step gives, without results of metrics: those are made of the rows of all replicas."""
+        if not isinstance(result, dict):
+            return {}
+        numbers = {name: as_array(value) for name, value in result.items() if is_tensor(value) and not value.shape}
+        known = [as_array(value) for metric in leaf_metrics(self.members[0]) if is_tensor(value := metric.result())]
+        return {
+            name: value for name, value in numbers.items() if not any(np.array_equal(value, each) for each in known)
+        }
+
+    def tensor(self, place: Place, leaf: Any) -> Any:
+        """What goes on in the place of a tensor that was met."""
+        self.tensors[place] = leaf
+        return leaf
+
+    def add_loss(self, layer: Any, loss: Any) -> None:
+        number = self._all.get(id(layer), self._stack[-1])
+        self.adders.setdefault(number, self._stack[-1])
+        for each in loss if isinstance(loss, (list, tuple)) else [loss]:
+            self.losses.setdefault(number, []).append(as_array(ops.sum(each)))
+
+    def _note_gradients(self, gradients: Any, trainable_variables: Any = None) -> None:
+        """In the place of an optimizer's `apply`."""
+        dense = [None if gradient is None else ops.convert_to_tensor(gradient) for gradient in gradients]
+        self.gradients.append([None if gradient is None else as_array(gradient) for gradient in dense])
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        stopped = optimizers(self.members[0])
+        for optimizer in stopped:
+            vars(optimizer)["apply"] = self._note_gradients
+        try:
+            with self._watching_calls():
+                yield
+        finally:
+            for optimizer in stopped:
+                vars(optimizer).pop("apply", None)
+
+    @contextmanager
+    def _watching_calls(self) -> Iterator[None]:
+        by_identity = {id(member): member for member in self.members}
+        wrapped = []
+        for identity, number in self._numbers.items():
+            member = by_identity[identity]
+            name = call_name(member)
+            if name not in vars(member):
+                vars(member)[name] = self._watch(number, getattr(member, name))
+                wrapped.append((member, name))
+        before, _thread.run = getattr(_thread, "run", None), self
+        try:
+            yield
+        finally:
+            _thread.run = before
+            for member, name in wrapped:
+                vars(member).pop(name, None)
+
+    def _watch(self, number: int, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            turn = self._turns[number]
+            self._turns[number] += 1
+            self.callers[number, turn] = self._stack[-1]
+            args, kwargs = self._met(number, turn, "in", (args, kwargs))
+            self._stack.append(number)
+            try:
+                outputs = plain(*args, **kwargs)
+                self._own_states(number)
+            finally:
+                self._stack.pop()
+            return self._met(number, turn, "out", outputs)
+
+        return call
+
+    def _own_states(self, number: int) -> None:
+        assigned = self._scope.state_mapping
+        if len(assigned) > len(self.owners):
+            for identity in assigned.keys() - self.owners.keys():
+                self.owners[identity] = number
+
+    def _met(self, number: int, turn: int, side: str, data: Any) -> Any:
+        leaves = tree.flatten(data)
+        going_on = [
+            self.tensor(Place(number, turn, side, index), leaf) if is_tensor(leaf) else leaf
+            for index, leaf in enumerate(leaves)
+        ]
+        if all(new is old for new, old in zip(going_on, leaves, strict=True)):
+            return data
+        return tree.pack_sequence_as(data, going_on)
+
+
+class Led(Whole):
+    """A run that is compared with that of the whole, tensor by tensor: `distances` has what differs at all."""
+
+    def __init__(self, model: Any, states: list[Any], whole: Whole, part: Part) -> None:
+        super().__init__(model, states)
+        self.whole, self.part = whole, part
+        self.distances: dict[Place, float] = {}
+        self.axes: dict[Place, RowAxis | None] = {}
+        self.unclear: set[Place] = set()
+        self._known: dict[
+            int, Any
+        ] = {}  # tensors that hold what they should, kept so that no other gets their identity
+
+    def tensor(self, place: Place, leaf: Any) -> Any:
+        expected = self.whole.tensors.get(place)
+        if expected is None:
+            return leaf
+        try:
+            axis = row_axis(expected.shape, leaf.shape, self.part)
+        except ValueError:
+            self.unclear.add(place)
+            self.distances[place] = float("inf")
+            return leaf
+        self.axes[place] = axis
+        if id(leaf) in self._known:
+            return leaf
+        ways, found = ways_to_cut(as_array(expected), axis, self.part), as_array(leaf)
+        distances = [distance(way, found) for way in ways]
+        best = distances.index(min(distances))
+        if distances[best]:
+            self.distances[place] = distances[best]
+            leaf = replaced(leaf, self.going_on(ways[best]))
+        self._known[id(leaf)] = leaf
+        return leaf
+
+    def going_on(self, expected: Any) -> Any:
+        return expected
+
+
+class Again(Led):
+    """The whole once more, with every tensor moved by about its rounding: what differs now is rounding, or drawn."""
+
+    def __init__(self, model: Any, states: list[Any], whole: Whole, rows: int) -> None:
+        super().__init__(model, states, whole, Part(rows, 0, rows))
+
+    def tensor(self, place: Place, leaf: Any) -> Any:
+        expected = self.whole.tensors.get(place)
+        if expected is None:
+            return leaf
+        expected = as_array(expected)
+        self.distances[place] = distance(expected, as_array(leaf))
+        if expected.dtype.kind not in "fV" or not expected.size:
+            return leaf
+        return replaced(leaf, moved(expected))
+
+
+def moved(array: Any) -> Any:
+    """An array with every second number a little larger, the others smaller."""
+    wide = array.astype(np.float32) if array.dtype.itemsize < 4 else array.copy()
+    step = wide.dtype.type(4 * resolution(array))
+    wide.reshape(-1)[::2] *= 1 + step
+    wide.reshape(-1)[1::2] *= 1 - step
+    return wide.astype(array.dtype)
+
+
+def resolution(array: Any) -> float:
+    """The distance of neighbouring numbers of an array's type, relative to them."""
+    if array.dtype.kind == "V" or array.dtype.name == "bfloat16":
+        return 2.0**-7
+    return float(np.finfo(array.dtype).eps) if array.dtype.kind in "fc" else 0.0
+
+
+def replaced(leaf: Any, array: Any) -> Any:
+    """A tensor with other values, and the gradient and the mask of `leaf`."""
+    other = ops.convert_to_tensor(array, dtype=keras.backend.standardize_dtype(leaf.dtype))
+    if keras.backend.is_float_dtype(other.dtype) and np.isfinite(array.astype(np.float64)).all():
+        other = other + (leaf - ops.stop_gradient(leaf))
+    mask = get_keras_mask(leaf)
+    if mask is not None:
+        set_keras_mask(other, mask)
+    return other
+
+
+def call_name(member: Any) -> str:
+    """What Keras calls of a layer or an operation."""
+    return "call" if getattr(member, "quantization_mode", None) is None else "quantized_call"
+
+
+def is_tensor(leaf: Any) -> bool:
+    """Whether it has values: what a function is traced with, or a KerasTensor, has none."""
+    return ops.is_tensor(leaf) and not isinstance(leaf, keras.KerasTensor) and "Symbolic" not in type(leaf).__name__
+
+
+def as_array(leaf: Any) -> Any:
+    return ops.convert_to_numpy(ops.stop_gradient(leaf) if keras.backend.is_float_dtype(leaf.dtype) else leaf)
+
+
+def running() -> Whole | None:
+    """The run that this thread is in."""
+    run: Whole | None = getattr(_thread, "run", None)
+    return run

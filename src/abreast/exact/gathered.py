@@ -1,0 +1,89 @@
+"""Members of a model that relate rows, during the steps of replicas: they work on the rows of all replicas.
+
+Each replica computes the same of them and goes on with its own rows, so that values and gradients are those of one device; the
+work of these members is not shared. Imports Keras; no framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from keras import ops, tree
+from keras.src.backend import get_keras_mask, set_keras_mask
+
+from abreast.exact.calls import call_name
+from abreast.exact.layers import exchange
+from abreast.exact.losses import losses_go_to
+from abreast.exact.members import members
+from abreast.exact.relations import CallAxes, Relations
+from abreast.exact.replica import Replica, all_rows, current
+from abreast.exact.rows import RowAxis
+
+
+@contextmanager
+def gathering(model: Any, found: Relations | None) -> Iterator[None]:
+    """Lead the calls of the members that `found` names through this module while steps run."""
+    if not found:
+        yield
+        return
+    everyone = members(model)
+    changed = []
+    for number, calls in found.gathered.items():
+        member = everyone[number]
+        name = call_name(member)
+        vars(member)[name] = _of_all_rows(number, calls, getattr(member, name))
+        changed.append((member, name))
+    for number in found.sums:
+        vars(everyone[number])["_abreast_sums"] = True
+    try:
+        yield
+    finally:
+        for member, name in changed:
+            del vars(member)[name]
+        for number in found.sums:
+            del vars(everyone[number])["_abreast_sums"]
+
+
+def _of_all_rows(number: int, calls: tuple[CallAxes, ...], plain: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        running = current()
+        if running is None:
+            return plain(*args, **kwargs)
+        axes = calls[running.calls[number] % len(calls)]
+        running.calls[number] += 1
+        args, kwargs = _mapped((args, kwargs), axes.inputs, lambda leaf, axis: _joined(running, leaf, axis))
+        with all_rows(running), losses_go_to(running):
+            outputs = plain(*args, **kwargs)
+        return _mapped(outputs, axes.outputs, lambda leaf, axis: _own(running, leaf, axis))
+
+    return call
+
+
+def _mapped(data: Any, axes: tuple[RowAxis | None, ...], change: Callable[[Any, int], Any]) -> Any:
+    leaves = tree.flatten(data)
+    for index, axis in enumerate(axes):
+        if axis is not None and ops.is_tensor(leaves[index]):
+            mask = get_keras_mask(leaves[index])
+            leaves[index] = change(leaves[index], axis.index)
+            if mask is not None and axis.index == 0:
+                set_keras_mask(leaves[index], change(mask, 0))
+    return tree.pack_sequence_as(data, leaves)
+
+
+def _joined(running: Replica, leaf: Any, axis: int) -> Any:
+    first = ops.moveaxis(leaf, axis, 0) if axis else leaf
+    joined = exchange(running, lambda tensor: running.link.join_rows(tensor, running.counts), first)
+    return ops.moveaxis(joined, 0, axis) if axis else joined
+
+
+def _own(running: Replica, leaf: Any, axis: int) -> Any:
+    """This replica's rows; where it has none, the first ones of all as stand-ins."""
+    index = running.link.index
+    has_rows = ops.cast(running.counts[index] > 0, "int32")
+    first = ops.sum(ops.cast(running.counts[:index], "int32")) * has_rows
+    rows = ops.maximum(ops.cast(running.counts[index], "int32"), 1)
+    first_axis = ops.moveaxis(leaf, axis, 0) if axis else leaf
+    own = first_axis[first : first + rows]
+    return ops.moveaxis(own, 0, axis) if axis else own

@@ -1,0 +1,51 @@
+"""A model's optimizers, and its layers and operations: numbered alike in every process, and which are looked at one by one.
+
+Imports Keras; no framework.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras.src.models.functional import Functional
+
+
+def members(model: Any) -> list[Any]:
+    """Every layer of a model, itself first, and the operations of its functional graphs."""
+    found = []
+    for layer in model._flatten_layers():
+        found.append(layer)
+        if isinstance(layer, Functional):
+            found.extend(each for each in layer.operations if not isinstance(each, keras.layers.Layer))
+    return list({id(member): member for member in found}.values())
+
+
+def watched(model: Any) -> dict[int, int]:
+    """By their identity, the numbers of members that are called one by one: what Keras's own layers hold is theirs."""
+    inside: set[int] = set()
+    for layer in model._flatten_layers():
+        if is_whole(layer):
+            inside.update(id(each) for each in layer._flatten_layers(include_self=False))
+    held = {id(layer) for each in model._flatten_layers() if not is_whole(each) for layer in each._layers}
+    return {
+        id(member): number
+        for number, member in enumerate(members(model))
+        if id(member) not in inside or (id(member) in held and member is not model)
+    }
+
+
+def optimizers(model: Any) -> list[Any]:
+    """The optimizers of a model: the compiled one, and those that its own `train_step` may use."""
+    found = [getattr(model, "optimizer", None), *vars(model).values()]
+    return list({id(one): one for one in found if isinstance(one, keras.optimizers.Optimizer)}.values())
+
+
+def is_whole(layer: Any) -> bool:
+    """Whether a layer is one of Keras's own that holds others: it calls them as it likes, many times or in loops."""
+    return type(layer).__module__.startswith("keras.src.layers.") and bool(layer._layers)
+
+
+def name_of(member: Any) -> str:
+    kind = type(member).__name__
+    return f"{member.name} ({kind})" if member.name.lower() != kind.lower() else kind

@@ -1,0 +1,64 @@
+"""What of a model replicas cannot share, or share by a rule that is not that of one device: refused by name, or said once.
+
+Imports Keras; no framework.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import keras
+from keras import ops
+
+from abreast.errors import ModelError
+from abreast.exact.row_check import is_checked, settled_states
+from abreast.exact.telling import warn_once
+
+
+def check_layers(model: Any) -> None:
+    """Refuse what replicas cannot share, by name; say once which layers keep state that is averaged."""
+    own, settled = [], settled_states(model)
+    for layer in model._flatten_layers():
+        if getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
+            raise ModelError(
+                f"{layer.name} is stateful: it keeps a state for each row of a batch, and each replica has other rows",
+                "train it on one device, or with KERAS_BACKEND=jax",
+            )
+        if getattr(layer, "activity_regularizer", None) is not None and _sums_activity():
+            raise ModelError(
+                f"{layer.name} has an activity regularizer, which Keras {keras.__version__} sums over the rows of a batch: "
+                "replicas would count it by their shares",
+                "use Keras 3.15, which takes the mean, or train with KERAS_BACKEND=jax or on one device",
+            )
+        if isinstance(layer, keras.layers.TFSMLayer) and (layer.trainable_weights or layer.call_training_endpoint):
+            raise ModelError(
+                f"{layer.name} calls functions of a SavedModel, which have one copy of their variables: replicas that train "
+                "would each change it",
+                "freeze it (trainable=False, and no call_training_endpoint), or train it on one device",
+            )
+        states = [each for each in layer._non_trainable_variables if id(each) not in settled]
+        if states and not _is_of_keras(layer):
+            own.append(f"{layer.name} ({', '.join(variable.name for variable in states)})")
+    if own:
+        unseen = " that the first batch did not change" if is_checked(model) else ""
+        warn_once(
+            model,
+            "own state",
+            f"layers of your own keep state{unseen}: {'; '.join(own)}. Each replica changes it by its own rows; after a step "
+            "it is the mean over the rows if it has a floating type, else that of the first replica. A running mean is then "
+            "what one device computes; a sum or a count is not",
+        )
+
+
+def _is_of_keras(layer: Any) -> bool:
+    """Whether Keras defines what the layer does; a `JaxLayer` or `FlaxLayer` runs the user's functions."""
+    return type(layer).__module__.startswith("keras.src.") and not isinstance(layer, keras.layers.JaxLayer)
+
+
+@functools.cache
+def _sums_activity() -> bool:
+    """Whether an activity regularizer adds up over rows, as in older Keras, instead of averaging over them."""
+    layer = keras.layers.ActivityRegularization(l1=1.0, name="abreast_sums_activity")
+    layer(ops.ones((2, 1)))
+    return bool(ops.convert_to_numpy(layer.losses[0]) > 1.5)

@@ -1,0 +1,311 @@
+"""Finds what of a model relates the rows of a batch to one another, by running a few rows whole and in two parts.
+
+Outputs of layers and operations, values between them, added losses, and states of own. Each is named by the innermost member
+whose doing it is; that member works on the rows of all replicas from then on (`gathered.py`). Not here: how runs are watched
+(`calls.py`). Imports Keras, NumPy; no framework.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from keras import backend, tree
+
+from abreast.exact.calls import THE_STEP, Again, Led, Place, Whole, as_array, resolution
+from abreast.exact.members import members, name_of
+from abreast.exact.metrics import leaf_metrics
+from abreast.exact.rows import Part, RowAxis, distance, follows_rows, size
+from abreast.exact.still import redraw, still
+
+_MOST_ROWS = 8  # of each part
+_PART_BYTES = 1 << 20
+_TIMES_ROUNDING = 16
+
+Axes = tuple[RowAxis | None, ...]
+
+
+class Ground(Protocol):
+    """What a backend lends: the state that Keras does not see, and how sure its numbers are."""
+
+    noise: float  # the relative difference that kernels may make between batches of different lengths
+
+    def unchanged(self) -> Any:
+        """A context whose end puts back the framework's random generators, gradients and the state of its own modules."""
+        ...
+
+    def redraw(self) -> None:
+        """Let the framework's random generators begin as when `unchanged` was entered."""
+        ...
+
+    def knows(self, member: Any) -> bool:
+        """Whether a member relates rows in a way that the backend handles."""
+        ...
+
+
+@dataclass(frozen=True)
+class CallAxes:
+    """Where one call of a member takes and gives rows, leaf by leaf."""
+
+    inputs: Axes
+    outputs: Axes
+
+
+@dataclass
+class Relations:
+    """What was found of a model. Members go by their number (`members.py`), so that workers understand it."""
+
+    gathered: dict[int, tuple[CallAxes, ...]] = field(default_factory=dict)
+    sums: set[int] = field(default_factory=set)  # members whose added losses are sums over rows
+    refused: str = ""  # why the model cannot be trained as it is
+    reasons: dict[int, str] = field(default_factory=dict)
+    no_means: str = ""  # what a step of the user's own gives that is no mean over rows
+
+    settled: set[int] = field(default_factory=set, compare=False)  # by identity: the states whose rule is known
+
+    def __bool__(self) -> bool:
+        return bool(self.gathered or self.sums)
+
+    def add(self, other: Relations) -> None:
+        self.gathered = {**other.gathered, **self.gathered}
+        self.sums |= other.sums
+        self.reasons = {**other.reasons, **self.reasons}
+        self.refused = self.refused or other.refused
+        self.no_means = self.no_means or other.no_means
+        self.settled |= other.settled
+
+
+def rows_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> int:
+    """Rows of each of the two parts: as many as a device gets, as far as 8 rows, 1 MiB and the batch go. 0: too few."""
+    return min(shard_rows, max(2, min(_MOST_ROWS, _PART_BYTES // max(1, row_bytes))), rows // 2)
+
+
+_one_at_a_time = threading.Lock()  # it changes what belongs to all threads, and puts it back
+
+
+def relations(
+    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, ground: Ground, kind: str
+) -> Relations:
+    """What `forward(data)`, a step of that kind or a call of the model, shows with `2 * part_rows` rows."""
+    with _one_at_a_time:
+        return _relations(model, forward, data, part_rows, ground, kind)
+
+
+def _relations(
+    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, ground: Ground, kind: str
+) -> Relations:
+    states = _states(model)
+    parts = [Part(2 * part_rows, first, first + part_rows) for first in (0, part_rows)]
+    with still(model), ground.unchanged():
+        whole = Whole(model, states)
+        whole.run(forward, data)
+        runs = []
+        for part in parts:
+            ground.redraw()
+            redraw()
+            run = Led(model, states, whole, part)
+            run.run(forward, _cut(data, part))
+            runs.append(run)
+        found = _Finder(model, states, whole, runs, ground, kind)
+        if found.suspects():
+            again = Again(model, states, whole, 2 * part_rows)  # without `redraw`: what is drawn differs
+            again.run(forward, data)
+            found.clear(again)
+    return found.relations()
+
+
+def _cut(data: Any, part: Part) -> Any:
+    return tree.map_structure(lambda leaf: None if leaf is None else leaf[part.first : part.last], data)
+
+
+def _states(model: Any) -> list[Any]:
+    """The variables that a call may assign, and that are nobody else's to combine."""
+    metrics = {id(variable) for metric in leaf_metrics(model) for variable in metric.variables}
+    variables = {id(variable): variable for variable in model.variables if id(variable) not in metrics}
+    return list(variables.values())
+
+
+_WORDS = {"sum": "a sum over rows", "neither": "neither a mean nor a sum over rows"}
+
+
+class _Finder:
+    """What the runs show; `clear` allows for what a further run of the same rows shows to be rounding, or drawn."""
+
+    def __init__(self, model: Any, states: list[Any], whole: Whole, runs: list[Led], ground: Ground, kind: str) -> None:
+        self.members = members(model)
+        self.whole, self.runs, self.ground, self._kind_of_step = whole, runs, ground, kind
+        self._before = {id(state): as_array(state.value) for state in states if id(state) in whole.new_states}
+        self._fine = ("same", "mean") if kind == "train" else ("same",)
+        self._numbers = whole.logs.keys() - {metric.name for metric in model.metrics}
+        self._again: Again | None = None
+        halves = {getattr(member, "compute_dtype", None) for member in self.members} & {"float16", "bfloat16"}
+        self._noise = max(ground.noise, 5e-2 if halves else 0.0)
+        self._find()
+
+    def suspects(self) -> bool:
+        return bool(self._places or self._states or self._losses or self._logs or self._gradients != "mean")
+
+    def clear(self, again: Again) -> None:
+        self._again = again
+        self._find()
+
+    def relations(self) -> Relations:
+        result = Relations(settled={state for state in self._before if self._is_settled(state)})
+        if self._gradients != "mean" and not self._places:
+            result.no_means = f"whose gradient is {_WORDS[self._gradients]}"
+        elif self._logs and not self._places:
+            name, kind = next(iter(self._logs.items()))
+            result.no_means = f"which returns a {name!r} that is {_WORDS[kind]}"
+        for place, far in self._places.items():
+            how = f"by {far:.1g} of their size" if np.isfinite(far) else "in shape, or in what is finite"
+            self._gather(result, self._doer(place), f"what it makes of the same rows differs {how}")
+        for number, kind in self._losses.items():
+            if kind == "sum":
+                result.sums.add(number)
+            else:
+                self._gather(
+                    result, self.whole.adders[number], "a loss that it adds is neither a mean nor a sum over rows"
+                )
+        for state in self._states:
+            owner = self.whole.owners.get(state, THE_STEP)
+            self._gather(result, owner, "a state that it changes is not that of one device")
+        return result
+
+    def _find(self) -> None:
+        self._places = self._related_places()
+        kinds = {number: self._loss_kind(number) for number in self.whole.losses}
+        self._losses = {number: kind for number, kind in kinds.items() if kind != "mean"}
+        self._states = [state for state in self.whole.new_states if self._state_kind(state) not in self._fine]
+        self._gradients = self._gradient_kind()
+        logs = {name: self._log_kind(name) for name in sorted(self._numbers)}
+        self._logs = {name: kind for name, kind in logs.items() if kind != "mean"}
+
+    def _related_places(self) -> dict[Place, float]:
+        worst: dict[Place, float] = {}
+        for run in self.runs:
+            for place, far in run.distances.items():
+                if far > self._tolerance(place) and self._counts(place):
+                    worst[place] = max(far, worst.get(place, 0.0))
+        return worst
+
+    def _counts(self, place: Place) -> bool:
+        if place.number == THE_STEP and self._kind_of_step != "predict":
+            return False
+        doer = self._doer(place)
+        return doer == THE_STEP or not self.ground.knows(self.members[doer])
+
+    def _doer(self, place: Place) -> int:
+        """Whose doing a tensor is: what a member takes comes of its caller's code."""
+        return place.number if place.side == "out" else self.whole.callers[place.number, place.turn]
+
+    def _tolerance(self, place: Place) -> float:
+        computed = None if place.number == THE_STEP else getattr(self.members[place.number], "compute_dtype", None)
+        coarse = max(map(_resolution_of, (computed, backend.standardize_dtype(self.whole.tensors[place].dtype))))
+        rounding = 0.0 if self._again is None else self._again.distances.get(place, 0.0)
+        return max(self.ground.noise, 8 * coarse, _TIMES_ROUNDING * rounding)
+
+    def _kind(self, whole: Any, parts: list[Any], again: Any) -> str:
+        """How a value follows its rows; `again` is that of the further run, None before it."""
+        noise = (
+            self._noise if again is None else max(self._noise, _TIMES_ROUNDING * distance(_wide(whole), _wide(again)))
+        )
+        return follows_rows(whole, parts, noise)
+
+    def _loss_kind(self, number: int) -> str:
+        whole, parts = self.whole.losses[number], [run.losses.get(number, []) for run in self.runs]
+        return self._kind_of_all(whole, parts, None if self._again is None else self._again.losses.get(number, []))
+
+    def _gradient_kind(self) -> str:
+        whole, *parts = ([_flat(gradients) for gradients in run.gradients] for run in (self.whole, *self.runs))
+        again = None if self._again is None else [_flat(gradients) for gradients in self._again.gradients]
+        return self._kind_of_all(whole, parts, again)
+
+    def _log_kind(self, name: str) -> str:
+        values = [run.logs.get(name) for run in (self.whole, *self.runs, self._again or self.whole)]
+        if any(value is None for value in values):
+            return "neither"
+        whole, *parts, again = values
+        return self._kind(whole, parts, again)
+
+    def _kind_of_all(self, whole: list[Any], parts: list[list[Any]], again: list[Any] | None) -> str:
+        """The kind that all values of a list have."""
+        others = [*parts, *([] if again is None else [again])]
+        if any(len(other) != len(whole) for other in others):
+            return "neither"
+        further = again or [None] * len(whole)
+        kinds = {
+            self._kind(value, list(of_parts), more)
+            for value, more, *of_parts in zip(whole, further, *parts, strict=True)
+        }
+        return kinds.pop() if len(kinds) == 1 else "neither" if kinds else "mean"
+
+    def _state_kind(self, state: int) -> str:
+        """ "mean" where the mean over rows of the replicas' states is the state of one device; "same" where all have that."""
+        before = self._before[state]
+        if before.dtype.kind not in "fV" and before.dtype.name != "bfloat16":
+            new = [run.new_states.get(state, before) for run in (self.whole, *self.runs)]
+            return "same" if all(np.array_equal(new[0], each) for each in new) else "neither"
+        whole, *parts = (_wide(run.new_states.get(state, before)) - _wide(before) for run in (self.whole, *self.runs))
+        again = None if self._again is None else _wide(self._again.new_states.get(state, before)) - _wide(before)
+        rounding = 4 * resolution(before) * size(before)
+        allowed = max(rounding, self._noise * size(whole))
+        if all(np.allclose(part, whole, rtol=0, atol=allowed, equal_nan=True) for part in parts):
+            return "same"
+        return self._kind(whole, parts, again)
+
+    def _is_settled(self, state: int) -> bool:
+        """Whether a state changed in the run of all rows."""
+        return state in self.whole.new_states and not np.array_equal(self.whole.new_states[state], self._before[state])
+
+    def _gather(self, result: Relations, number: int, reason: str) -> None:
+        """Let a member work on all rows, or the innermost of its callers that can."""
+        result.reasons.setdefault(number, reason)
+        todo = [number]
+        while todo:
+            each = todo.pop()
+            axes = None if each == THE_STEP else self._axes(each)
+            if axes is not None:
+                result.gathered[each] = axes
+            elif each == THE_STEP:
+                result.refused = result.refused or self._name(number)
+            else:
+                todo.extend({caller for (callee, _), caller in self.whole.callers.items() if callee == each})
+
+    def _name(self, number: int) -> str:
+        return "the step" if number == THE_STEP else name_of(self.members[number])
+
+    def _axes(self, number: int) -> tuple[CallAxes, ...] | None:
+        """Where each call of a member takes and gives rows; None where it cannot be known."""
+        run, calls = self.runs[0], []
+        turns = [turn for callee, turn in self.whole.callers if callee == number]
+        for turn in sorted(turns):
+            sides = []
+            for side in ("in", "out"):
+                places = sorted(each for each in self.whole.tensors if each[:3] == (number, turn, side))
+                last = places[-1].leaf if places else -1
+                known: list[RowAxis | None] = [None] * (last + 1)
+                for place in places:
+                    if place in run.unclear or place not in run.axes:
+                        return None
+                    axis = known[place.leaf] = run.axes[place]
+                    if axis is not None and axis.times > 1:
+                        return None
+                sides.append(tuple(known))
+            calls.append(CallAxes(*sides))
+        return tuple(calls)
+
+
+def _wide(values: Any) -> Any:
+    return np.asarray(values).astype(np.float64)
+
+
+def _flat(gradients: list[Any]) -> Any:
+    present = [np.ravel(gradient).astype(np.float64) for gradient in gradients if gradient is not None]
+    return np.concatenate(present) if present else np.zeros(0)
+
+
+def _resolution_of(dtype: Any) -> float:
+    return {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(str(dtype), 2.0**-23)

@@ -1,0 +1,104 @@
+"""Where a tensor has its rows, and how far two tensors differ that should hold the same ones.
+
+Imports NumPy; no framework and nothing of Keras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class RowAxis:
+    """The axis that has `times` entries for each row."""
+
+    index: int
+    times: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows `first` to `last` of a batch of `total`."""
+
+    total: int
+    first: int
+    last: int
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first
+
+
+def row_axis(whole: Sequence[int], cut: Sequence[int], part: Part) -> RowAxis | None:
+    """The one axis that follows the rows; None where the shapes are equal. Raises `ValueError` for anything else."""
+    differing = [index for index, (a, b) in enumerate(zip(whole, cut, strict=False)) if a != b]
+    if len(whole) == len(cut) and not differing:
+        return None
+    if len(whole) == len(cut) and len(differing) == 1:
+        index = differing[0]
+        times, rest = divmod(whole[index], part.total)
+        if times and not rest and cut[index] == times * part.rows:
+            return RowAxis(index, times)
+    raise ValueError(f"shapes {tuple(whole)} and {tuple(cut)} differ by more than rows")
+
+
+def ways_to_cut(whole: Any, axis: RowAxis | None, part: Part) -> list[Any]:
+    """The part's rows of an array: entries of a row side by side or, as in time-major layouts, `part.total` apart."""
+    if axis is None:
+        return [whole]
+    first, last = part.first * axis.times, part.last * axis.times
+    ways = [whole[(slice(None),) * axis.index + (slice(first, last),)]]
+    if axis.times > 1:
+        before, after = whole.shape[: axis.index], whole.shape[axis.index + 1 :]
+        strided = whole.reshape(*before, axis.times, part.total, *after)
+        strided = strided[(slice(None),) * (axis.index + 1) + (slice(part.first, part.last),)]
+        ways.append(strided.reshape(*before, -1, *after))
+    return ways
+
+
+def distance(expected: Any, found: Any) -> float:
+    """The largest difference, relative to the largest expected magnitude; infinite where NaN and infinities differ."""
+    if expected.shape != found.shape:
+        return float("inf")
+    if np.array_equal(expected, found):  # nearly always; activations of a large model are some hundred megabytes
+        return 0.0
+    if expected.dtype.kind not in "fcV":  # whole numbers, truth values, strings; "V" is NumPy's kind of bfloat16
+        return float("inf")
+    if expected.dtype.itemsize < 4:
+        expected, found = expected.astype(np.float32), found.astype(np.float32)
+    with np.errstate(all="ignore"):
+        largest = float(np.abs(expected - found).max())
+    if np.isfinite(largest):
+        return largest / float(max(np.abs(expected).max(), np.abs(found).max())) if largest else 0.0
+    return _distance_of_finite(expected, found)
+
+
+def _distance_of_finite(expected: Any, found: Any) -> float:
+    finite = np.isfinite(expected) & np.isfinite(found)
+    if not np.array_equal(np.where(finite, 0, expected), np.where(finite, 0, found), equal_nan=True):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    largest = float(np.abs(found[finite].astype(np.float64) - expected[finite]).max())
+    return largest / max(size(np.abs(expected)), size(np.abs(found))) if largest else 0.0
+
+
+def size(values: Any) -> float:
+    """The largest finite magnitude."""
+    magnitudes = np.abs(np.asarray(values, np.float64))
+    return float(magnitudes[np.isfinite(magnitudes)].max(initial=0))
+
+
+def follows_rows(whole: Any, parts: Sequence[Any], noise: float) -> str:
+    """How a value of a batch comes of those of its equal parts: as their "mean", their "sum" or neither."""
+    mean = sum(np.asarray(each, np.float64) for each in parts) / len(parts)
+    whole = np.asarray(whole, np.float64)
+    largest = max(size(each) for each in (whole, *parts))
+    for name, expected in (("mean", mean), ("sum", mean * len(parts))):
+        if np.allclose(whole, expected, rtol=0, atol=noise * largest, equal_nan=True):
+            return name
+    return "neither"

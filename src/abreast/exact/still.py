@@ -1,0 +1,235 @@
+"""Running a model without leaving a trace: nothing drawn, no variable assigned, Python objects put back as they were.
+
+Inside `still(model)` Keras's random functions give numbers that are the same for every row (a dropout keeps all, a normal
+gives its mean), BatchNormalization takes its moving statistics for the moments of the batch, and assignments to Keras's
+variables stay in a scope. What Python's and NumPy's generators give comes of others, in this thread: a source in another
+thread goes on drawing from the global ones. What the framework draws by itself, and state that Keras does not see, the
+backend puts back. Imports Keras, NumPy; no framework.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import random
+import threading
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+from keras.src import backend
+
+_thread = threading.local()
+_CONTAINERS = (list, dict, set, collections.deque)
+_MOST_OBJECTS = 100_000
+_MOST_BYTES = 1 << 24  # of an array
+_NOT_OWN = {
+    "tensorflow",
+    "torch",
+    "numpy",
+    "jax",
+    "jaxlib",
+    "abreast",
+    "threading",
+    "queue",
+    "multiprocessing",
+    "asyncio",
+}
+
+
+def is_still() -> bool:
+    return getattr(_thread, "still", False)
+
+
+@contextmanager
+def still(model: Any) -> Iterator[None]:
+    """Give every Python object that the model holds its attributes and items back at the end."""
+    _install()
+    held = _Held(model)
+    _thread.still = True
+    redraw()
+    changed = [_lead(random, random.Random, "python"), _lead(np.random, np.random.RandomState, "numpy")]
+    try:
+        yield
+    finally:
+        _thread.still = False
+        for module, functions in changed:
+            vars(module).update(functions)
+        held.put_back()
+
+
+def redraw() -> None:
+    """Let what Python and NumPy draw inside `still` begin anew."""
+    _thread.python, _thread.numpy = random.Random(0), np.random.RandomState(0)
+
+
+def _lead(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
+    """Let the functions of a module's global generator be those of another one in a thread inside `still`."""
+    names = [each for each in dir(kind) if not each.startswith("_") and each in vars(module)]
+    plain = {each: vars(module)[each] for each in names}
+
+    def led(each: str) -> Callable[..., Any]:
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            function = getattr(getattr(_thread, name), each) if is_still() else plain[each]
+            return function(*args, **kwargs)
+
+        return draw
+
+    vars(module).update({each: led(each) for each in names})
+    return module, plain
+
+
+class _Held:
+    """Attributes and items of what a model holds, as they are now."""
+
+    def __init__(self, model: Any) -> None:
+        self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._items: list[tuple[Any, Any]] = []
+        self._arrays: list[tuple[Any, Any]] = []
+        seen: dict[int, Any] = {}
+        todo = [model]
+        while todo and len(seen) < _MOST_OBJECTS:
+            value = todo.pop()
+            if id(value) not in seen:
+                seen[id(value)] = value
+                todo.extend(self._note(value))
+
+    def _note(self, value: Any) -> list[Any]:
+        """Remember one object; gives what it holds."""
+        value = _unwrapped(value)
+        if isinstance(value, _CONTAINERS):
+            copy = dict(value) if isinstance(value, dict) else list(value)
+            self._items.append((value, copy))
+            return list(copy.values()) if isinstance(copy, dict) else copy
+        if isinstance(value, tuple):
+            return list(value)
+        if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES:
+            self._arrays.append((value, value.copy()))
+        elif _is_own(value):
+            self._attributes.append((vars(value), dict(vars(value))))
+            return list(vars(value).values())
+        return []
+
+    def put_back(self) -> None:
+        for attributes, before in self._attributes:
+            if attributes.keys() != before.keys() or any(attributes[name] is not before[name] for name in before):
+                attributes.clear()
+                attributes.update(before)
+        for container, before in self._items:
+            now = container if isinstance(container, dict) else list(container)
+            if not _same(now, before):
+                _refill(container, before)
+        for array, before in self._arrays:
+            if array.flags.writeable:
+                array[...] = before
+
+
+def _unwrapped(value: Any) -> Any:
+    """The plain container inside one of TensorFlow's, which tracks what is put into it."""
+    if type(value).__module__.startswith("tensorflow."):
+        return getattr(value, "__wrapped__", None) or getattr(value, "_storage", value)
+    return value
+
+
+def _is_own(value: Any) -> bool:
+    """Whether it is Keras's or the user's object, whose attributes are Python's."""
+    if isinstance(value, type | types.ModuleType | types.FunctionType) or not hasattr(value, "__dict__"):
+        return False
+    if isinstance(value, keras.utils.PyDataset):  # another thread may be reading it
+        return False
+    return type(value).__module__.partition(".")[0] not in _NOT_OWN
+
+
+def _same(now: Any, before: Any) -> bool:
+    if isinstance(before, dict):
+        return now.keys() == before.keys() and all(now[key] is before[key] for key in before)
+    return len(now) == len(before) and all(a is b for a, b in zip(now, before, strict=True))
+
+
+def _refill(container: Any, items: Any) -> None:
+    """Without the hooks that Keras's tracked containers have."""
+    if isinstance(container, dict):
+        dict.clear(container)
+        dict.update(container, items)
+    elif isinstance(container, list):
+        list.__setitem__(container, slice(None), items)
+    elif isinstance(container, set):
+        set.clear(container)
+        set.update(container, items)
+    else:
+        container.clear()
+        container.extend(items)
+
+
+@functools.cache
+def _install() -> None:
+    """Once. Outside of `still`, and in other threads, Keras's random functions are what they were."""
+    functions: Any = backend.random
+    for name, calm in _CALM.items():
+        setattr(functions, name, _unless_still(getattr(functions, name), calm))
+
+
+def _unless_still(plain: Callable[..., Any], calm: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        return calm(*args, **kwargs) if is_still() else plain(*args, **kwargs)
+
+    return draw
+
+
+def _full(shape: Any, value: Any, dtype: Any) -> Any:
+    return ops.broadcast_to(ops.cast(value, dtype or keras.config.floatx()), shape)
+
+
+def _normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
+    return _full(shape, mean, dtype)
+
+
+def _uniform(shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None, seed: Any = None) -> Any:
+    return _full(shape, (minval + maxval) / 2, dtype)
+
+
+def _randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None) -> Any:
+    return _full(shape, minval + (maxval - minval) // 2, dtype)
+
+
+def _categorical(logits: Any, num_samples: Any, dtype: Any = "int32", seed: Any = None) -> Any:
+    return ops.cast(ops.repeat(ops.argmax(logits, axis=-1, keepdims=True), num_samples, axis=-1), dtype or "int32")
+
+
+def _dropout(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -> Any:
+    return inputs
+
+
+def _shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
+    return x
+
+
+def _gamma(shape: Any, alpha: Any, dtype: Any = None, seed: Any = None) -> Any:
+    return _full(shape, alpha, dtype)
+
+
+def _binomial(shape: Any, counts: Any, probabilities: Any, dtype: Any = None, seed: Any = None) -> Any:
+    return _full(shape, counts * probabilities, dtype)
+
+
+def _beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None) -> Any:
+    return _full(shape, alpha / (alpha + beta), dtype)
+
+
+_CALM: dict[str, Callable[..., Any]] = {
+    "normal": _normal,
+    "truncated_normal": _normal,
+    "uniform": _uniform,
+    "randint": _randint,
+    "categorical": _categorical,
+    "dropout": _dropout,
+    "shuffle": _shuffle,
+    "gamma": _gamma,
+    "binomial": _binomial,
+    "beta": _beta,
+}

@@ -1,0 +1,63 @@
+"""What is known of a source, for all its iterators: whether it may be read ahead of the step, and whether it reuses arrays.
+
+A source that could see what happens between steps is read between them, and one line on stderr says so. Its first batches,
+from which the rest is learnt, are read while no step runs. Imports no framework.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+
+from abreast.feed.in_process import runs_here
+from abreast.feed.reuse import ReuseGuard
+from abreast.feed.shared_random import SharedDraws
+from abreast.feed.staging import Staging
+from abreast.feed.turns import variables_of
+
+_HINT = "prefetch=2 (abreast run --prefetch 2) reads ahead all the same, as do workers of the source"
+_told: set[str] = set()
+
+
+class Habits:
+    """`between`: the source is read between steps. `watched`: it runs here, and the user has not set `prefetch`."""
+
+    def __init__(self, adapter: DataAdapter, staging: Staging, model: Any, acting: tuple[str, ...]) -> None:
+        self.runs_here = runs_here(adapter)
+        self.watched = self.runs_here and staging.prefetch is None
+        self.between = False
+        self.known = False
+        self.told_budget = False
+        self.reuse = ReuseGuard(staging.most + 3)
+        self.draws = SharedDraws() if self.watched else None
+        # Keras itself takes the first two batches of a generator, before the first step.
+        self._num_learnt = 3 if self.runs_here else 2
+        self._model = model
+        self._variables: set[int] = set()
+        if self.watched and acting:
+            names = ", ".join(acting)
+            self.read_between(f"{names} acts on batches, and the data source runs in this process and could see it")
+
+    def learn(self, num_read: int, draws_with_steps: bool) -> None:
+        """Take notice of one read, the `num_read`-th of an iterator; `draws_with_steps`: from the generator of the steps."""
+        self.known = self.known or num_read >= self._num_learnt
+        self.between = self.between or draws_with_steps
+        if self.draws is not None and self.draws.shared:
+            self.read_between("the data source and something else draw from Python's or NumPy's global generator")
+
+    def concerns(self, variable: Any) -> bool:
+        """Whether a step of the model in training may change a variable that this source reads."""
+        if not self.watched or self._model is None:
+            return False
+        if not self.known or not self._variables:
+            self._variables = variables_of(self._model)
+        return id(variable) in self._variables
+
+    def read_between(self, why: str) -> None:
+        """From now on nothing is read beside a step; says why, once in a process."""
+        self.between = True
+        if why not in _told:
+            _told.add(why)
+            print(f"abreast: reading ahead is off: {why}\nhint: {_HINT}", file=sys.stderr)

@@ -1,0 +1,44 @@
+"""Which sources run Python code of the user's in this process, where it can see what callbacks and steps change.
+
+Arrays, `ImageRecords`, Grain, and sources with workers do not, or read ahead with plain Keras too. Imports Keras's adapters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
+
+
+def runs_here(adapter: DataAdapter) -> bool:
+    """Whether the thread that asks for a batch runs the source's own code."""
+    if isinstance(adapter, GeneratorDataAdapter):
+        return True
+    if isinstance(adapter, PyDatasetAdapter):
+        return adapter.enqueuer is None
+    if isinstance(adapter, TorchDataLoaderAdapter):
+        return bool(adapter._dataloader.num_workers == 0)
+    if isinstance(adapter, TFDatasetAdapter):
+        return _calls_python(adapter.get_tf_dataset())
+    return not any(kind.__module__.startswith(("abreast.", "keras.")) for kind in _own_kinds(adapter))
+
+
+def _own_kinds(adapter: DataAdapter) -> list[type]:
+    return [kind for kind in type(adapter).__mro__ if issubclass(kind, DataAdapter) and kind is not DataAdapter]
+
+
+def _calls_python(dataset: Any) -> bool:
+    """Whether a pipeline of `tf.data` has a `from_generator`, `py_function` or `numpy_function` in it."""
+    inputs: list[Any] = getattr(dataset, "_inputs", list)()
+    functions: list[Any] = getattr(dataset, "_functions", list)()
+    return any(map(_holds_py_func, functions)) or any(map(_calls_python, inputs))
+
+
+def _holds_py_func(function: Any) -> bool:
+    graph = function.function.graph.as_graph_def()
+    nodes = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]
+    return any("PyFunc" in node.op for node in nodes)

@@ -1,0 +1,43 @@
+"""Callbacks that the user wrote and that run around batches: what they change, a source or a worker must see at once.
+
+Keras's own callbacks, and ours, change nothing that a source or a model's Python code reads. Imports Keras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+_TRAIN_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
+_OTHER_HOOKS = ("on_test_batch_begin", "on_test_batch_end", "on_predict_batch_begin", "on_predict_batch_end")
+
+
+def acting_on_batches(callbacks: Any) -> tuple[Any, ...]:
+    """The user's callbacks with a hook of their own around batches of training, validation or prediction.
+
+    `callbacks` is what `fit` takes: None, one callback, a sequence, or a `CallbackList`. A `LambdaCallback` is the user's
+    where it was given a function for batches.
+    """
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks = callbacks.callbacks
+    given = callbacks if isinstance(callbacks, Sequence) else () if callbacks is None else (callbacks,)
+    return tuple(callback for callback in given if _acts_on_batches(callback))
+
+
+def _acts_on_batches(callback: Any) -> bool:
+    return any(_is_users(callback, name) for name in (*_TRAIN_HOOKS, *_OTHER_HOOKS))
+
+
+def _is_users(callback: Any, name: str) -> bool:
+    """Whether a hook runs code from outside of Keras and abreast."""
+    if name in vars(callback):  # a LambdaCallback keeps the functions that it was given as attributes
+        function = vars(callback)[name]
+        return not _is_known(getattr(function, "__module__", None))
+    owner = next((kind for kind in type(callback).__mro__ if name in vars(kind)), None)
+    return owner is not None and not _is_known(owner.__module__)
+
+
+def _is_known(module: str | None) -> bool:
+    return str(module).partition(".")[0] in ("keras", "abreast")

@@ -1,0 +1,216 @@
+"""`abreast check` as a user types it, and `abreast.check`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.client import RemoteError, Workers
+from tests.test_cli import Folder
+
+BEGIN = """
+    import sys
+    import keras, numpy as np
+    x, y = np.random.rand(40, 3), np.random.rand(40, 1)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="hidden"), keras.layers.Dense(1, name="last")])
+    model.compile("sgd", "mse", metrics=["mae"])
+"""
+TRAINS = (
+    BEGIN
+    + """
+    history = model.fit(x, y, batch_size=8, epochs=100, validation_split=0.2, verbose=0)
+    print("epochs", len(history.history["loss"]), sys.argv[1:], sys.stdin.read())
+    print(model.evaluate(x, y, verbose=0), model.predict(x, verbose=0).shape)
+"""
+)
+BY_DEVICES = (
+    BEGIN
+    + """
+    import abreast
+    model.optimizer.learning_rate = 0.01 * len(abreast.devices())
+    model.fit(x, y, batch_size=8, verbose=0)
+"""
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+@pytest.mark.full
+def test_an_exact_script_is_equal_and_goes_on_behind_its_cut_fit(folder: Folder) -> None:
+    folder.write("train.py", TRAINS)
+    result = folder.bash(f"echo input | {sys.executable} -m abreast check --backend jax --steps 6 train.py --seed 1")
+    assert result.code == 0, result.err
+    assert result.out.startswith("equal: 6 steps, ")
+    assert "4 simulated devices, jax" in result.out
+    assert result.err.count("epochs 100 ['--seed', '1'] input") == 2
+
+
+def test_a_script_that_depends_on_the_number_of_devices_is_not(folder: Folder) -> None:
+    folder.write("train.py", BY_DEVICES)
+    result = folder.abreast("check", "--json", "--backend", "jax", "--devices", "3", "train.py")
+    assert result.code == 1, result.err
+    verdict = json.loads(result.out)
+    assert verdict["outcome"] == "differs"
+    assert verdict["difference"]["where"] == "fit of sequential, before its first step"
+    part = verdict["difference"]["parts"][0]
+    assert (part["name"], round(part["plain"], 4), round(part["placed"], 4)) == ("sgd/learning_rate", 0.01, 0.03)
+    assert verdict["reasons"][0]["name"] == "learning rate"
+
+
+@pytest.mark.full
+def test_a_script_that_fails_with_plain_keras_is_not_compared(folder: Folder) -> None:
+    folder.write("train.py", "import keras\nraise ValueError('mine')")
+    result = folder.abreast("check", "--backend", "jax", "train.py")
+    assert result.code == 2
+    assert "Traceback" in result.err and "train.py" in result.err
+    assert "abreast: error: the script fails with plain Keras on one device: ValueError: mine" in result.err
+
+
+@pytest.mark.parametrize("arguments", [("absent.py",), ("-m", "absent"), ("--steps", "0", "train.py")])
+def test_what_cannot_be_run_is_said_in_a_line(folder: Folder, arguments: tuple[str, ...]) -> None:
+    folder.write("train.py", "print(1)")
+    result = folder.abreast("check", *arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert "abreast: error: " in result.err and "hint: " in result.err
+
+
+@pytest.mark.full
+def test_a_script_that_trains_nothing_is_said_to(folder: Folder) -> None:
+    folder.write("train.py", "import keras\nprint('nothing')")
+    result = folder.abreast("check", "--backend", "jax", "train.py")
+    assert result.code == 2
+    assert "train.py computed nothing that can be compared" in result.err
+
+
+@pytest.mark.full
+def test_a_script_that_fails_on_devices_only_names_its_error(folder: Folder) -> None:
+    fails = "\n    import abreast\n    model.fit(x, y, verbose=0)\n    assert len(abreast.devices()) == 1, 'too many'"
+    folder.write("train.py", BEGIN + fails)
+    result = folder.abreast("check", "--backend", "jax", "train.py")
+    assert result.code == 1
+    assert "reason: AssertionError: too many" in result.out
+
+
+@pytest.mark.full
+def test_a_module_with_arguments_is_checked(folder: Folder) -> None:
+    folder.write("package/train.py", TRAINS)
+    result = folder.abreast("check", "--backend", "jax", "--steps", "2", "-m", "package.train", "--more")
+    assert result.code == 0, result.err
+    assert "['--more']" in result.err
+
+
+@pytest.mark.full
+def test_ctrl_c_ends_a_check_and_its_side(folder: Folder) -> None:
+    folder.write("train.py", "import keras, time\nprint('here', flush=True)\ntime.sleep(300)")
+    words = [sys.executable, "-m", "abreast", "check", "--backend", "jax", "train.py"]
+    process = subprocess.Popen(
+        words, cwd=folder.path, env=folder.environ(), stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr is not None
+    while "here" not in process.stderr.readline():
+        pass
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert time.monotonic() - start < 20
+    assert not subprocess.run(["pgrep", "-s", str(process.pid)], capture_output=True, check=False).stdout
+
+
+def test_a_model_is_checked_and_left_as_it_was(workers: Workers) -> None:
+    if refused(workers):
+        return
+    result = workers.abreast.run(check_model)
+    assert result["exact"], result["text"]
+    assert result["text"].startswith("equal: 5 steps")
+    assert result["moved"] == 0.0
+    assert result["trains"]
+
+
+def refused(workers: Workers) -> bool:
+    """Whether the backend refuses, as TensorFlow does, and says so."""
+    if workers.backend != "tensorflow":
+        return False
+    with pytest.raises(RemoteError, match="cannot give a model back as it was on TensorFlow"):
+        workers.abreast.run(check_model)
+    return True
+
+
+def check_model() -> dict[str, Any]:
+    import keras
+    import numpy as np
+
+    import abreast
+
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(50, 3)).astype("float32"), random.normal(size=(50, 1)).astype("float32")
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    model.fit(x, y, verbose=0)
+    before = model.get_weights()
+    verdict = abreast.check(model, x, y, batch_size=10, steps=5, devices=4)
+    moved = max(float(np.abs(a - b).max()) for a, b in zip(before, model.get_weights(), strict=True))
+    model.fit(x, y, verbose=0)
+    return {
+        "exact": verdict.exact,
+        "text": str(verdict),
+        "moved": moved,
+        "trains": int(model.optimizer.iterations) == 4,
+    }
+
+
+@pytest.mark.full
+def test_a_generator_is_checked_too(workers: Workers) -> None:
+    if refused(workers):
+        return
+    text = workers.abreast.run(check_generator)
+    assert text.startswith("equal: 3 steps"), text
+
+
+def check_generator() -> str:
+    import keras
+    import numpy as np
+
+    import abreast
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    batches = ((np.random.rand(8, 3), np.random.rand(8, 1)) for _ in range(10))
+    return str(abreast.check(model, batches, steps=3, devices=3))
+
+
+@pytest.mark.full
+def test_a_difference_of_a_model_is_found_and_the_model_trains_on(workers: Workers) -> None:
+    if refused(workers):
+        return
+    result = workers.abreast.run(check_local_norm)
+    assert result["reason"] == "local BatchNormalization", result["text"]
+    assert result["moved"] == 0.0
+    assert result["trained"]
+
+
+def check_local_norm() -> dict[str, Any]:
+    import keras
+    import numpy as np
+
+    import abreast
+
+    x, y = np.arange(96.0).reshape(32, 3).astype("float32"), np.ones((32, 1), "float32")
+    model = keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    before = model.get_weights()
+    verdict = abreast.check(model, x, y, batch_size=16, steps=2, devices=4, batch_norm="local")
+    moved = max(float(np.abs(a - b).max()) for a, b in zip(before, model.get_weights(), strict=True))
+    model.fit(x, y, verbose=0)
+    trained = float(np.abs(before[2] - model.get_weights()[2]).max())
+    return {"reason": verdict.reasons[0].name, "text": str(verdict), "moved": moved, "trained": trained}

@@ -1,0 +1,120 @@
+"""What counts as a difference between two logs, and why it is likely there. No framework."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from abreast.checking import log
+from abreast.checking.compare import PRECISIONS, Difference, Ruler, compare
+from abreast.checking.log import Event, Writer
+from abreast.checking.process import Run
+from abreast.checking.reasons import Evidence, reasons
+
+FLOAT32 = PRECISIONS["float32"]
+CALL = "fit of model"
+
+
+def events(folder: Path, *weights: Any, batches: str = "abcdefgh", loss: float = 1.0) -> list[Event]:
+    """The log of a fit with these weights, before its first step and after each."""
+    folder.mkdir()
+    writer = Writer(folder)
+    for step, weight in enumerate(weights):
+        arrays = {("log", "loss"): np.array(loss), ("weight", "dense/kernel"): np.asarray(weight, "float32")}
+        kind = "step" if step else "begin"
+        writer.add(kind, CALL, arrays, step=step, batch=batches[step] if step else None, rows="rows" if step else None)
+    writer.close()
+    return log.read(folder)
+
+
+def test_equal_logs_have_no_difference(tmp_path: Path) -> None:
+    one, other = (events(tmp_path / name, [1.0, 2.0], [1.5, 2.5]) for name in "ab")
+    assert compare(one, other, FLOAT32)[0] is None
+
+
+def test_a_rounding_of_a_weight_is_no_difference(tmp_path: Path) -> None:
+    one = events(tmp_path / "a", [1.0, 2.0], [1.5, 2.5])
+    other = events(tmp_path / "b", [1.0, 2.0], [1.5, np.nextafter(np.float32(2.5), 3)])
+    difference, largest = compare(one, other, FLOAT32)
+    assert difference is None
+    assert largest.difference == pytest.approx(1e-7, rel=0.1)
+    assert "step 1" in largest.where
+
+
+def test_the_first_step_and_the_value_that_differ_are_named(tmp_path: Path) -> None:
+    one = events(tmp_path / "a", [1.0, 2.0], [1.5, 2.5], [1.6, 2.6])
+    other = events(tmp_path / "b", [1.0, 2.0], [1.5, 2.5], [1.6, 2.7])
+    difference, _ = compare(one, other, FLOAT32)
+    assert difference is not None and difference.worst is not None
+    assert (difference.event, difference.step, difference.worst.name) == ("step", 2, "dense/kernel")
+    assert difference.worst.index == (1,)
+    assert difference.worst.plain == pytest.approx(2.6)
+    assert difference.worst.placed == pytest.approx(2.7)
+
+
+def test_a_percent_of_a_tiny_update_is_a_difference(tmp_path: Path) -> None:
+    """5e-5 of 5e-3, on a weight of 1: far below 1e-4 of the weight, and a hundredth of what was learnt."""
+    one, other = events(tmp_path / "a", [1.0], [1.005]), events(tmp_path / "b", [1.0], [1.00505])
+    assert compare(one, other, FLOAT32)[0] is not None
+
+
+def test_a_ruler_allows_what_rounding_does_to_the_script_itself(tmp_path: Path) -> None:
+    plain, moved = events(tmp_path / "a", [1.0], [2.0]), events(tmp_path / "m", [1.0], [2.001])
+    ruler = Ruler.of(plain, moved)
+    assert compare(plain, events(tmp_path / "b", [1.0], [2.01]), FLOAT32, ruler)[0] is None
+    assert compare(plain, events(tmp_path / "c", [1.0], [2.1]), FLOAT32, ruler)[0] is not None
+
+
+def test_a_number_that_is_none_differs_from_one(tmp_path: Path) -> None:
+    difference, _ = compare(events(tmp_path / "a", [1.0]), events(tmp_path / "b", [np.nan]), FLOAT32)
+    assert difference is not None
+
+
+def test_two_infinities_are_equal(tmp_path: Path) -> None:
+    assert compare(events(tmp_path / "a", [np.inf]), events(tmp_path / "b", [np.inf]), FLOAT32)[0] is None
+
+
+def test_another_order_of_calls_is_a_difference_of_its_own(tmp_path: Path) -> None:
+    one, other = events(tmp_path / "a", [1.0], [2.0]), events(tmp_path / "b", [1.0], [2.0])
+    difference, _ = compare(one, [other[0], replace(other[1], call="evaluate of model")], FLOAT32)
+    assert difference is not None and difference.kind == "calls"
+
+
+def test_a_large_array_is_sampled_and_its_norm_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "EVENT_BYTES", 400)
+    weights = np.ones(10_000)
+    changed = weights.copy()
+    changed[1] = 900.0
+    one, other = events(tmp_path / "a", weights), events(tmp_path / "b", changed)
+    assert one[0].entries[1].values.size < 200
+    difference, _ = compare(one, other, FLOAT32)
+    assert difference is not None and difference.worst is not None and difference.worst.name == "dense/kernel"
+
+
+FACTS = {"backend": "torch", "models": {}, "calls": {CALL: {"callbacks": ["Mine"], "draws": True, "own_source": True}}}
+RUN = Run(0, [], FACTS, None)
+
+
+def first_reason(difference: Difference, repeats: bool = True, **facts: Any) -> str:
+    run = replace(RUN, facts=FACTS | facts)
+    return reasons(Evidence(difference, run, run, repeats))[0].name
+
+
+def test_another_batch_is_said_before_anything_else() -> None:
+    difference = Difference("values", CALL, "step", 3, same_batch=False, same_rows=False)
+    assert first_reason(difference) == "source draws"
+
+
+def test_a_script_that_does_not_repeat_has_no_other_reason() -> None:
+    assert first_reason(Difference("values", CALL, "step", 3, same_batch=False), repeats=False) == "does not repeat"
+
+
+def test_the_batch_of_an_earlier_step_is_found(tmp_path: Path) -> None:
+    one = events(tmp_path / "a", [1.0], [2.0], [3.0])
+    other = events(tmp_path / "b", [1.0], [2.0], [3.5], batches=".aa")
+    difference, _ = compare([replace(one[0]), replace(one[1], batch="a"), one[2]], other, FLOAT32)
+    assert difference is not None and difference.same_batch is False and difference.shifted == -1

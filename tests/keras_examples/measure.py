@@ -1,0 +1,119 @@
+"""`KERAS_IO=/path python -m tests.keras_examples.measure` plays every example, plainly and placed, and keeps the verdicts.
+
+Lines go to `benchmarks/results/keras_examples.jsonl`, one per example and backend; the page is
+`docs/reference/keras-examples.md`, made anew each time, or by `--page` alone. Imports no framework.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from abreast.bench import lines
+from tests.harness.client import BACKENDS, ROOT
+from tests.keras_examples import catalogue, runs
+
+OUTPUT = ROOT / "benchmarks" / "results" / "keras_examples.jsonl"
+PAGE = ROOT / "docs" / "reference" / "keras-examples.md"
+_HEAD = """# Keras's examples
+
+Made by `KERAS_IO=/path python -m tests.keras_examples.measure`; do not edit.
+
+Examples of keras.io run with small made-up data, two epochs of three batches per `fit`, once by Python and once by `abreast run
+--cpu-devices 4`. What every `fit`, `evaluate`, `predict` and `train_on_batch` gave is compared: the largest relative difference.
+On TensorFlow and PyTorch, where each replica draws its own random numbers, random layers are stilled on both sides.
+
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.keras_examples.measure", description=__doc__.splitlines()[0])
+    parser.add_argument("--backends", default=",".join(BACKENDS), help="names, separated by commas")
+    parser.add_argument("--only", nargs="*", default=[], help="names of examples")
+    parser.add_argument("--page", action="store_true", help="only make the page")
+    options = parser.parse_args(arguments)
+    if not options.page:
+        _measure(options.backends.split(","), options.only)
+    PAGE.write_text(page(read()))
+    return 0
+
+
+def read() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in OUTPUT.read_text().splitlines()] if OUTPUT.exists() else []
+
+
+def _measure(backends: Sequence[str], only: Sequence[str]) -> None:
+    folder = Path(os.environ["KERAS_IO"])
+    commit = lines.commit(ROOT, "src", "tests/keras_examples") or "unknown"
+    for example in catalogue.EXAMPLES:
+        script = catalogue.find(folder, example.name)
+        if script is None or (only and example.name not in only):
+            continue
+        for backend in (name for name in example.backends if name in backends):
+            verdict = runs.run(script, backend)
+            print(f"{backend}: {example.name}: {verdict}", file=sys.stderr)
+            _keep(
+                {
+                    "example": example.name,
+                    "backend": backend,
+                    **asdict(verdict),
+                    **lines.origin_of(lines.command(), commit),
+                }
+            )
+
+
+def _keep(line: dict[str, Any]) -> None:
+    """Put a line in the place of the older one of the same example and backend."""
+    kept = [one for one in read() if (one["example"], one["backend"]) != (line["example"], line["backend"])]
+    new = sorted([*kept, line], key=lambda one: (one["example"], one["backend"]))
+    OUTPUT.write_text("".join(json.dumps(one) + "\n" for one in new))
+
+
+def page(found: Sequence[dict[str, Any]]) -> str:
+    counts = Counter((line["backend"], line["verdict"]) for line in found)
+    verdicts = ("equal", "announced", "refused", "different", "failed", "not run")
+    rows = [[name, *(str(counts[name, verdict]) for verdict in verdicts)] for name in BACKENDS]
+    run = f"{len({line['example'] for line in found})} of the {len(catalogue.EXAMPLES)} examples were run so far.\n\n"
+    parts = [_HEAD, run, _table(["backend", *verdicts], rows), "\n"]
+    parts += [_table(["example", "backend", "verdict", "difference", "calls", "where"], [_row(line) for line in found])]
+    return "".join(parts)
+
+
+def _row(line: dict[str, Any]) -> list[str]:
+    difference = "" if line["difference"] is None else f"{line['difference']:.0e}"
+    return [
+        line["example"],
+        line["backend"],
+        line["verdict"],
+        difference,
+        str(line["calls"]),
+        _explained(line).replace("\n", " "),
+    ]
+
+
+def _explained(line: dict[str, Any]) -> str:
+    """Where the largest difference is, and why, if that is known."""
+    reason = catalogue.REASONS.get((line["example"], line["backend"]))
+    return f"{line['where']}: {reason}" if reason and line["verdict"] in ("different", "failed") else line["where"]
+
+
+def unexplained(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines of examples that differ for no reason that the catalogue names."""
+    wrong = [line for line in found if line["verdict"] in ("different", "failed")]
+    return [line for line in wrong if (line["example"], line["backend"]) not in catalogue.REASONS]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines_ = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines_)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

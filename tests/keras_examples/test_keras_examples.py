@@ -1,0 +1,39 @@
+"""Keras's published examples train placed as they train plainly. `KERAS_IO` names a clone of keras-io."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.keras_examples import catalogue, made_up, measure, runs
+from tests.keras_examples.catalogue import EXAMPLES
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1300)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_trains_on_several_devices_as_on_one(example: catalogue.Example, backend: str) -> None:
+    if "KERAS_IO" not in os.environ:
+        pytest.skip("KERAS_IO names no clone of https://github.com/keras-team/keras-io")
+    if backend not in example.backends:
+        pytest.skip(f"{example.name} is not for {backend}")
+    script = catalogue.find(Path(os.environ["KERAS_IO"]), example.name)
+    if script is None:
+        pytest.skip(f"{os.environ['KERAS_IO']} has no {example.name}")
+    verdict = runs.run(script, backend)
+    if verdict.verdict == "not run":
+        pytest.skip(f"it fails plainly: {verdict.where}")
+    known = (example.name, backend) in catalogue.REASONS
+    assert known or verdict.verdict in ("equal", "announced", "refused"), verdict
+
+
+def test_every_difference_that_was_measured_has_a_reason() -> None:
+    assert not measure.unexplained(measure.read())
+
+
+def test_made_up_pictures_have_the_shape_and_the_classes_of_the_real_ones() -> None:
+    (x, y), (x_test, _) = made_up.images(32, 3, 10)()
+    assert x.shape[1:] == x_test.shape[1:] == (32, 32, 3)
+    assert set(y[:, 0]) == set(range(10))

@@ -1,0 +1,121 @@
+"""Layers that run functions of others: `JaxLayer` (`FlaxLayer` is one) and `TFSMLayer`. Torch: `test_torch_modules.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.harness.client import RemoteError, Workers
+
+
+def test_a_jax_layer_with_batch_normalization_trains_as_on_one_device(workers: Workers) -> None:
+    only(workers, "jax")
+    plain = workers.plain.run(train_jax_layer, devices=0)
+    placed = workers.abreast.run(train_jax_layer, devices=4)
+    assert difference(plain["weights"], placed["weights"]) < 1e-5
+    assert placed["warnings"] == []
+
+
+def test_local_statistics_do_not_reach_a_jax_layer_and_that_is_said(workers: Workers) -> None:
+    only(workers, "jax")
+    plain = workers.plain.run(train_jax_layer, devices=0)
+    placed = workers.abreast.run(train_jax_layer, devices=4, batch_norm="local")
+    assert difference(plain["weights"], placed["weights"]) < 1e-5
+    assert ["see the global batch" in text for text in placed["warnings"]] == [True]
+
+
+def test_the_state_of_a_jax_layer_on_tensorflow_is_announced(workers: Workers) -> None:
+    only(workers, "tensorflow")
+    plain = workers.plain.run(train_jax_layer, devices=0)
+    placed = workers.abreast.run(train_jax_layer, devices=4)
+    assert difference(plain["weights"], placed["weights"]) < 1e-5
+    assert ["Each device computes jax_layer (JaxLayer) for all rows" in text for text in placed["warnings"]] == [True]
+
+
+def test_a_saved_model_that_would_train_is_refused(workers: Workers, tmp_path: Path) -> None:
+    only(workers, "tensorflow")
+    workers.plain.run(export, folder=str(tmp_path))
+    with pytest.raises(RemoteError, match="calls functions of a SavedModel") as error:
+        workers.abreast.run(train_on_saved_model, folder=str(tmp_path), devices=4, trainable=True)
+    assert "ModelError" in error.value.kinds and "hint: freeze it" in error.value.message
+
+
+def test_a_frozen_saved_model_gives_what_it_gives_on_one_device(workers: Workers, tmp_path: Path) -> None:
+    only(workers, "tensorflow")
+    workers.plain.run(export, folder=str(tmp_path))
+    plain = workers.plain.run(train_on_saved_model, folder=str(tmp_path), devices=0, trainable=False)
+    placed = workers.abreast.run(train_on_saved_model, folder=str(tmp_path), devices=4, trainable=False)
+    assert difference(plain, placed) < 1e-5
+
+
+def only(workers: Workers, backend: str) -> None:
+    if workers.backend != backend:
+        pytest.skip(f"a layer on {backend}")
+
+
+def difference(one: Any, other: Any) -> float:
+    return max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
+
+
+# In a worker.
+
+
+def rows() -> tuple[Any, Any]:
+    generator = np.random.default_rng(3)
+    x = (generator.normal(size=(42, 5)) * np.linspace(0.5, 3, 42)[:, None]).astype("float32")
+    return x, x.sum(1, keepdims=True)
+
+
+def train_jax_layer(devices: int, batch_norm: str = "global") -> dict[str, Any]:
+    import warnings
+
+    import jax.numpy as jnp
+    import keras
+
+    def call(params: Any, state: Any, inputs: Any, training: bool) -> Any:
+        mean, variance = (inputs.mean(0), inputs.var(0)) if training else (state["mean"], state["variance"])
+        if training:
+            state = {"mean": 0.9 * state["mean"] + 0.1 * mean, "variance": 0.9 * state["variance"] + 0.1 * variance}
+        return (inputs - mean) / jnp.sqrt(variance + 1e-3) @ params, state
+
+    state = {"mean": np.zeros(5, "float32"), "variance": np.ones(5, "float32")}
+    layer = keras.layers.JaxLayer(call, params=np.full((5, 1), 0.1, "float32"), state=state)
+    model = keras.Sequential([keras.Input((5,)), layer])
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    if devices:
+        import abreast
+
+        abreast.parallelize(model, devices=devices, batch_norm=batch_norm)  # type: ignore[arg-type]
+    x, y = rows()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0)
+    texts = [str(each.message) for each in caught if "abreast" in each.filename or "state" in str(each.message)]
+    return {"weights": model.get_weights(), "warnings": [text for text in texts if "batch" in text or "own" in text]}
+
+
+def export(folder: str) -> None:
+    import keras
+
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4, activation="tanh")])
+    model.export(f"{folder}/saved", verbose=False)
+
+
+def train_on_saved_model(folder: str, devices: int, trainable: bool) -> list[Any]:
+    import keras
+
+    keras.utils.set_random_seed(0)
+    layer = keras.layers.TFSMLayer(f"{folder}/saved", trainable=trainable)
+    model = keras.Sequential([keras.Input((5,)), layer, keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    if devices:
+        import abreast
+
+        abreast.parallelize(model, devices=devices)
+    x, y = rows()
+    model.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0)
+    return [*model.get_weights(), model.predict(x, batch_size=16, verbose=0)]
