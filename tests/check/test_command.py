@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.client import RemoteError, Workers
+from tests.harness.client import NUM_DEVICES, RemoteError, Worker, Workers
 from tests.test_cli import Folder
 
 BEGIN = """
@@ -167,6 +167,40 @@ def check_model() -> dict[str, Any]:
         "moved": moved,
         "trains": int(model.optimizer.iterations) == 4,
     }
+
+
+def test_a_process_that_begins_with_a_check_trains_as_plain_keras(workers: Workers) -> None:
+    if workers.backend == "tensorflow":
+        return
+    fresh = Worker(workers.backend, devices=NUM_DEVICES)
+    try:
+        placed, plain = fresh.run(check_then_train)
+    finally:
+        assert not fresh.close()
+    assert placed == pytest.approx(plain, rel=1e-6)
+
+
+def check_then_train() -> tuple[float, float]:
+    """Losses of a placed fit after a check, and of plain Keras after that."""
+    import keras
+    import numpy as np
+
+    import abreast
+
+    x, y = np.arange(96.0).reshape(32, 3) / 96, np.ones((32, 1))
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(2, activity_regularizer="l2"), keras.layers.Dense(1)]
+    )
+    model.compile("sgd", "mse")
+    start = model.get_weights()
+    assert abreast.check(model, x, y, batch_size=16, steps=2, devices=4).exact
+    abreast.parallelize(model, devices=4)
+    placed = model.evaluate(x, y, verbose=0)
+    model.set_weights(start)
+    other = keras.models.clone_model(model)
+    other.compile("sgd", "mse")
+    other.set_weights(start)
+    return placed, other.evaluate(x, y, verbose=0)
 
 
 @pytest.mark.full

@@ -79,6 +79,7 @@ class TensorFlowBackend:
             return
         self._installed = True
         _grow_memory()
+        exact.install()  # before anybody replaces one of these functions for a while
         tensorflow_variables.install()
         epoch_iterator: Any = keras_trainer.TFEpochIterator
         plain_init, plain_iterator = epoch_iterator.__init__, epoch_iterator._get_iterator

@@ -40,7 +40,6 @@ class Program:
     """The steps of one kind of a model; traced anew only when a batch has another structure, rank or type."""
 
     def __init__(self, kind: Kind, model: Any, placement: Placement, variables: Variables) -> None:
-        exact.install()
         if placement.num_devices > 1:
             exact.check_layers(model)
         self.kind = kind

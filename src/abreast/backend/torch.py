@@ -81,6 +81,7 @@ class TorchBackend:
 
     def install(self, devices: tuple[str, ...]) -> None:
         keep_off_gpus()
+        exact.install()  # before anybody replaces one of these functions for a while
         _install()
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:

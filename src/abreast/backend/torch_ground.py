@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from keras.src.utils.torch_utils import TorchModuleWrapper
 
+from abreast.backend.torch_buffers import Buffers
+
 
 class TorchGround:
     """See `exact.Ground`."""
@@ -22,9 +24,9 @@ class TorchGround:
     def unchanged(self) -> Iterator[None]:
         self._drawn = torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
         gradients = [(parameter, parameter.grad) for parameter in self._model.parameters()]
-        others = _others(self._model)
-        versions = [tensor._version for tensor in others]
-        copies = [tensor.detach().clone() for tensor in others]
+        buffers = Buffers(self._model, global_batch_norm=False)
+        buffers.keep()
+        kept = [(parameter, parameter._version, parameter.detach().clone()) for parameter in self._assignable()]
         for parameter, _ in gradients:
             parameter.grad = None
         try:
@@ -33,11 +35,16 @@ class TorchGround:
         finally:
             for parameter, gradient in gradients:
                 parameter.grad = gradient
+            buffers.put_back()
             with torch.no_grad():
-                for tensor, version, copy in zip(others, versions, copies, strict=True):
-                    if tensor._version != version:
-                        tensor.copy_(copy)
+                for parameter, version, copy in kept:
+                    if parameter._version != version:
+                        parameter.copy_(copy)
             self.redraw()
+
+    def _assignable(self) -> list[Any]:
+        """What a step of the user's own may change past Keras, by an optimizer of PyTorch's."""
+        return list(self._model.parameters()) if self._with_gradients else []
 
     def redraw(self) -> None:
         on_cpu, on_gpus = self._drawn
@@ -50,9 +57,3 @@ class TorchGround:
         return isinstance(member, TorchModuleWrapper) and any(
             isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in member.modules()
         )
-
-
-def _others(model: Any) -> list[torch.Tensor]:
-    """Tensors of PyTorch's modules that are no variables of Keras."""
-    known = {id(variable._value) for variable in model.variables}
-    return [tensor for tensor in (*model.parameters(), *model.buffers()) if id(tensor) not in known]

@@ -76,9 +76,17 @@ class Peers:
 
     def agree_on_relations(self, model: Any) -> None:
         """Count the rows of a model's layers as rank 0 does, whose weights are those of all ranks from the first step on."""
-        found = [exact.related_rows(model)]
-        dist.broadcast_object_list(found, src=0)
-        self._relations[model] = found[0]
+        found = exact.related_rows(model) or exact.Relations()
+        text = self._text_of_rank_0(found.steps_part())
+        self._relations[model] = exact.Relations.of_steps_part(text)
+
+    def _text_of_rank_0(self, text: str) -> str:
+        own = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+        length = torch.tensor([len(own)])
+        dist.broadcast(length, src=0)
+        data = own if self.world.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
+        dist.broadcast(data, src=0)
+        return bytes(data.tolist()).decode()
 
     def agree_on_order(self) -> None:
         """Give every rank the random state with which rank 0 would shuffle."""

@@ -242,12 +242,16 @@ def _recording(plain: Callable[..., Any], record: Callable[..., Any]) -> Callabl
 
 @contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    inherited = name not in vars(owner)
     plain = getattr(owner, name)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(owner, name, plain)
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, plain)
 
 
 def _split(given: dict[str, Any]) -> None:

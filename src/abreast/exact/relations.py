@@ -7,9 +7,10 @@ whose doing it is; that member works on the rows of all replicas from then on (`
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,6 +54,15 @@ class CallAxes:
     inputs: Axes
     outputs: Axes
 
+    @staticmethod
+    def of(fields: dict[str, Any]) -> CallAxes:
+        """From `asdict`."""
+        return CallAxes(*(_axes_of(fields[side]) for side in ("inputs", "outputs")))
+
+
+def _axes_of(side: list[dict[str, int] | None]) -> Axes:
+    return tuple(None if axis is None else RowAxis(**axis) for axis in side)
+
 
 @dataclass
 class Relations:
@@ -68,6 +78,17 @@ class Relations:
 
     def __bool__(self) -> bool:
         return bool(self.gathered or self.sums)
+
+    def steps_part(self) -> str:
+        """What the steps of another process need of it, as JSON; `of_steps_part` reads that."""
+        gathered = {number: [asdict(call) for call in calls] for number, calls in self.gathered.items()}
+        return json.dumps({"gathered": gathered, "sums": sorted(self.sums)})
+
+    @staticmethod
+    def of_steps_part(text: str) -> Relations:
+        part = json.loads(text)
+        gathered = {int(number): tuple(map(CallAxes.of, calls)) for number, calls in part["gathered"].items()}
+        return Relations(gathered, set(part["sums"]))
 
     def add(self, other: Relations) -> None:
         self.gathered = {**other.gathered, **self.gathered}
