@@ -175,6 +175,7 @@ def distinct_dropouts() -> tuple[int, int]:
     import numpy as np
 
     import abreast
+    from abreast.backend.tensorflow import BACKEND
 
     class Drop(keras.Model):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -186,9 +187,9 @@ def distinct_dropouts() -> tuple[int, int]:
 
     model = abreast.parallelize(Drop(), devices=4)
     outputs = model.predict(np.ones((8, 64), "float32"), verbose=0)
-    state = model.drop.seed_generator.state._value
+    copies = BACKEND._variables[model].copies(model.drop.seed_generator.state)
     return len({outputs[2 * i : 2 * i + 2].tobytes() for i in range(4)}), len(
-        {tuple(copy.numpy()) for copy in state.values}
+        {tuple(copy.numpy()) for copy in copies}
     )
 
 

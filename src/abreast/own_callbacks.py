@@ -20,10 +20,19 @@ def acting_on_batches(callbacks: Any) -> tuple[Any, ...]:
     `callbacks` is what `fit` takes: None, one callback, a sequence, or a `CallbackList`. A `LambdaCallback` is the user's
     where it was given a function for batches.
     """
+    return tuple(callback for callback in _listed(callbacks) if _acts_on_batches(callback))
+
+
+def save_on_batches(callbacks: Any) -> bool:
+    """Whether one of Keras's callbacks saves the model's state between two batches of an epoch."""
+    savers = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
+    return any(isinstance(each, savers) and each.save_freq != "epoch" for each in _listed(callbacks))
+
+
+def _listed(callbacks: Any) -> Sequence[Any]:
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks = callbacks.callbacks
-    given = callbacks if isinstance(callbacks, Sequence) else () if callbacks is None else (callbacks,)
-    return tuple(callback for callback in given if _acts_on_batches(callback))
+    return callbacks if isinstance(callbacks, Sequence) else () if callbacks is None else (callbacks,)
 
 
 def _acts_on_batches(callback: Any) -> bool:

@@ -29,7 +29,7 @@ from abreast.feed import DEFAULT_STAGING, Feed, Source, Stage, Staging, Watch, w
 from abreast.hardware import DeviceSpec, choose
 from abreast.measure import spans
 from abreast.numerics import watch_loss
-from abreast.own_callbacks import acting_on_batches
+from abreast.own_callbacks import acting_on_batches, save_on_batches
 from abreast.world import read_world
 
 Model = TypeVar("Model")
@@ -335,7 +335,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     arguments["x"] = _feed(
         placement,
         (x, y, weight),
-        Watch(model, acting, _own_python_step(model)),
+        Watch(model, acting, _own_python_step(model), save_on_batches(arguments["callbacks"])),
         batch_size=arguments["batch_size"],
         steps_per_epoch=arguments["steps_per_epoch"],
         shuffle=arguments["shuffle"],

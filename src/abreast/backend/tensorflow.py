@@ -100,7 +100,8 @@ class TensorFlowBackend:
             return iterator
 
         epoch_iterator.__init__, epoch_iterator._get_iterator = init, get_iterator
-        keras_trainer.TensorFlowTrainer.reset_metrics = _at_rest(keras_trainer.TensorFlowTrainer.reset_metrics)
+        for name in ("reset_metrics", "_get_metrics_result_or_logs"):  # an epoch begins and ends with these
+            setattr(keras_trainer.TensorFlowTrainer, name, self._at_rest(getattr(keras_trainer.TensorFlowTrainer, name)))
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):
@@ -171,6 +172,10 @@ class TensorFlowBackend:
                 exact.state_rule_of_own_step(kind, model, row_counts(batch.rows, placement.num_devices))
             return programs[-1](taken.staged, self._expected(source))
 
+        def rest(*sources: Any) -> None:
+            if any(getattr(source, "state_is_read_between_steps", False) for source in sources):
+                self._rest(model)
+
         def steps(iterator: Any) -> Any:
             logs = one_step(iterator, take(iterator, put))
             for _ in range(1, model.steps_per_execution):
@@ -179,12 +184,14 @@ class TensorFlowBackend:
                 except (StopIteration, tf.errors.OutOfRangeError):
                     break
                 logs = one_step(iterator, taken)
+            rest(iterator)
             return logs
 
         def predict_all(batches: list[Any]) -> Any:
             # Keras takes the batches of `predict` itself; those of `predict_on_batch` are plain.
             sources = [batch if isinstance(batch, Handed) else iter([batch]) for batch in batches]
             outputs = [one_step(source, take(source, put)) for source in sources]
+            rest(*batches)
             return tree.map_structure(
                 lambda *parts: keras_trainer.concat(parts) if len(parts) > 1 else parts[0], *outputs
             )
@@ -208,7 +215,7 @@ class TensorFlowBackend:
         check(batch.rows, row_counts(batch.rows, placement.num_devices)[0], batch.num_bytes, rows, ground)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
-        pass
+        self._rest(model)
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
         if placement is None:
@@ -245,6 +252,22 @@ class TensorFlowBackend:
     def close(self, placement: Placement) -> None:
         pass
 
+    def _at_rest(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """A method that reads or assigns to variables, while another thread may trace the same model."""
+
+        @functools.wraps(plain)
+        def method(model: Any, *args: Any, **kwargs: Any) -> Any:
+            self._rest(model)
+            with AT_WORK:
+                return plain(model, *args, **kwargs)
+
+        return method
+
+    def _rest(self, model: Any) -> None:
+        variables = self._variables.get(model)
+        if variables is not None:
+            variables.rest()
+
     def _announce(self, model: Any, placement: Placement) -> None:
         asked = getattr(model, "_compile_config", None)
         if placement.num_devices == 1 or asked is None or asked.config.get("jit_compile") is not True:
@@ -255,17 +278,6 @@ class TensorFlowBackend:
             f"jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on "
             f"{placement.num_devices}",
         )
-
-
-def _at_rest(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that assigns to variables at the beginning of an epoch, while another thread may trace the same model."""
-
-    @functools.wraps(plain)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with AT_WORK:
-            return plain(self, *args, **kwargs)
-
-    return method
 
 
 def _visible_gpus() -> tuple[str, ...]:

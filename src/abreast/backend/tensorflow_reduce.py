@@ -5,12 +5,31 @@ Called where all replicas have arrived, with what each of them brought. Imports 
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica
 
-from abreast.backend.tensorflow_variables import strategy
+_key_bases = count(1000, 1000)
+
+
+class _Strategy(tf.distribute.MirroredStrategy):  # type: ignore[misc]  # TensorFlow has no types
+    """A `MirroredStrategy` of which a process may have several.
+
+    Two with the same collective keys and different numbers of devices disagree about the size of one group.
+    """
+
+    def __init__(self, devices: list[str]) -> None:
+        self._collective_key_base = next(_key_bases)
+        super().__init__(devices)
+
+
+@lru_cache(maxsize=64)
+def _strategy(devices: tuple[str, ...]) -> Any:
+    """One strategy for each tuple of TensorFlow's device names."""
+    return _Strategy(list(devices))
 
 
 class Reducer:
@@ -48,7 +67,7 @@ class Reducer:
         return [sums] * len(self._devices)
 
     def _sum_by_nccl(self, columns: list[tuple[Any, ...]]) -> list[list[Any]]:
-        placed = strategy(self._devices)
+        placed = _strategy(self._devices)
         with placed.scope():
             pairs = [(value, value) for value in map(PerReplica, columns)]
             sums = placed.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)

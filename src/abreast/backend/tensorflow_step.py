@@ -57,13 +57,16 @@ class Program:
         tensors = [tensor for shard in staged.shards for tensor in shard]
         counts = _counts(staged.counts)
         if self.model.run_eagerly:
-            with AT_WORK:
+            with AT_WORK, self.variables.turn():
+                self.variables.work(adds_up=self.kind != "predict")
                 return self._step(staged.structure, counts, tensors)
         specs, function = self._traces.get(str(staged.structure), (expected, None))
         if function is None or not _accept(specs, staged.shards):
             with AT_WORK:
                 function = self._trace(staged, specs)
-        return function(counts, *tensors)
+        with self.variables.turn():
+            self.variables.work(adds_up=self.kind != "predict")
+            return function(counts, *tensors)
 
     def _trace(self, staged: StagedBatch, known: list[Any]) -> Any:
         specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in staged.shards[0]]

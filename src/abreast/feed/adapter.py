@@ -30,6 +30,7 @@ class Watch:
     model: Any = None
     callbacks: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+    saves: bool = False  # whether a callback of Keras's saves the model's state between steps
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,10 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     def users_code_between_steps(self) -> bool:
         """Whether the user's callbacks act on batches, or the source is read between them."""
         return bool(self._watch.callbacks) or self._open.habits.between
+
+    @property
+    def state_is_read_between_steps(self) -> bool:
+        return self._watch.saves or self.users_code_between_steps
 
     def __iter__(self) -> FeedIterator:
         self._close_iterator()
@@ -177,6 +182,11 @@ class FeedIterator:
         return handed if self.hands_staged else next(handed)
 
     @property
+    def state_is_read_between_steps(self) -> bool:
+        """Whether somebody reads variables, or assigns to them, between two steps."""
+        return self._feed.state_is_read_between_steps
+
+    @property
     def adapter(self) -> DataAdapter:
         """Keras's own adapter of the source."""
         return self._feed.adapter
@@ -198,6 +208,7 @@ class Handed:
 
     def __init__(self, iterator: FeedIterator) -> None:
         self.adapter = iterator.adapter
+        self.state_is_read_between_steps = iterator.state_is_read_between_steps
         self._iterator = iterator
         self._taken = iterator.take()
         self.after_users_code = self.before_users_code = True  # whether it may run around its step
