@@ -188,9 +188,7 @@ def distinct_dropouts() -> tuple[int, int]:
     model = abreast.parallelize(Drop(), devices=4)
     outputs = model.predict(np.ones((8, 64), "float32"), verbose=0)
     copies = BACKEND._variables[model].copies(model.drop.seed_generator.state)
-    return len({outputs[2 * i : 2 * i + 2].tobytes() for i in range(4)}), len(
-        {tuple(copy.numpy()) for copy in copies}
-    )
+    return len({outputs[2 * i : 2 * i + 2].tobytes() for i in range(4)}), len({tuple(copy.numpy()) for copy in copies})
 
 
 def test_local_batch_norm_gives_finite_weights_with_fewer_rows_than_devices(worker: Worker) -> None:
@@ -315,3 +313,42 @@ def summaries_of_a_layer(folder: str) -> tuple[int, list[str]]:
     events = [event for file in Path(folder).iterdir() for event in tf.compat.v1.train.summary_iterator(str(file))]
     told = [str(warning.message) for warning in caught if "tf.summary" in str(warning.message)]
     return sum(len(event.summary.value) for event in events), told
+
+
+def test_a_strategy_of_tf_distribute_is_refused_by_name(worker: Worker) -> None:
+    for job in (made_under_a_strategy, trained_under_a_strategy):
+        with pytest.raises(RemoteError, match=r"belongs to a tf\.distribute") as caught:
+            worker.run(job)
+        assert "ModelError" in caught.value.kinds
+
+
+def made_under_a_strategy() -> None:
+    import tensorflow as tf
+
+    with tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"]).scope():
+        model = placed_model()
+    fit(model)
+
+
+def trained_under_a_strategy() -> None:
+    import tensorflow as tf
+
+    model = placed_model()
+    with tf.distribute.OneDeviceStrategy("/CPU:0").scope():
+        fit(model)
+
+
+def placed_model() -> Any:
+    import keras
+
+    import abreast
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return abreast.parallelize(model, devices=2)
+
+
+def fit(model: Any) -> None:
+    import numpy as np
+
+    model.fit(np.ones((8, 3)), np.ones((8, 1)), verbose=0)

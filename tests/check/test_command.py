@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.client import NUM_DEVICES, RemoteError, Worker, Workers
+from tests.harness.client import NUM_DEVICES, Worker, Workers
 from tests.test_cli import Folder
 
 BEGIN = """
@@ -128,22 +128,11 @@ def test_ctrl_c_ends_a_check_and_its_side(folder: Folder) -> None:
 
 
 def test_a_model_is_checked_and_left_as_it_was(workers: Workers) -> None:
-    if refused(workers):
-        return
     result = workers.abreast.run(check_model)
     assert result["exact"], result["text"]
     assert result["text"].startswith("equal: 5 steps")
     assert result["moved"] == 0.0
     assert result["trains"]
-
-
-def refused(workers: Workers) -> bool:
-    """Whether the backend refuses, as TensorFlow does, and says so."""
-    if workers.backend != "tensorflow":
-        return False
-    with pytest.raises(RemoteError, match="cannot give a model back as it was on TensorFlow"):
-        workers.abreast.run(check_model)
-    return True
 
 
 def check_model() -> dict[str, Any]:
@@ -170,8 +159,6 @@ def check_model() -> dict[str, Any]:
 
 
 def test_a_process_that_begins_with_a_check_trains_as_plain_keras(workers: Workers) -> None:
-    if workers.backend == "tensorflow":
-        return
     fresh = Worker(workers.backend, devices=NUM_DEVICES)
     try:
         placed, plain = fresh.run(check_then_train)
@@ -205,8 +192,6 @@ def check_then_train() -> tuple[float, float]:
 
 @pytest.mark.full
 def test_a_generator_is_checked_too(workers: Workers) -> None:
-    if refused(workers):
-        return
     text = workers.abreast.run(check_generator)
     assert text.startswith("equal: 3 steps"), text
 
@@ -225,8 +210,6 @@ def check_generator() -> str:
 
 @pytest.mark.full
 def test_a_difference_of_a_model_is_found_and_the_model_trains_on(workers: Workers) -> None:
-    if refused(workers):
-        return
     result = workers.abreast.run(check_local_norm)
     assert result["reason"] == "local BatchNormalization", result["text"]
     assert result["moved"] == 0.0

@@ -33,9 +33,11 @@ from abreast.backend.tensorflow_ground import TensorFlowGround
 from abreast.backend.tensorflow_step import Program, StagedBatch
 from abreast.backend.tensorflow_trace import TensorFlowTracer
 from abreast.backend.tensorflow_variables import AT_WORK, Variables
-from abreast.errors import BackendError
+from abreast.errors import BackendError, ModelError
 from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, row_counts, take
 from abreast.world import World
+
+_PLAIN_STRATEGY = tf.distribute.get_strategy()  # TensorFlow's default: one device
 
 
 class TensorFlowBackend:
@@ -87,6 +89,7 @@ class TensorFlowBackend:
         def init(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
             # Plain Keras would distribute its dataset; a feed cuts its batches itself.
             if isinstance(kwargs.get("x"), Feed):
+                _refuse(distribute_strategy)
                 keras_trainer.EpochIterator.__init__(self, *args, **kwargs)
                 self._distribute_strategy = distribute_strategy
             else:
@@ -101,7 +104,9 @@ class TensorFlowBackend:
 
         epoch_iterator.__init__, epoch_iterator._get_iterator = init, get_iterator
         for name in ("reset_metrics", "_get_metrics_result_or_logs"):  # an epoch begins and ends with these
-            setattr(keras_trainer.TensorFlowTrainer, name, self._at_rest(getattr(keras_trainer.TensorFlowTrainer, name)))
+            setattr(
+                keras_trainer.TensorFlowTrainer, name, self._at_rest(getattr(keras_trainer.TensorFlowTrainer, name))
+            )
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):
@@ -144,6 +149,7 @@ class TensorFlowBackend:
 
     def place(self, model: Any, placement: Placement) -> None:
         devices = _tf_names(placement.devices)
+        _refuse(model.distribute_strategy)
         with AT_WORK:
             known = self._variables.get(model)
             if known is None or known.devices != devices or not known.is_current(model):
@@ -277,6 +283,15 @@ class TensorFlowBackend:
             "jit_compile",
             f"jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on "
             f"{placement.num_devices}",
+        )
+
+
+def _refuse(strategy: Any) -> None:
+    """Raise `ModelError` for a strategy of the user's, of which Keras asks for batches of its own."""
+    if strategy is not _PLAIN_STRATEGY:
+        raise ModelError(
+            f"a model belongs to a tf.distribute.{type(strategy).__name__}, and abreast distributes it, too",
+            "take the strategy and its scope out of the script: abreast places models by itself",
         )
 
 

@@ -27,7 +27,7 @@ from abreast.checking.process import Run
 from abreast.checking.recorder import Recorder
 from abreast.checking.side import SEED
 from abreast.checking.verdict import Verdict
-from abreast.errors import AbreastError, BackendError
+from abreast.errors import AbreastError
 from abreast.hardware import DeviceSpec
 from abreast.measure.doctor.call import FitCall
 from abreast.measure.doctor.keep import build, kept, kept_random
@@ -48,14 +48,9 @@ def check(
     """Whether some steps of `model.fit(x, y, **fit_arguments)` give on `devices` what they give with plain Keras.
 
     Then weights, optimizer, callbacks and random generators are what they were. So many batches of a generator are read,
-    and both sides get them. Raises what `fit` raises, `DataError`, `ModelError`, `DeviceError`, and `BackendError` on TensorFlow.
+    and both sides get them. Raises what `fit` raises, `DataError`, `ModelError` and `DeviceError`.
     """
     check_steps(steps)
-    if keras.backend.backend() == "tensorflow":  # whose variables, once placed, cannot train with plain Keras again
-        raise BackendError(
-            "abreast.check cannot give a model back as it was on TensorFlow",
-            "put it into a script, and run: abreast check --backend tensorflow train.py",
-        )
     if inspect.isgenerator(x):
         x = _Kept(tuple(itertools.islice(x, steps)))
     with kept_random(), tempfile.TemporaryDirectory(prefix="abreast-check-") as folder:
