@@ -167,7 +167,7 @@ class Program:
 
 
 def _metric_results(model: Any) -> dict[str, Any]:
-    return {name: tf.convert_to_tensor(value) for name, value in model.get_metrics_result().items()}
+    return dict(tree.map_structure(tf.convert_to_tensor, model.get_metrics_result()))
 
 
 def _packed(structure: Any, tensors: list[Any]) -> Any:

@@ -62,6 +62,7 @@ class Variables:
         self.sums: list[Any] = []  # variables that each replica adds up for itself
         self.is_spread = False  # whether the copies have the values of the plain variables
         self._copies: dict[int, tuple[Any, _Copies]] = {}
+        self._locks: list[Any] = []
         self._has_added = False
         self._spread: Callable[[], None] | None = None
         self._gather: Callable[[], None] | None = None
@@ -91,10 +92,9 @@ class Variables:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Held for a step, or while copies are given or put together: one thread at a time, of all models that share them."""
-        locks = {id(copies.lock): copies.lock for _, copies in self._copies.values()}
         with ExitStack() as stack:
-            for identity in sorted(locks):
-                stack.enter_context(locks[identity])
+            for lock in self._locks:
+                stack.enter_context(lock)
             yield
 
     def work(self, adds_up: bool) -> None:
@@ -158,6 +158,8 @@ class Variables:
             _move(variable, self.devices[0])
             self._copies[id(variable)] = variable, self._copies_of(variable, id(variable) in adds_up)
             setattr(variable._value, _OWNER, weakref.ref(self))
+        locks = {id(copies.lock): copies.lock for _, copies in self._copies.values()}
+        self._locks = [locks[identity] for identity in sorted(locks)]  # in the same order by all
         self._spread = self._gather = None
         self.is_spread = False
 

@@ -1,7 +1,5 @@
 """A layer counts its calls in an integer weight."""
 
-EXPECTED = {"tensorflow": "announced: state", "torch": "announced: state"}
-
 import keras
 
 from tests.habits.data import regression

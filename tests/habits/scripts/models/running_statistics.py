@@ -1,7 +1,5 @@
 """A layer keeps a running mean of its inputs in a weight of its own."""
 
-EXPECTED = {"tensorflow": "announced: state", "torch": "announced: state"}
-
 import keras
 from keras import ops
 

@@ -13,6 +13,7 @@ model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(4, "relu"), kera
 model.compile("adam", "mse")
 model.fit(x, y, batch_size=10, verbose=0)
 model.export("exported", verbose=False)
-served = tf.saved_model.load("exported").serve(tf.constant(x)).numpy()
+loaded = tf.saved_model.load("exported")
+served = loaded.serve(tf.constant(x)).numpy()
 model.fit(x, y, batch_size=10, shuffle=False, verbose=0)
 result = {"served": served, "model": model}
