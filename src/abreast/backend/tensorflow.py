@@ -117,7 +117,7 @@ class TensorFlowBackend:
                     TypeError, ValueError
                 ):  # arrays that no step takes: the first batch says which
                     self._specs[adapter] = adapter.get_tf_dataset().element_spec
-            return lambda: (tree.map_structure(_dense, batch) for batch in adapter.get_numpy_iterator())
+            return lambda: (tree.map_structure(_dense, batch) for batch in _to_the_end(adapter))
         dataset = adapter.get_tf_dataset()
         self._specs[adapter] = getattr(dataset, "element_spec", ())
 
@@ -340,6 +340,15 @@ def _cut(leaf: Any, counts: tuple[int, ...]) -> list[Any]:
     with tf.device("/CPU:0"):  # else the whole batch would go to the first GPU
         parts = tf.raw_ops.SplitV(value=leaf, size_splits=tf.constant(counts), axis=0, num_split=len(counts))
         return [part if count else leaf[:1] for part, count in zip(parts, counts, strict=True)]
+
+
+def _to_the_end(adapter: Any) -> Iterator[Any]:
+    """An epoch of a source; of a `DataLoader` also its end, at which a sampler draws once more, as plain Keras reads it."""
+    batches = iter(adapter.get_numpy_iterator())
+    for number, batch in enumerate(batches, start=1):
+        if isinstance(adapter, TorchDataLoaderAdapter) and number == adapter.num_batches:
+            next(batches, None)
+        yield batch
 
 
 def _to_device(part: Any) -> Any:

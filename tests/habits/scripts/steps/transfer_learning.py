@@ -1,5 +1,12 @@
 """Transfer learning: the base is frozen, then unfrozen and fine-tuned with a lower rate."""
 
+# The bias before BatchNormalization has the gradient 0: Adam makes steps of what rounding leaves.
+WITHOUT = {
+    "jax": ["result/model/weights/1 bias"],
+    "tensorflow": ["result/model/weights/1 bias"],
+    "torch": ["result/model/weights/1 bias"],
+}
+
 import keras
 
 from tests.habits.data import images
@@ -23,5 +30,4 @@ first = model.fit(x, y, epochs=2, batch_size=10, verbose=0)
 base.trainable = True
 model.compile(keras.optimizers.Adam(1e-4), loss, metrics=["accuracy"])
 second = model.fit(x, y, epochs=2, batch_size=10, verbose=0)
-TOLERANCE = 1e-3  # the bias before BatchNormalization has the gradient 0: Adam makes steps of what rounding leaves
 result = {"model": model, "first": first, "second": second}
