@@ -6,10 +6,6 @@ WITHOUT = {
     "tensorflow": ["result/network/weights/3 bias"],
     "torch": ["result/network/weights/3 bias"],
 }
-    "jax": ["result/network/weights/3 bias"],
-    "tensorflow": ["result/network/weights/3 bias"],
-    "torch": ["result/network/weights/3 bias"],
-}
 
 import keras
 from keras import ops

@@ -6,10 +6,6 @@ WITHOUT = {
     "tensorflow": ["result/model/weights/1 bias"],
     "torch": ["result/model/weights/1 bias"],
 }
-    "jax": ["result/model/weights/1 bias"],
-    "tensorflow": ["result/model/weights/1 bias"],
-    "torch": ["result/model/weights/1 bias"],
-}
 
 import keras
 
