@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def _differences(workers: Workers, moment: str, optimizer: str, devices: int) ->
     for name in workers.plain.run(remote.names):
         job = {"name": name, "moment": moment, "optimizer": optimizer}
         workers.plain.begin(remote.numbers, **job, devices=0)
-        placed = _result(lambda job=job: workers.abreast.run(remote.numbers, **job, devices=devices))
+        placed = _result(partial(workers.abreast.run, remote.numbers, **job, devices=devices))
         plain = _result(workers.plain.result)
         if (far := _distance(plain, placed)) > TOLERANCE:
             found.append(f"{name}: {far:.1e} {[each for each in (plain, placed) if len(each) == 1]}"[:300])

@@ -59,7 +59,7 @@ def gradient_tape(task: Task) -> None:
 def gradient_tape_in_a_function(task: Task) -> None:
     import tensorflow as tf
 
-    @tf.function
+    @tf.function  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def step(x: Any, y: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = _loss(task.model, x, y)
