@@ -6,6 +6,7 @@ What abreast itself makes equal or refuses is broken by the script, which does s
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 BEGIN = """
@@ -38,6 +39,9 @@ BEGIN = """
 """
 
 
+AHEAD = ("--prefetch", "2")  # by hand: what a source could see is read ahead all the same
+
+
 @dataclass(frozen=True)
 class Planted:
     """`step`: of the first difference, 0 before the first. `variable`: one that is named there, as part of its path."""
@@ -50,6 +54,11 @@ class Planted:
     variable: str
     reason: str
     options: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> Sequence[int]:
+        """Where the first difference may be: how far a source is read ahead is a matter of time."""
+        return range(2, self.step + 2) if self.options == AHEAD else (self.step,)
 
     def text(self, root: str) -> str:
         return text(self.script, root)
@@ -231,7 +240,6 @@ READ_TWICE = """
     compiled(layers.Dense(8, name="hidden")).fit(x, y, batch_size=8, shuffle=False, verbose=0)
 """
 
-AHEAD = ("--prefetch", "2")  # by hand: what a source could see is read ahead all the same
 LOCAL = "local BatchNormalization"
 PLANTED = (
     Planted(

@@ -47,7 +47,7 @@ class Checked:
         assert isinstance(self.case, Planted)
         names = [part["name"] for part in self.difference.get("parts", ())]
         named = any(re.search(self.case.variable, name) for name in names)
-        return self.difference.get("step") == self.case.step and named
+        return self.difference.get("step") in self.case.steps and named
 
     @property
     def reason(self) -> bool:
