@@ -83,6 +83,7 @@ class _State:
 
     kind: Kind
     values: Any = field(default=None)
+    variables: tuple[list[Any], ...] = ()  # whose values those are; a callback may freeze some of them meanwhile
     logs: Any = field(default=None)
 
 
@@ -174,6 +175,7 @@ class JaxBackend:
         def one_step(state: Any, iterator: Any) -> Any:
             if state is not newest.values:  # Keras read the variables anew: a callback may have assigned to them.
                 newest.values = tuple(_Values(jax.device_put(list(values), replicated)) for values in state)
+                newest.variables = _variables(model, kind)
             staged = take(iterator, put).staged
             if simulated:  # with many steps under way, XLA's CPU threads can wait for one another until it aborts
                 jax.block_until_ready(newest.logs)
@@ -200,12 +202,11 @@ class JaxBackend:
         state = self._states.pop(model, None)
         if state is None or state.values is None:
             return
-        for name, values in zip(_VARIABLES[state.kind], state.values, strict=True):
-            variables = model.optimizer.variables if name == "optimizer_variables" else getattr(model, name)
+        for variables, values in zip(state.variables, state.values, strict=True):
             for variable, value in zip(variables, values, strict=True):
                 if variable._value is None:
                     variable._value = value
-        state.values = state.logs = None
+        state.values, state.variables, state.logs = None, (), None
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
         if placement is None:
@@ -247,6 +248,14 @@ class JaxBackend:
 
     def close(self, placement: Placement) -> None:
         pass
+
+
+def _variables(model: Any, kind: Kind) -> tuple[list[Any], ...]:
+    """The variables whose values a step of that kind takes, as they stand now."""
+    names = _VARIABLES[kind]
+    return tuple(
+        list(model.optimizer.variables if name == "optimizer_variables" else getattr(model, name)) for name in names
+    )
 
 
 def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:

@@ -1,5 +1,7 @@
 """A layer tracks a metric of its activations."""
 
+BACKENDS = ("tensorflow", "torch")  # plain Keras on JAX cannot trace it
+
 import keras
 
 from tests.habits.data import regression
