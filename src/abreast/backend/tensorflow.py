@@ -117,7 +117,9 @@ class TensorFlowBackend:
                     TypeError, ValueError
                 ):  # arrays that no step takes: the first batch says which
                     self._specs[adapter] = adapter.get_tf_dataset().element_spec
-            return lambda: (tree.map_structure(_dense, batch) for batch in _to_the_end(adapter))
+            return lambda: (
+                tree.map_structure(_dense, batch) for batch in _to_the_end(adapter, adapter.get_numpy_iterator())
+            )
         dataset = adapter.get_tf_dataset()
         self._specs[adapter] = getattr(dataset, "element_spec", ())
 
@@ -342,9 +344,9 @@ def _cut(leaf: Any, counts: tuple[int, ...]) -> list[Any]:
         return [part if count else leaf[:1] for part, count in zip(parts, counts, strict=True)]
 
 
-def _to_the_end(adapter: Any) -> Iterator[Any]:
+def _to_the_end(adapter: Any, batches: Any) -> Iterator[Any]:
     """An epoch of a source; of a `DataLoader` also its end, at which a sampler draws once more, as plain Keras reads it."""
-    batches = iter(adapter.get_numpy_iterator())
+    batches = iter(batches)
     for number, batch in enumerate(batches, start=1):
         if isinstance(adapter, TorchDataLoaderAdapter) and number == adapter.num_batches:
             next(batches, None)
