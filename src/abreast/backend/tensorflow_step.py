@@ -9,7 +9,6 @@ all have arrived; then each replica takes the optimizer's step by itself, on equ
 from __future__ import annotations
 
 import functools
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ import keras
 import tensorflow as tf
 from keras import tree
 
-from abreast import exact
+from abreast import exact, users_line
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow_gradients import SharedGradients
 from abreast.backend.tensorflow_reduce import Reducer
@@ -128,7 +127,7 @@ class Program:
             gradients = tape.gradient(target, model.trainable_weights)
             model.optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
         elif running.link.index == 0:
-            warnings.warn("The model does not have any trainable weights.", stacklevel=2)
+            users_line.warn("The model does not have any trainable weights.")
         return _update_metrics(running, contribution, x, y, y_pred, weight)
 
     def _test(self, running: exact.Replica, data: Any) -> Any:

@@ -7,7 +7,6 @@ The same code runs in the caller's process (rank 0) and in the workers. Batches 
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -18,7 +17,7 @@ from keras.src.backend.torch.core import get_device
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
-from abreast import exact
+from abreast import exact, users_line
 from abreast.backend import torch_batch_norm
 from abreast.backend.torch_buffers import Buffers
 from abreast.backend.torch_link import TorchLink, keep_out_of_graphs
@@ -127,7 +126,7 @@ class ReplicaStep:
             self._state.start(gradients.own() if in_message else ())
         self._state.finish()
         if not gradients.weights:
-            warnings.warn("The model does not have any trainable weights.", stacklevel=2)
+            users_line.warn("The model does not have any trainable weights.")
             return logs
         if updates:
             gradients.finish()

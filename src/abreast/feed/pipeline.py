@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
+from abreast import users_line
 from abreast.errors import DataError
 from abreast.feed.ahead import Ahead, Patience
 from abreast.feed.batch import HostBatch, Unread
@@ -214,10 +214,9 @@ class Pipeline:
     def _tell_budget(self) -> None:
         self._habits.told_budget = True
         fit = f"{self._depth} of them" if self._depth else "none of them"
-        warnings.warn(
+        users_line.warn(
             f"batches of {self._largest / 2**20:,.1f} MiB: {fit} instead of {self._staging.most} can wait on the "
             f"devices within the memory budget for staging; set prefetch_bytes to allow more",
-            stacklevel=2,
         )
 
     def _who(self) -> str:

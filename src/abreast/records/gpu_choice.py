@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from abreast import users_line
 from abreast.errors import AbreastError, DataError, DeviceError
 from abreast.hardware import list_nvidia_devices
 from abreast.records.assembly import Started
@@ -65,7 +65,7 @@ class Choice:
             return
         if self._wish != "auto":
             text = f"the state was made with decoder={decoder!r}, and this loader has {self.decoder!r}"
-            warnings.warn(f"{text}: pixels differ by rounding", stacklevel=4)  # in the call of `Loader.restore`
+            users_line.warn(f"{text}: pixels differ by rounding")
             return
         if decoder == "gpu":
             self._find()
