@@ -1,15 +1,17 @@
-"""What watching Python state costs the host on PyTorch: one look at all that a model's steps read, and a step beside it.
+"""What code between steps costs: a step, a step with a callback on batches, and PyTorch's looks at Python state.
 
-    python benchmarks/python_state.py [--models mlp,convnet,resnet50] [--devices 2] [--steps N] [--rounds 5]
+    python benchmarks/python_state.py [--backends torch] [--models mlp,convnet,resnet50] [--devices 2] [--steps N] [--rounds 5]
 
-abreast looks before the first step of an epoch, and around each step where a callback of the user's acts on batches; other
-steps are not looked at. Each model is one fresh process, in which the looks and the kinds of step take turns. Looks find
-nothing changed. The first turn is dropped.
+On PyTorch abreast looks before the first step of an epoch, and around each step where a callback of the user's acts on
+batches; other steps are not looked at. On TensorFlow the other devices get the variables anew behind such a callback. Each
+model is one fresh process, in which the looks and the kinds of step take turns. Looks find nothing changed. The first turn
+is dropped.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
@@ -30,9 +32,10 @@ def main() -> None:
     if arguments.cell:
         print(json.dumps(measure(json.loads(arguments.cell))))
         return
-    for model in arguments.models:
-        cell = {"model": model, "devices": arguments.devices, "steps": arguments.steps, "rounds": arguments.rounds}
-        environment = lines.STEADY_HEAP | {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
+    for backend, model in itertools.product(arguments.backends, arguments.models):
+        cell = {"backend": backend, "model": model, "devices": arguments.devices}
+        cell |= {"steps": arguments.steps, "rounds": arguments.rounds}
+        environment = lines.STEADY_HEAP | {"KERAS_BACKEND": backend, "CUDA_VISIBLE_DEVICES": ""}
         samples = cells.in_a_process(__file__, cell, environment, _CELL_SECONDS)
         warm_up = "the first turn"
         lines.append(
@@ -42,7 +45,7 @@ def main() -> None:
             ]
         )
         medians = {name: 1e6 * statistics.median(values) for name, values in samples.items()}
-        print(model, *(f"{name} {value:.0f} us" for name, value in medians.items()), sep="  ", file=sys.stderr)
+        print(backend, model, *(f"{name} {value:.0f} us" for name, value in medians.items()), sep="  ", file=sys.stderr)
 
 
 def measure(cell: dict[str, Any]) -> dict[str, list[float]]:
@@ -61,8 +64,6 @@ def _parts(cell: dict[str, Any]) -> dict[str, Callable[[], float]]:
     import keras
 
     import abreast
-    from abreast.backend.torch_messages import identity
-    from abreast.backend.torch_python_state import Watch
 
     case, steps = cases.case(cell["model"]), cell["steps"] or _STEPS[cell["model"]]
     x, y = case.data(steps)
@@ -74,18 +75,25 @@ def _parts(cell: dict[str, Any]) -> dict[str, Callable[[], float]]:
         model.fit(x, y, batch_size=case.batch_size, shuffle=False, verbose=0, callbacks=[*callbacks])
         return (perf_counter() - start) / steps
 
+    fit()
+    looks = _looks(model) if cell["backend"] == "torch" else {}
+    return looks | {"step": fit, "step with a callback on batches": lambda: fit(acting)}
+
+
+def _looks(model: Any) -> dict[str, Callable[[], float]]:
+    from abreast.backend.torch_messages import identity
+    from abreast.backend.torch_python_state import Watch
+
+    watch = Watch(model)
+
     def look() -> float:
         watch.skip()  # what the turns of `fit` left
         return _seconds(watch.changes, _LOOKS)
 
-    fit()
-    watch = Watch(model)
     return {
         "first look": lambda: _seconds(lambda: Watch(model), 3),
         "look": look,
         "identity": lambda: _seconds(lambda: identity(model), _LOOKS),
-        "step": fit,
-        "step with a callback on batches": lambda: fit(acting),
     }
 
 
@@ -102,6 +110,7 @@ def _seconds(call: Callable[[], Any], times: int) -> float:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--backends", type=lambda text: text.split(","), default=["torch"])
     parser.add_argument("--models", type=lambda text: text.split(","), default=["mlp", "convnet", "resnet50"])
     parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--steps", type=int, help="of one turn")

@@ -18,14 +18,14 @@ from weakref import WeakKeyDictionary
 
 import keras
 from keras.src.trainers import trainer as base_trainer
-from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
+from keras.src.trainers.data_adapters import data_adapter_utils
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
 from abreast.errors import BackendError, DataError, ModelError
 from abreast.exact import overrides_step
-from abreast.feed import DEFAULT_STAGING, Feed, Source, Stage, Staging, Watch, wait_for_turn
+from abreast.feed import DEFAULT_STAGING, Feed, Source, Stage, Staging, Watch, cut_validation, wait_for_turn
 from abreast.hardware import DeviceSpec, choose
 from abreast.measure import spans
 from abreast.numerics import watch_loss
@@ -317,11 +317,7 @@ def _tagging(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
-    x, y, weight = arguments["x"], arguments["y"], arguments["sample_weight"]
-    if arguments["validation_split"] and arguments["validation_data"] is None:
-        (x, y, weight), arguments["validation_data"] = array_slicing.train_validation_split(
-            (x, y, weight), validation_split=arguments["validation_split"]
-        )
+    cut_validation(arguments)
     model = arguments["self"]
     acting = _acting(arguments["callbacks"])
     if arguments["validation_data"] is not None:
@@ -334,7 +330,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
         )
     arguments["x"] = _feed(
         placement,
-        (x, y, weight),
+        (arguments["x"], arguments["y"], arguments["sample_weight"]),
         Watch(model, acting, _own_python_step(model), save_on_batches(arguments["callbacks"])),
         batch_size=arguments["batch_size"],
         steps_per_epoch=arguments["steps_per_epoch"],

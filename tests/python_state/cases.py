@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -151,6 +151,26 @@ def dict_item() -> Case:
     )
 
 
+def dict_reordered() -> Case:
+    def change(loss: Any, scale: float) -> None:
+        first = next(iter(loss.table))
+        loss.table[first] = loss.table.pop(first)
+
+    return with_loss(lambda self: next(iter(self.table.values())), change, table={"a": 1.0, "b": 0.5, "c": 0.25})
+
+
+def ordered_dict_reordered() -> Case:
+    def change(scale: float) -> None:
+        TABLE["order"].move_to_end(next(iter(TABLE["order"])))
+
+    TABLE["order"] = OrderedDict(a=1.0, b=0.5, c=0.25)
+    return model_of(reads_order), change
+
+
+def reads_order(y: Any, y_pred: Any) -> Any:
+    return squares(y, y_pred, next(iter(TABLE["order"].values())))
+
+
 def dict_replaced() -> Case:
     return with_layer(
         lambda self: self.table["b"], lambda layer, s: setattr(layer, "table", {"b": s}), table={"b": 1.0}
@@ -189,6 +209,51 @@ def slotted_object() -> Case:
     return with_loss(
         lambda self: self.config.scale, lambda loss, scale: put("scale")(loss.config, scale), config=Slotted()
     )
+
+
+def attributes_replaced() -> Case:
+    """As an object does that shares its attributes with others."""
+
+    def change(layer: Any, scale: float) -> None:
+        layer.config.__dict__ = {"scale": scale}
+
+    config = Config()
+    config.scale = 1.0
+    return with_layer(lambda self: self.config.scale, change, config=config)
+
+
+def equal_of_another_type() -> Case:
+    def change(loss: Any, scale: float) -> None:
+        loss.flag = 1 if scale < 0.4 else True
+
+    return with_loss(lambda self: 0.5 if self.flag is True else 1.0, change, flag=1)
+
+
+def equal_item_of_another_type() -> Case:
+    def change(scale: float) -> None:
+        TABLE["kind"] = 1.0 if scale < 0.4 else 1
+
+    TABLE["kind"] = 1.0
+    return model_of(reads_kind), change
+
+
+def reads_kind(y: Any, y_pred: Any) -> Any:
+    return squares(y, y_pred, 0.5 if isinstance(TABLE["kind"], int) else 1.0)
+
+
+def equal_global_of_another_type() -> Case:
+    global SCALE
+    SCALE = 1.0
+
+    def change(scale: float) -> None:
+        global SCALE
+        SCALE = 1.0 if scale < 0.4 else 1
+
+    return model_of(reads_kind_of_global), change
+
+
+def reads_kind_of_global(y: Any, y_pred: Any) -> Any:
+    return squares(y, y_pred, 0.5 if isinstance(SCALE, int) else 1.0)
 
 
 def frozen_dataclass_replaced() -> Case:

@@ -6,7 +6,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import torch
 import torch.distributed as dist
 
@@ -22,6 +21,7 @@ DISCARD = 11  # a batch descriptor: no step will take that shard
 SUM = 12  # a pickled `(size, size_bytes)`: the first `size` ranks time their sums
 STATE = 13  # a pickled `(key, changes)`: what somebody changed in rank 0's Python state
 RELATIONS = 14  # a pickled `(key, relations)`: which layers work on the rows of all ranks
+SETTINGS = 15  # pickled: what `torch_settings.read` gave on rank 0
 
 KINDS = {"train": TRAIN, "test": TEST, "predict": PREDICT}
 _HEAD = struct.Struct("<q?i")
@@ -53,7 +53,6 @@ def identity(model: Any, *options: Any) -> Any:
         options,
         model.jit_compile,
         id(getattr(model, "_compile_config", None)),
-        (keras.config.floatx(), keras.config.epsilon(), keras.config.image_data_format()),
         tuple((id(variable._value), variable.trainable) for variable in numbered_variables(model)),
         tuple((id(part), *_dtypes(part)) for part in parts),
     )

@@ -50,8 +50,9 @@ _TRACKED: tuple[Any, ...] = (
     TrackedSet,
     *([TrackedOrderedDict] if TrackedOrderedDict else []),
 )
-# Made anew where they are needed, and holding what is the caller's alone: data, callbacks, compiled code.
-_LEFT_BEHIND = (
+# What calls of `fit` and its siblings leave on a model, made anew where it is needed: it holds what is the caller's alone (data,
+# callbacks) and compiled code.
+OF_CALLS = (
     "train_function",
     "test_function",
     "predict_function",
@@ -136,7 +137,6 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         self._path = "model"
 
     def write(self, model: Any, beside: Sequence[Any]) -> bytes:
-        self._dump(_settings(), "settings")
         self._dump(model, "model")
         self._dump(beside, "the globals of modules")
         done = 0
@@ -226,7 +226,7 @@ def _state(value: Any) -> dict[str, Any]:
         return {"__state__": state}
     kept = {name: part for name, part in state.items() if not (isinstance(name, str) and name.startswith("_abreast"))}
     if isinstance(value, Trainer):
-        kept |= {name: None for name in _LEFT_BEHIND if name in kept}
+        kept |= {name: None for name in OF_CALLS if name in kept}
     if isinstance(value, keras.Layer):
         kept |= {"_losses": [], "_loss_ids": set()} if "_loss_ids" in kept else {}
     for name in _identities(value):
@@ -242,15 +242,6 @@ def _identities(value: Any) -> tuple[str, ...]:
     if isinstance(value, BaseOptimizer):
         return ("_trainable_variables_indices",)
     return ("_nodes",) if isinstance(value, Function) else ()
-
-
-def _settings() -> dict[str, Any]:
-    return {
-        "floatx": keras.config.floatx(),
-        "epsilon": keras.config.epsilon(),
-        "image_data_format": keras.config.image_data_format(),
-        "dtype_policy": keras.config.dtype_policy(),
-    }
 
 
 def _reducer(value: Any) -> Callable[[Any], Any] | None:
@@ -335,7 +326,6 @@ class _Reader(pickle.Unpickler):
         self._objects: dict[int, Any] = {}
 
     def read(self) -> tuple[Any, list[Any]]:
-        _set_settings(self.load())
         model = self.load()
         beside = self.load()
         number = 0
@@ -376,13 +366,6 @@ def _load_namespace(name: str, number: int | None, first: tuple[tuple[str, Any],
     for key, value in first:
         names.setdefault(key, value)
     return names
-
-
-def _set_settings(settings: dict[str, Any]) -> None:
-    keras.config.set_floatx(settings["floatx"])
-    keras.config.set_epsilon(settings["epsilon"])
-    keras.config.set_image_data_format(settings["image_data_format"])
-    keras.config.set_dtype_policy(settings["dtype_policy"])
 
 
 def _set_state(value: Any, state: dict[str, Any]) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from keras.src.saving.keras_saveable import KerasSaveable
 
-from abreast.backend.torch_python_same import bare, is_plain, is_same, settle, settled
+from abreast.backend.torch_model import OF_CALLS
+from abreast.backend.torch_python_same import bare, is_plain, is_same, kinds, settle, settled
 
 Step = tuple[str, Any]  # how to get from a value to one that it holds: see `follow`
 Edit = tuple[Any, ...]  # what a part's `apply` does to the copy
@@ -24,13 +25,7 @@ _MISSING = "abreast: no such name"  # travels between processes, so no object of
 
 # What `fit` and its siblings keep on a model for themselves, and what each rank makes anew.
 _NOT_STATE = {
-    "train_function",
-    "test_function",
-    "predict_function",
-    "_eval_epoch_iterator",
-    "_epoch_iterator",
-    "history",
-    "_history",
+    *OF_CALLS,
     "stop_training",
     "stop_evaluating",
     "stop_predicting",
@@ -110,16 +105,23 @@ class _Named(Part):
 
 
 class Items(_Named):
-    """The items of a dict."""
+    """The items of a dict, in their order."""
 
     def live(self) -> Any:
         return self.owner
+
+    def _edits(self, new: Any) -> list[Edit]:
+        there = [*(name for name in self.seen if name in new), *(name for name in new if name not in self.seen)]
+        return super()._edits(new) + ([("order", None, [*new])] if there != [*new] else [])
 
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
         base: Any = OrderedDict if isinstance(owner, OrderedDict) else dict
         if edit[0] == "put":
             base.__setitem__(owner, edit[1], edit[2])
+        elif edit[0] == "order":
+            for name in edit[2]:
+                base.__setitem__(owner, name, base.pop(owner, name))
         else:
             base.pop(owner, edit[1], None)
 
@@ -304,7 +306,11 @@ class Members(Part):
         return isinstance(self.owner, deque)
 
     def _edits(self, new: Any) -> list[Edit]:
-        if len(new) == len(self.seen) and all(map(is_same, new, self.seen) if self._is_ordered else [new == self.seen]):
+        if self._is_ordered:
+            same = len(new) == len(self.seen) and all(map(is_same, new, self.seen))
+        else:
+            same = new == self.seen and kinds(new) == kinds(self.seen)
+        if same:
             return []
         return [("whole", list(new))]
 

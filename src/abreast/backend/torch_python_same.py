@@ -67,6 +67,11 @@ def _has_own_equality(kind: type) -> bool:
     return kind.__eq__ is not _BY_IDENTITY and kind.__module__.partition(".")[0] not in known
 
 
+def kinds(values: Any) -> list[Any]:
+    """What `==` does not tell of containers: the order of a dict's keys, and the types (`1 == 1.0 == True`)."""
+    return [*values, *map(type, values.values())] if hasattr(values, "values") else [*map(type, values)]
+
+
 def bare(value: Any) -> Any:
     return value.value if type(value) is _Itself else None if value is _OF_A_STEP else value
 

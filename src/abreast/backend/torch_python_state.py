@@ -8,6 +8,7 @@ what a step itself changes, it changes on every rank. The model's variables trav
 
 from __future__ import annotations
 
+import operator
 import sys
 import types
 import weakref
@@ -23,7 +24,7 @@ from abreast.backend.torch_python_changes import Change, Path, is_data, namespac
 from abreast.backend.torch_python_kinds import is_watched, parts_of
 from abreast.backend.torch_python_leaves import Fixed
 from abreast.backend.torch_python_parts import Edit, Part, Step
-from abreast.backend.torch_python_same import is_plain
+from abreast.backend.torch_python_same import is_plain, kinds
 from abreast.backend.torch_users_code import globals_read, is_users, names_in
 from abreast.errors import ModelError
 
@@ -66,6 +67,7 @@ class Watch:
         self._nodes: dict[int, _Node] = {}
         self._live: list[Any] = []
         self._seen: list[Any] = []
+        self._kinds: list[Any] = []
         self._pending: list[tuple[_Node, Part]] = []
         model = self._model()
         self._numbered = {id(variable) for variable in numbered_variables(model)}
@@ -110,6 +112,8 @@ class Watch:
 
     def changes(self) -> list[Change]:
         """What somebody changed since the last `accept`."""
+        if not all(map(operator.is_, self._dicts, map(_DICT, self._owners))):
+            self._list_live()
         self._pending = [*self._differing_containers(0, len(self._live)), *self._differing_others()]
         return [change for node, part in self._pending for change in _changes(node, part, part.edits())]
 
@@ -126,6 +130,7 @@ class Watch:
             for _, part in renewed:
                 if part.index is not None:
                     self._seen[part.index] = part.seen
+                    self._kinds[part.index] = kinds(part.live())
 
     def skip(self) -> None:
         """Take what is there now for what the workers know."""
@@ -155,14 +160,21 @@ class Watch:
         pairs = [(node, part) for node in self._nodes.values() for part in node.parts]
         self._containers = [pair for pair in pairs if type(pair[1]) in _CONTAINERS]
         self._others = [pair for pair in pairs if type(pair[1]) not in (*_CONTAINERS, Fixed)]
-        self._live = [part.live() for _, part in self._containers]
+        self._list_live()
         self._seen = [part.seen for _, part in self._containers]
+        self._kinds = [*map(kinds, self._live)]
         for index, (_, part) in enumerate(self._containers):
             part.index = index
         self._grown = False
 
+    def _list_live(self) -> None:
+        self._live = [part.live() for _, part in self._containers]
+        self._owners = [part.owner for _, part in self._containers if type(part) is parts.Attributes]
+        self._dicts = [*map(_DICT, self._owners)]
+
     def _differing_containers(self, start: int, end: int) -> Iterator[tuple[_Node, Part]]:
-        if start == end or _equal(self._seen[start:end], self._live[start:end]):
+        seen, live = self._seen[start:end], self._live[start:end]
+        if start == end or (_equal(seen, live) and self._kinds[start:end] == [*map(kinds, live)]):
             return
         if end - start == 1:
             yield self._containers[start]
@@ -172,7 +184,7 @@ class Watch:
         yield from self._differing_containers(middle, end)
 
     def _differing_others(self) -> list[tuple[_Node, Part]]:
-        return [pair for pair in self._others if not _equal(pair[1].seen, pair[1].live())]
+        return [pair for pair in self._others if not _is_as_seen(pair[1])]
 
     # Walking.
 
@@ -256,6 +268,7 @@ class Watch:
         return any(lost)
 
 
+_DICT = operator.attrgetter("__dict__")
 _CONTAINERS = (parts.Items, parts.Attributes, parts.ClassAttributes, parts.Entries, parts.Members)
 
 
@@ -279,6 +292,11 @@ def _equal(values: Any, others: Any) -> bool:
         return bool(values == others)
     except Exception:  # arrays and tensors do not compare as a whole, and a user's `==` may do what it likes
         return False
+
+
+def _is_as_seen(part: Part) -> bool:
+    live = part.live()
+    return _equal(part.seen, live) and (not isinstance(live, dict) or kinds(live) == kinds(part.seen))
 
 
 def _module(name: str) -> types.ModuleType | None:

@@ -26,7 +26,7 @@ import torch.distributed as dist
 from keras import tree
 
 from abreast import exact, launch
-from abreast.backend import torch_all_reduce, torch_batch_norm
+from abreast.backend import torch_all_reduce, torch_batch_norm, torch_settings
 from abreast.backend import torch_messages as messages
 from abreast.backend.contract import Kind
 from abreast.backend.torch_channel import ChannelClosed, channel_pair
@@ -110,6 +110,7 @@ class Team:
         self._forgotten: deque[int] = deque()
         self._keys = itertools.count()
         self._num_steps = 0
+        self._settings: dict[str, Any] = {}  # as the workers know them
         self._threads = torch.get_num_threads()
         self._rendezvous = _rendezvous()
         self._start(hang_seconds)
@@ -156,6 +157,7 @@ class Team:
         fits = replica is not None and replica.step.buffers.fits()
         if replica is not None and fits and not look:
             return replica
+        self._send_settings()
         identity = messages.identity(model, size, global_batch_norm)
         if replica is None or not fits or replica.identity != identity or not self._send_changes(replica):
             if replica is not None:
@@ -186,6 +188,13 @@ class Team:
         """Let the workers free the models that are no more. Not where a model ends: that may be inside any other call."""
         while self._forgotten:
             self._send_all(range(1, len(self.devices)), messages.FORGET, self._forgotten.popleft())
+
+    def _send_settings(self) -> None:
+        now = torch_settings.read()
+        if now != self._settings:
+            with self._translated():
+                self._send_all(range(1, len(self.devices)), messages.SETTINGS, now)
+            self._settings = now
 
     def _send_changes(self, replica: _Replica) -> bool:
         """Let the workers' Python state be rank 0's; False where they need the model anew."""

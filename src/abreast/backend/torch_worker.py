@@ -39,6 +39,7 @@ class _Replicas:
             torch_all_reduce,
             torch_messages,
             torch_python_changes,
+            torch_settings,
             torch_stage,
             torch_step,
             torch_team,
@@ -46,7 +47,7 @@ class _Replicas:
 
         self.worker, self.channel, self.options = worker, channel, options
         self.messages, self.state, self.step, self.stage = torch_messages, torch_python_changes, torch_step, torch_stage
-        self.all_reduce = torch_all_reduce
+        self.all_reduce, self.settings = torch_all_reduce, torch_settings
         self.reader = ShardReader(torch_stage.pin_slot)
         self.staged: dict[bytes, Any] = {}
         self.steps: dict[int, Any] = {}
@@ -98,6 +99,8 @@ class _Replicas:
         elif message.kind == self.messages.RELATIONS:
             key, relations = message.object()
             self.steps[key].relations = relations
+        elif message.kind == self.messages.SETTINGS:
+            self.settings.write(message.object())
         elif message.kind == self.messages.COLLECT:
             self.steps[message.object()].collect_gradients()
         elif message.kind == self.messages.FORGET:

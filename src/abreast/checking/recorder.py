@@ -1,7 +1,7 @@
 """Keras's public methods, each leaving in a log what it computed, and a `fit` that ends after so many steps.
 
 The same on both sides. A `fit` ends as if its data had: validation, callbacks and what follows go on, and its `History`
-repeats its last epoch for those that were cut. Imports Keras, `batches`, `changes`, `facts` and `log`.
+repeats its last epoch for those that were cut. Imports Keras, `feed`, `batches`, `changes`, `facts` and `log`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import keras
 import numpy as np
 from keras import tree
 from keras.src.trainers import data_adapters
-from keras.src.trainers.data_adapters import array_slicing
 
 from abreast.checking import changes
 from abreast.checking.batches import Watch, fingerprint, watch, watched_feeds
 from abreast.checking.facts import call_facts, model_facts
 from abreast.checking.log import Writer, plain_array
+from abreast.feed import cut_validation
 
 # A loop of `train_on_batch` that goes on this many times longer than is compared would not end by itself.
 _PATIENCE = 50
@@ -80,7 +80,7 @@ class Recorder:
         given = bound.arguments
         call = self._begin(model, "fit")
         self.facts["calls"][call] = call_facts(given["callbacks"], given["x"])
-        _split(given)
+        cut_validation(given)  # so that the rows of the training are known by their object
         seen = Watch()
         if isinstance(given["x"], types.GeneratorType):
             asked = (given["steps_per_epoch"] or self.steps) * (given["epochs"] - given["initial_epoch"])
@@ -252,17 +252,6 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
             delattr(owner, name)
         else:
             setattr(owner, name, plain)
-
-
-def _split(given: dict[str, Any]) -> None:
-    """Cut the validation's share off, as `fit` would, so that the training's rows are known by their object."""
-    if given["validation_split"] and given["validation_data"] is None:
-        data = (given["x"], given["y"], given["sample_weight"])
-        train, given["validation_data"] = array_slicing.train_validation_split(
-            data, validation_split=given["validation_split"]
-        )
-        given["x"], given["y"], given["sample_weight"] = train
-        given["validation_split"] = 0.0
 
 
 def _no_more_than(batches: Any, count: int) -> Iterator[Any]:

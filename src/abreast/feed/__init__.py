@@ -2,8 +2,9 @@
 
 `batch.py` is one batch and its shards, `source.py` what the user gave, `ahead.py` a thread that works ahead, `pipeline.py` the
 way of a batch from its source to the devices, `adapter.py` what Keras sees. `habits.py` decides whether a source is read
-ahead, with `in_process.py`, `shared_random.py` and `turns.py`; `workers.py` ends a source's workers. Imports Keras,
-NumPy, `errors`, `threads` and `measure.spans`; no framework: a backend says how a batch is put on devices.
+ahead, with `in_process.py`, `shared_random.py` and `turns.py`; `workers.py` ends a source's workers; `validation_split.py`
+cuts the validation's rows off. Imports Keras, NumPy, `errors`, `threads`, `users_line` and `measure.spans`; no framework: a
+backend says how a batch is put on devices.
 """
 
 from abreast.feed.adapter import Feed, FeedIterator, Handed, Watch, take
@@ -13,6 +14,7 @@ from abreast.feed.source import Source
 from abreast.feed.staging import DEFAULT_STAGING, Staging
 from abreast.feed.tf_data import dataset_views, not_dense
 from abreast.feed.turns import wait_for_turn
+from abreast.feed.validation_split import cut_validation
 
 __all__ = [
     "DEFAULT_STAGING",
@@ -25,6 +27,7 @@ __all__ = [
     "Staging",
     "Taken",
     "Watch",
+    "cut_validation",
     "dataset_views",
     "not_dense",
     "not_numbers",

@@ -1,7 +1,7 @@
 """One `fit` as data: its model, its source and its settings, and the arguments of every shorter `fit` that a doctor runs.
 
 Here: what the source is, how it is read again, and how a batch of it is changed (repeated, doubled, as `uint8`). Not here:
-timing (`trials.py`) and which changes are tried (`remedies.py`). Imports Keras, NumPy and `errors`.
+timing (`trials.py`) and which changes are tried (`remedies.py`). Imports Keras, NumPy, `errors` and `feed`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import keras
 import numpy as np
 from keras import tree
 from keras.src.trainers import data_adapters
-from keras.src.trainers.data_adapters import array_slicing
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
 
 from abreast.errors import DataError, ModelError
+from abreast.feed import cut_validation
 
 # More epochs than any trial lasts.
 _ENDLESS = 10**9
@@ -68,7 +68,7 @@ class FitCall:
         arguments.pop("self")
         if arguments["x"] is None:
             raise DataError("there is no data", "give what fit takes: diagnose(model, x, y, batch_size=...)")
-        _split(arguments)
+        cut_validation(arguments)
         call = FitCall(model, arguments)
         call._settle_source()
         return call
@@ -189,16 +189,6 @@ class FitCall:
         self.kind = next((kind for known, kind in kinds.items() if isinstance(adapter, known)), "other")
         if adapter.num_batches == 0:
             raise DataError("the data source is empty", "give at least one row")
-
-
-def _split(arguments: dict[str, Any]) -> None:
-    if arguments["validation_split"] and arguments["validation_data"] is None:
-        data = (arguments["x"], arguments["y"], arguments["sample_weight"])
-        train, arguments["validation_data"] = array_slicing.train_validation_split(
-            data, validation_split=arguments["validation_split"]
-        )
-        arguments["x"], arguments["y"], arguments["sample_weight"] = train
-    arguments["validation_split"] = 0.0
 
 
 class _Tape:

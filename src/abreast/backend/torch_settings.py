@@ -1,0 +1,103 @@
+"""Settings of Keras and PyTorch that scripts change at any time, and that the steps of every rank read.
+
+Not among them: the number of threads and the default device, which each rank has of its own. Imports torch and Keras.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import keras
+import torch
+
+_Access = tuple[Callable[[], Any], Callable[[Any], Any]]
+
+
+def read() -> dict[str, Any]:
+    """Each setting by name. Left out is what this PyTorch lacks, or cannot tell after its newer setting was used."""
+    found = {}
+    for name, (get, _) in _ACCESS.items():
+        with suppress(AttributeError, RuntimeError):
+            found[name] = get()
+    return found
+
+
+def write(settings: dict[str, Any]) -> None:
+    """Let this process have the settings that `read` gave in another one."""
+    there = read()
+    for name, (get, put) in _ACCESS.items():
+        # The older settings come first. They change newer ones, and those that then differ are set after them.
+        if name in settings and (name not in there or get() != settings[name]):
+            put(settings[name])
+
+
+def _flash_attention(on: bool | None) -> None:
+    if on is not None:
+        keras.config.enable_flash_attention() if on else keras.config.disable_flash_attention()
+
+
+def _flag(path: str) -> _Access:
+    owner, _, name = path.rpartition(".")
+    get = operator.attrgetter(path)
+    return lambda: get(torch), lambda value: setattr(operator.attrgetter(owner)(torch), name, value)
+
+
+def _attention_kernel(name: str) -> _Access:
+    cuda: Any = torch.backends.cuda
+    return lambda: getattr(cuda, f"{name}_sdp_enabled")(), lambda on: getattr(cuda, f"enable_{name}_sdp")(on)
+
+
+def _autocast(kind: str) -> dict[str, _Access]:
+    return {
+        f"autocast on {kind}": (
+            lambda: torch.is_autocast_enabled(kind),
+            lambda on: torch.set_autocast_enabled(kind, on),
+        ),
+        f"autocast's type on {kind}": (
+            lambda: torch.get_autocast_dtype(kind),
+            lambda dtype: torch.set_autocast_dtype(kind, dtype),
+        ),
+    }
+
+
+_config: Any = keras.config
+_ACCESS: dict[str, _Access] = {
+    "floatx": (_config.floatx, _config.set_floatx),
+    "epsilon": (_config.epsilon, _config.set_epsilon),
+    "image_data_format": (_config.image_data_format, _config.set_image_data_format),
+    "dtype_policy": (_config.dtype_policy, _config.set_dtype_policy),
+    "flash_attention": (_config.is_flash_attention_enabled, _flash_attention),
+    "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "deterministic": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    "anomalies": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    **_autocast("cpu"),
+    **_autocast("cuda"),
+    "float32_matmul_precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    **{
+        path: _flag(path)
+        for path in (
+            "utils.deterministic.fill_uninitialized_memory",
+            "backends.mkldnn.enabled",
+            "backends.cudnn.enabled",
+            "backends.cudnn.benchmark",
+            "backends.cudnn.deterministic",
+            "backends.cudnn.allow_tf32",
+            "backends.cuda.matmul.allow_fp16_reduced_precision_reduction",
+            "backends.cuda.matmul.allow_bf16_reduced_precision_reduction",
+            # In this order: a wider setting changes narrower ones.
+            "backends.fp32_precision",
+            "backends.cudnn.fp32_precision",
+            "backends.mkldnn.fp32_precision",
+            "backends.cuda.matmul.fp32_precision",
+            "backends.cudnn.conv.fp32_precision",
+            "backends.cudnn.rnn.fp32_precision",
+            "backends.mkldnn.matmul.fp32_precision",
+            "backends.mkldnn.conv.fp32_precision",
+            "backends.mkldnn.rnn.fp32_precision",
+        )
+    },
+    **{f"{name}_attention": _attention_kernel(name) for name in ("flash", "mem_efficient", "math", "cudnn")},
+}

@@ -1,0 +1,25 @@
+"""`validation_split` of `fit`, cut off as Keras cuts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras.src.trainers.data_adapters import array_slicing
+
+
+def cut_validation(arguments: dict[str, Any]) -> None:
+    """Put the last rows of the arrays into `validation_data`, in place, where `fit` would.
+
+    Args:
+        arguments: Those of `fit`, by name.
+
+    Raises:
+        ValueError: Keras's own, for a source that is no array.
+    """
+    if arguments["validation_split"] and arguments["validation_data"] is None:
+        data = (arguments["x"], arguments["y"], arguments["sample_weight"])
+        train, arguments["validation_data"] = array_slicing.train_validation_split(
+            data, validation_split=arguments["validation_split"]
+        )
+        arguments["x"], arguments["y"], arguments["sample_weight"] = train
+    arguments["validation_split"] = 0.0
