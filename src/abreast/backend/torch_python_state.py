@@ -15,6 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from abreast.backend import torch_python_parts as parts
@@ -68,6 +69,7 @@ class Watch:
         self._live: list[Any] = []
         self._seen: list[Any] = []
         self._kinds: list[Any] = []
+        self._all_kinds: list[Any] = []
         self._pending: list[tuple[_Node, Part]] = []
         model = self._model()
         self._numbered = {id(variable) for variable in numbered_variables(model)}
@@ -114,7 +116,9 @@ class Watch:
         """What somebody changed since the last `accept`."""
         if not all(map(operator.is_, self._dicts, map(_DICT, self._owners))):
             self._list_live()
-        self._pending = [*self._differing_containers(0, len(self._live)), *self._differing_others()]
+        is_same = _equal(self._seen, self._live) and self._kinds_now() == self._all_kinds
+        differing = [] if is_same else self._differing_containers(0, len(self._live))
+        self._pending = [*differing, *self._differing_others()]
         return [change for node, part in self._pending for change in _changes(node, part, part.edits())]
 
     def accept(self) -> None:
@@ -131,6 +135,7 @@ class Watch:
                 if part.index is not None:
                     self._seen[part.index] = part.seen
                     self._kinds[part.index] = kinds(part.live())
+            self._all_kinds = self._kinds_now() if renewed else self._all_kinds
 
     def skip(self) -> None:
         """Take what is there now for what the workers know."""
@@ -163,6 +168,7 @@ class Watch:
         self._list_live()
         self._seen = [part.seen for _, part in self._containers]
         self._kinds = [*map(kinds, self._live)]
+        self._all_kinds = self._kinds_now()
         for index, (_, part) in enumerate(self._containers):
             part.index = index
         self._grown = False
@@ -171,6 +177,12 @@ class Watch:
         self._live = [part.live() for _, part in self._containers]
         self._owners = [part.owner for _, part in self._containers if type(part) is parts.Attributes]
         self._dicts = [*map(_DICT, self._owners)]
+        self._keyed = [live for live in self._live if hasattr(live, "values")]
+        self._values = [live.values() if hasattr(live, "values") else live for live in self._live]
+
+    def _kinds_now(self) -> list[Any]:
+        """`kinds` of all containers in two calls: each look makes them."""
+        return [*chain.from_iterable(self._keyed), *map(type, chain.from_iterable(self._values))]
 
     def _differing_containers(self, start: int, end: int) -> Iterator[tuple[_Node, Part]]:
         seen, live = self._seen[start:end], self._live[start:end]
