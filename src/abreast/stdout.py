@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from abreast.errors import AbreastError
 
 # All that a terminal may obey, but line ends and tabs: C0, DEL and C1, and marks that turn the direction of text.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def plain(text: str) -> str:
-    """The text with control characters written out, as `\\x1b`: names in a file may come from a stranger."""
+    """The text with control characters and surrogates written out, as `\\x1b`: names in a file may come from a stranger."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 

@@ -32,3 +32,11 @@ def test_a_mutated_input_is_read_or_is_one_error(reader: str, count: int) -> Non
     assert found["failures"] == []
     assert found["read"] > 0 and found["refused"] > 0
     assert found["slowest_seconds"] < 10 and found["peak_mib"] < 1024
+
+
+@pytest.mark.parametrize(
+    ("reader", "seed"),
+    [("bench lines", 1100525), ("bench lines", 1201258), ("plan machine", 1001860), ("plan measured", 1002442)],
+)
+def test_what_a_million_inputs_found_stays_mended(reader: str, seed: int) -> None:
+    assert campaign.run(reader, seed, 1)["failures"] == []

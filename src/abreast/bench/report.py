@@ -91,9 +91,12 @@ def _origin(comparison: Comparison) -> Markup:
     for name in ("command", "commit", "date", "warm_up", "source"):
         entries[name.replace("_", "-")] = ", ".join(dict.fromkeys(str(line[name]) for line in measured if name in line))
     for name, text in comparison.machine.items():
-        entries[name] = ", ".join(text) if isinstance(text, list) else text if isinstance(text, str) else f"{text:,}"
+        if text is not None:  # a machine without GPUs may say so
+            entries[name] = (
+                ", ".join(text) if isinstance(text, list) else text if isinstance(text, str) else f"{text:,}"
+            )
     versions = {
-        json.dumps(line["versions"], sort_keys=True): line["versions"] for line in measured if "versions" in line
+        json.dumps(line["versions"], sort_keys=True): line["versions"] for line in measured if line.get("versions")
     }
     for number, found in enumerate(versions.values(), 1):
         name = "versions" if len(versions) == 1 else f"versions {number}"
