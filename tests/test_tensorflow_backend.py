@@ -56,6 +56,21 @@ def traces_of_a_ragged_fit() -> dict[str, int]:
     return {program.kind: program.num_traces for program in programs}
 
 
+def test_batches_of_one_row_share_one_trace(worker: Worker) -> None:
+    """They show no relation between rows, so that the look at rows stays due."""
+    assert worker.run(traces_of_single_rows) == [1]
+
+
+def traces_of_single_rows() -> list[int]:
+    import abreast
+
+    with counted_programs() as programs:
+        model, x, y = model_and_data()
+        abreast.parallelize(model, devices=4)
+        model.fit(x[:5], y[:5], batch_size=1, verbose=0)
+    return [program.num_traces for program in programs]
+
+
 @contextmanager
 def counted_programs() -> Iterator[list[Any]]:
     """The programs made in the block."""

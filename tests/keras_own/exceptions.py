@@ -26,6 +26,9 @@ _RUNNING_TEST = (
 _TF_DISTRIBUTE = "the test trains under `tf.distribute`, which does not mix with abreast"
 _TABLE = "the model holds a lookup table of TensorFlow, which cannot be sent to another process: refused by name"
 _RAGGED = "ragged rows are not cut into shards: refused by name before the first step"
+_DENSE = "the test wants its layers to get sparse tensors, and batches are made dense: the numbers are the same"
+_TRACES = "the test counts traces of a `train_step`, which each replica traces once"
+_WARNS = "the test counts a warning of Keras's in the model's `call`, which each replica runs, and the look at the rows"
 
 EXCEPTIONS: tuple[Named, ...] = (
     Named("::test_evaluate_with_custom_compute_loss", _RUNNING_TEST, ("torch",)),
@@ -42,6 +45,14 @@ EXCEPTIONS: tuple[Named, ...] = (
         Named(f"::test_trainer_with_raggeds_{kind}", _RAGGED, ("tensorflow",))
         for kind in ("functional", "layer", "model")
     ),
+    Named("EmbeddingTest::test_ragged", _RAGGED, ("tensorflow",)),
+    *(
+        Named(f"::test_fit_sparse_{kind}_{mode}", _DENSE, ("tensorflow",))
+        for kind in ("jax", "scipy", "tf")
+        for mode in ("eager", "graph")
+    ),
+    Named("::test_retracing", _TRACES, ("tensorflow",)),
+    Named("::test_warning_for_mismatched_inputs_structure", _WARNS, ("tensorflow", "torch")),
 )
 
 

@@ -22,6 +22,7 @@ Case = tuple[Any, Callable[[float], None]]  # the model, and what sets a new sca
 
 SCALE = 1.0
 TABLE: dict[str, Any] = {}
+WEIGHTS = np.ones(3)
 
 
 class Config:
@@ -299,6 +300,21 @@ def global_name() -> Case:
 
 def reads_global(y: Any, y_pred: Any) -> Any:
     return squares(y, y_pred, SCALE)
+
+
+def global_array() -> Case:
+    global WEIGHTS
+    WEIGHTS = np.ones(3)
+
+    def change(scale: float) -> None:
+        global WEIGHTS
+        WEIGHTS = np.full(3, scale)
+
+    return model_of(reads_global_array), change
+
+
+def reads_global_array(y: Any, y_pred: Any) -> Any:
+    return squares(y, y_pred, float(WEIGHTS.mean()))
 
 
 def global_dict() -> Case:

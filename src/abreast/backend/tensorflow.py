@@ -173,7 +173,8 @@ class TensorFlowBackend:
             if check.is_due:
                 with AT_WORK:
                     self._check_rows(check, model, batch, placement)
-                programs.clear()  # a batch of one row may have been before
+                if not check.is_due:
+                    programs.clear()  # traced for batches of one row, which show nothing
             if not programs or programs[-1].variables is not self._variables[model]:
                 programs[:] = [Program(kind, model, placement, self._variables[model])]
             if programs[-1].own_step:

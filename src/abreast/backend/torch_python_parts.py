@@ -232,10 +232,10 @@ class Names(_Named):
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
         edit = _with_original(owner, owner, edit)
-        if edit[0] == "put" and edit[2] != _MISSING:
-            owner[edit[1]] = edit[2]
-        elif edit[0] == "put":
+        if edit[0] == "put" and isinstance(edit[2], str) and edit[2] == _MISSING:
             owner.pop(edit[1], None)
+        elif edit[0] == "put":
+            owner[edit[1]] = edit[2]
 
 
 _ORIGINALS: dict[tuple[int, str], Any] = {}  # in a worker: what modules and classes held under a name when imported
