@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -29,9 +30,13 @@ def found(backend: str, plain: dict[str, Outcome], placed: dict[str, Outcome]) -
     for one in runs.broken(plain, placed):
         why = exceptions.reason(backend, one.test)
         yield {"kind": "differs", "backend": backend, "test": one.test, "seen": one.reason, "reason": why}
-    others = Counter((one.outcome, one.reason) for one in plain.values() if one.outcome != "passed")
+    others = Counter((one.outcome, _without_folder(one.reason)) for one in plain.values() if one.outcome != "passed")
     for (outcome, reason), number in sorted(others.items()):
         yield {"kind": "plainly", "backend": backend, "outcome": outcome, "reason": reason, "tests": number}
+
+
+def _without_folder(reason: str) -> str:
+    return re.sub(r"/\S*/keras_tests/", "keras_tests/", reason)
 
 
 def _counts(file: str, plain: dict[str, Outcome], placed: dict[str, Outcome]) -> dict[str, int]:
