@@ -9,11 +9,8 @@ import warnings
 from pathlib import Path
 from types import FrameType
 
-_LIBRARIES = (
-    str(Path(__file__).parent),
-    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-    "<frozen ",
-)
+_LIBRARIES = (str(Path(__file__).parent), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "<frozen ")
+_INSTALLED = ("site-packages", "dist-packages")  # of this environment and of the one below it
 
 
 def warn(message: str) -> None:
@@ -32,5 +29,7 @@ def _users(frame: FrameType | None) -> FrameType | None:
 
 
 def _is_of_a_library(file: str) -> bool:
+    if file.startswith(_LIBRARIES) or any(folder in _INSTALLED for folder in Path(file).parts):
+        return True
     # AutoGraph runs the user's functions as files of its own.
-    return file.startswith(_LIBRARIES) or "__autograph_generated_file" in file
+    return "__autograph_generated_file" in file
