@@ -27,6 +27,10 @@ _STACK = ExitStack()
 _OUTCOMES = pytest.StashKey["Outcomes"]()
 
 
+class Planted(BaseException):
+    """What a planted step raises: no test that expects an error of its own takes it for that."""
+
+
 class Outcomes:
     """Writes a line when a test begins and another when it ends."""
 
@@ -125,7 +129,7 @@ def _counting(step_function: Callable[..., Any], outcomes: Outcomes, planted: bo
         def counted(*given: Any) -> Any:
             outcomes.num_steps += 1
             if planted:
-                raise RuntimeError("planted")
+                raise Planted
             return step(*given)
 
         return counted
