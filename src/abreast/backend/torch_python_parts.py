@@ -33,6 +33,8 @@ _NOT_STATE = {
     "_loss_ids",
 }
 
+_VARIABLES = "_torch_params"  # among the `_modules` of a Keras layer: its variables once more, listed anew by each call
+
 
 class Part:
     """One side of `owner`, and what was seen of it."""
@@ -110,9 +112,13 @@ class Items(_Named):
     def live(self) -> Any:
         return self.owner
 
+    def counts(self, name: Any) -> bool:
+        return not (isinstance(name, str) and name == _VARIABLES)
+
     def _edits(self, new: Any) -> list[Edit]:
-        there = [*(name for name in self.seen if name in new), *(name for name in new if name not in self.seen)]
-        return super()._edits(new) + ([("order", None, [*new])] if there != [*new] else [])
+        seen, names = ([name for name in each if self.counts(name)] for each in (self.seen, new))
+        there = [*(name for name in seen if name in new), *(name for name in names if name not in self.seen)]
+        return super()._edits(new) + ([("order", None, names)] if there != names else [])
 
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
