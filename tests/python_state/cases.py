@@ -445,6 +445,81 @@ def method_replaced() -> Case:
     return model_of(layer=layer), change
 
 
+# Code and values of packages, replaced by the script.
+
+
+def method_of_a_package_replaced() -> Case:
+    """Rescaling's, which calls what it replaces."""
+    original = keras.layers.Rescaling.call
+
+    def change(scale: float) -> None:
+        keras.layers.Rescaling.call = lambda self, x: original(self, x) * scale
+
+    change(1.5)
+    return model_of(layer=keras.layers.Rescaling(1.0)), change
+
+
+def method_of_a_base_class_of_a_package_replaced() -> Case:
+    class Own(keras.layers.UnitNormalization):  # type: ignore[misc]
+        pass
+
+    def change(scale: float) -> None:
+        keras.layers.UnitNormalization.call = lambda self, x: x * scale
+
+    change(1.5)
+    return model_of(layer=Own()), change
+
+
+def method_of_a_package_put_back() -> Case:
+    original = keras.layers.LeakyReLU.call
+
+    def change(scale: float) -> None:
+        keras.layers.LeakyReLU.call = original if scale < 0.4 else lambda self, x: x * scale
+
+    change(1.0)
+    return model_of(layer=keras.layers.LeakyReLU()), change
+
+
+def class_attribute_of_a_package() -> Case:
+    keras.layers.Cropping1D.factor = 1.5
+    layer = Reading(lambda self: keras.layers.Cropping1D.factor)
+    return model_of(layer=layer), lambda scale: put("factor")(keras.layers.Cropping1D, scale)
+
+
+def function_of_a_package_replaced() -> Case:
+    original = ops.hard_tanh
+
+    def change(scale: float) -> None:
+        ops.hard_tanh = lambda x: original(x) * scale
+
+    change(1.5)
+    return model_of(layer=Reading(lambda self: ops.hard_tanh(0.5))), change
+
+
+def function_of_a_package_put_back() -> Case:
+    original = ops.celu
+
+    def change(scale: float) -> None:
+        ops.celu = original if scale < 0.4 else lambda x: scale * x
+
+    change(1.5)
+    return model_of(layer=Reading(lambda self: ops.celu(0.5))), change
+
+
+def function_that_a_package_reads() -> Case:
+    """Replaced before the first step; what it reads changes later."""
+    import torch
+
+    held = {"scale": 1.5}
+    torch.nn.functional.softsign = lambda x: x * held["scale"]  # type: ignore[assignment]
+    return model_of(layer=keras.layers.Activation("softsign")), functools.partial(held.__setitem__, "scale")
+
+
+def global_of_a_package() -> Case:
+    keras.layers.SCALE = 1.5
+    return model_of(layer=Reading(lambda self: keras.layers.SCALE)), lambda scale: put("SCALE")(keras.layers, scale)
+
+
 # What a step changes by itself.
 
 

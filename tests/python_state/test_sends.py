@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from tests.harness.client import Workers
@@ -25,7 +28,7 @@ def sends(kind: str) -> list[int]:
 
     layers = [keras.layers.Dense(3), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
     inputs = keras.Input((4,))
-    made = {
+    made: dict[str, Callable[[], Any]] = {
         "sequential": lambda: keras.Sequential([inputs, *layers]),
         "deferred": lambda: keras.Sequential(layers),
         "functional": lambda: keras.Model(inputs, layers[2](layers[1](layers[0](inputs)))),
@@ -45,15 +48,16 @@ def sends(kind: str) -> list[int]:
     x = np.random.default_rng(0).normal(size=(12, 4)).astype("float32")
     y = x[:, :1]
     counts = []
+    calls: list[Callable[[], Any]] = [
+        *[lambda: model.fit(x, y, batch_size=6, validation_data=(x, y), verbose=0)] * 3,
+        lambda: model.evaluate(x, y, verbose=0),
+        lambda: model.predict(x, verbose=0),
+        lambda: model.train_on_batch(x, y),
+        lambda: model.fit(x, y, batch_size=6, verbose=0),
+    ]
     Watch.dump_model = counted  # type: ignore[method-assign]
     try:
-        for call in (
-            *[lambda: model.fit(x, y, batch_size=6, validation_data=(x, y), verbose=0)] * 3,
-            lambda: model.evaluate(x, y, verbose=0),
-            lambda: model.predict(x, verbose=0),
-            lambda: model.train_on_batch(x, y),
-            lambda: model.fit(x, y, batch_size=6, verbose=0),
-        ):
+        for call in calls:
             call()
             counts.append(found)
     finally:

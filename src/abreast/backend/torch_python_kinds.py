@@ -18,6 +18,7 @@ from keras.src.backend.common.keras_tensor import KerasTensor
 from keras.src.ops.node import Node as KerasNode
 from keras.src.utils.tracking import Tracker
 
+from abreast.backend import torch_patches as patches
 from abreast.backend import torch_python_leaves as leaves
 from abreast.backend import torch_python_parts as parts
 from abreast.backend.torch_python_parts import Part
@@ -30,6 +31,8 @@ def is_watched(value: Any) -> bool:
         return False
     if isinstance(value, types.FunctionType):
         return value.__closure__ is not None or is_users(value.__globals__.get("__name__"))
+    if isinstance(value, type) and patches.names(value):
+        return True
     if isinstance(value, (type, types.ModuleType)):
         return not issubclass(kind, enum.EnumMeta) and is_users(getattr(value, "__module__", None) or value.__name__)
     return not (isinstance(value, torch.Tensor) and value.grad_fn is not None)
@@ -74,6 +77,8 @@ _KNOWN: tuple[Any, ...] = (
 
 
 def parts_of(value: Any) -> list[type[Part]]:
+    if isinstance(value, type) and patches.names(value):
+        return [parts.PatchedAttributes]
     for kind, chosen in _PARTS:
         if isinstance(value, kind):
             return [*chosen, *([parts.Attributes] if chosen and _has_attributes(value) else [])]

@@ -7,6 +7,7 @@ looked at, and by what path another process finds its copy, is `torch_python_sta
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from keras.src.saving.keras_saveable import KerasSaveable
 
+from abreast.backend import torch_patches as patches
 from abreast.backend.torch_model import OF_CALLS
 from abreast.backend.torch_python_same import bare, is_plain, is_same, kinds, settle, settled
 
@@ -199,6 +201,20 @@ class ClassAttributes(_Named):
             delattr(owner, edit[1])
 
 
+class PatchedAttributes(ClassAttributes):
+    """Those of a package's class that the script replaced."""
+
+    def live(self) -> Any:
+        return {name: vars(self.owner).get(name, _MISSING) for name in patches.names(self.owner)}
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        return ((step, value) for step, value in super().held() if patches.is_of_the_user(value))
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        ClassAttributes.apply(owner, ("drop", edit[1]) if _is_missing(edit) else edit)
+
+
 _OF_A_CLASS = {
     "__abstractmethods__",
     "__annotations__",
@@ -238,10 +254,38 @@ class Names(_Named):
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
         edit = _with_original(owner, owner, edit)
-        if edit[0] == "put" and isinstance(edit[2], str) and edit[2] == _MISSING:
+        if _is_missing(edit):
             owner.pop(edit[1], None)
         elif edit[0] == "put":
             owner[edit[1]] = edit[2]
+
+
+class InstalledNames(Names):
+    """Those of an installed module: what the module itself brings, a worker imports."""
+
+    def add(self, names: Iterable[str]) -> list[tuple[Step, Any]]:
+        return [(step, value) for step, value in super().add(names) if patches.is_of_the_user(value)]
+
+    def all_edits(self) -> list[Edit]:
+        known = patches.names(self._module)
+        return [edit for edit in super().all_edits() if edit[1] in known or patches.is_of_the_user(edit[2])]
+
+    def _edits(self, new: Any) -> list[Edit]:
+        found = super()._edits(new)
+        for edit in found:
+            patches.note(self._module, edit[1])
+        return found
+
+    @property
+    def _module(self) -> Any:
+        return sys.modules[self.owner["__name__"]]
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        return ((step, value) for step, value in super().held() if patches.is_of_the_user(value))
+
+
+def _is_missing(edit: Edit) -> bool:
+    return edit[0] == "put" and isinstance(edit[2], str) and edit[2] == _MISSING
 
 
 _ORIGINALS: dict[tuple[int, str], Any] = {}  # in a worker: what modules and classes held under a name when imported

@@ -1,9 +1,9 @@
 """The Python state that a model's steps read, watched in rank 0: what a callback changes there, its workers must get too.
 
 From the model the watch goes through everything that its objects hold (losses, metrics and optimizer among it) and that their
-functions read: globals, variables of outer functions, defaults, classes. It is looked at where the user's code may have run;
-what a step itself changes, it changes on every rank. The model's variables travel otherwise (`torch_team.py`), and what
-`torch_python_parts.py` has no part for (locks, files, installed modules) is no state. Imports Keras, torch and NumPy.
+functions read: globals, variables of outer functions, defaults, classes, and what the script put into packages. It is looked at
+where the user's code may have run; what a step itself changes, it changes on every rank. The model's variables travel otherwise
+(`torch_team.py`), and what `torch_python_parts.py` has no part for (locks, files) is no state. Imports Keras, torch and NumPy.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from abreast.backend import torch_patches as patches
 from abreast.backend import torch_python_parts as parts
 from abreast.backend.torch_messages import numbered_variables
-from abreast.backend.torch_model import can_travel, dump_changes, dump_model, is_importable
+from abreast.backend.torch_model import UnknownObject, can_travel, dump_changes, dump_model, is_importable
 from abreast.backend.torch_python_changes import Change, Path, is_data, namespace_of, restoring, text_of
 from abreast.backend.torch_python_kinds import is_watched, parts_of
 from abreast.backend.torch_python_leaves import Fixed
 from abreast.backend.torch_python_parts import Edit, Part, Step
 from abreast.backend.torch_python_same import is_plain, kinds
-from abreast.backend.torch_users_code import globals_read, is_users, names_in
+from abreast.backend.torch_users_code import globals_read, is_installed, is_users, names_in
 from abreast.errors import ModelError
 
 
@@ -74,9 +75,11 @@ class Watch:
         model = self._model()
         self._numbered = {id(variable) for variable in numbered_variables(model)}
         self._found: deque[_Node] = deque()
+        patches.find()
         root = self._nodes[id(model)] = _Node(model, root="model")
         self._open(root)
         self._explore()
+        self._patched()
         self._size = len(self._nodes)
         self._list()
 
@@ -86,6 +89,8 @@ class Watch:
 
     def dump_changes(self) -> bytes | None:
         """What somebody changed since the last `accept`; None for nothing. Raises `UnknownObject`, `ModelError`."""
+        if [*map(vars, self._installed)] != self._as_installed and self._note_patches():
+            raise UnknownObject
         changes = self.changes()
         try:
             return dump_changes(changes, self._path_of) if changes else None
@@ -173,6 +178,9 @@ class Watch:
             part.index = index
         self._grown = False
 
+        self._installed = [*{each for node in self._nodes.values() for each in _installed_classes(type(node.value))}]
+        self._as_installed = [dict(vars(each)) for each in self._installed]
+
     def _list_live(self) -> None:
         self._live = [part.live() for _, part in self._containers]
         self._owners = [part.owner for _, part in self._containers if type(part) is parts.Attributes]
@@ -198,7 +206,25 @@ class Watch:
     def _differing_others(self) -> list[tuple[_Node, Part]]:
         return [pair for pair in self._others if not _is_as_seen(pair[1])]
 
+    def _note_patches(self) -> bool:
+        """Whether the script replaced attributes of packages' classes since they were seen; these are sent from now on."""
+        pairs = zip(self._installed, self._as_installed, strict=True)
+        found = [(kind, name) for kind, before in pairs for name in patches.replaced(before, vars(kind))]
+        for kind, name in found:
+            patches.note(kind, name)
+        self._as_installed = [dict(vars(kind)) for kind in self._installed]
+        return bool(found)
+
     # Walking.
+
+    def _patched(self) -> None:
+        """Reach what the script put into packages."""
+        for owner, names in patches.known().items():
+            if isinstance(owner, types.ModuleType):
+                self._watch_names(vars(owner), names)
+            elif owner.__module__ in sys.modules:
+                self._watch_names(vars(sys.modules[owner.__module__]), [owner.__qualname__])
+        self._explore()
 
     def _explore(self) -> None:
         while self._found:
@@ -247,12 +273,22 @@ class Watch:
             self._watch_attributes(module, attributes)
 
     def _watch_attributes(self, module: Any, names: frozenset[str]) -> None:
-        if isinstance(module, types.ModuleType) and is_users(module.__name__):
+        if isinstance(module, type) and is_installed(module.__module__):
+            self._watch_class(module, names)
+        if not isinstance(module, types.ModuleType):
+            return
+        if is_users(module.__name__) or is_installed(module.__name__):
             present = [name for name in names if name in vars(module)]
             self._watch_names(vars(module), present)
             for name in present:
                 if vars(module)[name] is not module:
                     self._watch_attributes(vars(module)[name], names - {name})
+
+    def _watch_class(self, kind: type, names: frozenset[str]) -> None:
+        """Watch those attributes of a package's class that a function names and that hold data."""
+        for name in names:
+            if name in vars(kind) and is_plain(vars(kind)[name]):
+                patches.note(kind, name)
 
     def _watch_names(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
         node = self._nodes.get(id(namespace))
@@ -260,7 +296,8 @@ class Watch:
             node = self._nodes[id(namespace)] = _Node(namespace, root=namespace_of(namespace))
             self._grown = True
         if not any(isinstance(part, parts.Names) for part in node.parts):
-            node.parts.append(parts.Names(namespace))
+            is_own = is_users(namespace.get("__name__"))
+            node.parts.append(parts.Names(namespace) if is_own else parts.InstalledNames(namespace))
         part = next(part for part in node.parts if isinstance(part, parts.Names))
         for step, value in part.add(names):
             self._reach(value, node, step)
@@ -309,6 +346,10 @@ def _equal(values: Any, others: Any) -> bool:
 def _is_as_seen(part: Part) -> bool:
     live = part.live()
     return _equal(part.seen, live) and (not isinstance(live, dict) or kinds(live) == kinds(part.seen))
+
+
+def _installed_classes(kind: type) -> Iterator[type]:
+    return (each for each in kind.__mro__ if is_installed(each.__module__))
 
 
 def _module(name: str) -> types.ModuleType | None:

@@ -18,12 +18,24 @@ _INSTALLED = {"site-packages", "dist-packages"}
 @functools.cache
 def is_users(module_name: str | None) -> bool:
     """Whether a module is the user's own; one that no file is known of, such as a notebook, is."""
-    top = str(module_name).partition(".")[0]
-    if top == "abreast" or top in sys.stdlib_module_names or top in sys.builtin_module_names:
-        return False
-    module = sys.modules.get(top)
+    return not (_is_known(module_name) or is_installed(module_name))
+
+
+@functools.cache
+def is_installed(module_name: str | None) -> bool:
+    """Whether an installed package brings a module; neither Python nor abreast does."""
+    module = sys.modules.get(_top(module_name))
     files = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
-    return not any(_INSTALLED & set(Path(file).parts) for file in files if file)
+    return not _is_known(module_name) and any(_INSTALLED & set(Path(file).parts) for file in files if file)
+
+
+def _is_known(module_name: str | None) -> bool:
+    top = _top(module_name)
+    return top == "abreast" or top in sys.stdlib_module_names or top in sys.builtin_module_names
+
+
+def _top(module_name: str | None) -> str:
+    return str(module_name).partition(".")[0]
 
 
 @functools.cache

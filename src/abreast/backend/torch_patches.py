@@ -1,0 +1,89 @@
+"""Where a script puts code of its own into installed packages: methods of their classes, functions of their modules.
+
+A worker imports the packages as they are, so such code travels. Imports `torch_users_code` and
+`torch_python_same`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from abreast.backend.torch_python_same import is_plain
+from abreast.backend.torch_users_code import is_users
+
+# Whose modules are searched: a model's steps run their code.
+_SEARCHED = {"keras", "keras_hub", "keras_cv", "keras_nlp", "torch", "torchvision", "transformers"}
+# What of torch serves compiling and testing.
+_ASIDE = ("_dynamo", "_inductor", "_functorch", "_refs", "fx", "testing", "onnx", "export", "_export", "distributed")
+
+Patches = dict[Any, set[str]]  # modules and classes, and the names in them
+
+_MISSING = object()
+
+# Once patched, a place is watched: the script may put back what was there.
+_KNOWN: Patches = {}
+
+
+def find() -> None:
+    """Note each place in the packages' modules and classes that holds code of the user's."""
+    for owner, name in _places():
+        note(owner, name)
+
+
+def known() -> Patches:
+    """The places that hold something of the user's, or did."""
+    return {owner: {*names} for owner, names in _KNOWN.items()}
+
+
+def note(owner: Any, name: str) -> None:
+    _KNOWN.setdefault(owner, set()).add(name)
+
+
+def names(owner: Any) -> set[str]:
+    """The patched names of a module or a class."""
+    return _KNOWN.get(owner, set())
+
+
+def replaced(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The attributes of a class that the script replaced or put back."""
+    pairs = ((name, before.get(name, _MISSING), now.get(name, _MISSING)) for name in before.keys() | now.keys())
+    return [name for name, one, other in pairs if one is not other and (is_of_the_user(one) or is_of_the_user(other))]
+
+
+def is_of_the_user(value: Any) -> bool:
+    """Whether a worker may lack what a package holds: plain values, the user's code, a class that has some."""
+    return is_plain(value) or is_code_of_the_user(value) or (isinstance(value, type) and value in _KNOWN)
+
+
+def is_code_of_the_user(value: Any) -> bool:
+    """Whether a function, or the one in a method, a property or a partial, is the user's."""
+    kind: Any = type(value)  # some modules hold objects that warn of a question to themselves
+    if issubclass(kind, (classmethod, staticmethod)):
+        return is_code_of_the_user(value.__func__)
+    if issubclass(kind, functools.partial):
+        return is_code_of_the_user(value.func)
+    if issubclass(kind, property):
+        return any(is_code_of_the_user(each) for each in (value.fget, value.fset))
+    if kind is not types.FunctionType:
+        return False
+    module = str(value.__globals__.get("__name__"))
+    return not module.startswith("namedtuple_") and is_users(module)
+
+
+def _places() -> Iterator[tuple[Any, str]]:
+    for module_name, module in [*sys.modules.items()]:
+        if _is_searched(module_name) and isinstance(module, types.ModuleType):
+            for name, value in [*vars(module).items()]:
+                if is_code_of_the_user(value):
+                    yield module, name
+                elif issubclass(type(value), type) and vars(value).get("__module__") == module_name:
+                    yield from ((value, each) for each, held in [*vars(value).items()] if is_code_of_the_user(held))
+
+
+def _is_searched(module_name: str) -> bool:
+    top, _, rest = module_name.partition(".")
+    return top in _SEARCHED and not (top == "torch" and rest.startswith(_ASIDE))
