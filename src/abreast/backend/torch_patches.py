@@ -50,8 +50,15 @@ def names(owner: Any) -> set[str]:
 
 def replaced(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The attributes of a class that the script replaced or put back."""
-    pairs = ((name, before.get(name, _MISSING), now.get(name, _MISSING)) for name in before.keys() | now.keys())
-    return [name for name, one, other in pairs if one is not other and (is_of_the_user(one) or is_of_the_user(other))]
+    differing = [
+        name for name in before.keys() | now.keys() if before.get(name, _MISSING) is not now.get(name, _MISSING)
+    ]
+    return [name for name in differing if any(_counts(name, each.get(name, _MISSING)) for each in (before, now))]
+
+
+def _counts(name: str, value: Any) -> bool:
+    # Python and its libraries leave plain values of their own there, such as `__slotnames__`.
+    return is_code_of_the_user(value) if name.startswith("__") else is_of_the_user(value)
 
 
 def is_of_the_user(value: Any) -> bool:
