@@ -10,7 +10,7 @@ import pytest
 
 from tests.harness.client import Workers
 
-_OBJECTS = 100  # a model that stays has 900 on PyTorch, 11,000 on TensorFlow, where plain Keras leaves 3,700
+_OBJECTS = 300  # a model that stays has 900 on PyTorch, 11,000 on TensorFlow, where plain Keras leaves 3,700
 
 
 def test_a_deleted_model_is_freed(workers: Workers) -> None:

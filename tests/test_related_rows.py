@@ -124,12 +124,14 @@ def alarms(names: list[str], policies: list[str]) -> list[str]:
 
 
 def _works(forward: Any, data: Any) -> bool:
-    """Whether plain Keras can: PyTorch has no pooling of volumes in half precision on the CPU."""
+    """Whether plain Keras can: PyTorch and TensorFlow have no pooling of volumes in half precision on the CPU."""
     import keras
 
     try:
         forward(keras.ops.convert_to_tensor(data))
-    except NotImplementedError:
+    except Exception as error:
+        if type(error).__name__ not in ("NotImplementedError", "NotFoundError"):
+            raise
         return False
     return True
 

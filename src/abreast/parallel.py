@@ -328,6 +328,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
             batch_size=arguments["validation_batch_size"] or arguments["batch_size"],
             steps_per_epoch=arguments["validation_steps"],
         )
+        arguments["validation_data"].may_be_empty = True  # Keras warns and trains on
     arguments["x"] = _feed(
         placement,
         (arguments["x"], arguments["y"], arguments["sample_weight"]),

@@ -233,3 +233,50 @@ def python_in_pipelines() -> list[bool]:
     made = tf.data.Dataset.from_generator(lambda: iter([batch(0)[0]]), output_signature=tf.TensorSpec((4, 1))).repeat()
     mapped = plain.map(lambda row: tf.py_function(lambda each: each, [row], tf.float64)).prefetch(2)
     return [runs_here(TFDatasetAdapter(each)) for each in (plain, made, mapped)]
+
+
+def shuffles_beside(kind: str, devices: int) -> list[float]:
+    """Epochs of shuffled arrays, beside sources of `kind`: what opening those draws moves the shuffles."""
+    model = model_on(devices, rate=0.1)
+    x = np.random.default_rng(0).normal(size=(12, 1)).astype("float32")
+    y = np.zeros((12, 1), "float32")
+    found: list[float] = []
+    for _ in range(2):
+        history = model.fit(x, y, batch_size=4, epochs=2, validation_data=_source(kind, x, y), verbose=0).history
+        model.predict(_source(kind, x), verbose=0)
+        model.fit(_source(kind, x, y), verbose=0)
+        # The weight alone tells of no order here: each step adds the mean of its rows.
+        ordered = model.fit(x, y, batch_size=8, validation_data=_source(kind, x, y), verbose=0).history
+        found += [*history["val_loss"], *ordered["loss"], *ordered["val_loss"]]
+    return found
+
+
+def _source(kind: str, *arrays: Any) -> Any:
+    if kind == "torch":
+        import torch
+
+        held = torch.utils.data.TensorDataset(*map(torch.from_numpy, arrays))
+        return torch.utils.data.DataLoader(held, batch_size=4)
+    if kind == "grain":
+        import grain
+
+        rows = [tuple(array[i] for array in arrays) for i in range(len(arrays[0]))]
+        return grain.MapDataset.source(rows).to_iter_dataset().batch(4)
+    if kind == "PyDataset":
+        return _Rows(arrays)
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(arrays if len(arrays) > 1 else arrays[0]).batch(4)
+
+
+class _Rows(keras.utils.PyDataset):  # type: ignore[misc]
+    def __init__(self, arrays: tuple[Any, ...]) -> None:
+        super().__init__()
+        self._arrays = arrays
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        rows = tuple(array[4 * index : 4 * index + 4] for array in self._arrays)
+        return rows if len(rows) > 1 else rows[0]

@@ -42,6 +42,13 @@ def test_sources_that_share_a_random_generator_draw_in_the_order_of_keras(worker
         assert placed[name] == pytest.approx(values, rel=1e-5), name  # measured 1e-7
 
 
+@pytest.mark.parametrize("kind", ["tf.data", "PyDataset", "torch", "grain"])
+def test_what_opening_a_source_draws_moves_later_shuffles_as_with_keras(workers: Workers, kind: str) -> None:
+    """PyTorch's loaders draw a seed from its global generator when they begin, also where Keras puts one around `tf.data`."""
+    plain = workers.plain.run(bodies.shuffles_beside, kind=kind, devices=0)
+    assert workers.abreast.run(bodies.shuffles_beside, kind=kind, devices=2) == pytest.approx(plain, rel=1e-4, abs=1e-6)
+
+
 @pytest.mark.parametrize("generator", [False, True], ids=["data set", "generator"])
 def test_a_source_sees_what_a_callback_does_on_batches(workers: Workers, generator: bool) -> None:
     found = workers.abreast.run(bodies.curriculum, devices=2, generator=generator)

@@ -115,7 +115,15 @@ class _Module(ModuleType):
 
 
 def _replace_packages() -> None:
-    for name in ("matplotlib", "matplotlib.pyplot", "matplotlib.cm", "matplotlib.patches", "gdown", "IPython.display"):
+    for name in (
+        "matplotlib",
+        "matplotlib.pyplot",
+        "matplotlib.cm",
+        "matplotlib.patches",
+        "gdown",
+        "IPython.display",
+        "ipywidgets",
+    ):
         module = _Module(name)
         module.__path__ = []
         sys.modules[name] = module

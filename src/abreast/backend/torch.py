@@ -88,11 +88,12 @@ class TorchBackend:
         def epoch() -> Iterator[Any]:
             if self._peers is not None:
                 self._peers.agree_on_order()
-            if isinstance(adapter, TFDatasetAdapter):
-                return (tree.map_structure(_as_keras_would, batch) for batch in dataset_views(adapter))
             # Begun at once, as Keras does: a loader draws a seed when it begins, which moves the shuffles after it.
             with keras.device("cpu"):  # else Keras moves every batch to the first GPU
-                return _on_cpu(iter(adapter.get_torch_dataloader()))
+                batches = iter(adapter.get_torch_dataloader())
+            if isinstance(adapter, TFDatasetAdapter):
+                return (tree.map_structure(_as_keras_would, batch) for batch in dataset_views(adapter))
+            return _on_cpu(batches)
 
         return epoch
 

@@ -52,6 +52,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.staging = staging
         self.structure: tuple[Any, ...] | None = None
         self.keep_last = False
+        self.may_be_empty = False
         self.last_batch: HostBatch | None = None
         self._source = source
         self._watch = watch
@@ -60,7 +61,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     @cached_property
     def _open(self) -> _Open:
         adapter = self._source.open()
-        if adapter.num_batches == 0:
+        if adapter.num_batches == 0 and not self.may_be_empty:
             raise DataError("the data source is empty", "give at least one row")
         habits = Habits(adapter, self.staging, self._watch.model, (*self._watch.callbacks, *self._watch.steps))
         # A source whose wait has a limit needs a thread of its own; others run where plain Keras runs them.
