@@ -53,7 +53,7 @@ EXAMPLES = (
             (r"^    1024,$", "    32,"),
         ),
     ),
-    Example("vision/token_learner", edits=((r"^NUM_LAYERS = 4", "NUM_LAYERS = 2"),)),
+    Example("vision/token_learner", edits=((r"^NUM_LAYERS = 4", "NUM_LAYERS = 2"), (r"40000", "100"))),
     Example(
         "vision/attention_mil_classification",
         edits=(
@@ -107,7 +107,7 @@ EXAMPLES = (
         "structured_data/deep_neural_decision_forests",
         edits=((r"^num_trees = 25", "num_trees = 4"), (r"^depth = 10", "depth = 4")),
     ),
-    Example("structured_data/tabtransformer"),
+    Example("structured_data/tabtransformer", edits=((r"^import keras$", "import keras, tensorflow as tf"),)),
     Example("timeseries/timeseries_anomaly_detection"),
     Example("timeseries/timeseries_classification_from_scratch"),
     Example(
@@ -123,7 +123,12 @@ EXAMPLES = (
     Example("keras_recipes/subclassing_conv_layers", _ALL),
     Example("keras_recipes/trainer_pattern", _TENSORFLOW),
     Example("keras_recipes/tensorflow_numpy_models", _TENSORFLOW),
-    Example("structured_data/imbalanced_classification", _ALL, files="creditcard"),
+    Example(
+        "structured_data/imbalanced_classification",
+        _ALL,
+        ((r"/Users/fchollet/Downloads/creditcard.csv", "creditcard.csv"),),
+        files="creditcard",
+    ),
     Example("structured_data/structured_data_classification_from_scratch", _TENSORFLOW),
     Example("structured_data/structured_data_classification_with_feature_space", _TENSORFLOW),
     Example("nlp/pretrained_word_embeddings", _TENSORFLOW),

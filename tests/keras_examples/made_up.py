@@ -57,6 +57,9 @@ _WORDS = [
     "with",
     "without",
     "under",
+    "sat",
+    "on",
+    "mat",
 ]
 
 

@@ -81,7 +81,7 @@ def _replace_read_csv() -> None:
         return plain(source, *arguments, **options)
 
     pandas.read_csv = read_csv
-    pandas.DataFrame.plot = lambda *_, **__: Anything()
+    pandas.DataFrame.plot = pandas.Series.plot = lambda *_, **__: Anything()
 
 
 # Packages that only draw or only load.
@@ -185,7 +185,8 @@ def _shorten_source(given: dict[str, Any], names: tuple[str, ...], steps: str) -
     if hasattr(x, "take") and hasattr(x, "element_spec"):
         given[names[0]] = x.take(STEPS)
     elif _is_rows(x):
-        rows = STEPS * (given["batch_size"] or 32) - 3
+        size = given["batch_size"] or 32
+        rows = STEPS * size - min(3, size - 1)
         for name in names:
             given[name] = keras.tree.map_structure(lambda leaf: None if leaf is None else leaf[:rows], given[name])
     else:

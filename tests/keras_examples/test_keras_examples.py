@@ -1,4 +1,4 @@
-"""Keras's published examples train placed as they train plainly. `KERAS_IO` names a clone of keras-io."""
+"""Keras's published examples train placed as they train plainly. `KERAS_IO` names a folder that holds them (`measure.py`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_an_example_trains_on_several_devices_as_on_one(example: catalogue.Examp
     if verdict.verdict == "not run":
         pytest.skip(f"it fails plainly: {verdict.where}")
     known = (example.name, backend) in catalogue.REASONS
-    assert known or verdict.verdict in ("equal", "announced", "refused"), verdict
+    assert known or verdict.verdict in ("equal", "equal in float64", "announced", "refused"), verdict
 
 
 def test_every_difference_that_was_measured_has_a_reason() -> None:
