@@ -213,6 +213,7 @@ _FILES: dict[str, Callable[[Path], None]] = {
     "aclImdb": reviews_folder,
     "news20": newsgroups,
     "PetImages": pets,
+    "kagglecatsanddogs": pets,
     "creditcard": payments,
 }
 
