@@ -71,5 +71,9 @@ def test_what_a_callback_hangs_on_a_layer_for_itself_is_no_matter(torch_workers:
     assert torch_workers.abreast.run(bodies.fit_with_a_generator, place="layer") == "trained"
 
 
+def test_what_a_script_puts_around_fit_stays_here(torch_workers: Workers) -> None:
+    assert torch_workers.abreast.run(bodies.fit_through_a_patch) == "trained, 1"
+
+
 def test_what_a_step_changes_itself_is_not_sent(torch_workers: Workers) -> None:
     assert torch_workers.abreast.run(bodies.edits_that_travel) == []

@@ -17,8 +17,17 @@ from abreast.backend.torch_users_code import is_users
 
 # Whose modules are searched: a model's steps run their code.
 _SEARCHED = {"keras", "keras_hub", "keras_cv", "keras_nlp", "torch", "torchvision", "transformers"}
-# What of torch serves compiling and testing.
-_ASIDE = ("_dynamo", "_inductor", "_functorch", "_refs", "fx", "testing", "onnx", "export", "_export", "distributed")
+# Parts of packages whose code runs in the script's process alone, or while a model is compiled or tested.
+_ASIDE = {
+    *("callbacks", "saving", "datasets", "applications", "visualization", "export", "data_adapters", "wrappers"),
+    *("_dynamo", "_inductor", "_functorch", "_refs", "fx", "testing", "onnx", "_export", "distributed"),
+}
+# Methods that no step calls.
+_BETWEEN_STEPS = {
+    *("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch", "compile", "summary"),
+    *("save", "save_weights", "load_weights", "export", "quantize", "get_config", "from_config", "__init__", "__new__"),
+    *("make_train_function", "make_test_function", "make_predict_function", "get_weights", "set_weights"),
+}
 
 Patches = dict[Any, set[str]]  # modules and classes, and the names in them
 
@@ -40,7 +49,8 @@ def known() -> Patches:
 
 
 def note(owner: Any, name: str) -> None:
-    _KNOWN.setdefault(owner, set()).add(name)
+    if name not in _BETWEEN_STEPS:
+        _KNOWN.setdefault(owner, set()).add(name)
 
 
 def names(owner: Any) -> set[str]:
@@ -88,9 +98,10 @@ def _places() -> Iterator[tuple[Any, str]]:
                 if is_code_of_the_user(value):
                     yield module, name
                 elif issubclass(type(value), type) and vars(value).get("__module__") == module_name:
-                    yield from ((value, each) for each, held in [*vars(value).items()] if is_code_of_the_user(held))
+                    attributes = [*vars(value).items()]
+                    yield from ((value, each) for each, held in attributes if is_code_of_the_user(held))
 
 
 def _is_searched(module_name: str) -> bool:
-    top, _, rest = module_name.partition(".")
-    return top in _SEARCHED and not (top == "torch" and rest.startswith(_ASIDE))
+    top, *rest = module_name.split(".")
+    return top in _SEARCHED and not _ASIDE.intersection(rest)

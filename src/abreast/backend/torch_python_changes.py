@@ -38,7 +38,8 @@ def apply_changes(model: Any, data: bytes) -> None:
 def load_with_modules(data: bytes) -> Any:
     """The model that `Watch.dump` made, and beside it what this process's modules lack."""
     model, beside = load_model_and(data)
-    _apply(model, [(change.part, change.paths, change.edit) for change in beside])
+    for change in beside:  # one by one: a path may lead through code that an earlier one puts there
+        _apply(model, [(change.part, change.paths, change.edit)])
     return model
 
 
