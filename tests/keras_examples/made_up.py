@@ -131,7 +131,7 @@ def spanish(path: Path) -> None:
 
 
 def moving_digits(path: Path) -> None:
-    np.save(path, random().integers(0, 255, (6, 20, 16, 16)).astype("uint8"))
+    np.save(path, random().integers(0, 255, (20, 12, 16, 16)).astype("uint8"))
 
 
 def ratings(path: Path) -> None:
@@ -193,7 +193,7 @@ def pets(path: Path) -> None:
     for kind in ("Cat", "Dog"):
         folder = Path("PetImages") / kind
         folder.mkdir(parents=True, exist_ok=True)
-        for number in range(40):
+        for number in (*range(40), 6779):
             Image.fromarray(draw.integers(0, 255, (40, 50, 3)).astype("uint8")).save(folder / f"{number}.jpg")
     for name in ("images", "annotations/trimaps"):
         Path(name).mkdir(parents=True, exist_ok=True)
