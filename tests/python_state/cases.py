@@ -515,6 +515,13 @@ def function_that_a_package_reads() -> Case:
     return model_of(layer=keras.layers.Activation("softsign")), functools.partial(held.__setitem__, "scale")
 
 
+def torch_beside_ops() -> Case:
+    """cloudpickle takes the name `ops` beside torch for `torch.ops`, a module that it cannot write by itself."""
+    import torch
+
+    return with_layer(lambda self: float(torch.tensor(self.scale)) * ops.ones(()), put("scale"), scale=1.5)
+
+
 def global_of_a_package() -> Case:
     keras.layers.SCALE = 1.5
     return model_of(layer=Reading(lambda self: keras.layers.SCALE)), lambda scale: put("SCALE")(keras.layers, scale)

@@ -251,6 +251,9 @@ def _reducer(value: Any) -> Callable[[Any], Any] | None:
         return _reduce_tracked
     if isinstance(value, types.FunctionType) and hasattr(value, "_torchdynamo_orig_callable"):
         return lambda compiled: (_same, (compiled._torchdynamo_orig_callable,))
+    if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
+        # Those of a class of their own (`torch.ops`, `torch.backends.cudnn`) cloudpickle cannot write.
+        return None if type(value) is types.ModuleType else lambda module: (importlib.import_module, (module.__name__,))
     for kind, reduce in _REDUCERS:
         if isinstance(value, kind):
             return reduce

@@ -1,7 +1,7 @@
 """Where a script puts code of its own into installed packages: methods of their classes, functions of their modules.
 
-A worker imports the packages as they are, so such code travels. Imports `torch_users_code` and
-`torch_python_same`.
+A worker imports the packages as they are, so such code travels. Imports `torch_python_same` and
+`torch_users_code`.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ def names(owner: Any) -> set[str]:
 
 def replaced(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The attributes of a class that the script replaced or put back."""
-    differing = [
-        name for name in before.keys() | now.keys() if before.get(name, _MISSING) is not now.get(name, _MISSING)
-    ]
+    both = (before.keys() | now.keys()) - _BETWEEN_STEPS
+    differing = [name for name in both if before.get(name, _MISSING) is not now.get(name, _MISSING)]
     return [name for name in differing if any(_counts(name, each.get(name, _MISSING)) for each in (before, now))]
 
 

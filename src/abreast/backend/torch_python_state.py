@@ -269,26 +269,30 @@ class Watch:
         attributes = names_in(function.__code__)
         self._names |= attributes
         modules = [namespace.get(name) for name in names] + [_module(name) for name in attributes]
+        visited: set[int] = set()
         for module in modules:
-            self._watch_attributes(module, attributes)
+            self._watch_attributes(module, attributes, visited)
 
-    def _watch_attributes(self, module: Any, names: frozenset[str]) -> None:
-        if isinstance(module, type) and is_installed(module.__module__):
-            self._watch_class(module, names)
-        if not isinstance(module, types.ModuleType):
+    def _watch_attributes(self, holder: Any, names: frozenset[str], visited: set[int]) -> None:
+        """Watch what a function names of a module, and of the modules and classes that it names there."""
+        if id(holder) in visited or not isinstance(holder, (types.ModuleType, type)):
             return
-        if is_users(module.__name__) or is_installed(module.__name__):
-            present = [name for name in names if name in vars(module)]
-            self._watch_names(vars(module), present)
+        visited.add(id(holder))
+        if isinstance(holder, type):
+            self._watch_class(holder, names)
+        elif is_users(holder.__name__) or is_installed(holder.__name__):
+            present = [name for name in names if name in vars(holder)]
+            self._watch_names(vars(holder), present)
             for name in present:
-                if vars(module)[name] is not module:
-                    self._watch_attributes(vars(module)[name], names - {name})
+                self._watch_attributes(vars(holder)[name], names, visited)
 
     def _watch_class(self, kind: type, names: frozenset[str]) -> None:
         """Watch those attributes of a package's class that a function names and that hold data."""
-        for name in names:
-            if name in vars(kind) and is_plain(vars(kind)[name]):
-                patches.note(kind, name)
+        if is_installed(kind.__module__) and not kind.__flags__ & _IMMUTABLE:
+            held = [name for name in names if name in vars(kind) and not name.startswith("__")]
+            for name in held:
+                if is_plain(vars(kind)[name]):
+                    patches.note(kind, name)
 
     def _watch_names(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
         node = self._nodes.get(id(namespace))
@@ -317,6 +321,7 @@ class Watch:
         return any(lost)
 
 
+_IMMUTABLE = 1 << 8  # Python's flag of classes that are written in C
 _DICT = operator.attrgetter("__dict__")
 _CONTAINERS = (parts.Items, parts.Attributes, parts.ClassAttributes, parts.Entries, parts.Members)
 
