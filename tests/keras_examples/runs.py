@@ -25,7 +25,10 @@ _PLAY = ROOT / "tests" / "keras_examples" / "play.py"
 
 @dataclass(frozen=True)
 class Verdict:
-    """`verdict`: equal, or that in float64 only, refused, announced, different, failed (placed only), or not run (plainly)."""
+    """`verdict`: equal, or that in float64 only, refused, announced, different, failed (placed only), not repeatable or not run.
+
+    The last two are of plain Keras: it gives other numbers each time, or fails.
+    """
 
     verdict: str
     difference: float | None
@@ -42,7 +45,9 @@ def run(script: Path, backend: str) -> Verdict:
         return verdict
     exact = _compare(script, backend, mode, "float64", TOLERANCE_OF_FLOAT64)
     if exact.verdict != "equal":
-        return verdict
+        once, again = (_play(script, backend, mode, "float32", []) for _ in range(2))
+        repeats = _verdict(once, again, TOLERANCE).verdict == "equal"
+        return verdict if repeats else replace(verdict, verdict="not repeatable")
     where = f"{exact.where}, in float64; in float32 {verdict.difference:.0e}: {verdict.where}"
     return replace(exact, verdict="equal in float64", where=where)
 

@@ -23,8 +23,8 @@ def test_an_example_trains_on_several_devices_as_on_one(example: catalogue.Examp
     if script is None:
         pytest.skip(f"{os.environ['KERAS_IO']} has no {example.name}")
     verdict = runs.run(script, backend)
-    if verdict.verdict == "not run":
-        pytest.skip(f"it fails plainly: {verdict.where}")
+    if verdict.verdict in ("not run", "not repeatable"):
+        pytest.skip(f"{verdict.verdict} with plain Keras: {verdict.where}")
     known = (example.name, backend) in catalogue.REASONS
     assert known or verdict.verdict in ("equal", "equal in float64", "announced", "refused"), verdict
 
