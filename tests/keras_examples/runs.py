@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -55,7 +56,7 @@ def run(script: Path, backend: str) -> Verdict:
 def _compare(script: Path, backend: str, mode: str, floatx: str, tolerance: float) -> Verdict:
     plain = _play(script, backend, mode, floatx, [])
     if plain["error"] is not None:
-        return Verdict("not run", None, 0, plain["error"], ())
+        return Verdict("not run", None, 0, _short(plain["error"]), ())
     placed = _play(script, backend, mode, floatx, ["-m", "abreast", "run", "--cpu-devices", str(NUM_DEVICES)])
     return _verdict(plain, placed, tolerance)
 
@@ -90,7 +91,7 @@ def _play(script: Path, backend: str, mode: str, floatx: str, command: list[str]
 def _verdict(plain: dict[str, Any], placed: dict[str, Any], tolerance: float) -> Verdict:
     if placed["error"] is not None:
         refused = placed["error"].startswith("abreast.errors.")
-        return Verdict("refused" if refused else "failed", None, 0, placed["error"][:300], ())
+        return Verdict("refused" if refused else "failed", None, 0, _short(placed["error"]), ())
     draws = tuple(plain["draws"])
     if len(plain["calls"]) != len(placed["calls"]):
         where = f"{len(plain['calls'])} calls plainly, {len(placed['calls'])} placed"
@@ -101,6 +102,11 @@ def _verdict(plain: dict[str, Any], placed: dict[str, Any], tolerance: float) ->
     verdict = "equal" if largest < tolerance else "announced" if announced else "different"
     told = f"; {announced[0][:200]}" if verdict == "announced" else ""
     return Verdict(verdict, largest, len(plain["calls"]), where + told, draws)
+
+
+def _short(error: str) -> str:
+    """An error without colours, and with files by their names."""
+    return re.sub(r"\x1b\[\d*m", "", re.sub(r"(/[\w.-]+)+/", "", error))[:300]
 
 
 def _differences(plain: list[Any], placed: list[Any]) -> Iterator[tuple[float, str]]:
