@@ -17,7 +17,7 @@ def test_a_deleted_model_is_freed(workers: Workers) -> None:
     found = workers.abreast.run(train_and_delete, warm_up=2, models=3)
     assert found["alive"] == 0
     assert found["objects"] < 3 * _OBJECTS
-    assert all(mib < 8 for mib in found["mib"][1:])  # of PyTorch's workers; 13 to 25 where models stay
+    assert max([0, *found["mib"][1:]]) < 8, found["mib"]  # of PyTorch's workers; 13 to 25 where models stay
 
 
 @pytest.mark.full
@@ -54,7 +54,10 @@ def train_one() -> weakref.ref[Any]:
     rows = np.ones((16, 1024), "float32")
     model.fit(rows, rows, batch_size=8, verbose=0)
     model.predict(rows, verbose=0)
-    return weakref.ref(model)
+    reference = weakref.ref(model)
+    del model, layers
+    gc.collect()  # as with plain Keras, a model is in cycles
+    return reference
 
 
 def num_objects() -> int:
