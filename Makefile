@@ -23,16 +23,21 @@ help:  ## say what there is
 demo: $(READY)  ## train on real digits with every backend, on one and on four simulated devices
 	@$(BIN)/python examples/demo.py
 
+# Two processes test; what measures time runs afterwards, alone. $(1): the marks of both.
+define pytest
+ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "$(1)not alone" -n 2
+ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "$(1)alone"
+endef
+
 test: lint  ## check the code, then run the tests, without the slow ones; a backend that is missing is an error
-	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "not full and not alone" -n 2
-	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "not full and alone"
+	$(call pytest,not full and )
 
 test-full: lint  ## all tests, then those of `make test` with the oldest Keras that we support
-	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest
+	$(call pytest)
 	@$(MAKE) --no-print-directory VENV=$(VENV)-oldest KERAS="keras==$(OLDEST_KERAS).*" test-oldest
 
 test-oldest: $(READY)
-	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "not full"
+	$(call pytest,not full and )
 
 lint: $(READY)  ## check style and types
 	$(BIN)/ruff check

@@ -56,6 +56,31 @@ def traces_of_a_ragged_fit() -> dict[str, int]:
     return {program.kind: program.num_traces for program in programs}
 
 
+def test_sums_are_added_up_in_one_order(worker: Worker) -> None:
+    assert worker.run(sums_of_columns) == [1.0]
+
+
+def sums_of_columns() -> list[float]:
+    """The sums of 1, e, e and 0, of which only the order decides whether they are more than 1."""
+    import numpy as np
+    import tensorflow as tf
+
+    from abreast.backend.tensorflow_reduce import Reducer
+
+    devices = tuple(f"/CPU:{index}" for index in range(4))
+    e = float(np.finfo("float32").eps / 2)
+
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]  # TensorFlow has no types
+    def step(zeros: Any) -> Any:
+        rows = []
+        for device, value in zip(devices, (1.0, e, e, 0.0), strict=True):
+            with tf.device(device):
+                rows.append([tf.sin(zeros[index]) + np.float32(value) for index in range(8)])
+        return tf.concat(Reducer(devices).sum_gradients(rows)[0], axis=0)
+
+    return sorted({float(value) for _ in range(20) for value in step(tf.zeros((8, 100))).numpy()})
+
+
 def test_batches_of_one_row_share_one_trace(worker: Worker) -> None:
     """They show no relation between rows, so that the look at rows stays due."""
     assert worker.run(traces_of_single_rows) == [1]

@@ -5,6 +5,7 @@ Called where all replicas have arrived, with what each of them brought. Imports 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -30,6 +31,19 @@ class _Strategy(tf.distribute.MirroredStrategy):  # type: ignore[misc]  # Tensor
 def _strategy(devices: tuple[str, ...]) -> Any:
     """One strategy for each tuple of TensorFlow's device names."""
     return _Strategy(list(devices))
+
+
+def add_in_order(values: Sequence[Any]) -> Any:
+    """The sum of tensors, added up in the order given: a job that runs again gives the same bits.
+
+    `tf.add_n` begins with the first tensor whose memory it may take over, which varies with timing, and TensorFlow rewrites a
+    chain of `tf.add` to it. A sum of two does not depend on the order; the sum of the first two is no other operation's input,
+    so that its memory is always free; and its shape is hidden, so that TensorFlow leaves the chain as it is.
+    """
+    if len(values) < 3:
+        return tf.add_n(values)
+    first_two = tf.raw_ops.PlaceholderWithDefault(input=tf.add(values[0], values[1]), shape=None)
+    return tf.add_n([first_two, *values[2:]])
 
 
 class Reducer:
@@ -63,7 +77,7 @@ class Reducer:
         sums = []
         for index, column in enumerate(columns):
             with tf.device(self._devices[index % len(self._devices)]):
-                sums.append(tf.add_n(column))
+                sums.append(add_in_order(column))
         return [sums] * len(self._devices)
 
     def _sum_by_nccl(self, columns: list[tuple[Any, ...]]) -> list[list[Any]]:

@@ -19,7 +19,7 @@ from keras import tree
 from abreast import exact, users_line
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow_gradients import SharedGradients
-from abreast.backend.tensorflow_reduce import Reducer
+from abreast.backend.tensorflow_reduce import Reducer, add_in_order
 from abreast.backend.tensorflow_summaries import Summaries
 from abreast.backend.tensorflow_turns import TurnLink, Turns
 from abreast.backend.tensorflow_variables import AT_WORK, Variables
@@ -151,7 +151,7 @@ class Program:
                 tf.math.multiply_no_nan(copy, tf.cast(counts[index], copy.dtype) / tf.cast(total_rows, copy.dtype))
                 for index, copy in enumerate(copies)
             ]
-            average = tf.add_n(shares)
+            average = add_in_order(shares)
             for copy in copies:
                 with tf.device(copy.device):
                     copy.assign(average)
@@ -160,7 +160,7 @@ class Program:
         with tf.device("/CPU:0"):
             if self.own_step or results[0] is not None:
                 return _combined(results, tf.unstack(counts / total_rows))
-            totals = [(variable, tf.add_n(self.variables.copies(variable))) for variable in self.variables.sums]
+            totals = [(variable, add_in_order(self.variables.copies(variable))) for variable in self.variables.sums]
             with keras.StatelessScope(state_mapping=totals):
                 return _metric_results(self.model)
 
@@ -209,7 +209,7 @@ def _combined(results: list[Any], weights: list[Any]) -> Any:
 def _average(values: list[Any], weights: list[Any]) -> Any:
     tensors = [tf.convert_to_tensor(value) for value in values]
     dtype = tensors[0].dtype if tensors[0].dtype.is_floating else keras.config.floatx()
-    return tf.add_n(
+    return add_in_order(
         [
             tf.math.multiply_no_nan(tf.cast(tensor, dtype), tf.cast(weight, dtype))
             for tensor, weight in zip(tensors, weights, strict=True)

@@ -22,6 +22,7 @@ import tensorflow as tf
 from keras.src import backend
 
 from abreast import exact
+from abreast.backend.tensorflow_reduce import add_in_order
 
 # Held while the variables of a model are other than at rest, as in a trace: other threads may train and predict beside it.
 AT_WORK = threading.RLock()
@@ -132,7 +133,7 @@ class Variables:
         for variable in self.sums:
             first, *others = self.copies(variable)
             with tf.device(first.device):
-                first.assign(tf.add_n([first, *others]))
+                first.assign(add_in_order([first, *others]))
             for copy in others:
                 with tf.device(copy.device):
                     copy.assign(tf.zeros_like(copy))
