@@ -365,13 +365,19 @@ def _build(kind: Kind, model: Any, batch: HostBatch) -> None:
             x, _, _ = exact.unpack(batch.data)
             backend.compute_output_spec(model, _symbolic(x), training=False)
         return
-    try:
+    if not exact.overrides_step(model, kind):
         model._symbolic_build(data_batch=batch.data)
-    except Exception:
-        # A model whose train_step calls its parts need not have a `call` of its own.
-        parts = model._flatten_layers(include_self=False)
-        if not exact.overrides_step(model, kind) or not all(part.built for part in parts):
-            raise
+    elif not _is_built(model):
+        # As with plain Keras, a trace of the step makes what the step calls; `call` may lack or call less.
+        step = getattr(model, f"{kind}_step")
+        tf.function(lambda data: step(data), autograph=False).get_concrete_function(
+            tree.map_structure(_to_device, batch.data)
+        )
+
+
+def _is_built(model: Any) -> bool:
+    compiled = (model._compile_metrics, model._compile_loss, *exact.optimizers(model))
+    return all(part.built for part in (*model._flatten_layers(), *compiled) if part is not None)
 
 
 def _symbolic(data: Any) -> Any:
