@@ -13,6 +13,7 @@ from tests.harness.client import Workers
 NAMES = (
     *("epsilon", "image_data_format", "dtype_policy", "floatx", "flash_attention"),
     *("default_dtype", "matmul_precision", "fp32_precision", "deterministic", "fill", "benchmark", "cudnn", "mkldnn"),
+    "wide_results",
     *("anomalies", "attention_kernel", "autocast", "autocast_type", "reduced_precision"),
 )
 
@@ -21,6 +22,7 @@ def settings() -> Any:
     """In a worker: for each setting what sets it, what it is at first and then, and what reads it."""
     import keras
     import torch
+    from keras.src.backend.common.dtypes import BIT64_TO_BIT32_DTYPE
 
     config, cuda = keras.config, torch.backends.cuda
     cudnn: Any = torch.backends.cudnn
@@ -47,6 +49,9 @@ def settings() -> Any:
         "image_data_format": (config.set_image_data_format, "channels_last", "channels_first", config.image_data_format),
         "dtype_policy": (config.set_dtype_policy, "float32", "mixed_bfloat16", lambda: config.dtype_policy().name),
         "floatx": (config.set_floatx, "float32", "float64", config.floatx),
+        "wide_results": (
+            lambda kind: BIT64_TO_BIT32_DTYPE.update(float64=kind), "float32", "float64", lambda: BIT64_TO_BIT32_DTYPE["float64"]
+        ),
         "flash_attention": (flash, True, False, config.is_flash_attention_enabled),
         "default_dtype": (torch.set_default_dtype, torch.float32, torch.float64, torch.get_default_dtype),
         "matmul_precision": (

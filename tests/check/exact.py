@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.check.planted import text
+from tests.harness.client import BACKENDS
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ EXACT = (
     Exact("dense, sgd", "tensorflow", FIT),
     Exact("adam before a norm", "jax", ADAM_BEFORE_NORM),
     Exact("adam before a norm", "torch", ADAM_BEFORE_NORM),
-    Exact("adam in float64", "tensorflow", ADAM_BEFORE_NORM, ("--float64",)),
+    *(Exact("adam in float64", backend, ADAM_BEFORE_NORM, ("--float64",)) for backend in BACKENDS),
     Exact("validation", "tensorflow", VALIDATED),
     Exact("early stopping", "jax", CALLBACKS),
     Exact("generator, two fits", "jax", GENERATOR),

@@ -22,3 +22,5 @@ def test_a_planted_difference_is_found_where_it_begins(case: Planted) -> None:
 def test_an_exact_script_raises_no_alarm(case: Exact) -> None:
     checked = check(case)
     assert checked.verdict["outcome"] == "equal", checked.verdict
+    if "--float64" in case.options:
+        assert checked.verdict["largest"]["difference"] < 1e-10, checked.verdict

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import keras
 
+from abreast.checking import changes
 from tests.keras_examples import catalogue, stand_ins
 
 
@@ -29,6 +30,8 @@ if __name__ == "__main__":
     _recorder = stand_ins.Recorder()
     stand_ins.install(_recorder, random_layers=_mode == "random")
     catalogue.prepare(_path)
+    if keras.config.floatx() == "float64":
+        changes.compute_in_float64()
     keras.utils.set_random_seed(1)
     try:
         exec(compile(_source(_path), _path, "exec"), globals())

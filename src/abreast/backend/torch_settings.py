@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 import torch
+from keras.src.backend.common.dtypes import BIT64_TO_BIT32_DTYPE
 
 _Access = tuple[Callable[[], Any], Callable[[Any], Any]]
 
@@ -63,9 +64,14 @@ def _autocast(kind: str) -> dict[str, _Access]:
     }
 
 
+def _wide_results(types: dict[str, str]) -> None:
+    BIT64_TO_BIT32_DTYPE.update(types)
+
+
 _config: Any = keras.config
 _ACCESS: dict[str, _Access] = {
     "floatx": (_config.floatx, _config.set_floatx),
+    "wide_results": (BIT64_TO_BIT32_DTYPE.copy, _wide_results),
     "epsilon": (_config.epsilon, _config.set_epsilon),
     "image_data_format": (_config.image_data_format, _config.set_image_data_format),
     "dtype_policy": (_config.dtype_policy, _config.set_dtype_policy),

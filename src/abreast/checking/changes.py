@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras.src.backend.common.dtypes import BIT64_TO_BIT32_DTYPE
 
 from abreast.checking.facts import is_random, layers_of
 
@@ -21,6 +22,8 @@ ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bflo
 
 def compute_in_float64() -> None:
     """Make float64 Keras's type, whatever policy the script asks for."""
+    if keras.backend.backend() != "tensorflow":
+        BIT64_TO_BIT32_DTYPE["float64"] = "float64"  # else Keras makes float32 of what sums and means give
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
     for owner in (keras.config, keras.mixed_precision):
