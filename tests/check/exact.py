@@ -145,7 +145,7 @@ UNSTABLE = """
         x, 20 * y, batch_size=16, epochs=20, verbose=0)
 """
 
-EXACT = (
+EXACT: tuple[Exact, ...] = (
     Exact("dense, sgd", "tensorflow", FIT),
     Exact("adam before a norm", "jax", ADAM_BEFORE_NORM),
     Exact("adam before a norm", "torch", ADAM_BEFORE_NORM),

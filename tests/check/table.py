@@ -136,7 +136,8 @@ def main() -> None:
     parser.add_argument("--output", help="append a JSON line per case")
     options = parser.parse_args()
     servers: dict[str, Server] = {}
-    wanted = [case for case in (*PLANTED, *EXACT) if re.search(options.only, f"{case.backend} {case.name}")]
+    every: tuple[Planted | Exact, ...] = (*PLANTED, *EXACT)
+    wanted = [case for case in every if re.search(options.only, f"{case.backend} {case.name}")]
     results = []
     for case in wanted:
         server = servers.setdefault(case.backend, Server(case.backend))
