@@ -169,6 +169,8 @@ class TensorFlowBackend:
             if not programs:
                 with AT_WORK:
                     _build(kind, model, batch)
+                    if placement.num_devices > 1:
+                        _refuse_late_parts(kind, model)
                     self.place(model, placement)
             if check.is_due:
                 with AT_WORK:
@@ -365,14 +367,33 @@ def _build(kind: Kind, model: Any, batch: HostBatch) -> None:
             x, _, _ = exact.unpack(batch.data)
             backend.compute_output_spec(model, _symbolic(x), training=False)
         return
-    if not exact.overrides_step(model, kind):
+    own_step = exact.overrides_step(model, kind)
+    if own_step and not model.run_eagerly:
+        if not _is_built(model):
+            _trace(getattr(model, f"{kind}_step"), batch)
+        return
+    try:
         model._symbolic_build(data_batch=batch.data)
-    elif not _is_built(model):
-        # As with plain Keras, a trace of the step makes what the step calls; `call` may lack or call less.
-        step = getattr(model, f"{kind}_step")
-        tf.function(lambda data: step(data), autograph=False).get_concrete_function(
-            tree.map_structure(_to_device, batch.data)
+    except Exception:
+        # A model whose train_step calls its parts need not have a `call` of its own.
+        if not own_step:
+            raise
+
+
+def _refuse_late_parts(kind: Kind, model: Any) -> None:
+    """Raise `ModelError` where a step of the user's runs as Python, and would make variables in each replica for itself."""
+    parts = [part.name for part in model._flatten_layers(include_self=False) if not part.built]
+    if parts and model.run_eagerly and exact.overrides_step(model, kind):
+        raise ModelError(
+            f"a {kind}_step that runs eagerly would make the variables of {', '.join(parts)} on each device for itself",
+            "build them before fit, by calling them once, or leave out run_eagerly=True",
         )
+
+
+def _trace(step: Callable[[Any], Any], batch: HostBatch) -> None:
+    """Make what a step makes, as with plain Keras: the model's `call` may lack, or call less."""
+    data = tree.map_structure(_to_device, batch.data)
+    tf.function(lambda batch: step(batch), autograph=False).get_concrete_function(data)
 
 
 def _is_built(model: Any) -> bool:
