@@ -169,8 +169,6 @@ class TensorFlowBackend:
             if not programs:
                 with AT_WORK:
                     _build(kind, model, batch)
-                    if placement.num_devices > 1:
-                        _refuse_late_parts(kind, model)
                     self.place(model, placement)
             if check.is_due:
                 with AT_WORK:
@@ -378,16 +376,6 @@ def _build(kind: Kind, model: Any, batch: HostBatch) -> None:
         # A model whose train_step calls its parts need not have a `call` of its own.
         if not own_step:
             raise
-
-
-def _refuse_late_parts(kind: Kind, model: Any) -> None:
-    """Raise `ModelError` where a step of the user's runs as Python, and would make variables in each replica for itself."""
-    parts = [part.name for part in model._flatten_layers(include_self=False) if not part.built]
-    if parts and model.run_eagerly and exact.overrides_step(model, kind):
-        raise ModelError(
-            f"a {kind}_step that runs eagerly would make the variables of {', '.join(parts)} on each device for itself",
-            "build them before fit, by calling them once, or leave out run_eagerly=True",
-        )
 
 
 def _trace(step: Callable[[Any], Any], batch: HostBatch) -> None:

@@ -23,5 +23,6 @@ def install() -> None:
     keras.layers.BatchNormalization._moments = layers.moments
     keras.random.SeedGenerator.next = layers.next_seed
     backend.random.dropout = layers.dropout
+    keras.layers.Layer.add_weight = layers.add_weight
     keras.layers.Layer.add_loss = losses.add_loss
     keras.layers.Layer.losses = property(losses.losses)

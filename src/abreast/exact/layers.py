@@ -12,6 +12,7 @@ import keras
 from keras import ops
 from keras.src import backend
 
+from abreast.errors import ModelError
 from abreast.exact.metrics import leaf_metrics
 from abreast.exact.replica import Replica, current, with_gradient_times
 from abreast.exact.still import is_still
@@ -21,6 +22,7 @@ _SEED_STRIDE = 1_000_003  # any number that two generators' seeds are unlikely t
 _plain_next: Any = keras.random.SeedGenerator.next
 _plain_dropout: Any = backend.random.dropout
 _plain_moments: Any = keras.layers.BatchNormalization._moments
+_plain_add_weight: Any = keras.layers.Layer.add_weight
 
 
 def moments(layer: Any, inputs: Any, mask: Any) -> tuple[Any, Any]:
@@ -53,6 +55,17 @@ def _masked_moments(running: Replica, layer: Any, inputs: Any, mask: Any) -> tup
     shape[layer.axis] = -1
     distances = ops.square(inputs - ops.reshape(mean, shape)) * counts
     return mean, exchange(running, running.link.all_sum, ops.sum(distances, axis=axes)) / divisor
+
+
+def add_weight(layer: Any, *arguments: Any, **options: Any) -> Any:
+    """Keras's own; refused in a replica's step, which would make a variable that the others lack."""
+    running = current()
+    if running is not None and running.counts.shape[0] > 1:
+        raise ModelError(
+            f"{layer.name} is built inside a step, on each device for itself: `call` of {running.model.name} does not build it",
+            "build it before fit, by calling it once",
+        )
+    return _plain_add_weight(layer, *arguments, **options)
 
 
 def exchange(running: Replica, meet: Callable[[Any], Any], tensor: Any) -> Any:
