@@ -64,14 +64,10 @@ def _autocast(kind: str) -> dict[str, _Access]:
     }
 
 
-def _wide_results(types: dict[str, str]) -> None:
-    BIT64_TO_BIT32_DTYPE.update(types)
-
-
 _config: Any = keras.config
 _ACCESS: dict[str, _Access] = {
     "floatx": (_config.floatx, _config.set_floatx),
-    "wide_results": (BIT64_TO_BIT32_DTYPE.copy, _wide_results),
+    "wide_results": (BIT64_TO_BIT32_DTYPE.copy, BIT64_TO_BIT32_DTYPE.update),
     "epsilon": (_config.epsilon, _config.set_epsilon),
     "image_data_format": (_config.image_data_format, _config.set_image_data_format),
     "dtype_policy": (_config.dtype_policy, _config.set_dtype_policy),
