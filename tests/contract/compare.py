@@ -39,8 +39,7 @@ class Comparison:
 
 def tolerance(case: Case) -> float:
     """What a case allows."""
-    in_float32 = case.policy == "float64" and case.model in IN_FLOAT32_MODELS
-    return TOLERANCES["float32" if in_float32 else case.policy]
+    return 1e-6 if case.policy == "float64" and case.model in IN_FLOAT32_MODELS else TOLERANCES[case.policy]
 
 
 def compare(plain: Results, parallel: Results, allowed: float, without: str | None = None) -> Comparison:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -57,6 +58,9 @@ def jobs(draw: Any) -> tuple[Case, int]:
         validation=draw(st.sampled_from(("", "", "split", "data"))),
         entry=draw(st.sampled_from(("parallelize", "scope", "parallelize first"))),
     )
+    if case.model == "attention" and case.optimizer == "adamw_global_clipnorm":
+        # Adam divides the gradient of the key's bias, which is zero but for rounding, by its own size.
+        case = replace(case, optimizer="sgd_global_clipnorm")
     return case, draw(st.integers(2, 4))
 
 
