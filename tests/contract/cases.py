@@ -90,7 +90,6 @@ class Job:
             return model
         import abreast
 
-        model.precision_of_the_test = Precision(self.case.policy)
         case = self.case
         return abreast.parallelize(model, devices=self.devices, batch_norm=case.batch_norm, prefetch=case.prefetch)
 
@@ -111,7 +110,6 @@ class Job:
         def build() -> Any:
             model = {**models.MODELS, **own_models.MODELS}[self.case.model](self.case)
             set_weights(model)
-            model.precision_of_the_test = Precision(self.case.policy)
             return model
 
         if self.case.entry == "scope" and self.devices:
@@ -147,21 +145,10 @@ def reset(policy: str) -> None:
     keras.utils.set_random_seed(int(os.environ.get("ABREAST_TEST_SEED", "1")))
 
 
-def keep_double(policy: str) -> Precision:
+def keep_double(policy: str) -> None:
     """Let Keras compute in float64 where a job asks for it: on JAX and PyTorch it makes float32 of most results."""
     import keras
     from keras.src.backend.common import dtypes
 
     if keras.backend.backend() != "tensorflow":
         dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64" if policy == "float64" else "float32"
-    return Precision(policy)
-
-
-@dataclass(frozen=True)
-class Precision:
-    """An attribute of a model that takes `keep_double` along to worker processes."""
-
-    policy: str
-
-    def __reduce__(self) -> Any:
-        return keep_double, (self.policy,)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.contract.cases import Case, Job, Precision, reset
+from tests.contract.cases import Case, Job, reset
 
 
 def shards_staged_by_fit(devices: int) -> list[Any]:
@@ -185,7 +185,6 @@ def local_batch_norm(devices: int, rows: int) -> dict[str, Any]:
     if devices:
         import abreast
 
-        model.precision_of_the_test = Precision("float64")
         abreast.parallelize(model, devices=devices, batch_norm="local")
     history = model.fit(x, y, batch_size=rows, verbose=0, shuffle=False)
     after = dict(zip(names, model.get_weights(), strict=True))
