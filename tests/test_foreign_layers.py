@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.contract.cases import reset
 from tests.harness.client import RemoteError, Workers
 
 
@@ -75,8 +74,6 @@ def train_jax_layer(devices: int, batch_norm: str = "global") -> dict[str, Any]:
 
     import jax.numpy as jnp
     import keras
-
-    reset("float32")  # whatever this worker did before
 
     def call(params: Any, state: Any, inputs: Any, training: bool) -> Any:
         mean, variance = (inputs.mean(0), inputs.var(0)) if training else (state["mean"], state["variance"])

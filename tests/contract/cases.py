@@ -12,6 +12,8 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tests.harness import precision
+
 Results = dict[str, Any]  # name -> NumPy array; "error" -> list of strings when the job raised
 
 
@@ -134,21 +136,5 @@ def reset(policy: str) -> None:
     import keras
 
     keras.utils.clear_session()
-    double = policy == "float64"
-    if keras.backend.backend() == "jax":
-        import jax
-
-        jax.config.update("jax_enable_x64", double)
-    keras.config.set_floatx("float64" if double else "float32")
-    keras.config.set_dtype_policy(policy)
-    keep_double(policy)
+    precision.put(policy)
     keras.utils.set_random_seed(int(os.environ.get("ABREAST_TEST_SEED", "1")))
-
-
-def keep_double(policy: str) -> None:
-    """Let Keras compute in float64 where a job asks for it: on JAX and PyTorch it makes float32 of most results."""
-    import keras
-    from keras.src.backend.common import dtypes
-
-    if keras.backend.backend() != "tensorflow":
-        dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64" if policy == "float64" else "float32"

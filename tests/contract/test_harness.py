@@ -20,6 +20,18 @@ def test_plain_keras_twice_gives_the_same(workers: Workers) -> None:
     assert {"history/loss", "evaluate/accuracy", "predict/0", "batch logs/loss", "weights/0"} <= first.keys()
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float64"])
+def test_no_test_meets_the_precision_of_the_one_before(workers: Workers, policy: str) -> None:
+    workers.abreast.run(run, case=Case(policy=policy, epochs=1), devices=2)
+    assert workers.abreast.run(precision_of_this_process) == ("float32", "float32")
+
+
+def precision_of_this_process() -> tuple[str, str]:
+    import keras
+
+    return keras.config.floatx(), keras.config.dtype_policy().name
+
+
 def test_one_row_fewer_compares_as_different(workers: Workers) -> None:
     first, second = workers.plain.run(run, case=CASE), workers.plain.run(sabotage.run_with_other_data, case=CASE)
     del first["predict/0"], second["predict/0"]  # whose shapes give it away

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
+from tests.harness import precision
+
 
 def main(descriptor: int, devices: int) -> None:
     faulthandler.enable()  # a crash says where it was
@@ -64,7 +66,11 @@ def _prepare(devices: int) -> None:
 
 def _call(name: str, arguments: Mapping[str, Any]) -> Any:
     module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)(**arguments)
+    try:
+        return getattr(importlib.import_module(module), function)(**arguments)
+    finally:
+        if "keras" in sys.modules:
+            precision.put("float32")  # whatever the test chose, for the next one
 
 
 if __name__ == "__main__":
