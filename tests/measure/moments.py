@@ -101,7 +101,8 @@ class Batches:
 
     def of(self, taken: list[Span], call: tuple[int, int]) -> set[float]:
         """Those taken during a call, or else the last one between the call before and this one."""
-        new = sorted((span for span in taken if self._called_until <= span.start_ns < call[1]), key=_start)
+        new = [span for span in taken if self._called_until <= span.start_ns < call[1]]
+        new.sort(key=lambda span: (span.start_ns, span.name == "put"))  # of two of one moment the put is later
         self._called_until = call[1]
         during = {span.numbers["batch"] for span in new if span.start_ns >= call[0]}
         return during or {span.numbers["batch"] for span in new[-1:]}
