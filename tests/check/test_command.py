@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.client import NUM_DEVICES, Worker, Workers
+from tests.harness.client import BACKENDS, NUM_DEVICES, ROOT, Worker, Workers
 from tests.test_cli import Folder
 
 BEGIN = """
@@ -53,6 +53,16 @@ def test_an_exact_script_is_equal_and_goes_on_behind_its_cut_fit(folder: Folder)
     assert result.out.startswith("equal: 6 steps, ")
     assert "4 simulated devices, jax" in result.out
     assert result.err.count("epochs 100 ['--seed', '1'] input") == 2
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_example_of_the_readme_is_exact(folder: Folder, backend: str) -> None:
+    """On PyTorch a choice between two nearly equal numbers goes another way at step 18: float64 tells."""
+    script = ROOT / "examples" / "digits.py"
+    result = folder.bash(f"{sys.executable} -m abreast check --backend {backend} {script} -- --output out")
+    assert result.code == 0, result.out
+    assert result.out.startswith("equal: 20 steps, ")
 
 
 def test_a_script_that_depends_on_the_number_of_devices_is_not(folder: Folder) -> None:

@@ -27,7 +27,10 @@ class Verdict:
     largest: Largest
     difference: Difference | None = None
     reasons: tuple[Reason, ...] = ()
-    doubt: Difference | None = None  # the first that is larger than 1e-5, where a ruler says that it is rounding
+    doubt: Difference | None = (
+        None  # the first that is larger than 1e-5, where a ruler or float64 says that it is rounding
+    )
+    in_float64: bool = False  # said by both sides in float64, to which `largest` belongs
     announced: tuple[str, ...] = ()
 
     @property
@@ -47,10 +50,15 @@ def _equal(verdict: Verdict) -> list[str]:
     ]
     if verdict.doubt is not None:
         place = when(verdict.doubt.event, verdict.doubt.call, verdict.doubt.step)
-        lines.append(
-            f"rounding grows: beyond 1e-5 from {place} on, as in plain Keras with weights moved by one rounding"
-        )
-        lines.append("hint: --float64 tells rounding from a difference")
+        if verdict.in_float64:
+            lines.append(
+                f"rounding grows: beyond 1e-5 from {place} on; both sides were equal in float64, as shown here"
+            )
+        else:
+            lines.append(
+                f"rounding grows: beyond 1e-5 from {place} on, as in plain Keras with weights moved by one rounding"
+            )
+            lines.append("hint: --float64 tells rounding from a difference")
     return lines
 
 
