@@ -51,6 +51,9 @@ class TensorFlowGround:
         if self._seeds is not None:
             self._seeds.own = random.Random(_SEED)
 
+    def drew(self) -> bool:
+        return self._seeds is not None and self._seeds.own.getstate() != random.Random(_SEED).getstate()
+
     def knows(self, member: Any) -> bool:
         return False
 

@@ -82,6 +82,8 @@ class Program:
         function = tf.function(step, input_signature=signature, autograph=False, jit_compile=jit_compile)
         if not jit_compile:  # a function traced once starts faster
             function = function.get_concrete_function()
+            if num_replicas > 1 and _draws(function.graph):
+                exact.announce_random(self.model)
         self._traces[str(staged.structure)] = specs, function
         return function
 
@@ -229,3 +231,14 @@ def _joined(results: list[Any], counts: Any) -> Any:
             return tf.concat([leaf[: counts[index]] for index, leaf in enumerate(leaves)], axis=0)
 
     return tree.map_structure(join, *results)
+
+
+def _draws(graph: Any) -> bool:
+    """Whether a traced step, or a function in it, has an operation that draws random numbers, TensorFlow's own or Keras's."""
+    functions = graph.as_graph_def(add_shapes=False).library.function
+    kinds = {operation.type for operation in graph.get_operations()}
+    kinds |= {node.op for function in functions for node in function.node_def}
+    return any(word in kind for kind in kinds for word in _RANDOM)
+
+
+_RANDOM = ("Random", "Multinomial", "TruncatedNormal", "StandardNormal", "StatefulUniform")

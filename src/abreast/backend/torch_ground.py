@@ -8,8 +8,21 @@ from typing import Any
 
 import torch
 from keras.src.utils.torch_utils import TorchModuleWrapper
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from abreast.backend.torch_buffers import Buffers
+
+
+class _Draws(TorchDispatchMode):
+    """Notes whether an operation of this thread may draw random numbers; some do not with what they are given."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.any = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.any = self.any or torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
 
 
 class TorchGround:
@@ -19,6 +32,7 @@ class TorchGround:
         self._model, self._with_gradients = model, with_gradients
         self.noise = 4e-3 if on_gpu else 3e-6  # kernels of a GPU are chosen by the number of rows
         self._drawn: Any = None
+        self._draws = _Draws()
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -30,7 +44,7 @@ class TorchGround:
         for parameter, _ in gradients:
             parameter.grad = None
         try:
-            with torch.set_grad_enabled(self._with_gradients):
+            with torch.set_grad_enabled(self._with_gradients), self._draws:
                 yield
         finally:
             for parameter, gradient in gradients:
@@ -51,6 +65,11 @@ class TorchGround:
         torch.set_rng_state(on_cpu)
         for index, state in enumerate(on_gpus):
             torch.cuda.set_rng_state(state, index)
+
+    def drew(self) -> bool:
+        on_cpu, on_gpus = self._drawn
+        now = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if on_gpus else [])]
+        return self._draws.any and not all(map(torch.equal, now, [on_cpu, *on_gpus]))
 
     def knows(self, member: Any) -> bool:
         """PyTorch's own BatchNorm: `exact` makes it that of all rows, or says what it does."""

@@ -15,7 +15,7 @@ changes them. Imports Keras; no framework.
 
 from abreast.exact.gathered import gathering
 from abreast.exact.install import install
-from abreast.exact.layers import diverging_variables, exchange
+from abreast.exact.layers import announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
 from abreast.exact.members import optimizers
 from abreast.exact.metrics import adds_up, leaf_metrics, metrics, update_metrics
@@ -33,6 +33,7 @@ __all__ = [
     "Replica",
     "RowCheck",
     "adds_up",
+    "announce_random",
     "check_layers",
     "current",
     "diverging_variables",

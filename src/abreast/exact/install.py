@@ -12,6 +12,7 @@ from keras.src import backend
 from keras.src.losses import loss as keras_loss
 
 from abreast.exact import layers, losses
+from abreast.exact.still import RANDOM_FUNCTIONS
 
 
 @functools.cache
@@ -22,7 +23,8 @@ def install() -> None:
     keras_loss.unscale_loss_for_distribution = losses.unless_inside(keras_loss.unscale_loss_for_distribution)
     keras.layers.BatchNormalization._moments = layers.moments
     keras.random.SeedGenerator.next = layers.next_seed
-    backend.random.dropout = layers.dropout
+    for name in RANDOM_FUNCTIONS:
+        setattr(backend.random, name, layers.announced(getattr(backend.random, name)))
     keras.layers.Layer.add_weight = layers.add_weight
     keras.layers.Layer.add_loss = losses.add_loss
     keras.layers.Layer.losses = property(losses.losses)

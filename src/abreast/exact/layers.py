@@ -5,12 +5,12 @@ Imports Keras; no framework.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
-from keras.src import backend
 
 from abreast.errors import ModelError
 from abreast.exact.metrics import leaf_metrics
@@ -20,7 +20,6 @@ from abreast.exact.telling import warn_once
 
 _SEED_STRIDE = 1_000_003  # any number that two generators' seeds are unlikely to differ by
 _plain_next: Any = keras.random.SeedGenerator.next
-_plain_dropout: Any = backend.random.dropout
 _plain_moments: Any = keras.layers.BatchNormalization._moments
 _plain_add_weight: Any = keras.layers.Layer.add_weight
 
@@ -90,21 +89,30 @@ def next_seed(generator: Any, ordered: bool = True) -> Any:
     return seed + ops.cast([running.link.index * _SEED_STRIDE, 0], seed.dtype)
 
 
-def dropout(*arguments: Any, **settings: Any) -> Any:
-    """Keras's own; on PyTorch it takes no seed where the user gave none."""
-    _say_random(current())
-    return _plain_dropout(*arguments, **settings)
+def announced(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A random function of Keras's that is announced in a replica's step, also where it is given no seed generator."""
+
+    @functools.wraps(plain)
+    def draw(*arguments: Any, **settings: Any) -> Any:
+        _say_random(current())
+        return plain(*arguments, **settings)
+
+    return draw
 
 
 def _say_random(running: Replica | None) -> None:
-    """Once per model."""
     if running is not None and running.link.num_replicas > 1:
-        warn_once(
-            running.model,
-            "random",
-            f"{running.model.name} draws random numbers in its step: each replica draws its own for its rows. Training is as "
-            "random as on one device, with other numbers. KERAS_BACKEND=jax draws those of one device",
-        )
+        announce_random(running.model)
+
+
+def announce_random(model: Any) -> None:
+    """Once per model."""
+    warn_once(
+        model,
+        "random",
+        f"{model.name} draws random numbers in its step: each replica draws its own for its rows. Training is as random as on "
+        "one device, with other numbers. KERAS_BACKEND=jax draws those of one device",
+    )
 
 
 def diverging_variables(model: Any, global_batch_norm: bool) -> list[Any]:

@@ -46,6 +46,11 @@ def is_whole(layer: Any) -> bool:
     return type(layer).__module__.startswith("keras.src.layers.") and bool(layer._layers)
 
 
+def name_of_owner(value: Any) -> str:
+    """A layer's name, or the class of another object."""
+    return name_of(value) if isinstance(getattr(value, "name", None), str) else type(value).__name__
+
+
 def name_of(member: Any) -> str:
     kind = type(member).__name__
     return f"{member.name} ({kind})" if member.name.lower() != kind.lower() else kind

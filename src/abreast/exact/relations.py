@@ -17,10 +17,10 @@ import numpy as np
 from keras import backend, tree
 
 from abreast.exact.calls import THE_STEP, Again, Led, Place, Whole, as_array, resolution
-from abreast.exact.members import members, name_of
+from abreast.exact.members import members, name_of, name_of_owner
 from abreast.exact.metrics import leaf_metrics
 from abreast.exact.rows import Part, RowAxis, distance, follows_rows, size
-from abreast.exact.still import redraw, still
+from abreast.exact.still import drew, redraw, still
 
 _MOST_ROWS = 8  # of each part
 _PART_BYTES = 1 << 20
@@ -40,6 +40,10 @@ class Ground(Protocol):
 
     def redraw(self) -> None:
         """Let the framework's random generators begin as when `unchanged` was entered."""
+        ...
+
+    def drew(self) -> bool:
+        """Whether anything drew from them by itself, past Keras, since then."""
         ...
 
     def knows(self, member: Any) -> bool:
@@ -73,6 +77,8 @@ class Relations:
     refused: str = ""  # why the model cannot be trained as it is
     reasons: dict[int, str] = field(default_factory=dict)
     no_means: str = ""  # what a step of the user's own gives that is no mean over rows
+    draws: bool = False  # random numbers that are not Keras's
+    kept: str = ""  # the Python attribute in which a layer keeps what it makes of its rows, for its next call
 
     settled: set[int] = field(default_factory=set, compare=False)  # by identity: the states whose rule is known
 
@@ -96,6 +102,8 @@ class Relations:
         self.reasons = {**other.reasons, **self.reasons}
         self.refused = self.refused or other.refused
         self.no_means = self.no_means or other.no_means
+        self.draws = self.draws or other.draws
+        self.kept = self.kept or other.kept
         self.settled |= other.settled
 
 
@@ -120,22 +128,50 @@ def _relations(
 ) -> Relations:
     states = _states(model)
     parts = [Part(2 * part_rows, first, first + part_rows) for first in (0, part_rows)]
-    with still(model), ground.unchanged():
+    with still(model) as held, ground.unchanged():
         whole = Whole(model, states)
         whole.run(forward, data)
+        numbers = [held.numbers()]
         runs = []
         for part in parts:
+            run = Led(model, states, whole, part)
+            held.put_back()
             ground.redraw()
             redraw()
-            run = Led(model, states, whole, part)
             run.run(forward, _cut(data, part))
+            numbers.append(held.numbers())
             runs.append(run)
+        draws = drew() or ground.drew()
         found = _Finder(model, states, whole, runs, ground, kind)
+        kept = _kept(*numbers)
+        if kept and not draws:  # to find whether the next call reads it: one run leaves it, another goes on
+            held.put_back()
+            for _ in range(2):
+                ground.redraw()
+                redraw()
+                run = Led(model, states, whole, Part(2 * part_rows, 0, 2 * part_rows))
+                run.run(forward, data)
+            found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
+            held.put_back()
         if found.suspects():
             again = Again(model, states, whole, 2 * part_rows)  # without `redraw`: what is drawn differs
             again.run(forward, data)
             found.clear(again)
-    return found.relations()
+    result = found.relations()
+    result.draws = draws
+    if found.reads_kept:
+        result.kept = f"{name_of_owner(held.owner(kept[0]))}.{kept[1]}"
+    return result
+
+
+def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
+    """The first attribute that holds something else after a part of the rows than after all of them."""
+    for place, value in whole.items():
+        if any(
+            place in part and not np.allclose(part[place], value, rtol=1e-4, atol=0, equal_nan=True) for part in parts
+        ):
+            return place
+    return None
 
 
 def _cut(data: Any, part: Part) -> Any:
@@ -162,6 +198,7 @@ class _Finder:
         self._fine = ("same", "mean") if kind == "train" else ("same",)
         self._numbers = whole.logs.keys() - {metric.name for metric in model.metrics}
         self._again: Again | None = None
+        self.reads_kept = False
         halves = {getattr(member, "compute_dtype", None) for member in self.members} & {"float16", "bfloat16"}
         self._noise = max(ground.noise, 5e-2 if halves else 0.0)
         self._find()
@@ -208,7 +245,7 @@ class _Finder:
         worst: dict[Place, float] = {}
         for run in self.runs:
             for place, far in run.distances.items():
-                if far > self._tolerance(place) and self._counts(place):
+                if far > self.tolerance(place) and self._counts(place):
                     worst[place] = max(far, worst.get(place, 0.0))
         return worst
 
@@ -222,7 +259,7 @@ class _Finder:
         """Whose doing a tensor is: what a member takes comes of its caller's code."""
         return place.number if place.side == "out" else self.whole.callers[place.number, place.turn]
 
-    def _tolerance(self, place: Place) -> float:
+    def tolerance(self, place: Place) -> float:
         computed = None if place.number == THE_STEP else getattr(self.members[place.number], "compute_dtype", None)
         coarse = max(map(_resolution_of, (computed, backend.standardize_dtype(self.whole.tensors[place].dtype))))
         rounding = 0.0 if self._again is None else self._again.distances.get(place, 0.0)

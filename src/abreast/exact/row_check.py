@@ -14,6 +14,7 @@ import keras
 
 from abreast.errors import ModelError
 from abreast.exact.install import install
+from abreast.exact.layers import announce_random
 from abreast.exact.members import members, name_of
 from abreast.exact.own_step import overrides_step
 from abreast.exact.relations import Ground, Relations, relations, rows_to_look_at
@@ -94,6 +95,15 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             f"{'; '.join(what) or f'the {kind}_step of {type(model).__name__}'}: the rows of a batch are related to one another, "
             "and each replica sees its own only",
             "train it on one device, or with KERAS_BACKEND=jax, whose layers see all rows",
+        )
+    if found.draws:
+        announce_random(model)
+    if found.kept:
+        warn_once(
+            model,
+            f"kept {found.kept}",
+            f"{found.kept} keeps in Python what it makes of its rows, for its next call: each device keeps that of its own rows, "
+            "which is not what one device keeps. A variable (add_weight) would be shared",
         )
     if found.no_means or found.refused:
         warn_once(

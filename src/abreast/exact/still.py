@@ -27,6 +27,17 @@ _thread = threading.local()
 _CONTAINERS = (list, dict, set, collections.deque)
 _MOST_OBJECTS = 100_000
 _MOST_BYTES = 1 << 24  # of an array
+_MOST_NUMBERS = 4096  # of an attribute whose values count
+# What calls of `fit` and its siblings leave on a model: another thread may be calling one.
+_OF_CALLS = {
+    "train_function",
+    "test_function",
+    "predict_function",
+    "_epoch_iterator",
+    "_eval_epoch_iterator",
+    "_history",
+    "history",
+}
 _NOT_OWN = {
     "tensorflow",
     "torch",
@@ -46,15 +57,15 @@ def is_still() -> bool:
 
 
 @contextmanager
-def still(model: Any) -> Iterator[None]:
+def still(model: Any) -> Iterator[Held]:
     """Give every Python object that the model holds its attributes and items back at the end."""
     _install()
-    held = _Held(model)
+    held = Held(model)
     _thread.still = True
     redraw()
     changed = [_lead(random, random.Random, "python"), _lead(np.random, np.random.RandomState, "numpy")]
     try:
-        yield
+        yield held
     finally:
         _thread.still = False
         for module, functions in changed:
@@ -65,6 +76,13 @@ def still(model: Any) -> Iterator[None]:
 def redraw() -> None:
     """Let what Python and NumPy draw inside `still` begin anew."""
     _thread.python, _thread.numpy = random.Random(0), np.random.RandomState(0)
+
+
+def drew() -> bool:
+    """Whether anything drew from Python's or NumPy's global generator since `redraw`."""
+    now, fresh = (each.get_state(legacy=False)["state"] for each in (_thread.numpy, np.random.RandomState(0)))
+    is_numpy_moved = now["pos"] != fresh["pos"] or not np.array_equal(now["key"], fresh["key"])
+    return is_numpy_moved or bool(_thread.python.getstate() != random.Random(0).getstate())
 
 
 def _lead(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
@@ -83,11 +101,12 @@ def _lead(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
     return module, plain
 
 
-class _Held:
+class Held:
     """Attributes and items of what a model holds, as they are now."""
 
     def __init__(self, model: Any) -> None:
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._owners: list[Any] = []
         self._items: list[tuple[Any, Any]] = []
         self._arrays: list[tuple[Any, Any]] = []
         seen: dict[int, Any] = {}
@@ -111,14 +130,35 @@ class _Held:
             self._arrays.append((value, value.copy()))
         elif _is_own(value):
             self._attributes.append((vars(value), dict(vars(value))))
+            self._owners.append(value)
             return list(vars(value).values())
         return []
 
+    def numbers(self) -> dict[tuple[int, str], Any]:
+        """Attributes that are numbers, or arrays of the shape that they had, and were set anew, by owner and name."""
+        found = {}
+        for place, (attributes, before) in enumerate(self._attributes):
+            for name, value in list(attributes.items()):
+                old: Any = before.get(name)
+                if (
+                    value is not old
+                    and name not in _OF_CALLS
+                    and _is_number(value)
+                    and np.shape(old) == np.shape(value)
+                ):
+                    found[place, name] = np.asarray(ops.convert_to_numpy(value), "float64")
+        return found
+
+    def owner(self, place: int) -> Any:
+        return self._owners[place]
+
     def put_back(self) -> None:
         for attributes, before in self._attributes:
-            if attributes.keys() != before.keys() or any(attributes[name] is not before[name] for name in before):
-                attributes.clear()
-                attributes.update(before)
+            for name in [name for name in list(attributes) if name not in before and name not in _OF_CALLS]:
+                del attributes[name]
+            for name, value in before.items():
+                if attributes.get(name, self) is not value and name not in _OF_CALLS:
+                    attributes[name] = value
         for container, before in self._items:
             now = container if isinstance(container, dict) else list(container)
             if not _same(now, before):
@@ -126,6 +166,13 @@ class _Held:
         for array, before in self._arrays:
             if array.flags.writeable:
                 array[...] = before
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not (isinstance(value, (int, float, np.number, np.ndarray)) or ops.is_tensor(value)):
+        return False
+    shape = getattr(value, "shape", ())
+    return None not in shape and int(np.prod(shape)) <= _MOST_NUMBERS
 
 
 def _unwrapped(value: Any) -> Any:
@@ -233,3 +280,4 @@ _CALM: dict[str, Callable[..., Any]] = {
     "binomial": _binomial,
     "beta": _beta,
 }
+RANDOM_FUNCTIONS = tuple(_CALM)
