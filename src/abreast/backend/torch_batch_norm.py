@@ -32,6 +32,15 @@ def install() -> None:
     _synchronized.forward = _sync
 
 
+@functools.cache
+def be_traced() -> None:
+    """Let `torch.compile` look into these functions: by their names it takes them for torch's own, and calls them unseen."""
+    rules: Any = torch._dynamo.trace_rules.get_torch_obj_rule_map()
+    for ours, plain in ((_functional, _plain_functional), (_operation, _plain_operation)):
+        if ours in rules:
+            rules[plain] = rules.pop(ours)
+
+
 def group_is_ours() -> None:
     """Say that abreast made torch's process group: of what runs outside of a step, the workers know nothing."""
     _groups_of_ours.append(True)

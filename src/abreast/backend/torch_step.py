@@ -16,6 +16,7 @@ from keras import tree
 from keras.src.backend.torch.core import get_device
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+from torch._dynamo.eval_frame import OptimizedModule
 
 from abreast import exact, users_line
 from abreast.backend import torch_batch_norm
@@ -159,8 +160,9 @@ class _Forward(torch.nn.Module):
         super().__init__()
         self.model = model
         self.takes_training = model._call_has_training_arg
-        if model.jit_compile:
+        if model.jit_compile or any(isinstance(module, OptimizedModule) for module in model.modules()):
             keep_out_of_graphs()
+            torch_batch_norm.be_traced()
         self.call = torch.compile(model) if model.jit_compile else model
 
     def forward(self, x: Any, training: bool) -> Any:
