@@ -22,6 +22,7 @@ SUM = 12  # a pickled `(size, size_bytes)`: the first `size` ranks time their su
 STATE = 13  # a pickled `(key, changes)`: what somebody changed in rank 0's Python state
 RELATIONS = 14  # a pickled `(key, relations)`: which layers work on the rows of all ranks
 SETTINGS = 15  # pickled: what `torch_settings.read` gave on rank 0
+SEED = 16  # a pickled number, which the user seeded with
 
 KINDS = {"train": TRAIN, "test": TEST, "predict": PREDICT}
 _HEAD = struct.Struct("<q?i")
@@ -53,19 +54,21 @@ def identity(model: Any, *options: Any) -> Any:
         options,
         model.jit_compile,
         id(getattr(model, "_compile_config", None)),
-        tuple((id(variable._value), variable.trainable) for variable in numbered_variables(model)),
+        tuple((id(v._value), v.trainable, v._value.requires_grad) for v in numbered_variables(model)),
+        _without_decay(optimizer),
         tuple((id(part), *_dtypes(part)) for part in parts),
     )
+
+
+def _without_decay(optimizer: Any) -> list[Any]:
+    """What `exclude_from_weight_decay` says, of an optimizer and the one inside of it."""
+    both = [optimizer, getattr(optimizer, "inner_optimizer", None)]
+    return [frozenset(getattr(each, "_exclude_from_weight_decay", ())) for each in both]
 
 
 def _dtypes(part: Any) -> tuple[Any, ...]:
     """What its policy says, which is an object that may be another one, or hold something else, before the next step."""
     return getattr(part, "compute_dtype", None), getattr(part, "variable_dtype", None)
-
-
-def seed_rank(seed: int, rank: int) -> None:
-    """Random layers without a seed of their own draw from torch's generator: differently on every rank."""
-    torch.manual_seed((seed + rank * 1_000_003) % 2**63)
 
 
 def about_connection(error: BaseException) -> bool:

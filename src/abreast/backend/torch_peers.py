@@ -56,7 +56,7 @@ class Peers:
             )
         self.link = TorchLink(dist.group.WORLD, world.rank, world.size)
         shuffles = torch.get_rng_state()
-        messages.seed_rank(torch.initial_seed(), world.rank)
+        torch.manual_seed((torch.initial_seed() + world.rank * 1_000_003) % 2**63)  # the rest is the script's own
         self._draws = torch.get_rng_state()
         torch.set_rng_state(shuffles)
         self._relations: WeakKeyDictionary[Any, exact.Relations | None] = WeakKeyDictionary()

@@ -39,6 +39,7 @@ class _Replicas:
             torch_all_reduce,
             torch_messages,
             torch_python_changes,
+            torch_seeds,
             torch_settings,
             torch_stage,
             torch_step,
@@ -47,7 +48,7 @@ class _Replicas:
 
         self.worker, self.channel, self.options = worker, channel, options
         self.messages, self.state, self.step, self.stage = torch_messages, torch_python_changes, torch_step, torch_stage
-        self.all_reduce, self.settings = torch_all_reduce, torch_settings
+        self.all_reduce, self.settings, self.seeds = torch_all_reduce, torch_settings, torch_seeds
         self.reader = ShardReader(torch_stage.pin_slot)
         self.staged: dict[bytes, Any] = {}
         self.steps: dict[int, Any] = {}
@@ -101,6 +102,8 @@ class _Replicas:
             self.steps[key].relations = relations
         elif message.kind == self.messages.SETTINGS:
             self.settings.write(message.object())
+        elif message.kind == self.messages.SEED:
+            self.seeds.seed_rank(message.object(), self.worker.rank)
         elif message.kind == self.messages.COLLECT:
             self.steps[message.object()].collect_gradients()
         elif message.kind == self.messages.FORGET:
@@ -109,7 +112,7 @@ class _Replicas:
 
     def _adopt(self, key: int, size: int, data: bytes, global_batch_norm: bool, seed: int) -> None:
         model = self.state.load_with_modules(data)
-        self.messages.seed_rank(seed, self.worker.rank)
+        self.seeds.seed_rank(seed, self.worker.rank)
         link = self.groups.link(size)
         link.waiting = lambda: self.worker.phase(launch.COMMUNICATING)
         self.steps[key] = self.step.ReplicaStep(model, link, global_batch_norm)

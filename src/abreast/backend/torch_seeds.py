@@ -1,0 +1,44 @@
+"""Seeds of the ranks: what draws without a seed of its own draws otherwise on each, and begins anew where the user seeds.
+
+Imports torch, Keras.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import keras
+import torch
+
+_num_seeded = 0
+
+
+def seeded() -> tuple[int, int]:
+    """How often this process was seeded, and with what: another value is another seed for the workers."""
+    return _num_seeded, torch.initial_seed()
+
+
+def seed_of(model: Any) -> int:
+    """What the user seeded with, moved on by the steps of a training: a model that is sent anew draws no number twice."""
+    optimizer = getattr(model, "optimizer", None)
+    return torch.initial_seed() + 7919 * (0 if optimizer is None else int(optimizer.iterations))
+
+
+def seed_rank(seed: int, rank: int) -> None:
+    """Seed what draws from the generators of torch, NumPy and Python, otherwise on every rank."""
+    keras.utils.set_random_seed((seed + rank * 1_000_003) % 2**32)
+
+
+@functools.cache
+def install() -> None:
+    """Count calls of `torch.manual_seed`, which may give the same seed again. Once per process."""
+    plain = torch.manual_seed
+
+    @functools.wraps(plain)
+    def manual_seed(seed: Any) -> torch.Generator:
+        global _num_seeded
+        _num_seeded += 1
+        return plain(seed)
+
+    torch.manual_seed = torch.random.manual_seed = manual_seed

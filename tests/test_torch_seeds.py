@@ -1,0 +1,128 @@
+"""The same seed and number of devices give the same noise again on PyTorch, whatever a layer draws it from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.harness.client import Workers
+
+SOURCES = ("python", "numpy", "torch", "keras", "dropout")
+
+
+@pytest.fixture(autouse=True)
+def _on_torch(workers: Workers) -> None:
+    if workers.backend != "torch":
+        pytest.skip("devices draw in processes of their own on PyTorch only")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_seed_repeats_a_training_in_one_process(workers: Workers, source: str) -> None:
+    one, other, another_seed = workers.abreast.run(trained, source=source, seeds=(3, 3, 4))
+    np.testing.assert_array_equal(one, other)
+    assert np.abs(one - another_seed).max() > 1e-4
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_seed_set_between_fits_repeats_the_second(workers: Workers, source: str) -> None:
+    one, other, another_seed = workers.abreast.run(trained_on, source=source, seeds=(5, 5, 6))
+    np.testing.assert_array_equal(one, other)
+    assert np.abs(one - another_seed).max() > 1e-4
+
+
+def test_a_model_that_is_sent_anew_draws_other_numbers(workers: Workers) -> None:
+    """Each rank would begin its noise anew, were its generator seeded as at the first time."""
+    first, second = workers.abreast.run(noise_before_and_after_a_freeze)
+    assert np.abs(first - second).max() > 1e-3
+
+
+def _noisy(source: str) -> Any:
+    import random
+
+    import keras
+    import torch
+
+    draws = {
+        "python": lambda x: x * (1 + random.random()),
+        "numpy": lambda x: x * (1 + np.random.rand()),
+        "torch": lambda x: x + torch.randn_like(x),
+        "keras": lambda x: x + keras.random.normal(keras.ops.shape(x)),
+        "dropout": keras.layers.Dropout(0.5, seed=3),
+    }
+
+    class Noise(keras.layers.Layer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.draw = draws[source]
+
+        def call(self, x: Any) -> Any:
+            return self.draw(x, training=True) if source == "dropout" else self.draw(x)
+
+    return Noise()
+
+
+def _model(source: str, seed: int) -> Any:
+    import keras
+
+    import abreast
+
+    keras.utils.set_random_seed(seed)
+    model = keras.Sequential([keras.Input((4,)), _noisy(source), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    return abreast.parallelize(model, 2)
+
+
+def _fit(model: Any) -> Any:
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(16, 4)).astype("float32"), random.normal(size=(16, 1)).astype("float32")
+    model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+    return np.concatenate([weight.reshape(-1) for weight in model.get_weights()])
+
+
+def trained(source: str, seeds: tuple[int, ...]) -> list[Any]:
+    return [_fit(_model(source, seed)) for seed in seeds]
+
+
+def trained_on(source: str, seeds: tuple[int, ...]) -> list[Any]:
+    """What one model comes to that goes back to its first weights and is fitted with each seed."""
+    import keras
+
+    model = _model(source, 3)
+    weights = [weight.copy() for weight in model.get_weights()]
+    found = []
+    for seed in seeds:
+        _fit(model)
+        model.set_weights(weights)
+        model.optimizer.iterations.assign(0)
+        keras.utils.set_random_seed(seed)
+        for layer in model._flatten_layers():
+            if isinstance(layer, keras.layers.Dropout):
+                layer.seed_generator.state.assign([seed, 0])
+        found.append(_fit(model))
+    return found
+
+
+def noise_before_and_after_a_freeze() -> list[Any]:
+    """What `predict` draws on the second device, of rows that are zero, before a freeze and after it."""
+    import keras
+    import torch
+
+    import abreast
+
+    class Noise(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return x + torch.randn_like(x)
+
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4), Noise()])
+    model.compile("sgd", "mse")
+    abreast.parallelize(model, 2)
+    zeros = np.zeros((8, 4), "float32")
+    model.fit(zeros, zeros, epochs=1, batch_size=8, verbose=0)
+    first = model.predict(zeros, verbose=0)[4:]
+    model.fit(zeros, zeros, epochs=1, batch_size=8, verbose=0)
+    model.layers[0].trainable = False
+    model.compile("sgd", "mse")
+    return [first, model.predict(zeros, verbose=0)[4:]]
