@@ -81,7 +81,8 @@ def _parts(cell: dict[str, Any]) -> dict[str, Callable[[], float]]:
 
 
 def _looks(model: Any) -> dict[str, Callable[[], float]]:
-    from abreast.backend.torch_messages import identity
+    from abreast.backend.torch_contents import Contents
+    from abreast.backend.torch_messages import identity, numbered_variables
     from abreast.backend.torch_python_state import Watch
 
     watch = Watch(model)
@@ -90,7 +91,10 @@ def _looks(model: Any) -> dict[str, Callable[[], float]]:
         watch.skip()  # what the turns of `fit` left
         return _seconds(watch.changes, _LOOKS)
 
+    tensors = [variable.value for variable in numbered_variables(model)]
+    sampled = range(len(model.variables), len(tensors))
     return {
+        "contents, twice a step": lambda: _seconds(lambda: Contents(tensors, sampled), _LOOKS),
         "first look": lambda: _seconds(lambda: Watch(model), 3),
         "look": look,
         "identity": lambda: _seconds(lambda: identity(model), _LOOKS),

@@ -25,6 +25,7 @@ from keras.src.backend.torch import trainer as keras_trainer
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from abreast import exact
+from abreast.backend import torch_seeds
 from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer
 from abreast.backend.tensorflow_guard import keep_off_gpus
 from abreast.backend.torch_channel import ChannelClosed
@@ -81,6 +82,7 @@ class TorchBackend:
 
     def install(self, devices: tuple[str, ...]) -> None:
         keep_off_gpus()
+        torch_seeds.install()
         exact.install()  # before anybody replaces one of these functions for a while
         _install()
 
@@ -176,7 +178,9 @@ class TorchBackend:
         """The user's code runs next: what it finds in Python is what the workers have, too."""
         model = getattr(self._stepped, "model", lambda: None)()
         with self._turn:
-            if model is not None and self._team is not None:
+            if model is not None and self._peers is not None:
+                self._peers.collect_gradients(model)
+            elif model is not None and self._team is not None:
                 self._team.accept_state(model)
 
     def _prepared(self, kind: Kind, model: Any, placement: Placement, taken: Taken, look: bool) -> Callable[[], Any]:

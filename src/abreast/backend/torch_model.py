@@ -9,6 +9,7 @@ What lives in `__main__` travels by value (cloudpickle), what can be imported by
 from __future__ import annotations
 
 import copyreg
+import functools
 import importlib
 import io
 import pickle
@@ -61,6 +62,10 @@ OF_CALLS = (
     "history",
     "_history",
 )
+
+
+# What an optimizer keeps of `exclude_from_weight_decay`: identities.
+OF_WEIGHT_DECAY = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache")
 
 
 def dump_model(model: Any, beside: Sequence[Any] = ()) -> bytes:
@@ -231,8 +236,17 @@ def _state(value: Any) -> dict[str, Any]:
         kept |= {"_losses": [], "_loss_ids": set()} if "_loss_ids" in kept else {}
     for name in _identities(value):
         kept.pop(name, None)
+    if isinstance(value, BaseOptimizer):
+        kept["_abreast_without_decay"] = without_decay(value)
     slots = [name for kind in type(value).__mro__ for name in copyreg._slotnames(kind)]  # type: ignore[attr-defined]
     return kept | {name: getattr(value, name) for name in slots if hasattr(value, name)}
+
+
+def without_decay(optimizer: Any) -> list[int]:
+    """The places of the weights that a script took out of weight decay, among those that the optimizer trains."""
+    excluded = getattr(optimizer, "_exclude_from_weight_decay", ())
+    weights = getattr(optimizer, "_trainable_variables", ())
+    return [index for index, weight in enumerate(weights) if optimizer._var_key(weight) in excluded]
 
 
 def _identities(value: Any) -> tuple[str, ...]:
@@ -240,7 +254,7 @@ def _identities(value: Any) -> tuple[str, ...]:
     if isinstance(value, Tracker):
         return ("stored_ids",)
     if isinstance(value, BaseOptimizer):
-        return ("_trainable_variables_indices",)
+        return ("_trainable_variables_indices", *OF_WEIGHT_DECAY)
     return ("_nodes",) if isinstance(value, Function) else ()
 
 
@@ -286,16 +300,43 @@ def _reduce_tracked(value: Any) -> Any:
     return type(value), (), (value.tracker, content), None, None, _fill_tracked
 
 
+def _reduce_array(array: Any) -> Any:
+    """One that owns its memory, as the original does: a script may resize it."""
+    if type(array) is not np.ndarray or not array.flags.owndata or array.dtype.hasobject:
+        return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    order: Any = "F" if array.flags.fnc else "C"
+    return _make_array, (pickle.PickleBuffer(array.ravel(order).view(np.uint8)), array.dtype, array.shape, order)
+
+
+def _make_array(data: Any, dtype: Any, shape: tuple[int, ...], order: Any) -> Any:
+    return np.frombuffer(data, dtype).reshape(shape, order=order).copy(order)
+
+
 def _reduce_generator(value: torch.Generator) -> Any:
     return _make_generator, (value.get_state().numpy(),)
 
 
 def _reduce_callback(callback: Any) -> Any:
-    """A callback of the user's keeps its plain attributes, which a loss may read; it does not run elsewhere."""
+    """A callback of the user's keeps its data, which a loss may read; it does not run elsewhere."""
     if not is_users(type(callback).__module__):
         return _nothing, ()
-    plain = {name: value for name, value in vars(callback).items() if is_plain(value)}
-    return object.__new__, (type(callback),), plain
+    return object.__new__, (type(callback),), {name: value for name, value in vars(callback).items() if is_data(value)}
+
+
+def is_data(value: Any) -> bool:
+    """Whether an attribute of a callback is more than its own business."""
+    return is_plain(value) or isinstance(value, (keras.Variable, torch.Tensor))
+
+
+def _reduce_cache(cached: Any) -> Any:
+    """A cached function of the script itself, with a cache that is empty."""
+    if is_users(cached.__module__) and cached.__module__ != "__main__":
+        return cached.__reduce__()
+    return _make_cache, (cached.__wrapped__, cached.cache_parameters())
+
+
+def _make_cache(function: Any, parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
 
 
 def _reduce_weak_dict(value: Any) -> Any:
@@ -307,6 +348,8 @@ _REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (DistributedDataParallel, lambda wrapper: (_nothing, ())),
     (torch._dynamo.eval_frame.OptimizedModule, lambda compiled: (_same, (compiled._orig_mod,))),
     (torch.Generator, _reduce_generator),
+    (np.ndarray, _reduce_array),
+    (functools._lru_cache_wrapper, _reduce_cache),
     # Its `__getattr__` asks itself for the attribute that a copy does not have yet.
     (DynamicBackend, lambda dynamic: (DynamicBackend, (dynamic.name,))),
     (type(threading.Lock()), lambda lock: (threading.Lock, ())),
@@ -394,6 +437,8 @@ def _restore_identities(value: Any) -> None:
     elif isinstance(value, BaseOptimizer):
         variables = getattr(value, "_trainable_variables", [])
         value.__dict__["_trainable_variables_indices"] = {value._var_key(v): i for i, v in enumerate(variables)}
+        excluded = {value._var_key(variables[index]) for index in value.__dict__.pop("_abreast_without_decay")}
+        value.__dict__["_exclude_from_weight_decay"] = excluded
     elif isinstance(value, Function):
         nodes = [node for nodes in value._nodes_by_depth.values() for node in nodes]
         value.__dict__["_nodes"] = {

@@ -46,9 +46,10 @@ def _is_left_out(kind: type) -> bool:
     module = kind.__module__.partition(".")[0]
     if issubclass(kind, _KNOWN):
         return False
-    return module == "abreast" or module in sys.stdlib_module_names
+    return module == "abreast" or (module in sys.stdlib_module_names and module not in _WITH_DATA)
 
 
+_WITH_DATA = {"collections", "configparser"}  # of Python's own library, whose objects hold nothing but data
 _IMMUTABLE: tuple[Any, ...] = (
     *(
         bool,
@@ -109,5 +110,6 @@ _PARTS: tuple[tuple[Any, list[type[Part]]], ...] = (
     ((set, deque), [parts.Members]),
     (functools.partial, [leaves.PartialParts]),
     (leaves.REGISTERS, [leaves.Registers]),
+    (functools._lru_cache_wrapper, [leaves.CacheParts]),
     (leaves.FIXED, [leaves.Fixed]),
 )

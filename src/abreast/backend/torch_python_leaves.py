@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from abreast.backend.torch_contents import digest
 from abreast.backend.torch_python_parts import Edit, Part, Step
 from abreast.backend.torch_python_same import bare, is_same, settle
 
@@ -41,6 +42,20 @@ _HELD: dict[Any, tuple[str, ...]] = {
     type(functools.cache(len)): ("__wrapped__",),
 }
 FIXED = (tuple, *_HELD)
+
+
+class CacheParts(Fixed):
+    """The function of a `functools.lru_cache`, and whether the script cleared that."""
+
+    def look(self) -> Any:
+        return self.owner.cache_info().misses
+
+    def _edits(self, new: Any) -> list[Edit]:
+        return [("clear", None)] if new < self.seen else []
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        owner.cache_clear()
 
 
 class PartialParts(Part):
@@ -103,6 +118,8 @@ class Numbers(Part):
 
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
+        if owner.shape != edit[1].shape:
+            owner.resize(edit[1].shape, refcheck=False)
         owner[...] = edit[1]
 
 
@@ -111,15 +128,20 @@ class TensorNumbers(Part):
 
     def look(self) -> Any:
         tensor = tensor_of(self.owner)
-        return tensor._version, tensor.data_ptr()
+        if tensor is None or tensor.is_meta or tensor.layout != torch.strided:  # one that another thread is making
+            return None
+        return tensor._version, tensor.data_ptr(), digest(tensor)
 
     def _edits(self, new: Any) -> list[Edit]:
-        return [] if new == self.seen else [("numbers", tensor_of(self.owner).detach().clone())]
+        tensor = tensor_of(self.owner)
+        return [] if new == self.seen or tensor is None else [("numbers", tensor.detach().clone())]
 
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
+        tensor = tensor_of(owner)
+        assert tensor is not None
         with torch.no_grad():
-            tensor_of(owner).copy_(edit[1])
+            tensor.copy_(edit[1])
 
 
 class Registers(Part):
@@ -154,5 +176,6 @@ def _put_state(generator: Any, state: Any) -> None:
     generator.state = state
 
 
-def tensor_of(value: Any) -> torch.Tensor:
+def tensor_of(value: Any) -> torch.Tensor | None:
+    """The tensor of a variable; None for one that is not made yet."""
     return value if isinstance(value, torch.Tensor) else value._value

@@ -17,8 +17,9 @@ import torch
 from keras.src.saving.keras_saveable import KerasSaveable
 
 from abreast.backend import torch_patches as patches
-from abreast.backend.torch_model import OF_CALLS
-from abreast.backend.torch_python_same import bare, is_plain, is_same, kinds, settle, settled
+from abreast.backend.torch_hooks import OF_MODULES
+from abreast.backend.torch_model import OF_CALLS, OF_WEIGHT_DECAY, is_data
+from abreast.backend.torch_python_same import bare, is_same, kinds, settle, settled
 
 Step = tuple[str, Any]  # how to get from a value to one that it holds: see `follow`
 Edit = tuple[Any, ...]  # what a part's `apply` does to the copy
@@ -28,6 +29,7 @@ _MISSING = "abreast: no such name"  # travels between processes, so no object of
 # What `fit` and its siblings keep on a model for themselves, and what each rank makes anew.
 _NOT_STATE = {
     *OF_CALLS,
+    *OF_WEIGHT_DECAY,
     "stop_training",
     "stop_evaluating",
     "stop_predicting",
@@ -149,7 +151,11 @@ class Attributes(_Named):
 
     def held(self) -> Iterator[tuple[Step, Any]]:
         hidden = _hidden() if isinstance(self.owner, (KerasSaveable, torch.nn.Module)) else ()
-        return ((step, value) for step, value in super().held() if step[1] not in hidden)
+        return (
+            (step, value)
+            for step, value in super().held()
+            if step[1] not in hidden or (value and step[1] in OF_MODULES)
+        )
 
     @staticmethod
     def apply(owner: Any, edit: Edit) -> None:
@@ -160,10 +166,10 @@ class Attributes(_Named):
 
 
 class PlainAttributes(Attributes):
-    """Those of a callback that hold plain values: the rest is its own business."""
+    """Those of a callback that hold data: the rest is its own business."""
 
     def live(self) -> Any:
-        return {name: value for name, value in vars(self.owner).items() if is_plain(value)}
+        return {name: value for name, value in vars(self.owner).items() if is_data(value)}
 
 
 class Slots(_Named):

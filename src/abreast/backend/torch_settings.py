@@ -6,6 +6,7 @@ Not among them: the number of threads and the default device, which each rank ha
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -28,11 +29,40 @@ def read() -> dict[str, Any]:
 
 def write(settings: dict[str, Any]) -> None:
     """Let this process have the settings that `read` gave in another one."""
+    _set_environ(settings.get("environ", {}))
     there = read()
     for name, (get, put) in _ACCESS.items():
         # The older settings come first. They change newer ones, and those that then differ are set after them.
         if name in settings and (name not in there or get() != settings[name]):
             put(settings[name])
+
+
+class Environ:
+    """The variables of the environment that a script set or took away since the workers began with it."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[Any, Any] = {}
+        self._names: set[str] = set()
+        self._before = dict(os.environ)
+        self._changes: dict[str, str | None] = {}
+
+    def changes(self) -> dict[str, str | None]:
+        """Each with its value, None for one that is gone; also those that are again what they were."""
+        data: Any = vars(os.environ)["_data"]  # the environment itself decodes every name
+        if data != self._bytes:
+            self._bytes = dict(data)
+            now = dict(os.environ)
+            self._names |= {name for name in {*now, *self._before} if now.get(name) != self._before.get(name)}
+            self._changes = {name: now.get(name) for name in sorted(self._names)}
+        return self._changes
+
+
+def _set_environ(changes: dict[str, str | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _flash_attention(on: bool | None) -> None:

@@ -26,10 +26,12 @@ import torch.distributed as dist
 from keras import tree
 
 from abreast import exact, launch
-from abreast.backend import torch_all_reduce, torch_batch_norm, torch_settings
+from abreast.backend import torch_all_reduce, torch_batch_norm, torch_seeds, torch_settings
 from abreast.backend import torch_messages as messages
 from abreast.backend.contract import Kind
 from abreast.backend.torch_channel import ChannelClosed, channel_pair
+from abreast.backend.torch_contents import Contents
+from abreast.backend.torch_hooks import check_hooks
 from abreast.backend.torch_interface import check_interface
 from abreast.backend.torch_link import TorchLink
 from abreast.backend.torch_model import UnknownObject
@@ -111,6 +113,8 @@ class Team:
         self._keys = itertools.count()
         self._num_steps = 0
         self._settings: dict[str, Any] = {}  # as the workers know them
+        self._seeded = torch_seeds.seeded()
+        self._environ = torch_settings.Environ()
         self._threads = torch.get_num_threads()
         self._rendezvous = _rendezvous()
         self._start(hang_seconds)
@@ -162,14 +166,18 @@ class Team:
         if replica is None or not fits or replica.identity != identity or not self._send_changes(replica):
             if replica is not None:
                 self.collect_gradients(model)
+                vars(model).pop(_REPLICA, None)  # sending may be refused
                 replica.forget()
             replica = self._send(model, size, global_batch_norm, identity)
             self._models.add(model)
             vars(model)[_REPLICA] = replica
+        else:
+            replica.note_writes()
         return replica
 
     def _send(self, model: Any, size: int, global_batch_norm: bool, identity: Any) -> _Replica:
         exact.check_layers(model)
+        check_hooks(model)
         key = next(self._keys)
         watch = Watch(model)
         data = watch.dump_model()
@@ -178,7 +186,9 @@ class Team:
             if not self.groups.has(size):
                 self._send_all(range(1, len(self.devices)), messages.GROUP, size)
                 self.groups.open(size)
-            self._send_all(range(1, size), messages.MODEL, (key, size, data, global_batch_norm, torch.initial_seed()))
+            self._send_all(
+                range(1, size), messages.MODEL, (key, size, data, global_batch_norm, torch_seeds.seed_of(model))
+            )
             step = ReplicaStep(model, self.groups.link(size), global_batch_norm)
         replica = _Replica(key, step, identity, watch)
         replica.forget = weakref.finalize(replica, self._forgotten.append, key)
@@ -190,7 +200,11 @@ class Team:
             self._send_all(range(1, len(self.devices)), messages.FORGET, self._forgotten.popleft())
 
     def _send_settings(self) -> None:
-        now = torch_settings.read()
+        if torch_seeds.seeded() != self._seeded:
+            self._seeded = torch_seeds.seeded()
+            with self._translated():
+                self._send_all(range(1, len(self.devices)), messages.SEED, torch.initial_seed())
+        now = {**torch_settings.read(), "environ": self._environ.changes()}
         if now != self._settings:
             with self._translated():
                 self._send_all(range(1, len(self.devices)), messages.SETTINGS, now)
@@ -210,10 +224,11 @@ class Team:
         return True
 
     def accept_state(self, model: Any) -> None:
-        """Take the Python state as the last step left it for what the workers have: they changed it alike."""
+        """Before the user's code runs: take what the last step left for what the workers have, who changed it alike."""
         replica = _replica_of(model)
-        if replica is not None:
-            replica.watch.skip()
+        if replica is not None and not self.closed:
+            self.collect_gradients(model)
+            replica.accept()
 
     def relate(self, replica: _Replica, relations: exact.Relations | None) -> None:
         """Let all ranks know which layers work on the rows of all."""
@@ -308,7 +323,7 @@ class Team:
 
     def _synchronize(self, replica: _Replica, size: int) -> None:
         """Send what somebody assigned since the last step: a callback, `reset_metrics`, the user."""
-        variables, buffers = replica.changed(), replica.step.buffers.changed()
+        variables, buffers = replica.changed()
         if variables or buffers:
             self._send_all(range(1, size), messages.SYNC, (replica.key, variables, buffers))
             present = replica.step.buffers.tensors()
@@ -392,6 +407,9 @@ class _Replica:
         variables = messages.numbered_variables(step.model)
         self.tensors = [variable._value for variable in variables]
         self._versions: list[int] = []
+        self._beside = range(len({id(variable) for variable in step.model.variables}), len(variables))
+        self._written: set[int] = set()
+        self._contents: Contents | None = None
         frozen = {id(variable._value) for variable in step.model.non_trainable_variables}
         self._frozen = [tensor for tensor in self.tensors if id(tensor) in frozen]
         self._before = [tensor.detach().clone() for tensor in self._frozen]
@@ -415,11 +433,29 @@ class _Replica:
 
     def remember(self) -> None:
         self._versions = [tensor._version for tensor in self.tensors]
+        self._written = set()
         self.step.buffers.mark()
 
-    def changed(self) -> list[int]:
-        """Indices of variables assigned since `remember`: torch counts the changes of a tensor in place."""
-        return [index for index, tensor in enumerate(self.tensors) if tensor._version != self._versions[index]]
+    def accept(self) -> None:
+        """Before the user's code runs: what is there now, the workers have too."""
+        self.watch.skip()
+        self._contents = Contents(self._all_tensors(), self._beside)
+
+    def note_writes(self) -> None:
+        """Find what the user's code wrote past torch's own count, since `accept`."""
+        everything = self._all_tensors()
+        found = range(len(everything)) if self._contents is None else self._contents.differing(everything)
+        self._written = set(found)
+
+    def _all_tensors(self) -> list[torch.Tensor]:
+        return [*self.tensors, *self.step.buffers.tensors()]
+
+    def changed(self) -> tuple[list[int], list[int]]:
+        """Indices of variables and of buffers changed since `remember`: torch counts changes in place, but not all."""
+        numbers = range(len(self.tensors))
+        variables = [n for n in numbers if self.tensors[n]._version != self._versions[n] or n in self._written]
+        written = {n - len(self.tensors) for n in self._written if n >= len(self.tensors)}
+        return variables, sorted({*self.step.buffers.changed(), *written})
 
 
 def _host_view(leaf: Any) -> Any:

@@ -1,0 +1,80 @@
+"""What tensors hold, in a few numbers: shows writes that torch does not count, through `.data` or NumPy's view of the memory.
+
+Imports torch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import torch
+
+_MOST = 1 << 16  # elements of a tensor that is kept as it is
+_WIDTH = 1024  # elements of a larger one that become one number
+_EVERY = 16  # of these numbers, where a sample will do
+
+
+class Contents:
+    """Of some tensors, as they are now. A large one's change shows above 2e-6 of what its numbers are like.
+
+    Of those in `sampled` one part in 16 is looked at.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor], sampled: range = range(0)) -> None:
+        self._sampled = sampled
+        self._parts: list[tuple[list[int], torch.Tensor]] = []
+        self._sizes = [tensor.numel() for tensor in tensors]
+        small: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+        with torch.no_grad():
+            for index, tensor in enumerate(tensors):
+                if self._sizes[index] > _MOST:
+                    self._parts.append(([index], _sketch(tensor, _EVERY if index in sampled else 1)))
+                else:
+                    small.setdefault((tensor.dtype, tensor.device), []).append(index)
+            for indices in small.values():
+                self._parts.append((indices, torch.cat([tensors[index].reshape(-1) for index in indices])))
+
+    def differing(self, tensors: Sequence[torch.Tensor]) -> list[int]:
+        """Indices of the tensors that hold something else by now: all, where types or sizes are others."""
+        now = Contents(tensors, self._sampled)
+        if now._sizes != self._sizes or [part[0] for part in now._parts] != [part[0] for part in self._parts]:
+            return [*range(len(tensors))]
+        pairs = [(*seen, new) for seen, (_, new) in zip(self._parts, now._parts, strict=True)]
+        return [index for indices, seen, new in pairs if not _same(seen, new) for index in self._of(indices, seen, new)]
+
+    def _of(self, indices: list[int], seen: torch.Tensor, new: torch.Tensor) -> list[int]:
+        if len(indices) == 1:
+            return indices
+        sizes = [self._sizes[index] for index in indices]
+        pairs = zip(indices, seen.split(sizes), new.split(sizes), strict=True)
+        return [index for index, one, other in pairs if not _same(one, other)]
+
+
+def digest(tensor: torch.Tensor) -> bytes:
+    """The same for one tensor, to be compared with that of another moment."""
+    with torch.no_grad():
+        kept = tensor.detach().reshape(-1) if tensor.numel() <= _MOST else _sketch(tensor)
+    return kept.cpu().contiguous().view(torch.uint8).numpy().tobytes()
+
+
+def _sketch(tensor: torch.Tensor, every: int = 1) -> torch.Tensor:
+    """A sum with weights for every `_WIDTH` elements, which tells another order or sign too, and the rest as it is."""
+    flat = tensor.detach().reshape(-1)
+    end = flat.numel() // _WIDTH * _WIDTH
+    rows, rest = flat[:end].view(-1, _WIDTH)[::every], flat[end:]
+    if flat.dtype not in (torch.float32, torch.float64):
+        rows, rest = rows.float(), rest.float()
+    return torch.cat([rows @ _weights(rows.dtype, rows.device), rest])
+
+
+@functools.cache
+def _weights(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return (0.5 + torch.rand(_WIDTH, generator=generator)).to(device, dtype)
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return torch.equal(one, other) or torch.equal(one.view(torch.uint8), other.view(torch.uint8))  # NaN

@@ -1,0 +1,55 @@
+"""Writes that torch does not count show in what tensors hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.harness.client import Workers
+
+LARGE = 70_001
+WRITES = ("one element", "sign", "order", "nan", "nothing")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("size", [3, LARGE])
+def test_a_write_through_data_shows_in_its_tensor(workers: Workers, dtype: str, size: int) -> None:
+    if workers.backend != "torch":
+        pytest.skip("PyTorch counts the changes of a tensor")
+    found = workers.abreast.run(differing, dtype=dtype, size=size)
+    wide = dtype.startswith(("float", "bfloat"))
+    assert found == {name: [] if name == "nothing" or (name == "nan" and not wide) else [1] for name in WRITES}
+
+
+def differing(dtype: str, size: int) -> dict[str, list[int]]:
+    """What differs of three tensors of which the second is written to, by the kind of write."""
+    import torch
+
+    from abreast.backend.torch_contents import Contents, digest
+
+    random = np.random.default_rng(0)
+    found = {}
+    for name in WRITES:
+        tensors = [torch.from_numpy(random.normal(size=size) * 9).to(getattr(torch, dtype)) for _ in range(3)]
+        seen, seen_digest, version = Contents(tensors), digest(tensors[1]), tensors[1]._version
+        _write(name, tensors[1].data)
+        assert tensors[1]._version == version
+        found[name] = seen.differing(tensors)
+        assert (digest(tensors[1]) != seen_digest) == bool(found[name])
+    return found
+
+
+def _write(name: str, data: Any) -> None:
+    import torch
+
+    if name == "one element":
+        data[1] = data[1] == 0 if data.dtype is torch.bool else data[1] + 3
+    elif name == "sign":
+        data.copy_(~data if data.dtype is torch.bool else -data)
+    elif name == "order":
+        data[0] = not data[1] if data.dtype is torch.bool else data[1] + 2
+        data.copy_(data.flip(0))
+    elif name == "nan" and data.is_floating_point():
+        data[0] = float("nan")
