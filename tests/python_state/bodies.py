@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import re
 import runpy
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +25,35 @@ def train(names: Sequence[str], moment: str, devices: int = 0, as_script: bool =
     return {name: _outcome(name, moment, devices, as_script, changes) for name in names}
 
 
+_PATCHED = (
+    *("layers.Rescaling:call", "layers.UnitNormalization:call", "layers.LeakyReLU:call", "layers.Cropping1D:factor"),
+    *("layers:SCALE", "ops:hard_tanh", "ops:celu"),
+)
+
+
+@contextmanager
+def _packages_put_back() -> Iterator[None]:
+    """Undo what a case put into Keras and torch: other tests run in this process, too."""
+    import keras
+
+    owners = [(operator.attrgetter(path)(keras), name) for path, _, name in (each.partition(":") for each in _PATCHED)]
+    if "torch" in sys.modules:
+        owners.append((sys.modules["torch"].nn.functional, "softsign"))
+    before = [(owner, name, vars(owner).get(name)) for owner, name in owners]
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            if value is not None:
+                setattr(owner, name, value)
+            elif name in vars(owner):
+                delattr(owner, name)
+
+
 def _outcome(name: str, moment: str, devices: int, as_script: bool, changes: bool) -> Any:
     try:
-        return _train(name, moment, devices, as_script, changes)
+        with _packages_put_back():
+            return _train(name, moment, devices, as_script, changes)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
 
