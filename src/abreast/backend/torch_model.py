@@ -305,7 +305,8 @@ def _reduce_array(array: Any) -> Any:
     if type(array) is not np.ndarray or not array.flags.owndata or array.dtype.hasobject:
         return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
     order: Any = "F" if array.flags.fnc else "C"
-    return _make_array, (pickle.PickleBuffer(array.ravel(order).view(np.uint8)), array.dtype, array.shape, order)
+    data: Any = array.ravel(order).view(np.uint8)
+    return _make_array, (pickle.PickleBuffer(data), array.dtype, array.shape, order)
 
 
 def _make_array(data: Any, dtype: Any, shape: tuple[int, ...], order: Any) -> Any:
