@@ -32,7 +32,7 @@ def save_on_batches(callbacks: Any) -> bool:
 def _listed(callbacks: Any) -> Sequence[Any]:
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks = callbacks.callbacks
-    return callbacks if isinstance(callbacks, Sequence) else () if callbacks is None else (callbacks,)
+    return [each for each in keras.tree.flatten(callbacks) if each is not None]
 
 
 def _acts_on_batches(callback: Any) -> bool:

@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from abreast import exact
 from abreast.backend.tensorflow_reduce import Reducer
 from abreast.backend.tensorflow_turns import Turns
 from abreast.backend.tensorflow_variables import Variables, accumulating, accumulators
+from abreast.errors import ModelError
 
 
 class SharedGradients:
@@ -30,6 +33,7 @@ class SharedGradients:
     @contextmanager
     def shared(self, turns: Turns) -> Iterator[None]:
         """Sum the gradients of all replicas before an optimizer sees them: it clips, checks and applies the sums."""
+        _install()
         changed = exact.optimizers(self._model) if self._model is not None else []
         for optimizer in changed:
             optimizer.__dict__["apply"] = functools.partial(self._apply, turns, optimizer, optimizer.apply)
@@ -94,6 +98,28 @@ class SharedGradients:
         due = tf.equal((inner._iterations.value + 1) % inner.gradient_accumulation_steps, 0)
         summed = tf.cond(due, sum_all, keep)
         return [_with_gaps(row, known) for row in summed]
+
+
+@functools.cache
+def _install() -> None:
+    """Refuse, in a replica's step, an optimizer that nobody leads to the sums. Once per process."""
+    for kind in (BaseOptimizer, LossScaleOptimizer):
+        kind.apply = _refused_unless_led(kind.apply)
+
+
+def _refused_unless_led(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def apply(optimizer: Any, *arguments: Any, **options: Any) -> Any:
+        running = exact.current()
+        if running is not None and running.link.num_replicas > 1 and "_all_reduce_sum_gradients" not in vars(optimizer):
+            raise ModelError(
+                f"the step of {running.model.name} uses an optimizer ({optimizer.name}) that the model does not hold: each "
+                "replica would apply the gradients of its own rows",
+                "make it an attribute of the model",
+            )
+        return plain(optimizer, *arguments, **options)
+
+    return apply
 
 
 def _with_inner(optimizer: Any) -> list[Any]:

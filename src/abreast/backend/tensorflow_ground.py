@@ -25,11 +25,12 @@ class TensorFlowGround:
         self._model, self.device = model, device
         self.noise = 4e-3 if "GPU" in self.device else 3e-6  # kernels of a GPU are chosen by the number of rows
         self._seeds: _Seeds | None = None
+        self._changed = ""
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         others = _others(self._model)
-        values = [tf.identity(variable) for variable in others]
+        values = [tf.identity(variable) for variable in others.values()]
         running = context.context()
         seeds = getattr(running, "_rng", None)
         everywhere = getattr(stateful_random_ops, "global_generator", None)
@@ -40,7 +41,9 @@ class TensorFlowGround:
             with tf.device(self.device), tf.summary.record_if(False):
                 yield
         finally:
-            for variable, value in zip(others, values, strict=True):
+            for (name, variable), value in zip(others.items(), values, strict=True):
+                if not bool(tf.reduce_all(variable == value)):
+                    self._changed = self._changed or name
                 variable.assign(value)
             if seeds is not None and running._rng is self._seeds:
                 running._rng = seeds
@@ -53,6 +56,9 @@ class TensorFlowGround:
 
     def drew(self) -> bool:
         return self._seeds is not None and self._seeds.own.getstate() != random.Random(_SEED).getstate()
+
+    def foreign(self) -> str:
+        return self._changed
 
     def knows(self, member: Any) -> bool:
         return False
@@ -72,8 +78,19 @@ class _Seeds:
         return getattr(self.own if threading.get_ident() == self._thread else self._plain, name)
 
 
-def _others(model: Any) -> list[Any]:
-    """TensorFlow's own variables that layers hold, and Keras does not see."""
+def _others(model: Any) -> dict[str, Any]:
+    """TensorFlow's own variables that layers hold, alone or in containers, and Keras does not see, by where they are."""
     known = {id(variable._value) for variable in model.variables}
-    held = [value for layer in model._flatten_layers() for value in vars(layer).values()]
-    return [value for value in held if isinstance(value, tf.Variable) and id(value) not in known]
+    found: dict[int, tuple[str, Any]] = {}
+    for layer in model._flatten_layers():
+        for name, value in vars(layer).items():
+            for leaf in _leaves(value):
+                if isinstance(leaf, tf.Variable) and id(leaf) not in known:
+                    found.setdefault(id(leaf), (f"{layer.name}.{name}", leaf))
+    return {f"{name} {number}" if number else name: leaf for number, (name, leaf) in enumerate(found.values())}
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return list(value.values()) if isinstance(value, dict) else [value]

@@ -110,10 +110,10 @@ class Program:
         relations = exact.related_rows(self.model)
         with exact.metrics(self.model), exact.gathering(self.model, relations), self._gradients.shared(turns):
             results = turns.run(run_replica)
+            if self.kind == "train":
+                self._average_states(counts, total_rows)
         if self.kind == "predict":
             return _joined(results, counts)
-        if self.kind == "train":
-            self._average_states(counts, total_rows)
         return self._logs(results, counts, total_rows)
 
     def _train(self, running: exact.Replica, data: Any) -> Any:

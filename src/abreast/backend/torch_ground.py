@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from keras.src.utils.torch_utils import TorchModuleWrapper
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from abreast import exact
 from abreast.backend.torch_buffers import Buffers
 
 
@@ -37,6 +40,8 @@ class TorchGround:
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         self._drawn = torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        optimizers: dict[Any, Any] = {}
+        handle = register_optimizer_step_pre_hook(lambda optimizer, *_: _note(optimizer, optimizers))
         gradients = [(parameter, parameter.grad) for parameter in self._model.parameters()]
         buffers = Buffers(self._model, global_batch_norm=False)
         buffers.keep()
@@ -47,6 +52,10 @@ class TorchGround:
             with torch.set_grad_enabled(self._with_gradients), self._draws:
                 yield
         finally:
+            handle.remove()
+            for optimizer, state in optimizers.items():
+                optimizer.state.clear()
+                optimizer.state.update(state)
             for parameter, gradient in gradients:
                 parameter.grad = gradient
             buffers.put_back()
@@ -71,8 +80,21 @@ class TorchGround:
         now = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if on_gpus else [])]
         return self._draws.any and not all(map(torch.equal, now, [on_cpu, *on_gpus]))
 
+    def foreign(self) -> str:
+        return ""
+
     def knows(self, member: Any) -> bool:
         """PyTorch's own BatchNorm: `exact` makes it that of all rows, or says what it does."""
         return isinstance(member, TorchModuleWrapper) and any(
             isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in member.modules()
         )
+
+
+def _note(optimizer: Any, known: dict[Any, Any]) -> None:
+    """Keep the state that one of PyTorch's own optimizers has before its first step in a look; let that see the gradients."""
+    run = exact.running()
+    if run is None:
+        return
+    if optimizer not in known:
+        known[optimizer] = {parameter: copy.deepcopy(state) for parameter, state in optimizer.state.items()}
+    run.note_gradients([parameter.grad for group in optimizer.param_groups for parameter in group["params"]])

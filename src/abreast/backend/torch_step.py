@@ -17,6 +17,7 @@ from keras.src.backend.torch.core import get_device
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from torch._dynamo.eval_frame import OptimizedModule
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from abreast import exact, users_line
 from abreast.backend import torch_batch_norm
@@ -204,6 +205,7 @@ def _install() -> None:
     """Let optimizers called in a user's own `train_step` apply the gradient of the global batch. Once."""
     for optimizer in (BaseOptimizer, LossScaleOptimizer):
         optimizer.apply = _apply_summed(optimizer.apply)
+    register_optimizer_step_pre_hook(_sum_of_torch)
 
 
 def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -218,6 +220,18 @@ def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
             return plain(self, grads, trainable_variables)
 
     return apply
+
+
+@torch.no_grad()
+def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    """Before a step of one of PyTorch's own optimizers in a user's own `train_step`: its gradients are those of all rows."""
+    running = exact.current()
+    if running is None or not running.own_step:
+        return
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    gradients = _sum_weighted(running, [parameter.grad for parameter in parameters])
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
 
 
 def _sum_weighted(running: exact.Replica, gradients: list[Any]) -> list[Any]:

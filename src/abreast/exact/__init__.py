@@ -13,6 +13,7 @@ Private names of Keras are used in this package and nowhere else above `backend/
 changes them. Imports Keras; no framework.
 """
 
+from abreast.exact.calls import running
 from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random, diverging_variables, exchange
@@ -48,6 +49,7 @@ __all__ = [
     "overrides_step",
     "related_rows",
     "replica",
+    "running",
     "state_rule_of_own_step",
     "unpack",
     "update_metrics",

@@ -7,6 +7,7 @@ states of calls. Not here: what follows of them (`relations.py`). Imports Keras,
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,8 +19,9 @@ import numpy as np
 from keras import ops, tree
 from keras.src.backend import get_keras_mask, set_keras_mask
 
-from abreast.exact.members import members, optimizers, watched
+from abreast.exact.members import members, watched
 from abreast.exact.metrics import leaf_metrics
+from abreast.exact.replica import is_number
 from abreast.exact.rows import Part, RowAxis, distance, row_axis, ways_to_cut
 
 THE_STEP = -1  # the number of what calls the model: a step of the user's own
@@ -53,14 +55,18 @@ class Whole:
         self.new_states: dict[int, Any] = {}
         self.gradients: list[list[Any]] = []  # by call of an optimizer
         self.logs: dict[str, Any] = {}  # numbers that a step gives
+        self.scalars: dict[
+            int, list[list[Any]]
+        ] = {}  # by metric and call of it: the numbers for a whole batch that it got
 
     def run(self, forward: Callable[[Any], Any], data: Any) -> None:
         """`forward(data)` with every watched member's call led through this object; variables keep what they hold."""
         scope = keras.StatelessScope()
         self._scope = scope
         with self._watching(), scope:
-            result = self._met(THE_STEP, 0, "out", forward(data))
-            self.logs = self._numbers_of(result)
+            result = forward(data)
+            self.logs = self._numbers_of(result)  # as it is: what was met goes on as the whole gave it
+            self._met(THE_STEP, 0, "out", result)
         for state in self._states:
             value = scope.get_current_value(state)
             if value is not None:
@@ -70,7 +76,7 @@ class Whole:
         """The numbers that a step gives, without results of metrics: those are made of the rows of all replicas."""
         if not isinstance(result, dict):
             return {}
-        numbers = {name: as_array(value) for name, value in result.items() if is_tensor(value) and not value.shape}
+        numbers = {name: as_array(value) for name, value in result.items() if is_tensor(value) and is_number(value)}
         known = [as_array(value) for metric in leaf_metrics(self.members[0]) if is_tensor(value := metric.result())]
         return {
             name: value for name, value in numbers.items() if not any(np.array_equal(value, each) for each in known)
@@ -87,22 +93,30 @@ class Whole:
         for each in loss if isinstance(loss, (list, tuple)) else [loss]:
             self.losses.setdefault(number, []).append(as_array(ops.sum(each)))
 
-    def _note_gradients(self, gradients: Any, trainable_variables: Any = None) -> None:
+    def note_gradients(self, gradients: Any) -> None:
         """In the place of an optimizer's `apply`."""
         dense = [None if gradient is None else ops.convert_to_tensor(gradient) for gradient in gradients]
         self.gradients.append([None if gradient is None else as_array(gradient) for gradient in dense])
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
-        stopped = optimizers(self.members[0])
-        for optimizer in stopped:
-            vars(optimizer)["apply"] = self._note_gradients
+        noted = leaf_metrics(self.members[0])
+        for number, metric in enumerate(noted):
+            vars(metric)["update_state"] = self._note_scalars(number, metric.update_state)
         try:
             with self._watching_calls():
                 yield
         finally:
-            for optimizer in stopped:
-                vars(optimizer).pop("apply", None)
+            for metric in noted:
+                vars(metric).pop("update_state", None)
+
+    def _note_scalars(self, number: int, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def update_state(*args: Any, **kwargs: Any) -> Any:
+            found = [as_array(ops.convert_to_tensor(leaf)) for leaf in tree.flatten((args, kwargs)) if is_number(leaf)]
+            self.scalars.setdefault(number, []).append(found)
+            return plain(*args, **kwargs)
+
+        return update_state
 
     @contextmanager
     def _watching_calls(self) -> Iterator[None]:
@@ -256,3 +270,14 @@ def running() -> Whole | None:
     """The run that this thread is in."""
     run: Whole | None = getattr(_thread, "run", None)
     return run
+
+
+def noted(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """An optimizer's `apply`, which in a run of ours changes nothing: the gradients are noted."""
+
+    @functools.wraps(plain)
+    def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        run = running()
+        return plain(optimizer, grads, trainable_variables) if run is None else run.note_gradients(grads)
+
+    return apply

@@ -10,8 +10,10 @@ import functools
 import keras
 from keras.src import backend
 from keras.src.losses import loss as keras_loss
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
-from abreast.exact import layers, losses
+from abreast.exact import calls, layers, losses
 from abreast.exact.still import RANDOM_FUNCTIONS
 
 
@@ -27,4 +29,6 @@ def install() -> None:
         setattr(backend.random, name, layers.announced(getattr(backend.random, name)))
     keras.layers.Layer.add_weight = layers.add_weight
     keras.layers.Layer.add_loss = losses.add_loss
+    for kind in (BaseOptimizer, LossScaleOptimizer):
+        kind.apply = calls.noted(kind.apply)
     keras.layers.Layer.losses = property(losses.losses)

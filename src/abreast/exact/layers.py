@@ -126,4 +126,6 @@ def diverging_variables(model: Any, global_batch_norm: bool) -> list[Any]:
         for variable in layer._non_trainable_variables:
             if id(variable) not in metrics and keras.backend.is_float_dtype(variable.dtype):
                 found[id(variable)] = variable
-    return list(found.values())
+    relations = vars(model).get("_abreast_found")  # see `gathered.py`
+    assigned = [] if relations is None else [model.variables[place] for place in sorted(relations.assigned)]
+    return [*found.values(), *assigned]

@@ -15,9 +15,9 @@ import keras
 from keras import ops
 from keras.src.losses import loss as keras_loss
 from keras.src.losses import losses as keras_losses
-from keras.src.trainers.trainer import Trainer
 
 from abreast.exact import calls
+from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, as_float, current, gather, is_inside, shared, valid_rows
 
 # Keras's own losses that relate rows of a batch to one another; every other one gives a value per row.
@@ -34,7 +34,7 @@ def loss_contribution(running: Replica, x: Any, y: Any, y_pred: Any, weight: Any
     Call inside `with replica(running)`. Stand-in rows may be among the rows: no loss then meets an empty tensor.
     """
     model = running.model
-    if type(model).compute_loss is Trainer.compute_loss:
+    if not is_users(model, "compute_loss"):
         _widen_losses(model)
         with _set("contributes", True):
             return model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
@@ -84,8 +84,16 @@ def _mixes_rows(loss: Any) -> bool:
     if isinstance(loss, functools.partial) and loss.func is _loss_of_all_rows:
         return False  # it sees all of them already
     if type(loss) is keras_losses.LossFunctionWrapper or type(loss).__module__ == keras_losses.__name__:
-        return not is_of_keras(loss.fn) or loss.fn.__name__ in LOSSES_MIXING_ROWS
+        options = {**getattr(loss, "_fn_kwargs", {}), "": getattr(loss, "axis", None)}
+        return not is_of_keras(loss.fn) or loss.fn.__name__ in LOSSES_MIXING_ROWS or over_rows(options)
     return True
+
+
+def over_rows(options: dict[str, Any]) -> bool:
+    """Whether options of a loss or a metric let it work along the axis of rows."""
+    return any(
+        0 in (axis if isinstance(axis, (list, tuple)) else [axis]) for axis in (options.get("axis"), options.get(""))
+    )
 
 
 def is_of_keras(function: Any) -> bool:

@@ -5,6 +5,7 @@ Imports Keras; no framework.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
@@ -36,9 +37,40 @@ def watched(model: Any) -> dict[int, int]:
 
 
 def optimizers(model: Any) -> list[Any]:
-    """The optimizers of a model: the compiled one, and those that its own `train_step` may use."""
-    found = [getattr(model, "optimizer", None), *vars(model).values()]
-    return list({id(one): one for one in found if isinstance(one, keras.optimizers.Optimizer)}.values())
+    """The optimizers of a model: the compiled one, and those that it, its layers and objects of the user's in them hold."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    todo = [getattr(model, "optimizer", None), *model._flatten_layers()]
+    while todo and len(seen) < _MOST_OBJECTS:
+        value = todo.pop(0)
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, keras.optimizers.Optimizer):
+            found[id(value)] = value
+        else:
+            todo.extend(_held(value))
+    return list(found.values())
+
+
+_MOST_OBJECTS = 10_000
+
+
+def _held(value: Any) -> Iterable[Any]:
+    """What a layer, a container or an object of the user's holds."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, (list, tuple, set)):
+        return list(value)
+    is_users = type(value).__module__.partition(".")[0] not in _NOT_USERS and not isinstance(value, type)
+    return (
+        list(vars(value).values())
+        if hasattr(value, "__dict__") and (is_users or isinstance(value, keras.Layer))
+        else ()
+    )
+
+
+_NOT_USERS = {"abreast", "builtins", "functools", "jax", "keras", "numpy", "tensorflow", "threading", "torch", "types"}
 
 
 def is_whole(layer: Any) -> bool:

@@ -11,10 +11,10 @@ from typing import Any
 
 import keras
 from keras import ops, tree
-from keras.src.trainers.trainer import Trainer
 
-from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras
-from abreast.exact.replica import Replica, all_rows, current, gather, repeats, valid_rows
+from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
+from abreast.exact.own_step import is_users
+from abreast.exact.replica import Replica, all_rows, current, gather, is_number, repeats, valid_rows
 
 _METRIC_MODULES = "keras.src.metrics."
 # The state of every metric class of Keras adds up over rows, except where its function mixes rows.
@@ -28,7 +28,7 @@ def update_metrics(running: Replica, contribution: Any, x: Any, y: Any, y_pred: 
     """
     model = running.model
     _add_mean(model._loss_tracker, contribution)
-    if type(model).compute_metrics is not Trainer.compute_metrics:
+    if is_users(model, "compute_metrics"):
         return model.compute_metrics(x, y, y_pred, weight)
     if model._compile_metrics is not None:
         model._compile_metrics.update_state(y, y_pred, weight)
@@ -42,6 +42,8 @@ def adds_up(metric: Any) -> bool:
     function = getattr(metric, "_fn", None)
     if function is None:
         return True
+    if over_rows(getattr(metric, "_fn_kwargs", {})):
+        return False
     return is_of_keras(function) and function.__name__ not in _FUNCTIONS_MIXING_ROWS | LOSSES_MIXING_ROWS
 
 
@@ -58,9 +60,11 @@ def metrics(model: Any) -> Iterator[None]:
     """Lead every `update_state` of a model's metrics through this module while steps run."""
     contributions = set(map(id, model._compile_loss.metrics)) if getattr(model, "_compile_loss", None) else set()
     changed = []
-    for metric in leaf_metrics(model):
-        wrap = _contribution_update if id(metric) in contributions else _update
-        metric.__dict__["update_state"] = wrap(metric, metric.update_state)
+    for number, metric in enumerate(leaf_metrics(model)):
+        plain = metric.update_state
+        is_contribution = id(metric) in contributions
+        wrapped = _contribution_update(metric, plain) if is_contribution else _update(metric, plain, number)
+        metric.__dict__["update_state"] = wrapped
         metric.__dict__["result"] = _result(metric, metric.result)
         changed.append(metric)
     try:
@@ -70,33 +74,53 @@ def metrics(model: Any) -> Iterator[None]:
             del metric.__dict__["update_state"], metric.__dict__["result"]
 
 
-def _update(metric: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
+def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[..., Any]:
     together = adds_up(metric)
+    of_numbers = isinstance(metric, (keras.metrics.Mean, keras.metrics.Sum))
 
     def update_state(*args: Any, **kwargs: Any) -> Any:
         running = current()
         if running is None:
             return None if together and repeats() else plain(*args, **kwargs)
+        kinds = _kinds_of_scalars(running, number, (args, kwargs))
         if not together or _means_over_rows(metric, args):
-            args, kwargs = gather(running, args), gather(running, kwargs)
+            args, kwargs = gather(running, args, kinds), gather(running, kwargs, kinds)
             with all_rows(running):
                 return None if together and repeats() else plain(*args, **kwargs)
         if isinstance(running.rows, int) and running.rows == 0:
             return None  # some functions refuse an empty tensor
         if not isinstance(running.rows, int):
             args, kwargs = (_none_of_stand_in(running, data) for data in (args, kwargs))
-        if isinstance(metric, (keras.metrics.Mean, keras.metrics.Sum)) and args and _is_scalar(args[0]):
-            args, kwargs = (args[0],), _weight_of_scalar(running, *args, **kwargs)
+        value = args[0] if args else kwargs.get("values")
+        if of_numbers and is_number(value):
+            weight = args[1] if len(args) > 1 else kwargs.get("sample_weight")
+            return plain(*_scalar(running, metric.dtype, value, weight, kinds))
         return plain(*args, **kwargs)
 
     return update_state
 
 
-def _weight_of_scalar(running: Replica, value: Any, sample_weight: Any = None) -> dict[str, Any]:
-    """What one value for the batch counts: the user's weight, else this replica's share, as of a mean over rows."""
-    if sample_weight is None:
-        return {"sample_weight": ops.cast(running.weight, value.dtype)}
-    return {"sample_weight": ops.cast(sample_weight, value.dtype) * ops.cast(running.rows > 0, value.dtype)}
+def _kinds_of_scalars(running: Replica, number: int, data: Any) -> dict[int, str]:
+    """How the numbers for a whole batch in `data` follow its rows, as a check found it, by their identity."""
+    scalars = [leaf for leaf in tree.flatten(data) if is_number(leaf)]
+    found = vars(running.model).get("_abreast_found")  # see `gathered.py`
+    calls = [] if found is None else found.scalars.get(number, [])
+    if not calls:
+        return {}
+    kinds = calls[running.metric_calls[number] % len(calls)]
+    running.metric_calls[number] += 1
+    return {id(leaf): kind for leaf, kind in zip(scalars, kinds, strict=False)}
+
+
+def _scalar(running: Replica, dtype: Any, value: Any, weight: Any, kinds: dict[int, str]) -> tuple[Any, Any]:
+    """One value for the batch, and what it counts: this replica's share, as of a mean over rows; a sum counts whole."""
+    share, is_sum = ops.cast(running.weight, dtype), kinds.get(id(value)) == "sum"
+    number = ops.cast(value, dtype)
+    number = ops.divide_no_nan(number, share) if is_sum else number
+    if weight is None:
+        return number, share
+    counts = share if kinds.get(id(weight)) == "mean" else ops.cast(running.rows > 0, dtype)
+    return number, ops.cast(weight, dtype) * counts
 
 
 def _result(metric: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,8 +145,11 @@ def _means_over_rows(metric: Any, args: Any) -> bool:
 
 def _contribution_update(metric: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
     def update_state(value: Any, sample_weight: Any = None) -> Any:
-        if current() is None:
+        running = current()
+        if running is None:
             return None if repeats() else plain(value, sample_weight)
+        if running.own_step:  # a mean over this replica's rows
+            value = value * ops.cast(running.weight, value.dtype)
         # Keras 3.15 counts a batch by its rows where they are known when it traces, else as one.
         return _add_mean(metric, value, by_rows=sample_weight is not None)
 
@@ -148,7 +175,3 @@ def _none_of_stand_in(running: Replica, data: Any) -> Any:
         return valid_rows(leaf, ops.shape(leaf)[0] * ops.cast(running.rows > 0, "int32"))
 
     return tree.map_structure(head, data)
-
-
-def _is_scalar(value: Any) -> bool:
-    return hasattr(value, "shape") and len(value.shape) == 0

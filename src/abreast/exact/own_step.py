@@ -11,8 +11,15 @@ from abreast.exact.telling import warn_once
 
 
 def overrides_step(model: Any, kind: str = "train") -> bool:
-    """Whether the user wrote `train_step` (or `test_step`, `predict_step`) of the model's class."""
-    return not getattr(type(model), f"{kind}_step").__module__.startswith("keras.src.")
+    """Whether the user wrote the `train_step` (or `test_step`, `predict_step`) of the model's class, or of the model."""
+    return is_users(model, f"{kind}_step")
+
+
+def is_users(model: Any, name: str) -> bool:
+    """Whether a method of a model is not Keras's own; `functools.wraps` may lend it the name of that."""
+    method = getattr(model, name)
+    function = getattr(method, "__func__", method)
+    return not str(getattr(function, "__globals__", {}).get("__name__")).startswith("keras.src.")
 
 
 def _has_sums(model: Any) -> bool:

@@ -46,6 +46,10 @@ class Ground(Protocol):
         """Whether anything drew from them by itself, past Keras, since then."""
         ...
 
+    def foreign(self) -> str:
+        """Where a layer holds a variable of the framework's that Keras does not see, and that a run changed; else nothing."""
+        ...
+
     def knows(self, member: Any) -> bool:
         """Whether a member relates rows in a way that the backend handles."""
         ...
@@ -77,32 +81,42 @@ class Relations:
     refused: str = ""  # why the model cannot be trained as it is
     reasons: dict[int, str] = field(default_factory=dict)
     no_means: str = ""  # what a step of the user's own gives that is no mean over rows
+    foreign: str = ""  # a variable of the framework's own that a step changes
     draws: bool = False  # random numbers that are not Keras's
     kept: str = ""  # the Python attribute in which a layer keeps what it makes of its rows, for its next call
 
+    assigned: set[int] = field(default_factory=set)  # places in `model.variables` of weights that a step sets itself
+    scalars: dict[int, list[list[str]]] = field(
+        default_factory=dict
+    )  # of metrics, by call: how numbers follow the rows
     settled: set[int] = field(default_factory=set, compare=False)  # by identity: the states whose rule is known
 
     def __bool__(self) -> bool:
-        return bool(self.gathered or self.sums)
+        return bool(self.gathered or self.sums or self.assigned or self.scalars)
 
     def steps_part(self) -> str:
         """What the steps of another process need of it, as JSON; `of_steps_part` reads that."""
         gathered = {number: [asdict(call) for call in calls] for number, calls in self.gathered.items()}
-        return json.dumps({"gathered": gathered, "sums": sorted(self.sums)})
+        rest = {"sums": sorted(self.sums), "assigned": sorted(self.assigned), "scalars": self.scalars}
+        return json.dumps({"gathered": gathered, **rest})
 
     @staticmethod
     def of_steps_part(text: str) -> Relations:
         part = json.loads(text)
         gathered = {int(number): tuple(map(CallAxes.of, calls)) for number, calls in part["gathered"].items()}
-        return Relations(gathered, set(part["sums"]))
+        scalars = {int(number): kinds for number, kinds in part["scalars"].items()}
+        return Relations(gathered, set(part["sums"]), assigned=set(part["assigned"]), scalars=scalars)
 
     def add(self, other: Relations) -> None:
         self.gathered = {**other.gathered, **self.gathered}
         self.sums |= other.sums
+        self.assigned |= other.assigned
+        self.scalars = {**other.scalars, **self.scalars}
         self.reasons = {**other.reasons, **self.reasons}
         self.refused = self.refused or other.refused
         self.no_means = self.no_means or other.no_means
         self.draws = self.draws or other.draws
+        self.foreign = self.foreign or other.foreign
         self.kept = self.kept or other.kept
         self.settled |= other.settled
 
@@ -159,6 +173,7 @@ def _relations(
             found.clear(again)
     result = found.relations()
     result.draws = draws
+    result.foreign = ground.foreign()
     if found.reads_kept:
         result.kept = f"{name_of_owner(held.owner(kept[0]))}.{kept[1]}"
     return result
@@ -204,7 +219,8 @@ class _Finder:
         self._find()
 
     def suspects(self) -> bool:
-        return bool(self._places or self._states or self._losses or self._logs or self._gradients != "mean")
+        unlike = any("neither" in kinds for each in self._scalars.values() for kinds in each)
+        return bool(self._places or self._states or self._losses or self._logs or unlike or self._gradients != "mean")
 
     def clear(self, again: Again) -> None:
         self._again = again
@@ -212,11 +228,17 @@ class _Finder:
 
     def relations(self) -> Relations:
         result = Relations(settled={state for state in self._before if self._is_settled(state)})
+        result.assigned = self._assigned(result.settled)
+        result.scalars = {number: kinds for number, kinds in self._scalars.items() if any(kinds)}
+        unlike = [number for number, kinds in self._scalars.items() if any("neither" in each for each in kinds)]
         if self._gradients != "mean" and not self._places:
             result.no_means = f"whose gradient is {_WORDS[self._gradients]}"
         elif self._logs and not self._places:
             name, kind = next(iter(self._logs.items()))
             result.no_means = f"which returns a {name!r} that is {_WORDS[kind]}"
+        elif unlike and not self._places:
+            metric = leaf_metrics(self.members[0])[unlike[0]]
+            result.no_means = f"which gives {metric.name} a number that is {_WORDS['neither']}"
         for place, far in self._places.items():
             how = f"by {far:.1g} of their size" if np.isfinite(far) else "in shape, or in what is finite"
             self._gather(result, self._doer(place), f"what it makes of the same rows differs {how}")
@@ -238,6 +260,7 @@ class _Finder:
         self._losses = {number: kind for number, kind in kinds.items() if kind != "mean"}
         self._states = [state for state in self.whole.new_states if self._state_kind(state) not in self._fine]
         self._gradients = self._gradient_kind()
+        self._scalars = {number: self._scalar_kinds(number) for number in self.whole.scalars}
         logs = {name: self._log_kind(name) for name in sorted(self._numbers)}
         self._logs = {name: kind for name, kind in logs.items() if kind != "mean"}
 
@@ -280,6 +303,31 @@ class _Finder:
         whole, *parts = ([_flat(gradients) for gradients in run.gradients] for run in (self.whole, *self.runs))
         again = None if self._again is None else [_flat(gradients) for gradients in self._again.gradients]
         return self._kind_of_all(whole, parts, again)
+
+    def _scalar_kinds(self, number: int) -> list[list[str]]:
+        """How each number that a metric got follows the rows, call by call."""
+        runs = [run.scalars.get(number, []) for run in (self.whole, *self.runs, self._again or self.whole)]
+        kinds = []
+        for turn, values in enumerate(runs[0]):
+            others = [run[turn] if turn < len(run) else [] for run in runs[1:]]
+            if any(len(other) != len(values) for other in others):
+                kinds.append(["neither"] * len(values))
+                continue
+            *parts, again = others
+            further = again if self._again is not None else [None] * len(values)
+            rows = zip(values, further, *parts, strict=True)
+            kinds.append([self._kind(value, list(of_parts), more) for value, more, *of_parts in rows])
+        return kinds
+
+    def _assigned(self, settled: set[int]) -> set[int]:
+        """Weights that a step sets itself to means over rows: nobody else combines them."""
+        model = self.members[0]
+        known = {id(each) for layer in model._flatten_layers() for each in layer._non_trainable_variables}
+        return {
+            place
+            for place, variable in enumerate(model.variables)
+            if id(variable) in settled - known and backend.is_float_dtype(variable.dtype)
+        }
 
     def _log_kind(self, name: str) -> str:
         values = [run.logs.get(name) for run in (self.whole, *self.runs, self._again or self.whole)]

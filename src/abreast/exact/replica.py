@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import keras
@@ -64,6 +65,7 @@ class Replica:
     global_batch_norm: bool = True
     own_step: bool = False
     added_losses: list[Any] = field(default_factory=list)
+    metric_calls: Counter[int] = field(default_factory=Counter)  # so far, of metrics that get numbers for a whole batch
     calls: Counter[int] = field(default_factory=Counter)  # so far, of the members that work on all rows
 
     @property
@@ -138,14 +140,16 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
     return unpacked
 
 
-def gather(running: Replica, data: Any) -> Any:
-    """The data of all replicas: rows in order; of one value for the batch, the mean over rows."""
+def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyType({})) -> Any:
+    """The data of all replicas: rows in order; of one value for the batch the mean over rows, or the sum, as `kinds` says."""
 
     def rows_of_all(leaf: Any) -> Any:
         if not hasattr(leaf, "shape"):
             return leaf
         if len(leaf.shape) == 0:  # one value for the batch
-            return shared(running, leaf * ops.cast(running.weight, leaf.dtype))
+            number = leaf if keras.backend.is_float_dtype(leaf.dtype) else ops.cast(leaf, "float32")
+            counts = running.rows > 0 if kinds.get(id(leaf)) == "sum" else running.weight
+            return ops.cast(shared(running, number * ops.cast(counts, number.dtype)), leaf.dtype)
         mask = get_keras_mask(leaf)
         gathered = running.link.gather_rows(leaf, running.counts)
         if mask is not None:
@@ -165,6 +169,11 @@ def with_gradient_times(tensor: Any, factor: Any) -> Any:
     """The same values with another gradient; finite ones: of infinite ones it makes NaN."""
     still = ops.stop_gradient(tensor)
     return still + (tensor - still) * ops.cast(factor, tensor.dtype)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one number for a whole batch, in Python or in a tensor."""
+    return isinstance(value, (int, float)) or (hasattr(value, "shape") and len(value.shape) == 0)
 
 
 def as_float(value: Any) -> Any:

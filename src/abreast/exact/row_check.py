@@ -16,7 +16,7 @@ from abreast.errors import ModelError
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random
 from abreast.exact.members import members, name_of
-from abreast.exact.own_step import overrides_step
+from abreast.exact.own_step import is_users, overrides_step
 from abreast.exact.relations import Ground, Relations, relations, rows_to_look_at
 from abreast.exact.telling import warn_once
 
@@ -80,9 +80,12 @@ def _forward(kind: str, model: Any) -> Callable[[Any], Any]:
         return getattr(model, f"{kind}_step")  # type: ignore[no-any-return]
     training = {"training": kind == "train"} if model._call_has_training_arg else {}
 
+    computes_metrics = kind != "predict" and is_users(model, "compute_metrics")
+
     def forward(data: Any) -> Any:
-        x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
-        return model(x, **training)
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        y_pred = model(x, **training)
+        return model.compute_metrics(x, y, y_pred, weight) if computes_metrics else y_pred
 
     return forward
 
@@ -95,6 +98,12 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             f"{'; '.join(what) or f'the {kind}_step of {type(model).__name__}'}: the rows of a batch are related to one another, "
             "and each replica sees its own only",
             "train it on one device, or with KERAS_BACKEND=jax, whose layers see all rows",
+        )
+    if found.foreign:
+        raise ModelError(
+            f"{found.foreign} is a tf.Variable that Keras does not know, and that the model's call changes: every replica would "
+            "change the same one",
+            "make it with add_weight, or as a keras.Variable",
         )
     if found.draws:
         announce_random(model)
@@ -109,8 +118,8 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
         warn_once(
             model,
             f"own {kind}_step",
-            f"{type(model).__name__} has its own {kind}_step, {found.no_means or 'which relates rows to one another'}: each "
-            "replica computes it of its own rows, and counts by them, which is not what one device computes",
+            f"{type(model).__name__} {_whose(kind, model, own_step)}, {found.no_means or 'which relates rows to one another'}: "
+            "each replica computes it of its own rows, and counts by them, which is not what one device computes",
         )
     if found.gathered:
         warn_once(
@@ -120,3 +129,9 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
             f"{', '.join(name_of(everyone[number]) for number in found.gathered)} for all rows of the batch: that is what one "
             "device computes, and no faster",
         )
+
+
+def _whose(kind: str, model: Any, own_step: bool) -> str:
+    if own_step:
+        return f"has its own {kind}_step"
+    return "has its own compute_metrics" if is_users(model, "compute_metrics") else "updates metrics in its call"
