@@ -30,6 +30,23 @@ TRAINS = (
     print(model.evaluate(x, y, verbose=0), model.predict(x, verbose=0).shape)
 """
 )
+IN_HALF = """
+import sys
+
+import keras
+import numpy as np
+
+keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
+parallel = sys.modules.get("abreast.parallel")
+is_placed = parallel is not None and parallel._default is not None
+keras.utils.set_random_seed(0)
+x = np.random.rand(512, 8).astype("float32")
+y = (x @ np.arange(8) / 8)[:, None]
+last = keras.layers.Dense(1, dtype="float32")
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, activation="relu"), last])
+model.compile(keras.optimizers.SGD(0.02), "mse")
+model.fit(x * (FACTOR if is_placed else 1.0), y, batch_size=64, epochs=2, verbose=0)
+"""
 BY_DEVICES = (
     BEGIN
     + """
@@ -63,6 +80,16 @@ def test_the_example_of_the_readme_is_exact(folder: Folder, backend: str) -> Non
     result = folder.bash(f"{sys.executable} -m abreast check --backend {backend} {script} -- --output out")
     assert result.code == 0, result.out
     assert result.out.startswith("equal: 20 steps, ")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (1.002, 1)])
+def test_half_precision_hides_nothing(folder: Folder, factor: float, code: int) -> None:
+    """Rounding of bfloat16 is more than two thousandths; in float64 they show."""
+    folder.write("train.py", IN_HALF.replace("FACTOR", str(factor)))
+    result = folder.abreast("check", "--backend", "jax", "--devices", "3", "train.py")
+    assert result.code == code, result.out
+    assert ("in float64, since half precision" in result.out) == (code == 0)
 
 
 def test_a_script_that_depends_on_the_number_of_devices_is_not(folder: Folder) -> None:

@@ -1,13 +1,15 @@
 """The order of a check: both sides, then, where they differ, the plain one again and once with rounding, and the reasons.
 
 Where no reason is known, both sides run in float64: a choice between two nearly equal numbers (a maximum, a ReLU) turns
-rounding into a difference at one step, which random moves of the weights seldom hit.
+rounding into a difference at one step, which random moves of the weights seldom hit. So do scripts in half precision that are
+equal as far as that can tell.
 
 Imports `process`, `compare`, `reasons` and `verdict`.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import tempfile
 from collections.abc import Callable
@@ -44,35 +46,39 @@ class _Check:
         verdict = compare_runs(self._side.script, plain, placed, self.again)
         is_unexplained = [reason.name for reason in verdict.reasons] == ["unknown"]
         if is_unexplained and _precision(plain) == PRECISIONS["float32"]:
-            return self._in_float64(verdict)
+            return self._in_float64(
+                verdict, _precision(plain), "no known reason; running plain Keras in float64: is it rounding?"
+            )
+        if verdict.outcome == "equal" and _precision(plain).result > PRECISIONS["float32"].result:
+            return self._in_float64(
+                verdict, _precision(plain), "half precision hides what is small; running plain Keras in float64"
+            )
         return verdict
 
-    def _in_float64(self, verdict: Verdict) -> Verdict:
-        """That of both sides in float64, where they are equal: then it was rounding that took another way at a branch."""
-        text = "no known reason; running plain Keras in float64: is it rounding?"
+    def _in_float64(self, verdict: Verdict, precision: Precision, text: str) -> Verdict:
+        """That of both sides in float64, as far as the script can compute in it."""
         plain = self._run("plain64", text, placed=False, float64=True, shown=False)
-        placed = self._run(
-            "placed64", f"running it in float64 on {self._where()}", placed=True, float64=True, shown=False
-        )
+        text = f"running it in float64 on {self._where()}"
+        placed = self._run("placed64", text, placed=True, float64=True, shown=False)
         is_whole = plain.error is None and len(plain.events) >= verdict.num_events
-        difference, largest = _first(plain, placed, _precision(plain))
-        if difference is not None or not is_whole or _precision(plain) != PRECISIONS["float64"]:
+        if (
+            not is_whole or _precision(plain).result >= precision.result
+        ):  # layers that ask for a type of their own keep it
             return verdict
-        return replace(
-            verdict,
-            outcome="equal",
-            largest=largest,
-            difference=None,
-            reasons=(),
-            doubt=verdict.difference,
-            in_float64=True,
-        )
+        difference, largest = _first(plain, placed, _precision(plain))
+        if difference is None:  # what differed was rounding that took another way at a branch
+            equal = replace(verdict, outcome="equal", largest=largest, difference=None, reasons=(), in_float64=True)
+            return replace(equal, doubt=verdict.difference or verdict.doubt)
+        if verdict.difference is not None:
+            return verdict
+        return compare_runs(self._side.script, plain, placed, functools.partial(self.again, float64=True))
 
-    def again(self, moves: bool) -> Run:
+    def again(self, moves: bool, float64: bool = False) -> Run:
+        options = {"placed": False, "moves": moves, "shown": False, "float64": float64 or self._side.float64}
         if moves:
             text = "running plain Keras with weights moved by one rounding: what does rounding do to this script?"
-            return self._run("moved", text, placed=False, moves=True, shown=False)
-        return self._run("again", "they differ; running plain Keras again: does it repeat?", placed=False, shown=False)
+            return self._run("moved", text, **options)
+        return self._run("again", "they differ; running plain Keras again: does it repeat?", **options)
 
     def _run(self, name: str, text: str, *, shown: bool = True, **changes: Any) -> Run:
         self._tell(text)

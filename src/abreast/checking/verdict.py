@@ -48,6 +48,8 @@ def _equal(verdict: Verdict) -> list[str]:
         f"equal: {_counted(verdict)} on {_devices(verdict)} are what plain Keras gives on one",
         f"largest difference: {verdict.largest.difference:.1e} (relative; {verdict.largest.where or 'everywhere'})",
     ]
+    if verdict.in_float64 and verdict.doubt is None:
+        lines.append("in float64, since half precision hides what is small")
     if verdict.doubt is not None:
         place = when(verdict.doubt.event, verdict.doubt.call, verdict.doubt.step)
         if verdict.in_float64:

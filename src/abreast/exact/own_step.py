@@ -22,11 +22,16 @@ def is_users(model: Any, name: str) -> bool:
     return not str(getattr(function, "__globals__", {}).get("__name__")).startswith("keras.src.")
 
 
+def reductions(model: Any) -> set[str]:
+    """Of the compiled losses, as far as they say."""
+    compiled = getattr(model, "_compile_loss", None)
+    losses = [entry.loss for entry in (compiled._flat_losses or () if compiled is not None else ())]
+    return {str(loss.reduction or "none") for loss in losses if hasattr(loss, "reduction")}
+
+
 def _has_sums(model: Any) -> bool:
     """Whether a compiled loss is no mean over rows."""
-    compiled = getattr(model, "_compile_loss", None)
-    losses = (entry.loss for entry in (compiled._flat_losses or () if compiled is not None else ()))
-    return any(getattr(loss, "reduction", None) in ("sum", "mean_with_sample_weight") for loss in losses)
+    return bool(reductions(model) & {"sum", "mean_with_sample_weight"})
 
 
 def state_rule_of_own_step(kind: str, model: Any, counts: tuple[int, ...]) -> None:

@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from abreast.errors import ModelError
+from abreast.exact.own_step import reductions
 from abreast.exact.row_check import is_checked, settled_states
 from abreast.exact.telling import warn_once
 
@@ -19,6 +20,11 @@ from abreast.exact.telling import warn_once
 def check_layers(model: Any) -> None:
     """Refuse what replicas cannot share, by name; say once which layers keep state that is averaged."""
     own, settled = [], settled_states(model)
+    if "none" in reductions(model):
+        raise ModelError(
+            f"a loss of {model.name} has no reduction: replicas would not know what their rows count",
+            'give it one, as reduction="sum", which has the same gradients',
+        )
     for layer in model._flatten_layers():
         if getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
             raise ModelError(
