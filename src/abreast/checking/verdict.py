@@ -27,9 +27,7 @@ class Verdict:
     largest: Largest
     difference: Difference | None = None
     reasons: tuple[Reason, ...] = ()
-    doubt: Difference | None = (
-        None  # the first that is larger than 1e-5, where a ruler or float64 says that it is rounding
-    )
+    doubt: Difference | None = None  # the first beyond 1e-5, where a ruler or float64 says that it is rounding
     in_float64: bool = False  # said by both sides in float64, to which `largest` belongs
     announced: tuple[str, ...] = ()
 

@@ -57,7 +57,7 @@ class Whole:
         self.logs: dict[str, Any] = {}  # numbers that a step gives
         self.scalars: dict[
             int, list[list[Any]]
-        ] = {}  # by metric and call of it: the numbers for a whole batch that it got
+        ] = {}  # numbers for a whole batch, by the metric that got them and its call
 
     def run(self, forward: Callable[[Any], Any], data: Any) -> None:
         """`forward(data)` with every watched member's call led through this object; variables keep what they hold."""

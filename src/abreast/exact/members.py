@@ -5,6 +5,7 @@ Imports Keras; no framework.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -40,9 +41,9 @@ def optimizers(model: Any) -> list[Any]:
     """The optimizers of a model: the compiled one, and those that it, its layers and objects of the user's in them hold."""
     found: dict[int, Any] = {}
     seen: set[int] = set()
-    todo = [getattr(model, "optimizer", None), *model._flatten_layers()]
+    todo = deque([getattr(model, "optimizer", None), *model._flatten_layers()])
     while todo and len(seen) < _MOST_OBJECTS:
-        value = todo.pop(0)
+        value = todo.popleft()
         if id(value) in seen:
             continue
         seen.add(id(value))
@@ -62,12 +63,10 @@ def _held(value: Any) -> Iterable[Any]:
         return list(value.values())
     if isinstance(value, (list, tuple, set)):
         return list(value)
-    is_users = type(value).__module__.partition(".")[0] not in _NOT_USERS and not isinstance(value, type)
-    return (
-        list(vars(value).values())
-        if hasattr(value, "__dict__") and (is_users or isinstance(value, keras.Layer))
-        else ()
-    )
+    is_known = isinstance(value, type) or type(value).__module__.partition(".")[0] in _NOT_USERS
+    if not hasattr(value, "__dict__") or (is_known and not isinstance(value, keras.Layer)):
+        return ()
+    return list(vars(value).values())
 
 
 _NOT_USERS = {"abreast", "builtins", "functools", "jax", "keras", "numpy", "tensorflow", "threading", "torch", "types"}

@@ -86,9 +86,8 @@ class Relations:
     kept: str = ""  # the Python attribute in which a layer keeps what it makes of its rows, for its next call
 
     assigned: set[int] = field(default_factory=set)  # places in `model.variables` of weights that a step sets itself
-    scalars: dict[int, list[list[str]]] = field(
-        default_factory=dict
-    )  # of metrics, by call: how numbers follow the rows
+    # How the numbers for a whole batch that a metric gets follow its rows, by metric and call.
+    scalars: dict[int, list[list[str]]] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set, compare=False)  # by identity: the states whose rule is known
 
     def __bool__(self) -> bool:

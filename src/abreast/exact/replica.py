@@ -147,9 +147,11 @@ def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyT
         if not hasattr(leaf, "shape"):
             return leaf
         if len(leaf.shape) == 0:  # one value for the batch
-            number = leaf if keras.backend.is_float_dtype(leaf.dtype) else ops.cast(leaf, "float32")
+            is_float = keras.backend.is_float_dtype(leaf.dtype)
+            number = leaf if is_float else ops.cast(leaf, "float32")
             counts = running.rows > 0 if kinds.get(id(leaf)) == "sum" else running.weight
-            return ops.cast(shared(running, number * ops.cast(counts, number.dtype)), leaf.dtype)
+            total = shared(running, number * ops.cast(counts, number.dtype))
+            return total if is_float else ops.cast(ops.round(total), leaf.dtype)
         mask = get_keras_mask(leaf)
         gathered = running.link.gather_rows(leaf, running.counts)
         if mask is not None:

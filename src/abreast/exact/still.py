@@ -15,7 +15,7 @@ import random
 import threading
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import keras
@@ -140,12 +140,9 @@ class Held:
         for place, (attributes, before) in enumerate(self._attributes):
             for name, value in list(attributes.items()):
                 old: Any = before.get(name)
-                if (
-                    value is not old
-                    and name not in _OF_CALLS
-                    and _is_number(value)
-                    and np.shape(old) == np.shape(value)
-                ):
+                if value is old or name in _OF_CALLS or not _is_number(value) or np.shape(old) != np.shape(value):
+                    continue
+                with suppress(TypeError, ValueError):  # text
                     found[place, name] = np.asarray(ops.convert_to_numpy(value), "float64")
         return found
 
