@@ -102,6 +102,7 @@ class Program:
                 counts=counts,
                 global_batch_norm=self.placement.batch_norm == "global",
                 own_step=self.own_step,
+                kind=self.kind,
             )
             data = _packed(structure, tensors[index * width : (index + 1) * width])
             with exact.replica(running):

@@ -59,7 +59,7 @@ class ReplicaStep:
                 raise
 
     def test(self, shard: Any, counts: Sequence[int]) -> Any:
-        running = self._replica(counts, exact.overrides_step(self.model, "test"))
+        running = self._replica(counts, exact.overrides_step(self.model, "test"), "test")
         gathering = exact.gathering(self.model, self.relations)
         with torch.no_grad(), exact.replica(running), exact.metrics(self.model), gathering:
             if running.own_step:
@@ -74,7 +74,7 @@ class ReplicaStep:
 
     def predict(self, shard: Any, counts: Sequence[int]) -> Any:
         """The outputs for the rows of all ranks, on every rank."""
-        running = self._replica(counts, own_step=True)
+        running = self._replica(counts, own_step=True, kind="predict")
         with torch.no_grad(), exact.replica(running), exact.gathering(self.model, self.relations):
             outputs = self.model.predict_step(shard)
             outputs = tree.map_structure(lambda leaf: leaf[: running.rows], outputs)
@@ -92,7 +92,7 @@ class ReplicaStep:
                 if total is not None:
                     optimizer._accumulated_gradients[optimizer._get_variable_index(weight)].value.add_(total / scale)
 
-    def _replica(self, counts: Sequence[int], own_step: bool) -> exact.Replica:
+    def _replica(self, counts: Sequence[int], own_step: bool, kind: str = "train") -> exact.Replica:
         if self._counts is None or self._counts[0] != counts:  # a copy to a GPU waits for it
             self._counts = counts, torch.as_tensor(counts, device=get_device())
         return exact.Replica(
@@ -103,6 +103,7 @@ class ReplicaStep:
             counts=self._counts[1],
             global_batch_norm=self.global_batch_norm,
             own_step=own_step,
+            kind=kind,
         )
 
     def _train(self, running: exact.Replica, shard: Any) -> Any:

@@ -86,8 +86,8 @@ class Relations:
     kept: str = ""  # the Python attribute in which a layer keeps what it makes of its rows, for its next call
 
     assigned: set[int] = field(default_factory=set)  # places in `model.variables` of weights that a step sets itself
-    # How the numbers for a whole batch that a metric gets follow its rows, by metric and call.
-    scalars: dict[int, list[list[str]]] = field(default_factory=dict)
+    # How the numbers for a whole batch that a metric gets follow its rows, by kind of step and metric, and call by call.
+    scalars: dict[str, list[list[str]]] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set, compare=False)  # by identity: the states whose rule is known
 
     def __bool__(self) -> bool:
@@ -103,8 +103,7 @@ class Relations:
     def of_steps_part(text: str) -> Relations:
         part = json.loads(text)
         gathered = {int(number): tuple(map(CallAxes.of, calls)) for number, calls in part["gathered"].items()}
-        scalars = {int(number): kinds for number, kinds in part["scalars"].items()}
-        return Relations(gathered, set(part["sums"]), assigned=set(part["assigned"]), scalars=scalars)
+        return Relations(gathered, set(part["sums"]), assigned=set(part["assigned"]), scalars=part["scalars"])
 
     def add(self, other: Relations) -> None:
         self.gathered = {**other.gathered, **self.gathered}
@@ -228,7 +227,8 @@ class _Finder:
     def relations(self) -> Relations:
         result = Relations(settled={state for state in self._before if self._is_settled(state)})
         result.assigned = self._assigned(result.settled)
-        result.scalars = {number: kinds for number, kinds in self._scalars.items() if any(kinds)}
+        found = {number: kinds for number, kinds in self._scalars.items() if any(kinds)}
+        result.scalars = {f"{self._kind_of_step} {number}": kinds for number, kinds in found.items()}
         unlike = [number for number, kinds in self._scalars.items() if any("neither" in each for each in kinds)]
         if self._gradients != "mean" and not self._places:
             result.no_means = f"whose gradient is {_WORDS[self._gradients]}"

@@ -54,7 +54,7 @@ class Replica:
 
     `counts`: valid rows of every replica, `(num_replicas,)`; `rows`: this one's; `total_rows`: their sum (scalars). A replica
     without rows computes on a stand-in row that counts nothing. `own_step`: the user's own `train_step` runs, whose losses
-    stay means over this replica's rows.
+    stay means over this replica's rows; `kind` is that of the step.
     """
 
     model: Any
@@ -64,6 +64,7 @@ class Replica:
     counts: Any
     global_batch_norm: bool = True
     own_step: bool = False
+    kind: str = "train"
     added_losses: list[Any] = field(default_factory=list)
     metric_calls: Counter[int] = field(default_factory=Counter)  # so far, of metrics that get numbers for a whole batch
     calls: Counter[int] = field(default_factory=Counter)  # so far, of the members that work on all rows

@@ -32,9 +32,17 @@ class Own(Stepping):
         self.mean.update_state(values=ops.mean(ops.abs(y_pred - y)))
         return {metric.name: metric.result() for metric in self.metrics}
 
+    def test_step(self, data):
+        x, y = data
+        y_pred = self(x)
+        self.mean.update_state(ops.sum(ops.abs(y_pred - y)))
+        self.total.update_state(ops.mean(ops.abs(y_pred - y)))
+        return {"mean": self.mean.result(), "total": self.total.result()}
+
 
 x, y = regression(rows=48)
 model = Own()
 model.compile("sgd", "mse")
 history = model.fit(x, y, epochs=2, batch_size=16, shuffle=False, verbose=0)
 result = {"model": model, "history": history}
+result["evaluate"] = model.evaluate(x, y, batch_size=16, verbose=0)
