@@ -148,6 +148,7 @@ def spread_over_replicas_that_differ() -> float:
         with torch.no_grad():
             variable.value.add_(1.0)
         replica.remember()  # as if nobody had assigned
+        replica.accept()
     elif backend == "tensorflow":
         from abreast.backend.tensorflow import BACKEND
 

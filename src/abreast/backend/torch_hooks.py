@@ -18,9 +18,30 @@ OF_MODULES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backw
 _OF_WEIGHTS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
-def num_registered() -> int:
-    """How many hooks have been registered in this process, whatever on."""
-    return RemovableHandle.next_id
+class Hooks:
+    """Those of a model's modules and weights, and those for all modules, as they were when this was made."""
+
+    def __init__(self, model: Any) -> None:
+        self._count, self._names = RemovableHandle.next_id, _names(model)
+
+    def are_others(self, model: Any) -> bool:
+        """Whether the script has set hooks since. PyTorch counts all that anything registers: only then is there a look."""
+        if self._count == RemovableHandle.next_id:
+            return False
+        self._count = RemovableHandle.next_id
+        return _names(model) != self._names
+
+
+def _names(model: Any) -> list[Any]:
+    everyone = {id(module): module for layer in model._flatten_layers() for module in layer.modules()}
+    modules = [tuple(getattr(module, name)) for module in everyone.values() for name in OF_MODULES]
+    weights = [tuple(getattr(weight, name, None) or ()) for weight in model.parameters() for name in _OF_WEIGHTS]
+    return [modules, weights, [*map(tuple, _for_all())]]
+
+
+def _for_all() -> list[Any]:
+    modules: Any = torch.nn.modules.module
+    return [v for name, v in sorted(vars(modules).items()) if name.startswith("_global_") and name.endswith("_hooks")]
 
 
 def check_hooks(model: Any) -> None:
@@ -31,8 +52,7 @@ def check_hooks(model: Any) -> None:
                 f"{weight.path} has a hook on its gradient, which each device would call with the part of its own rows",
                 "clip or scale gradients in the optimizer, or train on one device",
             )
-    modules: Any = torch.nn.modules.module
-    if any(value for name, value in vars(modules).items() if name.startswith("_global_") and name.endswith("_hooks")):
+    if any(_for_all()):
         exact.warn_once(
             model, "hooks", "hooks for all torch modules run for the rows of the first device: workers do not have them"
         )

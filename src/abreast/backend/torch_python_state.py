@@ -20,7 +20,7 @@ from typing import Any
 
 from abreast.backend import torch_patches as patches
 from abreast.backend import torch_python_parts as parts
-from abreast.backend.torch_hooks import num_registered
+from abreast.backend.torch_hooks import Hooks
 from abreast.backend.torch_messages import numbered_variables
 from abreast.backend.torch_model import UnknownObject, can_travel, dump_changes, dump_model, is_importable
 from abreast.backend.torch_python_changes import Change, Path, is_data, namespace_of, restoring, text_of
@@ -77,7 +77,7 @@ class Watch:
         self._numbered = {id(variable) for variable in numbered_variables(model)}
         self._found: deque[_Node] = deque()
         patches.find()
-        self._num_hooks = num_registered()
+        self._hooks = Hooks(model)
         root = self._nodes[id(model)] = _Node(model, root="model")
         self._open(root)
         self._explore()
@@ -91,7 +91,7 @@ class Watch:
 
     def dump_changes(self) -> bytes | None:
         """What somebody changed since the last `accept`; None for nothing. Raises `UnknownObject`, `ModelError`."""
-        if num_registered() != self._num_hooks or (
+        if self._hooks.are_others(self._model()) or (
             [*map(vars, self._installed)] != self._as_installed and self._note_patches()
         ):
             raise UnknownObject
@@ -132,7 +132,6 @@ class Watch:
 
     def accept(self) -> None:
         """Take what `changes` saw for what the workers know too."""
-        self._num_hooks = num_registered()
         lost = [self._accept(node, part) for node, part in self._pending]
         renewed, self._pending = self._pending, []
         self._explore()

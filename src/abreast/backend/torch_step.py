@@ -162,7 +162,8 @@ class _Forward(torch.nn.Module):
         super().__init__()
         self.model = model
         self.takes_training = model._call_has_training_arg
-        if model.jit_compile or any(isinstance(module, OptimizedModule) for module in model.modules()):
+        modules = (module for layer in model._flatten_layers() for module in layer.modules())
+        if model.jit_compile or any(isinstance(module, OptimizedModule) for module in modules):
             keep_out_of_graphs()
             torch_batch_norm.be_traced()
         self.call = torch.compile(model) if model.jit_compile else model
