@@ -29,7 +29,6 @@ def read() -> dict[str, Any]:
 
 def write(settings: dict[str, Any]) -> None:
     """Let this process have the settings that `read` gave in another one."""
-    _set_environ(settings.get("environ", {}))
     there = read()
     for name, (get, put) in _ACCESS.items():
         # The older settings come first. They change newer ones, and those that then differ are set after them.
@@ -37,16 +36,16 @@ def write(settings: dict[str, Any]) -> None:
             put(settings[name])
 
 
-class Environ:
-    """The variables of the environment that a script set or took away since the workers began with it."""
+class _Environ:
+    """The variables of the environment that were set or taken away since this was made: workers begin with the rest."""
 
     def __init__(self) -> None:
-        self._bytes: dict[Any, Any] = {}
-        self._names: set[str] = set()
         self._before = dict(os.environ)
+        self._names: set[str] = set()
+        self._bytes: dict[Any, Any] = {}
         self._changes: dict[str, str | None] = {}
 
-    def changes(self) -> dict[str, str | None]:
+    def get(self) -> dict[str, str | None]:
         """Each with its value, None for one that is gone; also those that are again what they were."""
         data: Any = vars(os.environ)["_data"]  # the environment itself decodes every name
         if data != self._bytes:
@@ -56,13 +55,12 @@ class Environ:
             self._changes = {name: now.get(name) for name in sorted(self._names)}
         return self._changes
 
-
-def _set_environ(changes: dict[str, str | None]) -> None:
-    for name, value in changes.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    def put(self, changes: dict[str, str | None]) -> None:
+        for name, value in changes.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _flash_attention(on: bool | None) -> None:
@@ -95,7 +93,9 @@ def _autocast(kind: str) -> dict[str, _Access]:
 
 
 _config: Any = keras.config
+_environ = _Environ()
 _ACCESS: dict[str, _Access] = {
+    "environ": (_environ.get, _environ.put),
     "floatx": (_config.floatx, _config.set_floatx),
     "wide_results": (BIT64_TO_BIT32_DTYPE.copy, BIT64_TO_BIT32_DTYPE.update),
     "epsilon": (_config.epsilon, _config.set_epsilon),

@@ -114,7 +114,6 @@ class Team:
         self._num_steps = 0
         self._settings: dict[str, Any] = {}  # as the workers know them
         self._seeded = torch_seeds.seeded()
-        self._environ = torch_settings.Environ()
         self._threads = torch.get_num_threads()
         self._rendezvous = _rendezvous()
         self._start(hang_seconds)
@@ -204,7 +203,7 @@ class Team:
             self._seeded = torch_seeds.seeded()
             with self._translated():
                 self._send_all(range(1, len(self.devices)), messages.SEED, torch.initial_seed())
-        now = {**torch_settings.read(), "environ": self._environ.changes()}
+        now = torch_settings.read()
         if now != self._settings:
             with self._translated():
                 self._send_all(range(1, len(self.devices)), messages.SETTINGS, now)
