@@ -157,10 +157,9 @@ class _Scales:
             return self._precision.result * max(SMALLEST_SCALE, _size(entry))
         if entry.values.dtype.kind != "f":
             return 0.0
-        if entry.group == "optimizer" and entry.name.endswith(
-            "learning_rate"
-        ):  # of float32, whatever layers compute in
-            return _NUMBER_TIMES * PRECISIONS["float32"].number * _size(entry)
+        if entry.group == "optimizer" and entry.name.endswith("learning_rate"):  # whatever type layers compute in
+            number = min(self._precision.number, PRECISIONS["float32"].number)
+            return _NUMBER_TIMES * number * _size(entry)
         return max(
             self._precision.change * self._change(entry),
             _GROUP_CHANGE * self._precision.change / 1e-3 * self._changes[_kind(entry)],

@@ -44,16 +44,13 @@ class _Check:
             raise _plain_failed(plain)
         placed = self._run("placed", f"running it on {self._where()}", placed=True)
         verdict = compare_runs(self._side.script, plain, placed, self.again)
-        is_unexplained = [reason.name for reason in verdict.reasons] == ["unknown"]
-        if is_unexplained and _precision(plain) == PRECISIONS["float32"]:
-            return self._in_float64(
-                verdict, _precision(plain), "no known reason; running plain Keras in float64: is it rounding?"
-            )
-        if verdict.outcome == "equal" and _precision(plain).result > PRECISIONS["float32"].result:
-            return self._in_float64(
-                verdict, _precision(plain), "half precision hides what is small; running plain Keras in float64"
-            )
-        return verdict
+        precision = _precision(plain)
+        text = ""
+        if precision == PRECISIONS["float32"] and [reason.name for reason in verdict.reasons] == ["unknown"]:
+            text = "no known reason; running plain Keras in float64: is it rounding?"
+        elif precision.result > PRECISIONS["float32"].result and verdict.outcome == "equal":
+            text = "half precision hides what is small; running plain Keras in float64"
+        return self._in_float64(verdict, precision, text) if text else verdict
 
     def _in_float64(self, verdict: Verdict, precision: Precision, text: str) -> Verdict:
         """That of both sides in float64, as far as the script can compute in it."""
@@ -61,11 +58,10 @@ class _Check:
         text = f"running it in float64 on {self._where()}"
         placed = self._run("placed64", text, placed=True, float64=True, shown=False)
         is_whole = plain.error is None and len(plain.events) >= verdict.num_events
-        if (
-            not is_whole or _precision(plain).result >= precision.result
-        ):  # layers that ask for a type of their own keep it
+        finer = _precision(plain)  # layers that ask for a type of their own keep it
+        if not is_whole or finer.result >= precision.result:
             return verdict
-        difference, largest = _first(plain, placed, _precision(plain))
+        difference, largest = _first(plain, placed, finer)
         if difference is None:  # what differed was rounding that took another way at a branch
             equal = replace(verdict, outcome="equal", largest=largest, difference=None, reasons=(), in_float64=True)
             return replace(equal, doubt=verdict.difference or verdict.doubt)
