@@ -34,6 +34,12 @@ class Stepping(keras.Model):  # type: ignore[misc]  # Keras has no types
         loss.backward()
         return loss, [weight.value.grad for weight in weights]
 
+    def descend(self, x: Any, y: Any, optimizer: Any) -> Any:
+        """The loss, after a step of an optimizer."""
+        loss, gradients = self.gradients(lambda: self.squares(x, y))
+        self.apply(optimizer, gradients)
+        return loss
+
     def apply(self, optimizer: Any, gradients: list[Any]) -> None:
         if keras.backend.backend() == "tensorflow":
             optimizer.apply(gradients, self.trainable_weights)

@@ -23,8 +23,7 @@ class Own(Stepping):
     def train_step(self, data):
         x, y = data
         for optimizer in (self.optimizers[0], self.by_name["sgd"], self.settings.optimizer):
-            loss, gradients = self.gradients(lambda: self.squares(x, y))
-            self.apply(optimizer, gradients)
+            loss = self.descend(x, y, optimizer)
         return {"loss": loss}
 
 
