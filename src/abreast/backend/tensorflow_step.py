@@ -90,6 +90,7 @@ class Program:
     def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
         width = len(tensors) // self.placement.num_devices
         total_rows = tf.reduce_sum(counts)
+        relations = exact.related_rows(self.model)
         turns = Turns(self.variables.devices, self.variables.enter, Summaries(self.model))
         run_kind = {"train": self._train, "test": self._test, "predict": self._predict}[self.kind]
 
@@ -103,18 +104,18 @@ class Program:
                 global_batch_norm=self.placement.batch_norm == "global",
                 own_step=self.own_step,
                 kind=self.kind,
+                relations=relations,
             )
             data = _packed(structure, tensors[index * width : (index + 1) * width])
             with exact.replica(running):
                 return run_kind(running, data)
 
-        relations = exact.related_rows(self.model)
         with exact.metrics(self.model), exact.gathering(self.model, relations), self._gradients.shared(turns):
             results = turns.run(run_replica)
-            if self.kind == "train":
-                self._average_states(counts, total_rows)
         if self.kind == "predict":
             return _joined(results, counts)
+        if self.kind == "train":
+            self._average_states(counts, total_rows, relations)
         return self._logs(results, counts, total_rows)
 
     def _train(self, running: exact.Replica, data: Any) -> Any:
@@ -144,11 +145,11 @@ class Program:
     def _predict(self, running: exact.Replica, data: Any) -> Any:
         return self.model.predict_step(data)
 
-    def _average_states(self, counts: Any, total_rows: Any) -> None:
+    def _average_states(self, counts: Any, total_rows: Any, relations: exact.Relations | None) -> None:
         """Give all replicas the row-weighted average of the states that their rows changed (moving statistics, mostly)."""
         if self.placement.num_devices == 1:
             return
-        for variable in exact.diverging_variables(self.model, self.placement.batch_norm == "global"):
+        for variable in exact.diverging_variables(self.model, self.placement.batch_norm == "global", relations):
             copies = self.variables.copies(variable)
             shares = [
                 tf.math.multiply_no_nan(copy, tf.cast(counts[index], copy.dtype) / tf.cast(total_rows, copy.dtype))

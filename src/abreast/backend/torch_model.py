@@ -38,6 +38,7 @@ from keras.src.utils.backend_utils import DynamicBackend
 from keras.src.utils.tracking import TrackedDict, TrackedList, TrackedSet, Tracker
 from torch.nn.parallel import DistributedDataParallel
 
+from abreast import exact
 from abreast.backend.torch_python_same import is_plain
 from abreast.backend.torch_users_code import is_users
 from abreast.errors import ModelError
@@ -51,19 +52,6 @@ _TRACKED: tuple[Any, ...] = (
     TrackedSet,
     *([TrackedOrderedDict] if TrackedOrderedDict else []),
 )
-# What calls of `fit` and its siblings leave on a model, made anew where it is needed: it holds what is the caller's alone (data,
-# callbacks) and compiled code.
-OF_CALLS = (
-    "train_function",
-    "test_function",
-    "predict_function",
-    "_eval_epoch_iterator",
-    "_epoch_iterator",
-    "history",
-    "_history",
-)
-
-
 # What an optimizer keeps of `exclude_from_weight_decay`: identities.
 OF_WEIGHT_DECAY = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache")
 
@@ -231,7 +219,7 @@ def _state(value: Any) -> dict[str, Any]:
         return {"__state__": state}
     kept = {name: part for name, part in state.items() if not (isinstance(name, str) and name.startswith("_abreast"))}
     if isinstance(value, Trainer):
-        kept |= {name: None for name in OF_CALLS if name in kept}
+        kept |= {name: None for name in exact.OF_CALLS if name in kept}
     if isinstance(value, keras.Layer):
         kept |= {"_losses": [], "_loss_ids": set()} if "_loss_ids" in kept else {}
     for name in _identities(value):
@@ -321,18 +309,22 @@ def _reduce_callback(callback: Any) -> Any:
     """A callback of the user's keeps its data, which a loss may read; it does not run elsewhere."""
     if not is_users(type(callback).__module__):
         return _nothing, ()
-    return object.__new__, (type(callback),), {name: value for name, value in vars(callback).items() if is_data(value)}
+    return (
+        object.__new__,
+        (type(callback),),
+        {name: value for name, value in vars(callback).items() if travels_with_callback(value)},
+    )
 
 
-def is_data(value: Any) -> bool:
+def travels_with_callback(value: Any) -> bool:
     """Whether an attribute of a callback is more than its own business."""
     return is_plain(value) or isinstance(value, (keras.Variable, torch.Tensor))
 
 
 def _reduce_cache(cached: Any) -> Any:
-    """A cached function of the script itself, with a cache that is empty."""
-    if is_users(cached.__module__) and cached.__module__ != "__main__":
-        return cached.__reduce__()
+    """A cached function that no other process can import, with a cache that is empty."""
+    if cached.__module__ != "__main__" and "<locals>" not in cached.__qualname__:
+        return cached.__reduce__()  # its name
     return _make_cache, (cached.__wrapped__, cached.cache_parameters())
 
 

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from keras.src.saving.keras_saveable import KerasSaveable
 
+from abreast import exact
 from abreast.backend import torch_patches as patches
 from abreast.backend.torch_hooks import OF_MODULES
-from abreast.backend.torch_model import OF_CALLS, OF_WEIGHT_DECAY, is_data
+from abreast.backend.torch_model import OF_WEIGHT_DECAY, travels_with_callback
 from abreast.backend.torch_python_same import bare, is_same, kinds, settle, settled
 
 Step = tuple[str, Any]  # how to get from a value to one that it holds: see `follow`
@@ -28,7 +29,7 @@ _MISSING = "abreast: no such name"  # travels between processes, so no object of
 
 # What `fit` and its siblings keep on a model for themselves, and what each rank makes anew.
 _NOT_STATE = {
-    *OF_CALLS,
+    *exact.OF_CALLS,
     *OF_WEIGHT_DECAY,
     "stop_training",
     "stop_evaluating",
@@ -169,7 +170,7 @@ class PlainAttributes(Attributes):
     """Those of a callback that hold data: the rest is its own business."""
 
     def live(self) -> Any:
-        return {name: value for name, value in vars(self.owner).items() if is_data(value)}
+        return {name: value for name, value in vars(self.owner).items() if travels_with_callback(value)}
 
 
 class Slots(_Named):

@@ -104,6 +104,7 @@ class ReplicaStep:
             global_batch_norm=self.global_batch_norm,
             own_step=own_step,
             kind=kind,
+            relations=self.relations,
         )
 
     def _train(self, running: exact.Replica, shard: Any) -> Any:

@@ -206,7 +206,7 @@ class State:
         """Begin to sum, the gradients in the same message; `finish` waits for it."""
         running = exact.current()
         assert running is not None
-        averaged = [v.value for v in exact.diverging_variables(self.model, self.global_batch_norm)]
+        averaged = [v.value for v in exact.diverging_variables(self.model, self.global_batch_norm, running.relations)]
         averaged += self._buffers.changes()
         self._summed = [*gradients, *self._tensors, *averaged]
         if not self._summed:

@@ -18,7 +18,7 @@ from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
-from abreast.exact.members import optimizers
+from abreast.exact.members import OF_CALLS, optimizers
 from abreast.exact.metrics import adds_up, leaf_metrics, metrics, update_metrics
 from abreast.exact.own_step import overrides_step, state_rule_of_own_step
 from abreast.exact.refusals import check_layers
@@ -28,6 +28,7 @@ from abreast.exact.row_check import RowCheck, related_rows
 from abreast.exact.telling import warn_once
 
 __all__ = [
+    "OF_CALLS",
     "Ground",
     "Link",
     "Relations",

@@ -21,8 +21,6 @@ from abreast.exact.relations import CallAxes, Relations
 from abreast.exact.replica import Replica, all_rows, current
 from abreast.exact.rows import RowAxis
 
-FOUND = "_abreast_found"  # an attribute of a model while its steps run
-
 
 @contextmanager
 def gathering(model: Any, found: Relations | None) -> Iterator[None]:
@@ -39,11 +37,9 @@ def gathering(model: Any, found: Relations | None) -> Iterator[None]:
         changed.append((member, name))
     for number in found.sums:
         vars(everyone[number])["_abreast_sums"] = True
-    vars(model)[FOUND] = found
     try:
         yield
     finally:
-        vars(model).pop(FOUND, None)
         for member, name in changed:
             del vars(member)[name]
         for number in found.sums:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -17,6 +17,9 @@ from abreast.exact.metrics import leaf_metrics
 from abreast.exact.replica import Replica, current, with_gradient_times
 from abreast.exact.still import is_still
 from abreast.exact.telling import warn_once
+
+if TYPE_CHECKING:
+    from abreast.exact.relations import Relations
 
 _SEED_STRIDE = 1_000_003  # any number that two generators' seeds are unlikely to differ by
 _plain_next: Any = keras.random.SeedGenerator.next
@@ -115,8 +118,11 @@ def announce_random(model: Any) -> None:
     )
 
 
-def diverging_variables(model: Any, global_batch_norm: bool) -> list[Any]:
-    """State of layers that replicas change by what they see of their own rows: it is averaged over rows after a step."""
+def diverging_variables(model: Any, global_batch_norm: bool, relations: Relations | None) -> list[Any]:
+    """What replicas change by what they see of their own rows: it is averaged over rows after a step.
+
+    State of layers, and weights that a look found a step to set itself.
+    """
     metrics = {id(variable) for metric in leaf_metrics(model) for variable in metric.variables}
     found = {}
     for layer in model._flatten_layers():
@@ -126,6 +132,5 @@ def diverging_variables(model: Any, global_batch_norm: bool) -> list[Any]:
         for variable in layer._non_trainable_variables:
             if id(variable) not in metrics and keras.backend.is_float_dtype(variable.dtype):
                 found[id(variable)] = variable
-    relations = vars(model).get("_abreast_found")  # see `gathered.py`
     assigned = [] if relations is None else [model.variables[place] for place in sorted(relations.assigned)]
     return [*found.values(), *assigned]

@@ -12,6 +12,18 @@ from typing import Any
 import keras
 from keras.src.models.functional import Functional
 
+# What calls of `fit` and its siblings leave on a model, made anew where it is needed: it holds what is the caller's alone (data,
+# callbacks) and compiled code. Another thread may be in such a call.
+OF_CALLS = (
+    "train_function",
+    "test_function",
+    "predict_function",
+    "_eval_epoch_iterator",
+    "_epoch_iterator",
+    "history",
+    "_history",
+)
+
 
 def members(model: Any) -> list[Any]:
     """Every layer of a model, itself first, and the operations of its functional graphs."""

@@ -102,11 +102,11 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
 
 def _kinds_of_scalars(running: Replica, number: int, data: Any) -> dict[int, str]:
     """How the numbers for a whole batch in `data` follow its rows, as a check found it, by their identity."""
-    scalars = [leaf for leaf in tree.flatten(data) if is_number(leaf)]
-    found = vars(running.model).get("_abreast_found")  # see `gathered.py`
+    found = running.relations
     calls = [] if found is None else found.scalars.get(f"{running.kind} {number}", [])
     if not calls:
         return {}
+    scalars = [leaf for leaf in tree.flatten(data) if is_number(leaf)]
     kinds = calls[running.metric_calls[number] % len(calls)]
     running.metric_calls[number] += 1
     return {id(leaf): kind for leaf, kind in zip(scalars, kinds, strict=False)}

@@ -309,13 +309,10 @@ class _Finder:
         kinds = []
         for turn, values in enumerate(runs[0]):
             others = [run[turn] if turn < len(run) else [] for run in runs[1:]]
-            if any(len(other) != len(values) for other in others):
-                kinds.append(["neither"] * len(values))
-                continue
             *parts, again = others
-            further = again if self._again is not None else [None] * len(values)
-            rows = zip(values, further, *parts, strict=True)
-            kinds.append([self._kind(value, list(of_parts), more) for value, more, *of_parts in rows])
+            are_alike = all(len(other) == len(values) for other in others)
+            known = self._kinds(values, parts, None if self._again is None else again) if are_alike else []
+            kinds.append(known if are_alike else ["neither"] * len(values))
         return kinds
 
     def _assigned(self, settled: set[int]) -> set[int]:
@@ -340,12 +337,14 @@ class _Finder:
         others = [*parts, *([] if again is None else [again])]
         if any(len(other) != len(whole) for other in others):
             return "neither"
-        further = again or [None] * len(whole)
-        kinds = {
-            self._kind(value, list(of_parts), more)
-            for value, more, *of_parts in zip(whole, further, *parts, strict=True)
-        }
+        kinds = set(self._kinds(whole, parts, again))
         return kinds.pop() if len(kinds) == 1 else "neither" if kinds else "mean"
+
+    def _kinds(self, whole: list[Any], parts: list[list[Any]], again: list[Any] | None) -> list[str]:
+        """The kind of each value of lists that are as long as one another."""
+        further = again or [None] * len(whole)
+        rows = zip(whole, further, *parts, strict=True)
+        return [self._kind(value, list(of_parts), more) for value, more, *of_parts in rows]
 
     def _state_kind(self, state: int) -> str:
         """ "mean" where the mean over rows of the replicas' states is the state of one device; "same" where all have that."""

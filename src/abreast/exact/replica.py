@@ -11,12 +11,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import keras
 from keras import ops, tree
 from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.trainers.data_adapters import data_adapter_utils
+
+if TYPE_CHECKING:
+    from abreast.exact.relations import Relations
 
 
 class Link(Protocol):
@@ -54,7 +57,7 @@ class Replica:
 
     `counts`: valid rows of every replica, `(num_replicas,)`; `rows`: this one's; `total_rows`: their sum (scalars). A replica
     without rows computes on a stand-in row that counts nothing. `own_step`: the user's own `train_step` runs, whose losses
-    stay means over this replica's rows; `kind` is that of the step.
+    stay means over this replica's rows; `kind` is that of the step; `relations` is what a look at the model has found.
     """
 
     model: Any
@@ -65,6 +68,7 @@ class Replica:
     global_batch_norm: bool = True
     own_step: bool = False
     kind: str = "train"
+    relations: Relations | None = None
     added_losses: list[Any] = field(default_factory=list)
     metric_calls: Counter[int] = field(default_factory=Counter)  # so far, of metrics that get numbers for a whole batch
     calls: Counter[int] = field(default_factory=Counter)  # so far, of the members that work on all rows

@@ -23,21 +23,13 @@ import numpy as np
 from keras import ops
 from keras.src import backend
 
+from abreast.exact.members import OF_CALLS
+
 _thread = threading.local()
 _CONTAINERS = (list, dict, set, collections.deque)
 _MOST_OBJECTS = 100_000
 _MOST_BYTES = 1 << 24  # of an array
 _MOST_NUMBERS = 4096  # of an attribute whose values count
-# What calls of `fit` and its siblings leave on a model: another thread may be calling one.
-_OF_CALLS = {
-    "train_function",
-    "test_function",
-    "predict_function",
-    "_epoch_iterator",
-    "_eval_epoch_iterator",
-    "_history",
-    "history",
-}
 _NOT_OWN = {
     "tensorflow",
     "torch",
@@ -140,7 +132,7 @@ class Held:
         for place, (attributes, before) in enumerate(self._attributes):
             for name, value in list(attributes.items()):
                 old: Any = before.get(name)
-                if value is old or name in _OF_CALLS or not _is_number(value) or np.shape(old) != np.shape(value):
+                if value is old or name in OF_CALLS or not _is_number(value) or np.shape(old) != np.shape(value):
                     continue
                 with suppress(TypeError, ValueError):  # text
                     found[place, name] = np.asarray(ops.convert_to_numpy(value), "float64")
@@ -151,10 +143,10 @@ class Held:
 
     def put_back(self) -> None:
         for attributes, before in self._attributes:
-            for name in [name for name in list(attributes) if name not in before and name not in _OF_CALLS]:
+            for name in [name for name in list(attributes) if name not in before and name not in OF_CALLS]:
                 del attributes[name]
             for name, value in before.items():
-                if attributes.get(name, self) is not value and name not in _OF_CALLS:
+                if attributes.get(name, self) is not value and name not in OF_CALLS:
                     attributes[name] = value
         for container, before in self._items:
             now = container if isinstance(container, dict) else list(container)
