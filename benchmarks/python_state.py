@@ -81,7 +81,9 @@ def _parts(cell: dict[str, Any]) -> dict[str, Callable[[], float]]:
 
 
 def _looks(model: Any) -> dict[str, Callable[[], float]]:
+    from abreast.backend import torch_settings
     from abreast.backend.torch_contents import Contents
+    from abreast.backend.torch_memory import Memory
     from abreast.backend.torch_messages import identity, numbered_variables
     from abreast.backend.torch_python_state import Watch
 
@@ -92,11 +94,13 @@ def _looks(model: Any) -> dict[str, Callable[[], float]]:
         return _seconds(watch.changes, _LOOKS)
 
     tensors = [variable.value for variable in numbered_variables(model)]
-    sampled = range(len(model.variables), len(tensors))
+    memory = Memory(tensors)
     return {
-        "contents, twice a step": lambda: _seconds(lambda: Contents(tensors, sampled), _LOOKS),
         "first look": lambda: _seconds(lambda: Watch(model), 3),
         "look": look,
+        "memory": lambda: _seconds(lambda: memory.written(tensors), _LOOKS),
+        "contents, where somebody has the memory": lambda: _seconds(lambda: Contents(tensors), _LOOKS),
+        "settings": lambda: _seconds(torch_settings.read, _LOOKS),
         "identity": lambda: _seconds(lambda: identity(model), _LOOKS),
     }
 

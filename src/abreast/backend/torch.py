@@ -30,6 +30,7 @@ from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer
 from abreast.backend.tensorflow_guard import keep_off_gpus
 from abreast.backend.torch_channel import ChannelClosed
 from abreast.backend.torch_ground import TorchGround
+from abreast.backend.torch_memory import note_requests
 from abreast.backend.torch_peers import Peers
 from abreast.backend.torch_stage import StagedShard, begin_copy
 from abreast.backend.torch_team import SentShards, Team
@@ -146,6 +147,7 @@ class TorchBackend:
         put = partial(self.put, placement=placement)
         if placement.num_devices == 1 and self._peers is None:
             return _plain_step(kind, model, put)
+        note_requests()
         check = exact.RowCheck(kind, model)
         check.is_due = placement.check_rows
 

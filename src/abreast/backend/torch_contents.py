@@ -12,24 +12,19 @@ import torch
 
 _MOST = 1 << 16  # elements of a tensor that is kept as it is
 _WIDTH = 1024  # elements of a larger one that become one number
-_EVERY = 16  # of these numbers, where a sample will do
 
 
 class Contents:
-    """Of some tensors, as they are now. A large one's change shows above 2e-6 of what its numbers are like.
+    """Of some tensors, as they are now. A large one's change shows above 2e-6 of what its numbers are like."""
 
-    Of those in `sampled` one part in 16 is looked at.
-    """
-
-    def __init__(self, tensors: Sequence[torch.Tensor], sampled: range = range(0)) -> None:
-        self._sampled = sampled
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._parts: list[tuple[list[int], torch.Tensor]] = []
         self._sizes = [tensor.numel() for tensor in tensors]
         small: dict[tuple[torch.dtype, torch.device], list[int]] = {}
         with torch.no_grad():
             for index, tensor in enumerate(tensors):
                 if self._sizes[index] > _MOST:
-                    self._parts.append(([index], _sketch(tensor, _EVERY if index in sampled else 1)))
+                    self._parts.append(([index], _sketch(tensor)))
                 else:
                     small.setdefault((tensor.dtype, tensor.device), []).append(index)
             for indices in small.values():
@@ -37,7 +32,7 @@ class Contents:
 
     def differing(self, tensors: Sequence[torch.Tensor]) -> list[int]:
         """Indices of the tensors that hold something else by now: all, where types or sizes are others."""
-        now = Contents(tensors, self._sampled)
+        now = Contents(tensors)
         if now._sizes != self._sizes or [part[0] for part in now._parts] != [part[0] for part in self._parts]:
             return [*range(len(tensors))]
         pairs = [(*seen, new) for seen, (_, new) in zip(self._parts, now._parts, strict=True)]
@@ -58,11 +53,11 @@ def digest(tensor: torch.Tensor) -> bytes:
     return kept.cpu().contiguous().view(torch.uint8).numpy().tobytes()
 
 
-def _sketch(tensor: torch.Tensor, every: int = 1) -> torch.Tensor:
+def _sketch(tensor: torch.Tensor) -> torch.Tensor:
     """A sum with weights for every `_WIDTH` elements, which tells another order or sign too, and the rest as it is."""
     flat = tensor.detach().reshape(-1)
     end = flat.numel() // _WIDTH * _WIDTH
-    rows, rest = flat[:end].view(-1, _WIDTH)[::every], flat[end:]
+    rows, rest = flat[:end].view(-1, _WIDTH), flat[end:]
     if flat.dtype not in (torch.float32, torch.float64):
         rows, rest = rows.float(), rest.float()
     return torch.cat([rows @ _weights(rows.dtype, rows.device), rest])

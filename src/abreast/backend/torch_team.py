@@ -30,10 +30,10 @@ from abreast.backend import torch_all_reduce, torch_batch_norm, torch_seeds, tor
 from abreast.backend import torch_messages as messages
 from abreast.backend.contract import Kind
 from abreast.backend.torch_channel import ChannelClosed, channel_pair
-from abreast.backend.torch_contents import Contents
 from abreast.backend.torch_hooks import check_hooks
 from abreast.backend.torch_interface import check_interface
 from abreast.backend.torch_link import TorchLink
+from abreast.backend.torch_memory import Memory
 from abreast.backend.torch_model import UnknownObject
 from abreast.backend.torch_python_state import Watch
 from abreast.backend.torch_shards import ShardWriter
@@ -406,9 +406,8 @@ class _Replica:
         variables = messages.numbered_variables(step.model)
         self.tensors = [variable._value for variable in variables]
         self._versions: list[int] = []
-        self._beside = range(len({id(variable) for variable in step.model.variables}), len(variables))
         self._written: set[int] = set()
-        self._contents: Contents | None = None
+        self._memory: Memory | None = None
         frozen = {id(variable._value) for variable in step.model.non_trainable_variables}
         self._frozen = [tensor for tensor in self.tensors if id(tensor) in frozen]
         self._before = [tensor.detach().clone() for tensor in self._frozen]
@@ -438,13 +437,12 @@ class _Replica:
     def accept(self) -> None:
         """Before the user's code runs: what is there now, the workers have too."""
         self.watch.skip()
-        self._contents = Contents(self._all_tensors(), self._beside)
+        self._memory = Memory(self._all_tensors())
 
     def note_writes(self) -> None:
         """Find what the user's code wrote past torch's own count, since `accept`."""
         everything = self._all_tensors()
-        found = range(len(everything)) if self._contents is None else self._contents.differing(everything)
-        self._written = set(found)
+        self._written = {*range(len(everything))} if self._memory is None else self._memory.written(everything)
 
     def _all_tensors(self) -> list[torch.Tensor]:
         return [*self.tensors, *self.step.buffers.tensors()]
