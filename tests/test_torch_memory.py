@@ -35,14 +35,25 @@ def _fill(target: Any) -> None:
     target[1] = 7.0
 
 
-def _by_dlpack(tensor: Any) -> None:
+def _from_dlpack(tensor: Any) -> Any:
     from torch.utils.dlpack import from_dlpack
 
-    _fill(from_dlpack(tensor.detach()))
+    return from_dlpack(tensor.detach())
 
 
 def _by_pointer(tensor: Any) -> None:
     (ctypes.c_float * 3).from_address(tensor.data_ptr())[1] = 7.0
+
+
+class _Floats:
+    """Writes through a storage, which is one of bytes."""
+
+    def __init__(self, storage: Any) -> None:
+        self._storage = storage
+
+    def __setitem__(self, index: int, value: float) -> None:
+        for offset, byte in enumerate(np.float32(value).tobytes()):
+            self._storage[4 * index + offset] = byte
 
 
 def _by_storage(tensor: Any) -> None:
@@ -68,7 +79,7 @@ WAYS_AT_ONCE: dict[str, Callable[[Any], None]] = {
     "numpy": lambda tensor: _fill(tensor.detach().numpy()),
     "asarray": lambda tensor: _fill(np.asarray(tensor.detach())),
     "numpy by force": lambda tensor: _fill(tensor.numpy(force=True)),
-    "dlpack": _by_dlpack,
+    "dlpack": lambda tensor: _fill(_from_dlpack(tensor)),
     "pointer": _by_pointer,
     "storage": _by_storage,
     "typed storage": lambda tensor: tensor.storage().fill_(7.0),
@@ -82,12 +93,15 @@ WAYS_KEPT: dict[str, Callable[[Any], Any]] = {
     "kept array": lambda tensor: tensor.detach().numpy(),
     "kept view of array": lambda tensor: tensor.detach().numpy()[:2],
     "kept array of a buffer": lambda tensor: tensor.numpy(),
+    "kept tensor of DLPack": lambda tensor: _from_dlpack(tensor),
+    "kept storage": lambda tensor: _Floats(tensor.untyped_storage()),
+    "kept pointer": lambda tensor: (ctypes.c_float * 3).from_address(tensor.data_ptr()),
     "NumPy's own memory": lambda tensor: tensor._from,
 }
 
 
 def written(size: int) -> dict[str, list[int]]:
-    """Which of three tensors were written to, by the way, of which all go to the second."""
+    """By the way of a write to the second of three tensors: which of them count as written to."""
     from abreast.backend.torch_memory import Memory, note_requests
 
     note_requests()

@@ -1,8 +1,8 @@
-"""Which tensors somebody may have written to without torch counting it: through `.data`, NumPy, a storage, DLPack, a pointer.
+"""Writes to tensors that torch does not count: through `.data`, NumPy, DLPack, a storage, a pointer.
 
-Torch counts what its operations change in place (`Tensor._version`), but not what is written through these. A tensor's storage
-notes when somebody asked for one of them. Whoever still has one shows in the number of the storage's owners. Memory that torch
-did not allocate can change at any time. Imports torch.
+Torch counts what its operations change in place (`Tensor._version`), and no other writes. A tensor's storage notes when somebody
+asked for a way around that. Arrays and tensors that somebody still has show in the number of the storage's owners; storages and
+pointers do not. Memory that torch did not allocate can change at any time. Imports torch.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import torch
 from abreast.backend.torch_contents import Contents
 
 _OWNERS = 2  # the tensor, and the object that is the storage in Python
-_WAYS = ("numpy", "untyped_storage", "data_ptr", "__dlpack__")
+_COUNTED = ("numpy", "__dlpack__")  # methods of tensors; what they give is an owner
+_UNCOUNTED = ("untyped_storage", "data_ptr")
 
 # Attributes of storages. Python keeps the object of a storage for as long as torch keeps the storage.
 _ASKED = "_abreast_asked"  # when somebody last asked
-_LENT = (
-    "_abreast_lent"  # torch's own memory, of which NumPy has got an array: torch looks on it as on NumPy's from then on
-)
+_LENT = "_abreast_lent"  # torch's own, though torch takes it for NumPy's since NumPy has had it
+_OPEN = "_abreast_open"  # somebody may have it, and does not show
 
 _times = itertools.count(1)
 _plain_storage: Any = torch.Tensor.untyped_storage
@@ -32,7 +32,7 @@ _num_owners: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count
 
 
 class Memory:
-    """Of some tensors, as it is now; `written` tells to which of them somebody may have written since."""
+    """The memory of some tensors at one moment; `written` compares it with a later one."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._storages = [_storage(tensor) for tensor in tensors]
@@ -41,17 +41,25 @@ class Memory:
         self._time = next(_times)
 
     def written(self, tensors: Sequence[torch.Tensor]) -> set[int]:
-        """Indices of those whose storage was asked for or is another, or is shared and holds something else by now."""
-        storages = [_storage(tensor) for tensor in tensors]
-        if len(storages) != len(self._storages):
-            return {*range(len(storages))}
-        differing = self._contents.differing([tensors[index] for index in self._shared])
-        pairs = enumerate(zip(storages, self._storages, strict=True))
-        others = {index for index, (now, before) in pairs if now is not before or self._is_asked(now)}
-        return {self._shared[position] for position in differing} | others.difference(self._shared)
+        """Indices of the tensors that somebody may have written to: all, where there are more or fewer of them now.
 
-    def _is_asked(self, storage: Any) -> bool:
-        return getattr(storage, _ASKED, 0) > self._time
+        A tensor whose memory was shared counts when its contents differ, any other when somebody has asked for its memory.
+        """
+        if len(tensors) != len(self._storages):
+            return {*range(len(tensors))}
+        differing = self._contents.differing([tensors[index] for index in self._shared])
+        pairs = enumerate(zip(map(_storage, tensors), self._storages, strict=True))
+        asked = {i for i, (now, before) in pairs if now is not before or getattr(now, _ASKED, 0) > self._time}
+        return {self._shared[position] for position in differing} | asked.difference(self._shared)
+
+
+@functools.cache
+def note_requests() -> None:
+    """Let storages note who asks for them, from now on. Once."""
+    tensor: Any = torch.Tensor
+    for name in (*_COUNTED, *_UNCOUNTED):
+        setattr(tensor, name, _noting(getattr(tensor, name)))
+    tensor.data = property(_get_data, _set_data, doc=_plain_data.__doc__)
 
 
 def _storage(tensor: torch.Tensor) -> Any:
@@ -63,48 +71,38 @@ def _storage(tensor: torch.Tensor) -> Any:
 
 
 def _is_shared(storage: Any) -> bool:
-    """Whether somebody else may have this memory in his hands; True where torch does not say."""
-    if storage is None or _num_owners is None or _num_owners(storage._cdata) > _OWNERS:
+    """Whether somebody else may have this memory; True where torch does not say."""
+    if storage is None or hasattr(storage, _OPEN) or _num_owners is None or _num_owners(storage._cdata) > _OWNERS:
         return True
     is_own = storage.resizable() or hasattr(storage, _LENT)
     return not is_own or (storage.device.type == "cpu" and storage.is_shared())
 
 
-@functools.cache
-def note_requests() -> None:
-    """Let storages note who asks for them, from now on. Once."""
-    tensor: Any = torch.Tensor
-    for name in _WAYS:
-        setattr(tensor, name, _noting(getattr(tensor, name)))
-    tensor.data = property(_get_data, _set_data, doc=_plain_data.__doc__)
+def _note(tensor: torch.Tensor, way: str) -> None:
+    storage = _storage(tensor)
+    if storage is None:
+        return
+    setattr(storage, _ASKED, next(_times))
+    if way in _UNCOUNTED:
+        setattr(storage, _OPEN, True)
+    elif way == "numpy" and storage.resizable():
+        setattr(storage, _LENT, True)
 
 
 def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
-    is_numpy = plain.__name__ == "numpy"
-
     @functools.wraps(plain)
     def ask(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        _note(self, is_numpy)
-        # An array owns the tensor that it was asked of. With one of its own it shows among the storage's owners.
-        source = self.detach() if is_numpy and not self.requires_grad else self
-        return plain(source, *args, **kwargs)
+        _note(self, plain.__name__)
+        return plain(self, *args, **kwargs)
 
     return ask
 
 
-def _note(tensor: torch.Tensor, is_numpy: bool = False) -> None:
-    storage = _storage(tensor)
-    if storage is not None:
-        setattr(storage, _ASKED, next(_times))
-        if is_numpy and storage.resizable():
-            setattr(storage, _LENT, True)
-
-
 def _get_data(self: torch.Tensor) -> torch.Tensor:
-    _note(self)
+    _note(self, "data")
     return _plain_data.__get__(self)  # type: ignore[no-any-return]
 
 
 def _set_data(self: torch.Tensor, value: torch.Tensor) -> None:
     _plain_data.__set__(self, value)
-    _note(self)
+    _note(self, "data")
