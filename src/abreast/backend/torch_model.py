@@ -276,6 +276,16 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
     return _make_tensor, (pickle.PickleBuffer(array), flat.dtype, layout, parameter, requires_grad)
 
 
+def _reduce_code(code: types.CodeType) -> Any:
+    """With the name of its file, which cloudpickle from 3.1.3 leaves out: a worker's traceback gives the user's lines."""
+    make, parts = cloudpickle.cloudpickle._code_reduce(code)
+    return _make_code, (code.co_filename, make, parts)
+
+
+def _make_code(file: str, make: Callable[..., types.CodeType], parts: Any) -> types.CodeType:
+    return make(*parts).replace(co_filename=file)
+
+
 def _is_dense(tensor: torch.Tensor) -> bool:
     """Whether some order of the axes makes the tensor contiguous."""
     order = sorted(range(tensor.dim()), key=lambda axis: (tensor.stride(axis), tensor.shape[axis]))
@@ -342,6 +352,7 @@ _REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (torch._dynamo.eval_frame.OptimizedModule, lambda compiled: (_same, (compiled._orig_mod,))),
     (torch.Generator, _reduce_generator),
     (np.ndarray, _reduce_array),
+    (types.CodeType, _reduce_code),
     (functools._lru_cache_wrapper, _reduce_cache),
     # Its `__getattr__` asks itself for the attribute that a copy does not have yet.
     (DynamicBackend, lambda dynamic: (DynamicBackend, (dynamic.name,))),
