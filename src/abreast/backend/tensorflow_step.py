@@ -9,6 +9,7 @@ all have arrived; then each replica takes the optimizer's step by itself, on equ
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +122,7 @@ class Program:
     def _train(self, running: exact.Replica, data: Any) -> Any:
         model = self.model
         if self.own_step:
-            return model.train_step(data)
+            return _own_step(model, self.kind)(data)
         x, y, weight = exact.unpack(data)
         with tf.GradientTape() as tape:
             y_pred = _call(model, x, training=True)
@@ -136,14 +137,14 @@ class Program:
 
     def _test(self, running: exact.Replica, data: Any) -> Any:
         if self.own_step:
-            return self.model.test_step(data)
+            return _own_step(self.model, self.kind)(data)
         x, y, weight = exact.unpack(data)
         y_pred = _call(self.model, x, training=False)
         contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
         return _update_metrics(running, contribution, x, y, y_pred, weight)
 
     def _predict(self, running: exact.Replica, data: Any) -> Any:
-        return self.model.predict_step(data)
+        return _own_step(self.model, self.kind)(data)
 
     def _average_states(self, counts: Any, total_rows: Any, relations: exact.Relations | None) -> None:
         """Give all replicas the row-weighted average of the states that their rows changed (moving statistics, mostly)."""
@@ -167,6 +168,19 @@ class Program:
             totals = [(variable, add_in_order(self.variables.copies(variable))) for variable in self.variables.sums]
             with keras.StatelessScope(state_mapping=totals):
                 return _metric_results(self.model)
+
+
+def _own_step(model: Any, kind: Kind) -> Callable[[Any], Any]:
+    """A user's step; one under `tf.function` with its Python `if` and `for` on tensors made operations, as that does."""
+    step = exact.step_of(model, kind)
+    if not isinstance(getattr(model, f"{kind}_step"), tf.types.experimental.PolymorphicFunction):
+        return step
+    function = getattr(step, "func", step)
+    try:
+        converted = tf.autograph.to_graph(function)
+    except Exception:  # code without source: tf.function, too, runs it as it is
+        return step
+    return functools.partial(converted, *getattr(step, "args", ()))
 
 
 def _metric_results(model: Any) -> dict[str, Any]:

@@ -5,6 +5,9 @@ Imports no framework and nothing of Keras.
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 from abreast.exact.telling import warn_once
@@ -13,6 +16,15 @@ from abreast.exact.telling import warn_once
 def overrides_step(model: Any, kind: str = "train") -> bool:
     """Whether the user wrote the `train_step` (or `test_step`, `predict_step`) of the model's class, or of the model."""
     return is_users(model, f"{kind}_step")
+
+
+def step_of(model: Any, kind: str) -> Callable[[Any], Any]:
+    """A step of the model, as Python: of one under `tf.function`, what that wraps. Replicas cannot meet in a graph of its own."""
+    name = f"{kind}_step"
+    wrapped = getattr(inspect.getattr_static(model, name), "python_function", None)
+    if wrapped is None:
+        return getattr(model, name)  # type: ignore[no-any-return]
+    return wrapped if name in vars(model) else functools.partial(wrapped, model)
 
 
 def is_users(model: Any, name: str) -> bool:
