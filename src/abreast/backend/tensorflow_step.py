@@ -122,7 +122,7 @@ class Program:
     def _train(self, running: exact.Replica, data: Any) -> Any:
         model = self.model
         if self.own_step:
-            return _own_step(model, self.kind)(data)
+            return exact.step_of(model, self.kind, _as_operations)(data)
         x, y, weight = exact.unpack(data)
         with tf.GradientTape() as tape:
             y_pred = _call(model, x, training=True)
@@ -137,14 +137,14 @@ class Program:
 
     def _test(self, running: exact.Replica, data: Any) -> Any:
         if self.own_step:
-            return _own_step(self.model, self.kind)(data)
+            return exact.step_of(self.model, self.kind, _as_operations)(data)
         x, y, weight = exact.unpack(data)
         y_pred = _call(self.model, x, training=False)
         contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
         return _update_metrics(running, contribution, x, y, y_pred, weight)
 
     def _predict(self, running: exact.Replica, data: Any) -> Any:
-        return _own_step(self.model, self.kind)(data)
+        return exact.step_of(self.model, self.kind, _as_operations)(data)
 
     def _average_states(self, counts: Any, total_rows: Any, relations: exact.Relations | None) -> None:
         """Give all replicas the row-weighted average of the states that their rows changed (moving statistics, mostly)."""
@@ -170,17 +170,12 @@ class Program:
                 return _metric_results(self.model)
 
 
-def _own_step(model: Any, kind: Kind) -> Callable[[Any], Any]:
-    """A user's step; one under `tf.function` with its Python `if` and `for` on tensors made operations, as that does."""
-    step = exact.step_of(model, kind)
-    if not isinstance(getattr(model, f"{kind}_step"), tf.types.experimental.PolymorphicFunction):
-        return step
-    function = getattr(step, "func", step)
+def _as_operations(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A Python function whose `if` and `for` on tensors are operations, as `tf.function` makes them."""
     try:
-        converted = tf.autograph.to_graph(function)
+        return tf.autograph.to_graph(function)  # type: ignore[no-any-return]
     except Exception:  # code without source: tf.function, too, runs it as it is
-        return step
-    return functools.partial(converted, *getattr(step, "args", ()))
+        return function
 
 
 def _metric_results(model: Any) -> dict[str, Any]:

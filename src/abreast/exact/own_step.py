@@ -18,13 +18,14 @@ def overrides_step(model: Any, kind: str = "train") -> bool:
     return is_users(model, f"{kind}_step")
 
 
-def step_of(model: Any, kind: str) -> Callable[[Any], Any]:
-    """A step of the model, as Python: of one under `tf.function`, what that wraps. Replicas cannot meet in a graph of its own."""
+def step_of(model: Any, kind: str, convert: Callable[[Any], Any] = lambda function: function) -> Callable[[Any], Any]:
+    """A step of the model. Of one under `tf.function`, its Python function, converted: replicas cannot meet inside its graph."""
     name = f"{kind}_step"
     wrapped = getattr(inspect.getattr_static(model, name), "python_function", None)
     if wrapped is None:
         return getattr(model, name)  # type: ignore[no-any-return]
-    return wrapped if name in vars(model) else functools.partial(wrapped, model)
+    function = convert(wrapped)
+    return function if name in vars(model) else functools.partial(function, model)
 
 
 def is_users(model: Any, name: str) -> bool:
