@@ -20,8 +20,15 @@ _Access = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 def read() -> dict[str, Any]:
     """Each setting by name. Left out is what this PyTorch lacks, or cannot tell after its newer setting was used."""
+    try:
+        return {name: get() for name, get in _GETTERS}
+    except (AttributeError, RuntimeError):
+        return _those_that_can_be_read()
+
+
+def _those_that_can_be_read() -> dict[str, Any]:
     found = {}
-    for name, (get, _) in _ACCESS.items():
+    for name, get in _GETTERS:
         with suppress(AttributeError, RuntimeError):
             found[name] = get()
     return found
@@ -69,9 +76,12 @@ def _flash_attention(on: bool | None) -> None:
 
 
 def _flag(path: str) -> _Access:
-    owner, _, name = path.rpartition(".")
-    get = operator.attrgetter(path)
-    return lambda: get(torch), lambda value: setattr(operator.attrgetter(owner)(torch), name, value)
+    owner_path, _, name = path.rpartition(".")
+    try:
+        owner = operator.attrgetter(owner_path)(torch)
+    except AttributeError:  # this PyTorch lacks it
+        owner = None
+    return lambda: getattr(owner, name), lambda value: setattr(owner, name, value)
 
 
 def _attention_kernel(name: str) -> _Access:
@@ -101,7 +111,7 @@ _ACCESS: dict[str, _Access] = {
     "epsilon": (_config.epsilon, _config.set_epsilon),
     "image_data_format": (_config.image_data_format, _config.set_image_data_format),
     "dtype_policy": (_config.dtype_policy, _config.set_dtype_policy),
-    "flash_attention": (_config.is_flash_attention_enabled, _flash_attention),
+    "Keras's flash attention": (_config.is_flash_attention_enabled, _flash_attention),
     "default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "deterministic": (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     "anomalies": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
@@ -131,5 +141,6 @@ _ACCESS: dict[str, _Access] = {
             "backends.mkldnn.rnn.fp32_precision",
         )
     },
-    **{f"{name}_attention": _attention_kernel(name) for name in ("flash", "mem_efficient", "math", "cudnn")},
+    **{f"attention by {name}": _attention_kernel(name) for name in ("flash", "mem_efficient", "math", "cudnn")},
 }
+_GETTERS = [(name, get) for name, (get, _) in _ACCESS.items()]
