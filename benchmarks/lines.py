@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from abreast import provenance
 from abreast.bench import lines
-from abreast.bench.lines import STEADY_HEAP, machine, quartiles, versions
+from abreast.bench.lines import STEADY_HEAP, quartiles
+from abreast.provenance import machine, versions
 
 __all__ = ["RESULTS", "STEADY_HEAP", "append", "commit", "line", "machine", "origin", "quartiles", "read", "versions"]
 
@@ -24,12 +26,12 @@ def line(benchmark: str, case: dict[str, Any], samples: Sequence[float], unit: s
 
 def origin() -> dict[str, Any]:
     """When, by what command, of what commit, on what machine and with what versions something is measured now."""
-    return lines.origin_of(lines.command(), commit())
+    return provenance.origin_of(provenance.command(), commit())
 
 
 def commit() -> str:
     """The commit measured; `+changes` when the sources differ from it."""
-    return lines.commit(Path(__file__).parent.parent, "src", "benchmarks/*.py") or "unknown"
+    return provenance.commit(Path(__file__).parent.parent, "src", "benchmarks/*.py") or "unknown"
 
 
 def append(new: Sequence[dict[str, Any]]) -> None:

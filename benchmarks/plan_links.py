@@ -34,7 +34,7 @@ from typing import Any
 import lines
 from slow_links import ADDRESSES, PORTS, NotPermitted, SlowLink, slow_link
 
-from abreast.measure import host_speeds
+from abreast.machine import host_speeds
 from abreast.plan.machine import Device, Link, Machine
 from abreast.plan.models import Model
 from abreast.plan.predict import Prediction, predict
@@ -133,7 +133,7 @@ def _memory() -> float:
 def _all_reduce() -> float:
     """Bytes per second at which two processes of this host sum a buffer: each has one thread, and there are two cores."""
     request = {"devices": [2], "sizes": [_SUMMED_BYTES] * _SUMS, "simulated": True}
-    command = [sys.executable, "-m", "abreast.measure.all_reduce_times", json.dumps(request)]
+    command = [sys.executable, "-m", "abreast.machine.all_reduce_times", json.dumps(request)]
     done = subprocess.run(command, env=os.environ | _ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
     return statistics.median(float(entry["bus_bytes_per_second"]) for entry in json.loads(done.stdout))
 

@@ -85,7 +85,7 @@ def _parts(cell: dict[str, Any]) -> dict[str, Callable[[], float]]:
 
 def _not_looked_at(fit: Callable[[], float]) -> float:
     """What is left of such a step is what Keras itself does for a callback on batches."""
-    from abreast.backend.torch_team import Team
+    from abreast.backend.torch.team import Team
 
     replica = Team.replica
 
@@ -100,11 +100,11 @@ def _not_looked_at(fit: Callable[[], float]) -> float:
 
 
 def _looks(model: Any) -> dict[str, Callable[[], float]]:
-    from abreast.backend import torch_settings
-    from abreast.backend.torch_contents import Contents
-    from abreast.backend.torch_memory import Memory
-    from abreast.backend.torch_messages import identity, numbered_variables
-    from abreast.backend.torch_python_state import Watch
+    from abreast.backend.torch import settings
+    from abreast.backend.torch.contents import Contents
+    from abreast.backend.torch.memory import Memory
+    from abreast.backend.torch.messages import identity, numbered_variables
+    from abreast.backend.torch.python_state import Watch
 
     watch = Watch(model)
 
@@ -118,7 +118,7 @@ def _looks(model: Any) -> dict[str, Callable[[], float]]:
         "look": look,
         "memory, twice a step": lambda: _seconds(lambda: Memory(tensors).written(tensors), _LOOKS),
         "contents, where somebody has the memory": lambda: _seconds(lambda: Contents(tensors), _LOOKS),
-        "settings": lambda: _seconds(torch_settings.read, _LOOKS),
+        "settings": lambda: _seconds(settings.read, _LOOKS),
         "identity": lambda: _seconds(lambda: identity(model), _LOOKS),
     }
 

@@ -17,9 +17,9 @@ import lines
 import numpy as np
 from scaling_rows import Case, read_cases
 
-from abreast.bench.figures import Curve, curves_figure
 from abreast.bench.report import alone
 from abreast.errors import AbreastError, DataError
+from abreast.page.figures import Curve, curves_figure
 from abreast.plan.closed_form import breakdown
 from abreast.plan.constants import Constants
 from abreast.plan.interval import interval

@@ -59,10 +59,10 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
 
 def ground(model: Any) -> Any:
     if keras.backend.backend() == "torch":
-        from abreast.backend.torch_ground import TorchGround
+        from abreast.backend.torch.ground import TorchGround
 
         return TorchGround(model, on_gpu=False, with_gradients=False)
-    from abreast.backend.tensorflow_ground import TensorFlowGround
+    from abreast.backend.tensorflow.ground import TensorFlowGround
 
     return TensorFlowGround(model, "/CPU:0")
 

@@ -110,7 +110,7 @@ def _turns(num_turns: int) -> Any:
     """A callback that lets a timeline hear every other turn, and takes the time of steps."""
     import keras
 
-    from abreast.measure import spans
+    from abreast import spans
 
     class Turns(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def __init__(self) -> None:

@@ -22,8 +22,8 @@ abreast.use_cpu_devices(2)
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
 
-from abreast.measure.doctor.diagnose import diagnose  # noqa: E402
-from abreast.measure.page import write_page  # noqa: E402
+from abreast.doctor.diagnose import diagnose  # noqa: E402
+from abreast.doctor.page import write_page  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZE, BATCH_ROWS, NUM_BATCHES = 48, 64, 40

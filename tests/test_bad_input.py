@@ -407,7 +407,7 @@ def several_steps_per_execution(model: Any, x: Any, y: Any) -> None:
 
 
 def hang_seconds_that_are_no_number(model: Any, x: Any, y: Any) -> None:
-    from abreast.backend.torch import BACKEND
+    from abreast.backend.torch.backend import BACKEND
 
     if BACKEND._team is not None:
         BACKEND._team.close()

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import abreast
-from abreast import cli
+from abreast import cli, provenance
 from abreast.bench import lines
+from abreast.doctor.diagnosis import Diagnosis
 from abreast.errors import AbreastError
-from abreast.measure.diagnosis import Diagnosis
 from tests.bench.samples import line
 from tests.harness.client import ROOT
 
@@ -237,7 +237,7 @@ def test_a_reader_that_goes_away_ends_a_command_without_a_traceback(folder: Fold
     ],
 )
 def test_a_stdout_that_takes_nothing_is_one_error(folder: Folder, command: str, stdout: str, why: str) -> None:
-    measured = line(1, 0.1, model="tiny", rows=64, simulated=True, machine=lines.machine())
+    measured = line(1, 0.1, model="tiny", rows=64, simulated=True, machine=provenance.machine())
     lines.append(folder.path / "bench.jsonl", [measured])
     result = folder.bash(f"{sys.executable} -m abreast {command} >{stdout}")
     assert result.code == 2
@@ -334,7 +334,7 @@ def diagnosed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         return 0, DIAGNOSED
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("abreast.measure.doctor.script.diagnose_script", diagnose)
+    monkeypatch.setattr("abreast.doctor.script.diagnose_script", diagnose)
     return tmp_path
 
 
@@ -377,7 +377,7 @@ def test_one_file_that_fails_does_not_lose_the_other(
     def fail(*_: object) -> None:
         raise AbreastError("cannot write", "make room")
 
-    monkeypatch.setattr("abreast.measure.doctor.script.write_json", fail)
+    monkeypatch.setattr("abreast.doctor.script.write_json", fail)
     assert cli.main(["doctor", "--html", "page.html", "--json", "out.json", "train.py"]) == 2
     said = capsys.readouterr()
     assert said.err == "abreast: error: cannot write\nhint: make room\n"

@@ -215,7 +215,7 @@ import abreast
 abreast.use_cpu_devices(2)
 import keras
 import numpy as np
-from abreast.backend.torch import BACKEND
+from abreast.backend.torch.backend import BACKEND
 
 class Say(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
@@ -369,7 +369,7 @@ def options(**more: Any) -> dict[str, Any]:
 
 
 def team() -> Any:
-    from abreast.backend.torch import BACKEND
+    from abreast.backend.torch.backend import BACKEND
 
     return BACKEND._team
 

@@ -142,15 +142,15 @@ def spread_over_replicas_that_differ() -> float:
     if backend == "torch":
         import torch
 
-        from abreast.backend.torch_team import _replica_of
+        from abreast.backend.torch.replica import replica_of
 
-        replica: Any = _replica_of(model)
+        replica: Any = replica_of(model)
         with torch.no_grad():
             variable.value.add_(1.0)
         replica.remember()  # as if nobody had assigned
         replica.accept()
     elif backend == "tensorflow":
-        from abreast.backend.tensorflow import BACKEND
+        from abreast.backend.tensorflow.backend import BACKEND
 
         variables = BACKEND._variables[model]
         variables.work(adds_up=False)  # as in the middle of a fit: `predict` gives the copies nothing

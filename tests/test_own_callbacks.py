@@ -9,7 +9,7 @@ def find_own_callbacks() -> dict[str, list[str]]:
     """In a worker: for each kind of argument, the names of the callbacks found."""
     import keras
 
-    from abreast.own_callbacks import acting_on_batches
+    from abreast.feed.own_callbacks import acting_on_batches
 
     class Anneals(keras.callbacks.Callback):  # type: ignore[misc]
         def on_train_batch_end(self, batch: int, logs: object = None) -> None: ...

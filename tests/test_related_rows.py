@@ -144,10 +144,10 @@ def _ground(model: Any) -> Any:
     import keras
 
     if keras.backend.backend() == "torch":
-        from abreast.backend.torch_ground import TorchGround
+        from abreast.backend.torch.ground import TorchGround
 
         return TorchGround(model, on_gpu=False, with_gradients=False)
-    from abreast.backend.tensorflow_ground import TensorFlowGround
+    from abreast.backend.tensorflow.ground import TensorFlowGround
 
     return TensorFlowGround(model, "/CPU:0")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from abreast.backend.torch_interface import check_interface
+from abreast.backend.torch.interface import check_interface
 from abreast.errors import BackendError
 from tests.harness.client import ROOT, Workers
 
@@ -110,7 +110,7 @@ def test_workers_without_an_interface_to_meet_on_are_refused_by_name() -> None:
 
 
 def test_a_loopback_that_is_down_is_refused_by_name() -> None:
-    look = "from abreast.backend.torch_interface import check_interface; check_interface({})"
+    look = "from abreast.backend.torch.interface import check_interface; check_interface({})"
     without = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", look]
     end = subprocess.run(
         without, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": "src"}, cwd=ROOT

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from abreast.backend.tensorflow_guard import keep_off_gpus
+from abreast.backend.tensorflow.guard import keep_off_gpus
 from tests.harness.client import RemoteError, Worker
 
 
@@ -65,7 +65,7 @@ def sums_of_columns() -> list[float]:
     import numpy as np
     import tensorflow as tf
 
-    from abreast.backend.tensorflow_reduce import Reducer
+    from abreast.backend.tensorflow.reduce import Reducer
 
     devices = tuple(f"/CPU:{index}" for index in range(4))
     e = float(np.finfo("float32").eps / 2)
@@ -99,7 +99,7 @@ def traces_of_single_rows() -> list[int]:
 @contextmanager
 def counted_programs() -> Iterator[list[Any]]:
     """The programs made in the block."""
-    from abreast.backend import tensorflow_step
+    from abreast.backend.tensorflow import step as tensorflow_step
 
     programs: list[Any] = []
     plain = tensorflow_step.Program.__init__
@@ -160,7 +160,7 @@ def test_each_device_gets_its_shard_only(worker: Worker) -> None:
 
 def staged_shards() -> list[tuple[str, int]]:
     import abreast
-    from abreast.backend.tensorflow import BACKEND
+    from abreast.backend.tensorflow.backend import BACKEND
     from abreast.feed import HostBatch
 
     _, x, y = model_and_data()
@@ -215,7 +215,7 @@ def distinct_dropouts() -> tuple[int, int]:
     import numpy as np
 
     import abreast
-    from abreast.backend.tensorflow import BACKEND
+    from abreast.backend.tensorflow.backend import BACKEND
 
     class Drop(keras.Model):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -27,7 +27,7 @@ def differing(dtype: str, size: int) -> dict[str, list[int]]:
     """What differs of three tensors of which the second is written to, by the kind of write."""
     import torch
 
-    from abreast.backend.torch_contents import Contents, digest
+    from abreast.backend.torch.contents import Contents, digest
 
     random = np.random.default_rng(0)
     found = {}

@@ -102,7 +102,7 @@ WAYS_KEPT: dict[str, Callable[[Any], Any]] = {
 
 def written(size: int) -> dict[str, list[int]]:
     """By the way of a write to the second of three tensors: which of them count as written to."""
-    from abreast.backend.torch_memory import Memory, note_requests
+    from abreast.backend.torch.memory import Memory, note_requests
 
     note_requests()
     found = {}
@@ -125,7 +125,7 @@ def written(size: int) -> dict[str, list[int]]:
 def written_by_none() -> dict[str, list[int]]:
     import torch
 
-    from abreast.backend.torch_memory import Memory, note_requests
+    from abreast.backend.torch.memory import Memory, note_requests
 
     note_requests()
     found = {}

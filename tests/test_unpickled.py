@@ -10,7 +10,7 @@ import abreast
 
 PACKAGE = Path(abreast.__file__).parent
 # Both ends of these are ours: a socket pair that a worker inherits (see the modules' first lines).
-MAY_PICKLE = {"backend/torch_channel.py", "backend/torch_model.py"}
+MAY_PICKLE = {"backend/torch/channel.py", "backend/torch/model.py"}
 MAY_EXECUTE = {("run.py", "exec")}  # the user's own script
 PICKLERS = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib", "copyreg"}
 FORBIDDEN_CALLS = {"eval", "exec", "os.system", "os.popen", "torch.load", "pickle.load", "tempfile.mktemp", "yaml.load"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import abreast
 from abreast.errors import LaunchError
-from abreast.world import World, read_world
+from abreast.launchers import World, read_world
 
 HOST = platform.node()
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from abreast.backend import torch_interface
-from abreast.backend.torch_interface import choose_interface, interface_towards
+from abreast.backend.torch import interface
+from abreast.backend.torch.interface import choose_interface, interface_towards
 from benchmarks.slow_links import ADDRESSES, DEVICE, Namespace, NotPermitted, inside, slow_link
 from tests.harness.client import ROOT, RemoteError, Workers
 
@@ -83,7 +83,7 @@ def test_an_interface_that_the_user_chose_is_not_looked_up(monkeypatch: pytest.M
         looked_up.append(host)
         return "eth7"
 
-    monkeypatch.setattr(torch_interface, "interface_towards", look_up)
+    monkeypatch.setattr(interface, "interface_towards", look_up)
     chosen = {"GLOO_SOCKET_IFNAME": "ib0"}
     choose_interface("rank0.example", chosen)
     assert (chosen, looked_up) == ({"GLOO_SOCKET_IFNAME": "ib0"}, [])

@@ -26,26 +26,26 @@ __all__ = [
 
 if TYPE_CHECKING:
     from abreast.checking.model import check
+    from abreast.doctor.diagnose import diagnose
     from abreast.errors import AbreastError
-    from abreast.measure.device_trace import DeviceTrace
-    from abreast.measure.doctor.diagnose import diagnose
-    from abreast.measure.timeline import Timeline
+    from abreast.launchers import is_main_process, rank
     from abreast.parallel import DataParallel, devices, parallelize, use_cpu_devices
-    from abreast.records.image_records import ImageRecords
-    from abreast.world import is_main_process, rank
+    from abreast.records.read.image_records import ImageRecords
+    from abreast.timeline.device_trace import DeviceTrace
+    from abreast.timeline.timeline import Timeline
 
 _HOMES = {
     "AbreastError": "abreast.errors",
     "DataParallel": "abreast.parallel",
-    "DeviceTrace": "abreast.measure.device_trace",
-    "ImageRecords": "abreast.records.image_records",
-    "Timeline": "abreast.measure.timeline",
+    "DeviceTrace": "abreast.timeline.device_trace",
+    "ImageRecords": "abreast.records.read.image_records",
+    "Timeline": "abreast.timeline.timeline",
     "check": "abreast.checking.model",
     "devices": "abreast.parallel",
-    "diagnose": "abreast.measure.doctor.diagnose",
-    "is_main_process": "abreast.world",
+    "diagnose": "abreast.doctor.diagnose",
+    "is_main_process": "abreast.launchers",
     "parallelize": "abreast.parallel",
-    "rank": "abreast.world",
+    "rank": "abreast.launchers",
     "use_cpu_devices": "abreast.parallel",
 }
 

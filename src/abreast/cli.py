@@ -344,9 +344,9 @@ def _run_options(options: argparse.Namespace) -> RunOptions:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from abreast.measure.doctor.report import report
-    from abreast.measure.doctor.script import diagnose_script, write_json
-    from abreast.measure.whole_file import writable
+    from abreast.doctor.report import report
+    from abreast.doctor.script import diagnose_script, write_json
+    from abreast.whole_file import writable
 
     json_file, html_file = (None if path is None else writable(path) for path in (options.json, options.html))
     code, diagnosis = diagnose_script(
@@ -357,7 +357,7 @@ def _doctor(options: argparse.Namespace) -> int:
     say(report(diagnosis))
     if len(diagnosis.devices) > 1:
         print(f"abreast: is it exact? abreast check {options.script}", file=sys.stderr)
-    from abreast.measure.page import write_page  # imports NumPy, which a script may want to configure first
+    from abreast.doctor.page import write_page  # imports NumPy, which a script may want to configure first
 
     for write, path in ((write_json, json_file), (write_page, html_file)):
         try:
@@ -382,7 +382,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _machine(options: argparse.Namespace) -> int:
-    from abreast.measure.machine import machine_command
+    from abreast.machine.machine import machine_command
 
     return machine_command(options)
 
@@ -436,14 +436,14 @@ class _ProgressLine:
 
 
 def _records_info(options: argparse.Namespace) -> int:
-    from abreast.records.info import content, report
+    from abreast.records.read.info import content, report
 
     say(json.dumps(content(options.folder), indent=2) if options.json else report(options.folder))
     return 0
 
 
 def _records_show(options: argparse.Namespace) -> int:
-    from abreast.records.sheet import write_sheet
+    from abreast.records.read.sheet import write_sheet
 
     say(f"{options.output}: {write_sheet(options.folder, options.output, options.seed)} samples")
     return 0

@@ -21,16 +21,16 @@ from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import data_adapter_utils
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from abreast import spans
 from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
 from abreast.errors import BackendError, DataError, ModelError
 from abreast.exact import overrides_step
 from abreast.feed import DEFAULT_STAGING, Feed, Source, Stage, Staging, Watch, cut_validation, wait_for_turn
+from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.hardware import DeviceSpec, choose
-from abreast.measure import spans
+from abreast.launchers import read_world
 from abreast.numerics import watch_loss
-from abreast.own_callbacks import acting_on_batches, save_on_batches
-from abreast.world import read_world
 
 Model = TypeVar("Model")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from abreast import provenance
 from abreast.bench import lines
 from abreast.bench.cases import Cell
 from abreast.bench.run import missing
@@ -59,7 +60,7 @@ def test_a_folder_is_no_file_of_lines(tmp_path: Path) -> None:
 
 def test_what_this_machine_has_measured_is_not_missing() -> None:
     cells = [Cell(case(devices), ("abreast", "keras")) for devices in (1, 2)]
-    here, elsewhere = lines.machine(), lines.machine() | {"cpu": "another"}
+    here, elsewhere = provenance.machine(), provenance.machine() | {"cpu": "another"}
     known = [line(1, 0.1, machine=here), line(1, 0.1, "keras", machine=here), line(2, 0.1, "keras", machine=here)]
     assert missing(cells, known) == [Cell(case(2), ("abreast",))]
     assert missing(cells, [line(1, 0.1, machine=elsewhere)]) == cells
@@ -67,11 +68,11 @@ def test_what_this_machine_has_measured_is_not_missing() -> None:
 
 def test_another_batch_is_another_case() -> None:
     cells = [Cell(case(1, rows=32), ("abreast",))]
-    assert missing(cells, [line(1, 0.1, machine=lines.machine())]) == cells
+    assert missing(cells, [line(1, 0.1, machine=provenance.machine())]) == cells
 
 
 def test_the_command_and_the_machine_are_in_a_line() -> None:
-    origin = lines.origin_of(["abreast", "bench", "my model"], None)
+    origin = provenance.origin_of(["abreast", "bench", "my model"], None)
     assert origin["command"] == "abreast bench 'my model'"
     assert "commit" not in origin
     assert origin["machine"]["cores"] >= 1
@@ -79,4 +80,4 @@ def test_the_command_and_the_machine_are_in_a_line() -> None:
 
 
 def test_a_folder_outside_of_a_repository_has_no_commit(tmp_path: Path) -> None:
-    assert lines.commit(tmp_path) is None
+    assert provenance.commit(tmp_path) is None

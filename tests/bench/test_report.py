@@ -16,7 +16,7 @@ from abreast.bench.report import alone, page, write_report
 from abreast.bench.run import measurements
 from abreast.bench.series import Comparison, comparisons, read_predictions
 from abreast.errors import AbreastError, DataError
-from abreast.measure.markup import Markup
+from abreast.page.markup import Markup
 from abreast.units import times
 from tests.bench.samples import MACHINE, line, predictions, scaling
 

@@ -61,7 +61,7 @@ def _shards_on_devices(name: str, staged: Any, batch: Any) -> Any:
 
 def _in_slot(rank: int, writer: Any, descriptor: bytes) -> Any:
     """What lies in a worker's memory, read as the worker reads it."""
-    from abreast.backend.torch_shards import _DESCRIPTOR
+    from abreast.backend.torch.shards import _DESCRIPTOR
 
     _, slot, layout = _DESCRIPTOR.unpack_from(descriptor)
     return _about(rank, writer._views[slot][layout][0])

@@ -65,7 +65,7 @@ def counting_stand_ins(case: Case, devices: int) -> Results:
 @contextmanager
 def _cut_in_jax() -> Iterator[None]:
     """XLA puts the all-reduce in; what a device would learn without it is what its shard alone teaches."""
-    from abreast.backend.jax import BACKEND
+    from abreast.backend.jax.backend import BACKEND
     from abreast.feed import HostBatch, row_counts
 
     backend: Any = BACKEND
@@ -83,7 +83,7 @@ def _cut_in_jax() -> Iterator[None]:
 
 @contextmanager
 def _cut_in_tensorflow() -> Iterator[None]:
-    from abreast.backend.tensorflow_reduce import Reducer
+    from abreast.backend.tensorflow.reduce import Reducer
 
     with _replaced(Reducer, "sum_gradients", lambda self, values: [list(row) for row in values]):
         yield
@@ -94,9 +94,9 @@ def _cut_in_torch() -> Iterator[None]:
     """Rank 0 takes part in every exchange, so that nobody waits for it, and keeps its own gradients."""
     import torch.distributed as dist
 
-    from abreast.backend import torch_sums
+    from abreast.backend.torch import sums
 
-    plain_start, plain_sum = torch_sums.State.start, torch_sums.Gradients._sum
+    plain_start, plain_sum = sums.State.start, sums.Gradients._sum
 
     def start(self: Any, gradients: Any = ()) -> None:
         plain_start(self, [gradient.clone() for gradient in gradients])
@@ -109,9 +109,9 @@ def _cut_in_torch() -> Iterator[None]:
         return work.get_future().then(lambda _: bucket.buffer())
 
     with (
-        _replaced(torch_sums.State, "start", start),
-        _replaced(torch_sums.Gradients, "_sum", sum_apart),
-        _replaced(torch_sums, "_sum_bucket", sum_bucket),
+        _replaced(sums.State, "start", start),
+        _replaced(sums.Gradients, "_sum", sum_apart),
+        _replaced(sums, "_sum_bucket", sum_bucket),
     ):
         yield
 

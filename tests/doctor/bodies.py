@@ -48,8 +48,8 @@ def run_case(case: dict[str, Any], fix: bool = True) -> dict[str, Any]:
 
 def measured_beside(plant: Any, turns: list[float]) -> AbstractContextManager[Any]:
     """Let a turn of the fix follow each turn of the run as given; `turns` grows by rows per second."""
-    from abreast.measure.doctor import trials
-    from abreast.measure.doctor.facts import GIVEN
+    from abreast.doctor import trials
+    from abreast.doctor.facts import GIVEN
 
     model = (plant.make_fixed_model or plant.make_model)()
     plain = trials.Bench.run

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from abreast.measure.doctor import clock as module
+from abreast.doctor import clock as module
 
 STEP, BETWEEN = 0.01, 0.5  # seconds
 

@@ -318,7 +318,7 @@ def diagnose_own_fit() -> dict[str, Any]:
     import keras
     import numpy as np
 
-    from abreast.measure.doctor.diagnose import diagnose_call
+    from abreast.doctor.diagnose import diagnose_call
 
     found = []
 
@@ -374,7 +374,7 @@ def change_arrays(limits: list[int]) -> list[list[int] | None]:
 
     import numpy as np
 
-    from abreast.measure.doctor import call as module
+    from abreast.doctor import call as module
 
     model, _, _ = task(0)
     call = module.FitCall.of(model, np.ones((100, 2, 2, 3), "float32"), np.ones((100, 3)), batch_size=5)
@@ -393,9 +393,9 @@ def take_turns_in_a_lock(workers: int) -> float:
 
     import keras
 
-    from abreast.measure.doctor.call import FitCall
-    from abreast.measure.doctor.keep import build
-    from abreast.measure.doctor.trials import Bench, Trial
+    from abreast.doctor.call import FitCall
+    from abreast.doctor.keep import build
+    from abreast.doctor.trials import Bench, Trial
 
     model, x, y = task(0)
     lock, wave = threading.Lock(), threading.Barrier(workers)
@@ -425,9 +425,9 @@ def diagnose_many_steps(steps_per_execution: int) -> dict[str, float]:
     import keras
     import numpy as np
 
-    from abreast.measure.doctor import once
-    from abreast.measure.doctor.call import FitCall
-    from abreast.measure.doctor.trials import Bench, Trial
+    from abreast.doctor import once
+    from abreast.doctor.call import FitCall
+    from abreast.doctor.trials import Bench, Trial
 
     class Rows(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
         def __init__(self, seconds: float) -> None:
@@ -553,7 +553,7 @@ def diagnose_small() -> dict[str, Any]:
 
 def in_bfloat16() -> dict[str, Any]:
     """The mechanics of the trial that only GPUs with tensor cores get."""
-    from abreast.measure.doctor.remedies import mixed_precision
+    from abreast.doctor.remedies import mixed_precision
 
     model, x, y = task(devices=0)
     model.fit(x, y, batch_size=32, verbose=0)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from abreast.measure.doctor import facts as names
-from abreast.measure.doctor.facts import Callbacks, Facts, Measure, Reading, Validation
-from abreast.measure.doctor.findings import findings
+from abreast.doctor import facts as names
+from abreast.doctor.facts import Callbacks, Facts, Measure, Reading, Validation
+from abreast.doctor.findings import findings
 
 STEP = 0.040  # seconds; 64 rows
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from abreast import cli
+from abreast.doctor.diagnosis import Diagnosis, Finding
+from abreast.doctor.report import report
+from abreast.doctor.script import write_json
 from abreast.errors import AbreastError
-from abreast.measure.diagnosis import Diagnosis, Finding, Sample
-from abreast.measure.doctor.report import report
-from abreast.measure.doctor.script import write_json
+from abreast.samplers.sample import Sample
 from tests.test_cli import Folder
 
 TRAINS = """

@@ -16,7 +16,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from abreast.bench.lines import commit, origin_of
+from abreast.provenance import commit, origin_of
 from tests.habits.catalogue import Habit, every
 from tests.habits.run import Ran, run
 from tests.habits.verdict import Judged, holds, judge

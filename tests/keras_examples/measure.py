@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from abreast.bench import lines
+from abreast import provenance
 from tests.harness.client import BACKENDS, ROOT
 from tests.keras_examples import catalogue, runs
 
@@ -54,7 +54,7 @@ def read() -> list[dict[str, Any]]:
 
 def _measure(backends: Sequence[str], only: Sequence[str]) -> None:
     folder = Path(os.environ["KERAS_IO"])
-    commit = lines.commit(ROOT, "src", "tests/keras_examples") or "unknown"
+    commit = provenance.commit(ROOT, "src", "tests/keras_examples") or "unknown"
     for example in catalogue.EXAMPLES:
         script = catalogue.find(folder, example.name)
         if script is None or (only and example.name not in only):
@@ -67,7 +67,7 @@ def _measure(backends: Sequence[str], only: Sequence[str]) -> None:
                     "example": example.name,
                     "backend": backend,
                     **asdict(verdict),
-                    **lines.origin_of(lines.command(), commit),
+                    **provenance.origin_of(provenance.command(), commit),
                 }
             )
 

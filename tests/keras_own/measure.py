@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from abreast.bench import lines
+from abreast import provenance
 from tests.harness.client import BACKENDS, ROOT
 from tests.keras_own import exceptions, runs
 from tests.keras_own.runs import EVERYTHING, NUM_DEVICES, Outcome
@@ -75,9 +75,9 @@ def _of_backend(backend: str, folder: Path, targets: Sequence[str]) -> list[dict
 
 def _keep(backends: Sequence[str], new: Sequence[dict[str, Any]]) -> None:
     """Put lines in the place of those that the file has of these backends."""
-    commit = lines.commit(ROOT, "src", "tests/keras_own") or "unknown"
+    commit = provenance.commit(ROOT, "src", "tests/keras_own") or "unknown"
     about = [
-        {"kind": "run", "backend": name, "devices": NUM_DEVICES, **lines.origin_of(lines.command(), commit)}
+        {"kind": "run", "backend": name, "devices": NUM_DEVICES, **provenance.origin_of(provenance.command(), commit)}
         for name in backends
     ]
     old = [json.loads(line) for line in OUTPUT.read_text().splitlines()] if OUTPUT.exists() else []

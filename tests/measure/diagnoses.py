@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
-from abreast.measure.diagnosis import Diagnosis, Experiment, Finding, Sample
-from abreast.measure.spans import MAIN, READER, STAGER, Span
-from abreast.measure.step_spans import CALLBACKS, STEPS
+from abreast.doctor.diagnosis import Diagnosis, Experiment, Finding
+from abreast.samplers.sample import Sample
+from abreast.spans import MAIN, READER, STAGER, Span
+from abreast.timeline.step_spans import CALLBACKS, STEPS
 
 _MS = 1_000_000
 PLANTED = "<script>alert('planted')</script>\"'&\x00"

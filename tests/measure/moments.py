@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from abreast.measure.spans import MAIN, Span
-from abreast.measure.windows import Window
+from abreast.spans import MAIN, Span
+from abreast.timeline.windows import Window
 
 
 class Parts(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from abreast.measure.spans import MAIN, READER, STAGER, Span
-from abreast.measure.windows import Window
+from abreast.spans import MAIN, READER, STAGER, Span
+from abreast.timeline.windows import Window
 
 MOST_DEVICES = 3
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from abreast.measure.accounts import Accounts
-from abreast.measure.spans import MAIN, READER, STAGER, Span
-from abreast.measure.step_table import STEP
-from abreast.measure.windows import Window
+from abreast.spans import MAIN, READER, STAGER, Span
+from abreast.timeline.accounts import Accounts
+from abreast.timeline.step_table import STEP
+from abreast.timeline.windows import Window
 from tests.measure.moments import Parts
 
 MILLISECOND = 1_000_000

@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abreast.measure.accounts import Accounts
-from abreast.measure.step_spans import COMPUTE
-from abreast.measure.step_table import STEP
+from abreast.timeline.accounts import Accounts
+from abreast.timeline.step_spans import COMPUTE
+from abreast.timeline.step_table import STEP
 from tests.measure.moments import Step, moments, steps_by_moments
 from tests.measure.random_runs import Run
 

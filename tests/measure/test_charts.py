@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast import units
-from abreast.measure import charts, palette, step_parts, tracks
-from abreast.measure.spans import MAIN, Span
+from abreast.page import charts, palette, tracks
+from abreast.spans import MAIN, Span
+from abreast.timeline import step_parts
 
 # Machado, Oliveira and Fernandes, IEEE TVCG 15 (2009), severity 1.0: what readers without one kind of cone see.
 _SEEN_BY = {
@@ -27,7 +28,7 @@ _TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193,
 
 def colours(scheme: str) -> dict[str, str]:
     """The custom properties of the style, for light or for dark."""
-    style = (resources.files("abreast.measure") / "palette.css").read_text(encoding="utf-8")
+    style = (resources.files("abreast.page") / "palette.css").read_text(encoding="utf-8")
     light, _, rest = style.partition("@media (prefers-color-scheme: dark)")
     dark = rest.partition("* {")[0]
     texts = [light] if scheme == "light" else [light, dark]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from abreast.hardware import Device
-from abreast.measure import gpu_copies
+from abreast.machine import gpu_copies
 from tests.measure.fake_cuda import LATENCY_SECONDS, Clock, FakeCuda
 
 GPUS = [

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from abreast.hardware import Device
-from abreast.measure.gpu_links import gpu_facts, links
-from abreast.measure.topology import parse
+from abreast.machine.gpu_links import gpu_facts, links
+from abreast.machine.topology import parse
 from tests.measure.test_topology import DGX_1, PCIE_BOX
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from abreast import cli
 from abreast.errors import DataError
-from abreast.measure import host_speeds, machine
+from abreast.machine import host_speeds, machine
 from tests.harness.client import ROOT
 from tests.test_cli import Folder
 

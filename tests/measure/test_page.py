@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from abreast.doctor.diagnosis import Diagnosis, Finding
+from abreast.doctor.page import page, write_page
 from abreast.errors import AbreastError
-from abreast.measure.diagnosis import Diagnosis, Finding
-from abreast.measure.page import page, write_page
 from tests.measure import diagnoses
 
 EVERY = [

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from abreast.measure.diagnosis import Diagnosis
-from abreast.measure.page import write_page
+from abreast.doctor.diagnosis import Diagnosis
+from abreast.doctor.page import write_page
 from tests.harness.browser import Browser
 from tests.harness.page_checks import FAINT, SHIFTS, pixels, unseen
 from tests.measure import diagnoses

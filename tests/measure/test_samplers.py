@@ -13,10 +13,10 @@ import pytest
 
 from abreast.errors import BackendError
 from abreast.hardware import Device
-from abreast.measure.diagnosis import Sample
-from abreast.measure.nvml import GpuSample, NvidiaDevices
-from abreast.measure.processor import Processor
-from abreast.measure.sampler import Sampler
+from abreast.samplers.nvml import GpuSample, NvidiaDevices
+from abreast.samplers.processor import Processor
+from abreast.samplers.sample import Sample
+from abreast.samplers.sampler import Sampler
 
 GPUS = [
     Device("gpu:0", "gpu", 0, "H100", uuid="GPU-a"),

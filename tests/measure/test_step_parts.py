@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.measure.intervals import Intervals, disjoint, intervals, lengths_without, without
-from abreast.measure.step_parts import PARTS, split
+from abreast.timeline.intervals import Intervals, disjoint, intervals, lengths_without, without
+from abreast.timeline.step_parts import PARTS, split
 from tests.measure.moments import Parts, moments
 
 Pairs = list[tuple[int, int]]

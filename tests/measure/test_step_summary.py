@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from abreast.measure.diagnosis import Sample
-from abreast.measure.step_parts import PARTS
-from abreast.measure.step_summary import Summary, summarize
-from abreast.measure.step_table import STEP
+from abreast.samplers.sample import Sample
+from abreast.timeline.step_parts import PARTS
+from abreast.timeline.step_summary import Summary, summarize
+from abreast.timeline.step_table import STEP
 
 
 def summary(rows: int = 32, **options: Any) -> Summary:

@@ -457,7 +457,7 @@ def what_a_fit_leaves() -> dict[str, Any]:
     import keras
 
     import abreast
-    from abreast.measure.callback_times import EVENTS
+    from abreast.timeline.callback_times import EVENTS
 
     model, x, y = task()
     timeline = abreast.Timeline()
@@ -503,7 +503,7 @@ def what_a_failed_fit_leaves(kind: str, keeps_traceback: bool) -> dict[str, Any]
 def left() -> dict[str, Any]:
     import threading
 
-    from abreast.measure import spans
+    from abreast import spans
 
     ours = ("abreast-timeline", "abreast-sampler")
     threads = [thread.name for thread in threading.enumerate() if thread.name in ours]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from abreast.errors import DataError
-from abreast.measure.topology import CLASSES, parse
+from abreast.machine.topology import CLASSES, parse
 
 LEGEND = """
 Legend:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from abreast.measure.diagnosis import Sample
-from abreast.measure.spans import MAIN, READER, Span
-from abreast.measure.trace_file import write_trace
+from abreast.samplers.sample import Sample
+from abreast.spans import MAIN, READER, Span
+from abreast.timeline.trace_file import write_trace
 from tests.measure.trace_format import faults
 
 SPANS = [

@@ -14,9 +14,9 @@ import pytest
 from abreast import cli
 from abreast.errors import DataError
 from abreast.hardware import Device
-from abreast.measure import gpu_copies, machine
-from abreast.measure.gpu_links import gpu_facts, links
-from abreast.measure.topology import parse
+from abreast.machine import gpu_copies, machine
+from abreast.machine.gpu_links import gpu_facts, links
+from abreast.machine.topology import parse
 from abreast.plan.collectives import ring_seconds
 from abreast.plan.machine import Machine, find_machine
 from abreast.plan.measured_machine import SIMULATED

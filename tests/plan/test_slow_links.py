@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from abreast.measure import host_speeds
+from abreast.machine import host_speeds
 from benchmarks.slow_links import NotPermitted, SlowLink, inside, shaping, slow_link
 from tests.harness.client import ROOT
 

@@ -137,7 +137,7 @@ def fit_with_a_generator(place: str) -> str:
 
 def edits_that_travel() -> list[str]:
     """What is sent when a layer counts its calls and a callback acts on batches, but changes nothing."""
-    from abreast.backend.torch_python_state import Watch
+    from abreast.backend.torch.python_state import Watch
 
     sent: list[str] = []
     plain = Watch.dump_changes

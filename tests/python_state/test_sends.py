@@ -16,7 +16,7 @@ def sends(kind: str) -> list[int]:
     import numpy as np
 
     import abreast
-    from abreast.backend.torch_python_state import Watch
+    from abreast.backend.torch.python_state import Watch
 
     class Own(keras.Model):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
 
 from abreast.errors import DataError
-from abreast.records.columns import NUMBERS, ColumnType, StoredColumn, fitted, type_of
+from abreast.records.format.columns import NUMBERS, ColumnType, StoredColumn, fitted, type_of
 
 numbers = st.sampled_from(NUMBERS).map(np.dtype)
 

@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 
 from abreast.errors import DataError
-from abreast.records import Records, format, manifest, pack, reader, verify
-from abreast.records.columns import ColumnType, StoredColumn
-from abreast.records.manifest import bound, unbound
+from abreast.records import Records, pack, verify
+from abreast.records.format import format, manifest
+from abreast.records.format.columns import ColumnType, StoredColumn
+from abreast.records.format.manifest import bound, unbound
+from abreast.records.read import reader
 from tests.records.pieces import contents, photo
 
 Read = list[tuple[str, bytes, dict[str, Any]]]

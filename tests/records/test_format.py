@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from abreast.errors import DataError
-from abreast.records import format
-from abreast.records.columns import ColumnType, StoredColumn, fitted
-from abreast.records.index import Index, Note, sample_table
+from abreast.records.format import format
+from abreast.records.format.columns import ColumnType, StoredColumn, fitted
+from abreast.records.format.index import Index, Note, sample_table
 
 
 def an_index(num_samples: int = 3) -> Index:

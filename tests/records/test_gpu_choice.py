@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from abreast.errors import DataError, DeviceError
-from abreast.records import gpu_choice, gpu_pipeline, loader, pack
-from abreast.records.assembly import Started
-from abreast.records.loader import Loader
-from abreast.world import World
+from abreast.launchers import World
+from abreast.records import pack
+from abreast.records.decode import gpu_choice, gpu_pipeline
+from abreast.records.read import loader
+from abreast.records.read.assembly import Started
+from abreast.records.read.loader import Loader
 from tests.records.dali import OpenCvPipeline, let_there_be_a_gpu
 from tests.records.pieces import assert_same, copied, photo
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.errors import DataError
-from abreast.records.keys import MAX_BYTES, KeyMaker, checked_key, is_key, printable
+from abreast.records.format.keys import MAX_BYTES, KeyMaker, checked_key, is_key, printable
 
 anything = st.text(st.characters(exclude_categories=[]))
 

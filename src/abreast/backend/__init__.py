@@ -1,4 +1,4 @@
-"""One module per framework behind one seam (`contract.py`). The only place that imports a framework.
+"""A package per framework behind one seam (`contract.py`). The only place that imports a framework.
 
 Importing this loads neither Keras nor a framework: worker processes start here.
 """
@@ -24,5 +24,5 @@ def current_backend() -> Backend:
             f"Keras runs on {name!r}, which cannot train on several devices",
             "set KERAS_BACKEND to jax, tensorflow or torch before keras is imported",
         )
-    backend: Backend = importlib.import_module(f"abreast.backend.{name}").BACKEND
+    backend: Backend = importlib.import_module(f"abreast.backend.{name}.backend").BACKEND
     return backend

@@ -1,6 +1,6 @@
 """The seam: what a framework must offer so that everything above it need not ask which one runs.
 
-Imports no framework. `backend/jax.py`, `backend/tensorflow.py` and `backend/torch.py` implement it.
+Imports no framework. `backend/jax/backend.py`, `backend/tensorflow/backend.py` and `backend/torch/backend.py` implement it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from abreast.errors import LaunchError
 from abreast.feed import DEFAULT_STAGING, HostBatch, Staging
-from abreast.world import World
+from abreast.launchers import World
 
 BatchNorm = Literal["global", "local"]
 Kind = Literal["train", "test", "predict"]

@@ -138,9 +138,9 @@ def _facts(model: Any) -> dict[str, Any]:
     """What a prediction needs to know of a model: its trained tensors in backward order."""
     if model is None:
         return {}
-    from abreast.measure.doctor.once import num_bytes
+    from abreast.gradient_bytes import gradient_bytes
 
-    tensors = [num_bytes([variable]) for variable in reversed(model.trainable_variables)]
+    tensors = [gradient_bytes([variable]) for variable in reversed(model.trainable_variables)]
     return {"num_parameters": int(model.count_params()), "gradient_tensor_bytes": tensors}
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from abreast import provenance
 from abreast.bench import cases, lines, table
 from abreast.bench.case_file import read_requests
 from abreast.bench.cases import Case, Cell, Request
@@ -19,10 +20,10 @@ from abreast.bench.run import Listener, key_of, measure, measurements, missing
 from abreast.bench.series import comparisons, read_predictions
 from abreast.errors import DataError, DeviceError
 from abreast.hardware import CPU_DEVICES, list_devices
-from abreast.measure.whole_file import writable
 from abreast.run import BACKENDS, installed, require
 from abreast.stdout import say
 from abreast.units import counted
+from abreast.whole_file import writable
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -42,7 +43,7 @@ def bench(options: argparse.Namespace) -> int:
     failures = _measured(options, output, known, cells)
     found = measurements(output)
     asked = {key_of(cell.case.key(side)) for cell in cells for side in cell.sides}
-    shown = [line for line in found if key_of(line["case"]) in asked and line["machine"] == lines.machine()]
+    shown = [line for line in found if key_of(line["case"]) in asked and line["machine"] == provenance.machine()]
     if shown:
         say(table.report(comparisons(shown, predicted)))
     if options.report is not None:

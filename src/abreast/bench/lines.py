@@ -5,29 +5,18 @@ Imports `hardware`, `plain_json` and `errors`, and no framework.
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
-import platform
-import shlex
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from abreast import plain_json
 from abreast.errors import DataError
-from abreast.hardware import cpu_model, list_devices, num_cores
 
 # For every process that is timed. glibc gives memory back when the heap's last block is free: whether it is, and 5 % of a
 # step's time, is the luck of a process.
 STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(4 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
-_PACKAGES = ("abreast", "keras", "jax", "tensorflow", "tensorflow-cpu", "torch", "numpy")
-_GIT_SECONDS = 10
 
 
 def line(
@@ -50,17 +39,6 @@ def line(
         "num_samples": len(samples),
         **notes,
         **origin,
-    }
-
-
-def origin_of(command: Sequence[str], commit: str | None) -> dict[str, Any]:
-    """When, by what command, of what commit (None: of none), on what machine and with what versions is measured now."""
-    return {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "command": shlex.join(command),
-        **({"commit": commit} if commit is not None else {}),
-        "machine": machine(),
-        "versions": versions(),
     }
 
 
@@ -125,55 +103,3 @@ def quartiles(samples: Sequence[float]) -> tuple[float, float]:
         return samples[0], samples[0]
     first, _, third = statistics.quantiles(samples, n=4, method="inclusive")
     return first, third
-
-
-@cache
-def machine() -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "system": f"{platform.system()} {platform.machine()}",
-        "cpu": cpu_model(),
-        "cores": num_cores(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-    }
-    gpus = [device.model for device in list_devices() if device.kind == "gpu"]
-    return facts | ({"gpus": gpus} if gpus else {})
-
-
-@cache
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-@cache
-def commit(folder: Path, *sources: str) -> str | None:
-    """The commit of the repository that a folder is in; `+changes` when its sources differ from it; None without one."""
-    try:
-        head = _git(folder, "rev-parse", "--short=12", "HEAD")
-        return head + (
-            "+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *sources) else ""
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def command() -> list[str]:
-    """The running command, as somebody would type it."""
-    main = sys.modules["__main__"].__spec__  # of `python -m`
-    if main is not None:
-        name = main.name.removesuffix(".__main__")
-        return [*(["abreast"] if name == "abreast" else ["python", "-m", name]), *sys.argv[1:]]
-    script = Path(sys.argv[0])
-    return [*([script.name] if script.name == "abreast" else ["python", os.path.relpath(script)]), *sys.argv[1:]]
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=_GIT_SECONDS
-    )
-    return done.stdout.strip()

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from abreast.bench.figures import Bars, Curve, Describe, bars_figure, curves_figure
 from abreast.bench.series import Comparison, Point, Series
-from abreast.measure.markup import Markup
-from abreast.measure.palette import colour_classes
-from abreast.measure.step_parts import COMPUTE_WITH_ALL_REDUCE, LABELS
+from abreast.page.figures import Bars, Curve, Describe, bars_figure, curves_figure
+from abreast.page.markup import Markup
+from abreast.page.palette import colour_classes
+from abreast.timeline.step_parts import COMPUTE_WITH_ALL_REDUCE, LABELS
 from abreast.units import count, counted, duration, share
 
 _COLOURS = {"abreast": "c2", "keras": "c0", "native": "c4"}

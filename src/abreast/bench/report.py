@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from abreast import whole_file
 from abreast.bench import plots, table
-from abreast.bench.drawings import drawings, numbers, style
-from abreast.bench.figures import WIDTH
 from abreast.bench.series import Comparison
 from abreast.errors import AbreastError, DataError
-from abreast.measure import whole_file
-from abreast.measure.document import asset, document
-from abreast.measure.markup import Markup, joined, tag
-from abreast.measure.sections import section
+from abreast.page.document import asset, document
+from abreast.page.drawings import drawings, numbers, style
+from abreast.page.figures import WIDTH
+from abreast.page.markup import Markup, joined, tag
+from abreast.page.sections import section
 
 PAGE = "report.html"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -64,7 +64,7 @@ def page(found: Sequence[Comparison]) -> Markup:
 
 def alone(drawing: Markup) -> str:
     """A figure as a file: with its colours."""
-    colours = tag("style", Markup(asset("palette.css", "abreast.measure") + asset("figures.css", __package__)))
+    colours = tag("style", Markup(asset("palette.css") + asset("figures.css")))
     return f"{drawing.replace('>', '>' + colours, 1)}\n"
 
 

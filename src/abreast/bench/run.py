@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from abreast import provenance
 from abreast.bench import lines
 from abreast.bench.cases import Cell
 from abreast.bench.line_check import wrong_with
@@ -56,7 +57,7 @@ def measurements(path: Path) -> list[dict[str, Any]]:
 
 def missing(cells: Sequence[Cell], known: Sequence[dict[str, Any]]) -> list[Cell]:
     """The cells with those of their sides of which no line is there yet from this machine; cells without any are left out."""
-    here = lines.machine()
+    here = provenance.machine()
     measured = {key_of(line["case"]) for line in known if line["machine"] == here}
     left = []
     for cell in cells:
@@ -110,7 +111,7 @@ def _time_left(begin: float, done: int, total: int) -> str:
 
 
 def _lines(cell: Cell, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    origin = lines.origin_of(lines.command(), lines.commit(Path.cwd()))
+    origin = provenance.origin_of(provenance.command(), provenance.commit(Path.cwd()))
     notes: dict[str, Any] = {
         name: result[name] for name in ("source", "num_parameters", "gradient_tensor_bytes") if name in result
     }

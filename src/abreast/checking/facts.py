@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from abreast.own_callbacks import acting_on_batches
+from abreast.feed.own_callbacks import acting_on_batches
 
 _RATES = ("rate", "stddev", "dropout", "recurrent_dropout")
 

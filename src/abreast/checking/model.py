@@ -27,12 +27,12 @@ from abreast.checking.process import Run
 from abreast.checking.recorder import Recorder
 from abreast.checking.side import SEED
 from abreast.checking.verdict import Verdict
-from abreast.errors import AbreastError
+from abreast.doctor.call import FitCall
+from abreast.doctor.keep import build, kept, kept_random
+from abreast.doctor.source_alone import SourceAlone
+from abreast.doctor.trials import quiet
+from abreast.errors import AbreastError, WorkerError
 from abreast.hardware import DeviceSpec
-from abreast.measure.doctor.call import FitCall
-from abreast.measure.doctor.keep import build, kept, kept_random
-from abreast.measure.doctor.source_alone import SourceAlone
-from abreast.measure.doctor.trials import quiet
 
 
 def check(
@@ -93,6 +93,8 @@ class _Twin:
             keras.utils.set_random_seed(SEED)
             try:
                 self.model.fit(**self.arguments | {"x": _source(self.arguments["x"])})
+            except WorkerError:
+                raise
             except AbreastError as refusal:
                 error = {"kind": type(refusal).__name__, "message": str(refusal), "refused": True}
             recorder.facts |= {"backend": keras.backend.backend()} | parallel.placement_facts()

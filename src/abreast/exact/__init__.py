@@ -18,8 +18,8 @@ from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
-from abreast.exact.members import OF_CALLS, optimizers
-from abreast.exact.metrics import adds_up, leaf_metrics, metrics, update_metrics
+from abreast.exact.members import OF_CALLS, leaf_metrics, optimizers
+from abreast.exact.metrics import adds_up, metrics, update_metrics
 from abreast.exact.own_step import overrides_step, state_rule_of_own_step, step_of
 from abreast.exact.refusals import check_layers
 from abreast.exact.relations import Ground, Relations

@@ -19,8 +19,7 @@ import numpy as np
 from keras import ops, tree
 from keras.src.backend import get_keras_mask, set_keras_mask
 
-from abreast.exact.members import members, watched
-from abreast.exact.metrics import leaf_metrics
+from abreast.exact.members import leaf_metrics, members, watched
 from abreast.exact.replica import is_number
 from abreast.exact.rows import Part, RowAxis, distance, row_axis, ways_to_cut
 

@@ -13,7 +13,7 @@ import keras
 from keras import ops
 
 from abreast.errors import ModelError
-from abreast.exact.metrics import leaf_metrics
+from abreast.exact.members import leaf_metrics
 from abreast.exact.replica import Replica, current, with_gradient_times
 from abreast.exact.still import is_still
 from abreast.exact.telling import warn_once

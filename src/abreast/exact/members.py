@@ -97,3 +97,11 @@ def name_of_owner(value: Any) -> str:
 def name_of(member: Any) -> str:
     kind = type(member).__name__
     return f"{member.name} ({kind})" if member.name.lower() != kind.lower() else kind
+
+
+def leaf_metrics(model: Any) -> list[Any]:
+    """Every metric of a model that holds state of its own."""
+    leaves: list[Any] = []
+    for metric in model.metrics:
+        leaves.extend(metric.metrics if hasattr(metric, "metrics") and not metric._variables else [metric])
+    return list({id(metric): metric for metric in leaves}.values())

@@ -13,6 +13,7 @@ import keras
 from keras import ops, tree
 
 from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
+from abreast.exact.members import leaf_metrics
 from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, current, gather, is_number, repeats, valid_rows
 
@@ -45,14 +46,6 @@ def adds_up(metric: Any) -> bool:
     if over_rows(getattr(metric, "_fn_kwargs", {})):
         return False
     return is_of_keras(function) and function.__name__ not in _FUNCTIONS_MIXING_ROWS | LOSSES_MIXING_ROWS
-
-
-def leaf_metrics(model: Any) -> list[Any]:
-    """Every metric of a model that holds state of its own."""
-    leaves: list[Any] = []
-    for metric in model.metrics:
-        leaves.extend(metric.metrics if hasattr(metric, "metrics") and not metric._variables else [metric])
-    return list({id(metric): metric for metric in leaves}.values())
 
 
 @contextmanager

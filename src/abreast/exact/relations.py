@@ -17,8 +17,7 @@ import numpy as np
 from keras import backend, tree
 
 from abreast.exact.calls import THE_STEP, Again, Led, Place, Whole, as_array, resolution
-from abreast.exact.members import members, name_of, name_of_owner
-from abreast.exact.metrics import leaf_metrics
+from abreast.exact.members import leaf_metrics, members, name_of, name_of_owner
 from abreast.exact.rows import Part, RowAxis, distance, follows_rows, size
 from abreast.exact.still import drew, redraw, still
 

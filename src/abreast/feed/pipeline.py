@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
-from abreast import users_line
+from abreast import spans, users_line
 from abreast.errors import DataError
 from abreast.feed.ahead import Ahead, Patience
 from abreast.feed.batch import HostBatch, Unread
 from abreast.feed.habits import Habits
 from abreast.feed.staging import Staging
 from abreast.feed.turns import taking
-from abreast.measure import spans
 
 WARN_SECONDS = 30.0
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from abreast.bench import lines
 from abreast.bench.series import Comparison
 from abreast.errors import DataError
-from abreast.measure.whole_file import writable
 from abreast.plan.gradients import parse_format
 from abreast.plan.machine import find_machine
 from abreast.plan.measured_steps import measured_steps, rows_of, with_measured_shape
@@ -22,6 +21,7 @@ from abreast.plan.report import Plan, as_data, text
 from abreast.plan.setup import Setup, check_rows
 from abreast.plan.step_time import step_time
 from abreast.stdout import say
+from abreast.whole_file import writable
 
 _USUAL_ROWS = 32.0
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from abreast.bench import drawings, plots
+from abreast import whole_file
+from abreast.bench import plots
 from abreast.bench.series import Comparison, Point, Series
-from abreast.measure import whole_file
-from abreast.measure.document import document
-from abreast.measure.markup import Markup, joined, sentence, shortened, tag
-from abreast.measure.sections import section
-from abreast.measure.step_parts import LABELS
+from abreast.page import drawings
+from abreast.page.document import document
+from abreast.page.markup import Markup, joined, sentence, shortened, tag
+from abreast.page.sections import section
 from abreast.plan.measured_steps import at
 from abreast.plan.predict import Prediction
 from abreast.plan.report import Plan, epoch_words, helps_words, rate_words, row_words, worth_words
+from abreast.timeline.step_parts import LABELS
 from abreast.units import count, counted, duration, share, times
 
 # Names of a step's parts as a measured step has them; the others keep theirs.

@@ -3,15 +3,15 @@
 The public names. Only NumPy is imported with them; what `abreast[images]` brings is, when it is first needed.
 """
 
-from abreast.records.crop import Box, Cut, cut
-from abreast.records.decoder import decode, decode_crop
-from abreast.records.extractor import extract
-from abreast.records.packer import pack
-from abreast.records.progress import Progress, Summary
-from abreast.records.reader import Records, Sample
+from abreast.records.decode.crop import Box, Cut, cut
+from abreast.records.decode.decoder import decode, decode_crop
+from abreast.records.pack.packer import pack
+from abreast.records.pack.progress import Progress, Summary
+from abreast.records.read.extractor import extract
+from abreast.records.read.reader import Records, Sample
+from abreast.records.read.verifier import verify
+from abreast.records.read.views import CenterCrop, RandomCrop
 from abreast.records.sources.source import Item
-from abreast.records.verifier import verify
-from abreast.records.views import CenterCrop, RandomCrop
 
 __all__ = [
     "Box",

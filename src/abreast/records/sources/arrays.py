@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abreast.errors import DataError
-from abreast.records.columns import ColumnType, type_of
+from abreast.records.format.columns import ColumnType, type_of
 from abreast.records.sources.source import Item, Keep, everything
 
 

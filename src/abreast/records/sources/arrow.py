@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.columns import BYTES, TEXT, ColumnType, column_name
+from abreast.records.decode.images import check_file_bytes
 from abreast.records.extras import extra
-from abreast.records.images import check_file_bytes
+from abreast.records.format.columns import BYTES, TEXT, ColumnType, column_name
 from abreast.records.sources.listing import PATH_COLUMNS
 
 _IMAGE_NAMES = ("image", "img", "image_bytes", "bytes", "jpg", "jpeg", "png", "webp", "picture", "photo", "encoded")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from abreast.errors import DataError
-from abreast.records.columns import ColumnType, agreed
+from abreast.records.format.columns import ColumnType, agreed
 from abreast.records.sources.source import Item, Keep, drawn_place, everything, file_identity
 
 _LOOKED_AT = 100

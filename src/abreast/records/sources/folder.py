@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from abreast.errors import DataError
-from abreast.records.columns import ColumnType
-from abreast.records.keys import KeyMaker, printable
+from abreast.records.format.columns import ColumnType
+from abreast.records.format.keys import KeyMaker, printable
 from abreast.records.sources.source import Item, Listed
 
 EXTENSIONS = frozenset(

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.columns import ColumnType, column_names, type_of
-from abreast.records.keys import KeyMaker
+from abreast.records.format.columns import ColumnType, column_names, type_of
+from abreast.records.format.keys import KeyMaker
 from abreast.records.sources.source import Item, Listed
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}")

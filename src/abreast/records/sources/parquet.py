@@ -13,7 +13,7 @@ from typing import Any
 
 from abreast.errors import DataError
 from abreast.records.extras import extra
-from abreast.records.keys import KeyMaker
+from abreast.records.format.keys import KeyMaker
 from abreast.records.sources.arrow import Layout, Rows, image_of, is_bytes, layout_of
 from abreast.records.sources.container import Contained, files_identity
 from abreast.records.sources.parquet_file import facts, tables

@@ -1,6 +1,6 @@
 """One Parquet file as its reader sees it: facts, and tables of a few rows. It is parsed in a process of its own.
 
-Imports `parquet_child` for its path, `extras`, `launch.seat` and `errors`; pyarrow when a file is read.
+Imports `parquet_child` for its path, `extras`, `workers.seat` and `errors`; pyarrow when a file is read.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from abreast.errors import DataError
-from abreast.launch.seat import describe_exit
 from abreast.records.extras import extra
 from abreast.records.sources import parquet_child
+from abreast.workers.seat import describe_exit
 
 _HINT = "take the file from a copy, or make it again"
 _BOOT = (

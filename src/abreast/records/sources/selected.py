@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from abreast.errors import DataError
-from abreast.records.columns import ColumnType
+from abreast.records.format.columns import ColumnType
 from abreast.records.sources.source import Item, Keep, Source, everything
 
 

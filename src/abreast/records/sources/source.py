@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abreast.errors import DataError
-from abreast.records.columns import ColumnType
+from abreast.records.format.columns import ColumnType
 
 Keep = Callable[[str], bool]  # whether an item with this key is wanted
 

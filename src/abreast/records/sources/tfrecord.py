@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.checksum import crc32c
-from abreast.records.columns import column_name
-from abreast.records.images import check_file_bytes, looks_like_image
-from abreast.records.keys import KeyMaker
+from abreast.records.decode.images import check_file_bytes, looks_like_image
+from abreast.records.format.checksum import crc32c
+from abreast.records.format.columns import column_name
+from abreast.records.format.keys import KeyMaker
 from abreast.records.sources.container import Contained, Slices, cut_off, files_identity, first_of
 from abreast.records.sources.example import Feature, read_example
 

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.columns import column_name
-from abreast.records.images import check_file_bytes
-from abreast.records.keys import KeyMaker
+from abreast.records.decode.images import check_file_bytes
+from abreast.records.format.columns import column_name
+from abreast.records.format.keys import KeyMaker
 from abreast.records.sources.container import Contained, Slices, files_identity
 from abreast.records.sources.folder import EXTENSIONS, stop
 from abreast.records.sources.npy import read_npy

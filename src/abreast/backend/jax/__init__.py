@@ -1,0 +1,1 @@
+"""The JAX backend: one process, one compiled program over a mesh of devices."""

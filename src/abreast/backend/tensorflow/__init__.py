@@ -1,0 +1,1 @@
+"""The TensorFlow backend: one process, one graph with a replica per device."""

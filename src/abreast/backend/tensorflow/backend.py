@@ -1,0 +1,398 @@
+"""TensorFlow: one process drives all devices; a step is one graph in which every replica works on its rows.
+
+Here: devices, staging, and what Keras's trainer calls. The step itself is in `step.py`. Losses, metrics and
+BatchNormalization are made exact by `exact`. Several hosts are not supported (`MultiWorkerMirroredStrategy` fails in Keras 3).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from time import perf_counter_ns
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import tensorflow as tf
+from keras import tree
+from keras.src import backend
+from keras.src.backend.tensorflow import trainer as keras_trainer
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
+from tensorflow.python.eager import context
+
+from abreast import exact
+from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer, refuse
+from abreast.backend.tensorflow import all_reduce
+from abreast.backend.tensorflow import dataset as tensorflow_dataset
+from abreast.backend.tensorflow import variables as tensorflow_variables
+from abreast.backend.tensorflow.ground import TensorFlowGround
+from abreast.backend.tensorflow.step import Program, StagedBatch
+from abreast.backend.tensorflow.trace import TensorFlowTracer
+from abreast.backend.tensorflow.variables import AT_WORK, Variables
+from abreast.errors import BackendError, ModelError
+from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, row_counts, take
+from abreast.launchers import World
+
+_PLAIN_STRATEGY = tf.distribute.get_strategy()  # TensorFlow's default: one device
+
+
+class TensorFlowBackend:
+    """See `backend/contract.py`."""
+
+    name = "tensorflow"
+
+    def __init__(self) -> None:
+        self._variables: WeakKeyDictionary[Any, Variables] = WeakKeyDictionary()
+        self._specs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of an adapter's batches
+        self._installed = False
+
+    def use_cpu_devices(self, count: int) -> None:
+        try:
+            cpu = tf.config.list_physical_devices("CPU")[0]
+            tf.config.set_visible_devices([], "GPU")
+            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+        except RuntimeError as error:
+            if self.device_names() == tuple(f"cpu:{index}" for index in range(count)):
+                return
+            raise BackendError(
+                f"TensorFlow has already started, with {', '.join(self.device_names())}",
+                "call abreast.use_cpu_devices before anything is computed",
+            ) from error
+
+    def device_names(self) -> tuple[str, ...]:
+        if gpus := _visible_gpus():
+            return gpus
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        return tuple(f"cpu:{index}" for index in range(len(tf.config.get_logical_device_configuration(cpu) or [cpu])))
+
+    def join(self, world: World) -> tuple[str, ...]:
+        raise refuse(world, "TensorFlow")
+
+    def install(self, devices: tuple[str, ...]) -> None:
+        if devices[0].startswith("gpu:"):
+            with contextlib.suppress(RuntimeError):  # it has started, with the memory of all of them
+                gpus = tf.config.list_physical_devices("GPU")
+                tf.config.set_visible_devices([gpus[int(name.removeprefix("gpu:"))] for name in devices], "GPU")
+        if self._installed:
+            return
+        self._installed = True
+        _grow_memory()
+        exact.install()  # before anybody replaces one of these functions for a while
+        tensorflow_variables.install()
+        epoch_iterator: Any = keras_trainer.TFEpochIterator
+        plain_init, plain_iterator = epoch_iterator.__init__, epoch_iterator._get_iterator
+
+        def init(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
+            # Plain Keras would distribute its dataset; a feed cuts its batches itself.
+            if isinstance(kwargs.get("x"), Feed):
+                _refuse(distribute_strategy)
+                keras_trainer.EpochIterator.__init__(self, *args, **kwargs)
+                self._distribute_strategy = distribute_strategy
+            else:
+                plain_init(self, distribute_strategy, *args, **kwargs)
+
+        def get_iterator(self: Any) -> Any:
+            if not isinstance(self.data_adapter, Feed):
+                return plain_iterator(self)
+            iterator = iter(self.data_adapter)
+            iterator.hands_staged = True  # only `predict` takes batches out of it by `next`
+            return iterator
+
+        epoch_iterator.__init__, epoch_iterator._get_iterator = init, get_iterator
+        for name in ("reset_metrics", "_get_metrics_result_or_logs"):  # an epoch begins and ends with these
+            setattr(
+                keras_trainer.TensorFlowTrainer, name, self._at_rest(getattr(keras_trainer.TensorFlowTrainer, name))
+            )
+
+    def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
+        if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):
+            # Keras leads these through tf.data, which would copy each batch once more and bury what their code raises.
+            # To know the types for that, it reads first batches: a source that draws from a random generator notices.
+            if isinstance(adapter, (GeneratorDataAdapter, PyDatasetAdapter, TorchDataLoaderAdapter)):
+                with contextlib.suppress(
+                    TypeError, ValueError
+                ):  # arrays that no step takes: the first batch says which
+                    self._specs[adapter] = adapter.get_tf_dataset().element_spec
+            return lambda: (
+                tree.map_structure(_dense, batch) for batch in _to_the_end(adapter, adapter.get_numpy_iterator())
+            )
+        dataset = adapter.get_tf_dataset()
+        self._specs[adapter] = getattr(dataset, "element_spec", ())
+
+        def epoch() -> Iterator[Any]:
+            # Made now, not at the first batch: a dataset that shuffles draws its order when an iterator is made.
+            batches = iter(dataset)
+            return (tree.map_structure(_dense, batch) for batch in batches)
+
+        return epoch
+
+    def watched_dataset(self, dataset: Any, begin: Callable[[], Callable[[Any], None]]) -> Any | None:
+        return tensorflow_dataset.watched(dataset, begin)
+
+    def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
+        counts = row_counts(batch.rows, placement.num_devices)
+        leaves = [leaf for leaf in tree.flatten(batch.data) if leaf is not None]
+        parts = [_cut(leaf, counts) for leaf in leaves]
+        shards = []
+        for index, device in enumerate(_tf_names(placement.devices)):
+            with tf.device(device):
+                shards.append([_to_device(part[index]) for part in parts])
+        return StagedBatch(tree.map_structure(lambda leaf: None if leaf is None else 0, batch.data), shards, counts)
+
+    def discard(self, staged: Any) -> None:
+        pass
+
+    def drawn(self, placement: Placement) -> bytes | None:
+        return None
+
+    def place(self, model: Any, placement: Placement) -> None:
+        devices = _tf_names(placement.devices)
+        _refuse(model.distribute_strategy)
+        with AT_WORK:
+            known = self._variables.get(model)
+            if known is None or known.devices != devices or not known.is_current(model):
+                self._variables[model] = Variables(model, devices)
+
+    def step_function(self, kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:
+        self._announce(model, placement)
+        programs: list[Program] = []
+        check = exact.RowCheck(kind, model)
+        check.is_due = placement.check_rows and placement.num_devices > 1
+        put = functools.partial(self.put, placement=placement)
+
+        def one_step(source: Any, taken: Taken) -> Any:
+            batch = taken.host
+            if not programs:
+                with AT_WORK:
+                    _build(kind, model, batch)
+                    self.place(model, placement)
+            if check.is_due:
+                with AT_WORK:
+                    self._check_rows(check, model, batch, placement)
+                if not check.is_due:
+                    programs.clear()  # traced for batches of one row, which show nothing
+            if not programs or programs[-1].variables is not self._variables[model]:
+                programs[:] = [Program(kind, model, placement, self._variables[model])]
+            if programs[-1].own_step:
+                exact.state_rule_of_own_step(kind, model, row_counts(batch.rows, placement.num_devices))
+            return programs[-1](taken.staged, self._expected(source))
+
+        def rest(*sources: Any) -> None:
+            if any(getattr(source, "state_is_read_between_steps", False) for source in sources):
+                self._rest(model)
+
+        def steps(iterator: Any) -> Any:
+            logs = one_step(iterator, take(iterator, put))
+            for _ in range(1, model.steps_per_execution):
+                try:
+                    taken = take(iterator, put)
+                except (StopIteration, tf.errors.OutOfRangeError):
+                    break
+                logs = one_step(iterator, taken)
+            rest(iterator)
+            return logs
+
+        def predict_all(batches: list[Any]) -> Any:
+            # Keras takes the batches of `predict` itself; those of `predict_on_batch` are plain.
+            sources = [batch if isinstance(batch, Handed) else iter([batch]) for batch in batches]
+            outputs = [one_step(source, take(source, put)) for source in sources]
+            rest(*batches)
+            return tree.map_structure(
+                lambda *parts: keras_trainer.concat(parts) if len(parts) > 1 else parts[0], *outputs
+            )
+
+        return predict_all if kind == "predict" else steps
+
+    def _expected(self, source: Any) -> list[Any]:
+        """Specs of every batch of a source, where Keras knows them before the first."""
+        specs = tree.flatten(self._specs.get(source.adapter, ())) if hasattr(source, "adapter") else []
+        return [spec for spec in specs if hasattr(spec, "shape")]
+
+    def _check_rows(self, check: exact.RowCheck, model: Any, batch: HostBatch, placement: Placement) -> None:
+        ground = TensorFlowGround(model, _tf_names(placement.devices)[0])
+
+        def rows(count: int) -> Any:
+            with tf.device(ground.device):
+                return tree.map_structure(
+                    lambda leaf: None if leaf is None else _to_device(leaf), batch.rows_between(0, count)
+                )
+
+        check(batch.rows, row_counts(batch.rows, placement.num_devices)[0], batch.num_bytes, rows, ground)
+
+    def settle(self, model: Any, placement: Placement, failed: bool) -> None:
+        self._rest(model)
+
+    def device_times(self, placement: Placement | None) -> DeviceTimes:
+        if placement is None:
+            return DeviceTimes((self.device_names()[0],), all_reduce=True)
+        if placement.num_devices == 1:
+            return DeviceTimes(placement.devices, all_reduce=True)
+        notes = "TensorFlow runs one graph on all devices: all-reduce and the single devices are not told apart"
+        return DeviceTimes(placement.devices, False, (notes,))
+
+    def mark(self, outputs: Any) -> Any:
+        if not _computes_on_gpus():
+            return None  # a graph on the CPU has ended when its call returns
+        return next((leaf for leaf in tree.flatten(outputs) if tf.is_tensor(leaf)), None)
+
+    def finished(self, handle: Any) -> tuple[int, ...]:
+        np.asarray(handle)
+        return (perf_counter_ns(),)
+
+    def trace(self, logdir: str) -> Tracer:
+        return TensorFlowTracer(logdir)
+
+    def random_state(self) -> Any:
+        # Where operations without a seed of their own get one: among them the shuffling of a dataset.
+        generator = getattr(context.context(), "_rng", None)
+        return None if generator is None else generator.getstate()
+
+    def set_random_state(self, state: Any) -> None:
+        if state is not None:
+            context.context()._rng.setstate(state)
+
+    def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
+        return all_reduce.seconds(_tf_names(placement.devices), size_bytes)
+
+    def close(self, placement: Placement) -> None:
+        pass
+
+    def _at_rest(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        """A method that reads or assigns to variables, while another thread may trace the same model."""
+
+        @functools.wraps(plain)
+        def method(model: Any, *args: Any, **kwargs: Any) -> Any:
+            self._rest(model)
+            with AT_WORK:
+                return plain(model, *args, **kwargs)
+
+        return method
+
+    def _rest(self, model: Any) -> None:
+        variables = self._variables.get(model)
+        if variables is not None:
+            variables.rest()
+
+    def _announce(self, model: Any, placement: Placement) -> None:
+        asked = getattr(model, "_compile_config", None)
+        if placement.num_devices == 1 or asked is None or asked.config.get("jit_compile") is not True:
+            return
+        exact.warn_once(
+            asked,
+            "jit_compile",
+            f"jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on "
+            f"{placement.num_devices}",
+        )
+
+
+def _refuse(strategy: Any) -> None:
+    """Raise `ModelError` for a strategy of the user's, of which Keras asks for batches of its own."""
+    if strategy is not _PLAIN_STRATEGY:
+        raise ModelError(
+            f"a model belongs to a tf.distribute.{type(strategy).__name__}, and abreast distributes it, too",
+            "take the strategy and its scope out of the script: abreast places models by itself",
+        )
+
+
+def _visible_gpus() -> tuple[str, ...]:
+    """Names by the driver's numbers; TensorFlow numbers the visible ones from 0."""
+    gpus = tf.config.list_physical_devices("GPU")
+    return tuple(f"gpu:{gpus.index(gpu)}" for gpu in tf.config.get_visible_devices("GPU"))
+
+
+@functools.cache
+def _computes_on_gpus() -> bool:
+    """As `_visible_gpus`, for every step; asked when TensorFlow has started, and can no longer change them."""
+    return bool(_visible_gpus())
+
+
+def _tf_names(devices: tuple[str, ...]) -> tuple[str, ...]:
+    visible = _visible_gpus()
+    return tuple(f"/GPU:{visible.index(name)}" if name in visible else f"/{name.upper()}" for name in devices)
+
+
+def _grow_memory() -> None:
+    """Let TensorFlow take GPU memory as it needs it, where that can still be chosen."""
+    for gpu in tf.config.get_visible_devices("GPU"):
+        try:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        except RuntimeError:
+            return
+
+
+def _dense(leaf: Any) -> Any:
+    """A leaf of a source's batch; a tensor stays one, so that nothing of it passes through Python."""
+    if leaf is None or isinstance(leaf, tf.experimental.Optional):
+        return None
+    if isinstance(leaf, tf.RaggedTensor):
+        raise not_dense(leaf)
+    return leaf
+
+
+def _cut(leaf: Any, counts: tuple[int, ...]) -> list[Any]:
+    """A part per device; an empty one repeats the first row (see `HostBatch.cut`)."""
+    if len(counts) == 1:
+        return [leaf]
+    if not tf.is_tensor(leaf):
+        ends = list(itertools.accumulate(counts))
+        return [leaf[end - count : end] if count else leaf[:1] for end, count in zip(ends, counts, strict=True)]
+    with tf.device("/CPU:0"):  # else the whole batch would go to the first GPU
+        parts = tf.raw_ops.SplitV(value=leaf, size_splits=tf.constant(counts), axis=0, num_split=len(counts))
+        return [part if count else leaf[:1] for part, count in zip(parts, counts, strict=True)]
+
+
+def _to_the_end(adapter: Any, batches: Any) -> Iterator[Any]:
+    """An epoch of a source; of a `DataLoader` also its end, at which a sampler draws once more, as plain Keras reads it."""
+    batches = iter(batches)
+    for number, batch in enumerate(batches, start=1):
+        if isinstance(adapter, TorchDataLoaderAdapter) and number == adapter.num_batches:
+            next(batches, None)
+        yield batch
+
+
+def _to_device(part: Any) -> Any:
+    return tf.identity(part) if tf.is_tensor(part) else tf.convert_to_tensor(part)
+
+
+def _build(kind: Kind, model: Any, batch: HostBatch) -> None:
+    """Make every variable of the model, its losses, metrics and optimizer, before any is placed."""
+    if kind == "predict":
+        if not all(layer.built for layer in model._flatten_layers()):
+            x, _, _ = exact.unpack(batch.data)
+            backend.compute_output_spec(model, _symbolic(x), training=False)
+        return
+    own_step = exact.overrides_step(model, kind)
+    if own_step and not model.run_eagerly:
+        if not _is_built(model):
+            _trace(getattr(model, f"{kind}_step"), batch)
+        return
+    try:
+        model._symbolic_build(data_batch=batch.data)
+    except Exception:
+        # A model whose train_step calls its parts need not have a `call` of its own.
+        if not own_step:
+            raise
+
+
+def _trace(step: Callable[[Any], Any], batch: HostBatch) -> None:
+    """Make what a step makes, as with plain Keras: the model's `call` may lack, or call less."""
+    data = tree.map_structure(_to_device, batch.data)
+    tf.function(lambda batch: step(batch), autograph=False).get_concrete_function(data)
+
+
+def _is_built(model: Any) -> bool:
+    compiled = (model._compile_metrics, model._compile_loss, *exact.optimizers(model))
+    return all(part.built for part in (*model._flatten_layers(), *compiled) if part is not None)
+
+
+def _symbolic(data: Any) -> Any:
+    return tree.map_structure(lambda leaf: backend.KerasTensor(leaf.shape, backend.standardize_dtype(leaf.dtype)), data)
+
+
+BACKEND = TensorFlowBackend()

@@ -1,0 +1,141 @@
+"""The gradients of all replicas, summed before an optimizer sees them, so that each replica's optimizer works as on one device.
+
+Clipping, loss scaling, weight decay, averages and constraints then need nothing of their own. Not here: how sums are made
+(`reduce.py`). Imports TensorFlow, Keras and `exact`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+
+from abreast import exact
+from abreast.backend.tensorflow.reduce import Reducer
+from abreast.backend.tensorflow.turns import Turns
+from abreast.backend.tensorflow.variables import Variables, accumulating, accumulators
+from abreast.errors import ModelError
+
+
+class SharedGradients:
+    """Leads the optimizers of a model, while a step is traced, to the sums over all replicas; of no model, none."""
+
+    def __init__(self, model: Any, variables: Variables, reducer: Reducer) -> None:
+        self._model = model
+        self._variables = variables
+        self._reducer = reducer
+
+    @contextmanager
+    def shared(self, turns: Turns) -> Iterator[None]:
+        """Sum the gradients of all replicas before an optimizer sees them: it clips, checks and applies the sums."""
+        _install()
+        changed = exact.optimizers(self._model) if self._model is not None else []
+        for optimizer in changed:
+            optimizer.__dict__["apply"] = functools.partial(self._apply, turns, optimizer, optimizer.apply)
+            # On our one device a copy, for which TensorFlow registers a gradient: that would hold the graph for good.
+            for one in _with_inner(optimizer):
+                one.__dict__["_all_reduce_sum_gradients"] = list
+        try:
+            yield
+        finally:
+            for optimizer in changed:
+                optimizer.__dict__.pop("apply", None)
+                for one in _with_inner(optimizer):
+                    one.__dict__.pop("_all_reduce_sum_gradients", None)
+
+    def _apply(
+        self, turns: Turns, optimizer: Any, plain: Callable[..., None], grads: Any, trainable_variables: Any = None
+    ) -> None:
+        running = exact.current()
+        assert running is not None
+        if not optimizer.built and trainable_variables is not None:
+            turns.meet(None, lambda values: self._build_optimizer(optimizer, trainable_variables, len(values)))
+        gradients = list(grads)
+        if running.own_step:
+            gradients = [_weighted(gradient, running.weight) for gradient in gradients]
+        if accumulating(optimizer) is not None and len(self._variables.devices) > 1:
+            sums = turns.meet(gradients, functools.partial(self._reduce_when_due, optimizer))
+        else:
+            sums = turns.meet(gradients, self._reducer.sum_gradients)
+        plain(sums, trainable_variables)
+
+    def _build_optimizer(self, optimizer: Any, trainable_variables: Any, num_replicas: int) -> list[None]:
+        with tf.init_scope():
+            optimizer.build(list(trainable_variables))
+            self._variables.add_optimizer(optimizer)
+        return [None] * num_replicas
+
+    def _reduce_when_due(self, optimizer: Any, values: list[list[Any]]) -> list[list[Any]]:
+        """Between an accumulating optimizer's steps, each replica adds up its own gradients and nobody communicates.
+
+        Before the step, accumulators and gradients of all replicas are summed.
+        """
+        inner = accumulating(optimizer)
+        known = [gradient is not None for gradient in values[0]]
+        dense = [[tf.convert_to_tensor(gradient) for gradient in row if gradient is not None] for row in values]
+        copies = [self._variables.copies(variable) for variable in accumulators(optimizer)]
+
+        def sum_all() -> list[list[Any]]:
+            totals = self._reducer.sum_gradients([list(row) for row in zip(*copies, strict=True)])
+            for row, total_row in zip(zip(*copies, strict=True), totals, strict=True):
+                for copy, total in zip(row, total_row, strict=True):
+                    with tf.device(copy.device):
+                        copy.assign(total)
+            return self._reducer.sum_gradients(dense)
+
+        def keep() -> list[list[Any]]:
+            if inner is optimizer:
+                return dense
+            # A loss-scaling optimizer skips steps that overflow: all replicas or none.
+            poison = tf.add_n([tf.reduce_sum(gradient * 0.0) for row in dense for gradient in row])
+            return [[gradient + tf.cast(poison, gradient.dtype) for gradient in row] for row in dense]
+
+        due = tf.equal((inner._iterations.value + 1) % inner.gradient_accumulation_steps, 0)
+        summed = tf.cond(due, sum_all, keep)
+        return [_with_gaps(row, known) for row in summed]
+
+
+@functools.cache
+def _install() -> None:
+    """Refuse, in a replica's step, an optimizer that nobody leads to the sums. Once per process."""
+    for kind in (BaseOptimizer, LossScaleOptimizer):
+        kind.apply = _refused_unless_led(kind.apply)
+
+
+def _refused_unless_led(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def apply(optimizer: Any, *arguments: Any, **options: Any) -> Any:
+        running = exact.current()
+        if running is not None and running.link.num_replicas > 1 and "_all_reduce_sum_gradients" not in vars(optimizer):
+            raise ModelError(
+                f"the step of {running.model.name} uses an optimizer ({optimizer.name}) that the model does not hold: each "
+                "replica would apply the gradients of its own rows",
+                "make it an attribute of the model",
+            )
+        return plain(optimizer, *arguments, **options)
+
+    return apply
+
+
+def _with_inner(optimizer: Any) -> list[Any]:
+    inner = getattr(optimizer, "inner_optimizer", None)
+    return [optimizer] if inner is None else [optimizer, inner]
+
+
+def _weighted(gradient: Any, weight: Any) -> Any:
+    """A replica's gradient by its share of the rows; nothing, not even a NaN, from one without rows."""
+    if gradient is None:
+        return None
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(_weighted(gradient.values, weight), gradient.indices, gradient.dense_shape)
+    return tf.math.multiply_no_nan(gradient, tf.cast(weight, gradient.dtype))
+
+
+def _with_gaps(values: list[Any], known: list[bool]) -> list[Any]:
+    remaining = iter(values)
+    return [next(remaining) if is_known else None for is_known in known]

@@ -1,0 +1,255 @@
+"""One step of a model over several TensorFlow devices, as one graph.
+
+Every replica runs forward and backward on its rows; sums of gradients, and whatever else `exact` asks for, are exchanged where
+all have arrived; then each replica takes the optimizer's step by itself, on equal gradients. Not here: variables
+(`variables.py`), turns and links (`turns.py`), gradients (`gradients.py`), staging
+(`tensorflow.py`). Imports TensorFlow, Keras and `exact`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import tree
+
+from abreast import exact, users_line
+from abreast.backend.contract import Kind, Placement
+from abreast.backend.tensorflow.gradients import SharedGradients
+from abreast.backend.tensorflow.reduce import Reducer, add_in_order
+from abreast.backend.tensorflow.summaries import Summaries
+from abreast.backend.tensorflow.turns import TurnLink, Turns
+from abreast.backend.tensorflow.variables import AT_WORK, Variables
+from abreast.errors import ModelError
+
+
+@dataclass
+class StagedBatch:
+    """Each device's shard, its tensors in the order of `structure`, and how many rows of each shard count."""
+
+    structure: Any
+    shards: list[list[Any]]
+    counts: tuple[int, ...]
+
+
+class Program:
+    """The steps of one kind of a model; traced anew only when a batch has another structure, rank or type."""
+
+    def __init__(self, kind: Kind, model: Any, placement: Placement, variables: Variables) -> None:
+        if placement.num_devices > 1:
+            exact.check_layers(model)
+        self.kind = kind
+        self.model = model
+        self.placement = placement
+        self.variables = variables
+        self.own_step = exact.overrides_step(model, kind)
+        self.num_traces = 0
+        self._reducer = Reducer(variables.devices)
+        self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
+        self._traces: dict[str, tuple[list[Any], Any]] = {}
+
+    def __call__(self, staged: StagedBatch, expected: list[Any]) -> Any:
+        """Run one step. `expected` are specs of all batches of the source, as far as they are known; they save traces."""
+        tensors = [tensor for shard in staged.shards for tensor in shard]
+        counts = _counts(staged.counts)
+        if self.model.run_eagerly:
+            with AT_WORK, self.variables.turn():
+                self.variables.work(adds_up=self.kind != "predict")
+                return self._step(staged.structure, counts, tensors)
+        specs, function = self._traces.get(str(staged.structure), (expected, None))
+        if function is None or not _accept(specs, staged.shards):
+            with AT_WORK:
+                function = self._trace(staged, specs)
+        with self.variables.turn():
+            self.variables.work(adds_up=self.kind != "predict")
+            return function(counts, *tensors)
+
+    def _trace(self, staged: StagedBatch, known: list[Any]) -> Any:
+        specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in staged.shards[0]]
+        if len(known) == len(specs):
+            specs = [_general(new, old) for new, old in zip(specs, known, strict=True)]
+        num_replicas = len(staged.shards)
+
+        def step(counts: Any, *tensors: Any) -> Any:
+            self.num_traces += 1
+            return self._step(staged.structure, counts, list(tensors))
+
+        signature = [tf.TensorSpec([num_replicas], tf.int32), *(specs * num_replicas)]
+        jit_compile = bool(self.model.jit_compile) and num_replicas == 1
+        function = tf.function(step, input_signature=signature, autograph=False, jit_compile=jit_compile)
+        if not jit_compile:  # a function traced once starts faster
+            function = function.get_concrete_function()
+            if num_replicas > 1 and _draws(function.graph):
+                exact.announce_random(self.model)
+        self._traces[str(staged.structure)] = specs, function
+        return function
+
+    def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
+        width = len(tensors) // self.placement.num_devices
+        total_rows = tf.reduce_sum(counts)
+        relations = exact.related_rows(self.model)
+        turns = Turns(self.variables.devices, self.variables.enter, Summaries(self.model))
+        run_kind = {"train": self._train, "test": self._test, "predict": self._predict}[self.kind]
+
+        def run_replica(index: int) -> Any:
+            running = exact.Replica(
+                self.model,
+                TurnLink(turns, index, self._reducer.sum),
+                rows=counts[index],
+                total_rows=total_rows,
+                counts=counts,
+                global_batch_norm=self.placement.batch_norm == "global",
+                own_step=self.own_step,
+                kind=self.kind,
+                relations=relations,
+            )
+            data = _packed(structure, tensors[index * width : (index + 1) * width])
+            with exact.replica(running):
+                return run_kind(running, data)
+
+        with exact.metrics(self.model), exact.gathering(self.model, relations), self._gradients.shared(turns):
+            results = turns.run(run_replica)
+        if self.kind == "predict":
+            return _joined(results, counts)
+        if self.kind == "train":
+            self._average_states(counts, total_rows, relations)
+        return self._logs(results, counts, total_rows)
+
+    def _train(self, running: exact.Replica, data: Any) -> Any:
+        model = self.model
+        if self.own_step:
+            return exact.step_of(model, self.kind, _as_operations)(data)
+        x, y, weight = exact.unpack(data)
+        with tf.GradientTape() as tape:
+            y_pred = _call(model, x, training=True)
+            contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=True)
+            target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
+        if model.trainable_weights:
+            gradients = tape.gradient(target, model.trainable_weights)
+            model.optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
+        elif running.link.index == 0:
+            users_line.warn("The model does not have any trainable weights.")
+        return _update_metrics(running, contribution, x, y, y_pred, weight)
+
+    def _test(self, running: exact.Replica, data: Any) -> Any:
+        if self.own_step:
+            return exact.step_of(self.model, self.kind, _as_operations)(data)
+        x, y, weight = exact.unpack(data)
+        y_pred = _call(self.model, x, training=False)
+        contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
+        return _update_metrics(running, contribution, x, y, y_pred, weight)
+
+    def _predict(self, running: exact.Replica, data: Any) -> Any:
+        return exact.step_of(self.model, self.kind, _as_operations)(data)
+
+    def _average_states(self, counts: Any, total_rows: Any, relations: exact.Relations | None) -> None:
+        """Give all replicas the row-weighted average of the states that their rows changed (moving statistics, mostly)."""
+        if self.placement.num_devices == 1:
+            return
+        for variable in exact.diverging_variables(self.model, self.placement.batch_norm == "global", relations):
+            copies = self.variables.copies(variable)
+            shares = [
+                tf.math.multiply_no_nan(copy, tf.cast(counts[index], copy.dtype) / tf.cast(total_rows, copy.dtype))
+                for index, copy in enumerate(copies)
+            ]
+            average = add_in_order(shares)
+            for copy in copies:
+                with tf.device(copy.device):
+                    copy.assign(average)
+
+    def _logs(self, results: list[Any], counts: Any, total_rows: Any) -> Any:
+        with tf.device("/CPU:0"):
+            if self.own_step or results[0] is not None:
+                return _combined(results, tf.unstack(counts / total_rows))
+            totals = [(variable, add_in_order(self.variables.copies(variable))) for variable in self.variables.sums]
+            with keras.StatelessScope(state_mapping=totals):
+                return _metric_results(self.model)
+
+
+def _as_operations(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A Python function whose `if` and `for` on tensors are operations, as `tf.function` makes them."""
+    try:
+        return tf.autograph.to_graph(function)  # type: ignore[no-any-return]
+    except Exception:  # code without source: tf.function, too, runs it as it is
+        return function
+
+
+def _metric_results(model: Any) -> dict[str, Any]:
+    return dict(tree.map_structure(tf.convert_to_tensor, model.get_metrics_result()))
+
+
+def _packed(structure: Any, tensors: list[Any]) -> Any:
+    """Tensors in a structure of zeros, and None where it has None."""
+    remaining = iter(tensors)
+    return tree.map_structure(lambda leaf: None if leaf is None else next(remaining), structure)
+
+
+def _update_metrics(running: exact.Replica, contribution: Any, *data: Any) -> Any:
+    return exact.update_metrics(running, contribution, *exact.valid_rows(data, running.rows))
+
+
+def _call(model: Any, x: Any, training: bool) -> Any:
+    return model(x, training=training) if model._call_has_training_arg else model(x)
+
+
+@functools.lru_cache(maxsize=1024)
+def _counts(counts: tuple[int, ...]) -> Any:
+    with tf.device("/CPU:0"):
+        return tf.constant(counts, tf.int32)
+
+
+def _accept(specs: list[Any], shards: list[list[Any]]) -> bool:
+    return all(spec.is_compatible_with(tensor) for shard in shards for spec, tensor in zip(specs, shard, strict=True))
+
+
+def _general(new: Any, old: Any) -> Any:
+    """A spec of both, where they agree on rank and type; else the new one."""
+    return tf.TensorSpec(
+        new.shape.most_specific_compatible_shape(old.shape) if new.shape.rank == old.shape.rank else new.shape,
+        new.dtype,
+    )
+
+
+def _combined(results: list[Any], weights: list[Any]) -> Any:
+    """What a user's own step or `compute_metrics` returns, averaged over rows; results of metrics are the same everywhere."""
+    return tree.map_structure(lambda *values: _average(list(values), weights), *results)
+
+
+def _average(values: list[Any], weights: list[Any]) -> Any:
+    tensors = [tf.convert_to_tensor(value) for value in values]
+    dtype = tensors[0].dtype if tensors[0].dtype.is_floating else keras.config.floatx()
+    return add_in_order(
+        [
+            tf.math.multiply_no_nan(tf.cast(tensor, dtype), tf.cast(weight, dtype))
+            for tensor, weight in zip(tensors, weights, strict=True)
+        ]
+    )
+
+
+def _joined(results: list[Any], counts: Any) -> Any:
+    """The rows of all replicas' outputs, in order, on the host."""
+
+    def join(*leaves: Any) -> Any:
+        if any(not tf.is_tensor(leaf) or leaf.shape.rank == 0 for leaf in leaves):
+            raise ModelError(
+                "predict_step gave a value without rows", "return tensors whose first axis is that of the batch"
+            )
+        with tf.device("/CPU:0"):
+            return tf.concat([leaf[: counts[index]] for index, leaf in enumerate(leaves)], axis=0)
+
+    return tree.map_structure(join, *results)
+
+
+def _draws(graph: Any) -> bool:
+    """Whether a traced step, or a function in it, has an operation that draws random numbers, TensorFlow's own or Keras's."""
+    functions = graph.as_graph_def(add_shapes=False).library.function
+    kinds = {operation.type for operation in graph.get_operations()}
+    kinds |= {node.op for function in functions for node in function.node_def}
+    return any(word in kind for kind in kinds for word in _RANDOM)
+
+
+_RANDOM = ("Random", "Multinomial", "TruncatedNormal", "StandardNormal", "StatefulUniform")

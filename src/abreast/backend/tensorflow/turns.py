@@ -1,0 +1,223 @@
+"""Replicas of one TensorFlow step that take turns in one Python process, and how they reach one another.
+
+Each replica runs in a thread of its own, one at a time, until it has to meet the others; when all have arrived, the caller's
+thread combines what they brought, and they go on. Inside a `tf.function` this writes one graph over several devices. Not here:
+what a step does. Imports TensorFlow, Keras and `errors`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+from keras.src.backend.common import global_state
+from tensorflow.python.eager import record
+
+from abreast.backend.tensorflow.summaries import Summaries
+from abreast.errors import ModelError
+
+Combine = Callable[[list[Any]], list[Any]]
+
+
+class _Stopped(BaseException):
+    """Ends a replica whose sibling failed."""
+
+
+class Turns:
+    """The replicas of one step. `enter(index)` is called before each turn of a replica, `enter(None)` before the caller's."""
+
+    def __init__(self, devices: Sequence[str], enter: Callable[[int | None], None], summaries: Summaries) -> None:
+        self.devices = devices
+        self.summaries = summaries
+        self._enter = enter
+        self._threads: list[_ReplicaThread] = []
+        self._back = threading.Semaphore(0)
+        self._stopping = False
+
+    def run(self, function: Callable[[int], Any]) -> list[Any]:
+        """`function(index)` of every replica, under its device."""
+        if len(self.devices) == 1:
+            return [self._run_single(function)]
+        self._threads = [_ReplicaThread(self, index, function) for index in range(len(self.devices))]
+        for thread in self._threads:
+            thread.start()
+        try:
+            while not self._finished():
+                self._combine()
+        finally:
+            self._stop()
+            self._enter(None)
+        return [thread.result for thread in self._threads]
+
+    def meet(self, value: Any, combine: Combine) -> Any:
+        """Wait until every replica has brought a value; give this one's item of `combine(values)`."""
+        thread = threading.current_thread()
+        if len(self.devices) == 1:
+            return combine([value])[0]
+        if not isinstance(thread, _ReplicaThread) or thread.graph is not _graph():
+            raise ModelError(
+                "the replicas need to exchange values inside a tf.cond, tf.while_loop or tf.function of the model",
+                "keep losses, metrics, BatchNormalization and optimizer steps out of them",
+            )
+        thread.value, thread.combine = value, combine
+        thread.give_turn()
+        return thread.value
+
+    def _run_single(self, function: Callable[[int], Any]) -> Any:
+        self._enter(0)
+        try:
+            with tf.device(self.devices[0]):
+                return function(0)
+        finally:
+            self._enter(None)
+
+    def _finished(self) -> bool:
+        """Let every replica run until it meets the others or ends."""
+        for thread in self._threads:
+            self._enter(thread.index)
+            thread.turn.release()
+            self._back.acquire()
+            self._enter(None)
+            if thread.error is not None:
+                raise thread.error
+        ended = [thread.ended for thread in self._threads]
+        if any(ended) and not all(ended):
+            raise ModelError(
+                "the replicas of a step took different ways through the model's Python code",
+                "let that code not depend on the values of a batch",
+            )
+        return all(ended)
+
+    def _combine(self) -> None:
+        combine = self._threads[0].combine
+        assert combine is not None
+        results = combine([thread.value for thread in self._threads])
+        for thread, result in zip(self._threads, results, strict=True):
+            thread.value = result
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for thread in self._threads:
+            thread.turn.release()
+        for thread in self._threads:
+            thread.join()
+
+
+class _ReplicaThread(threading.Thread):
+    def __init__(self, turns: Turns, index: int, function: Callable[[int], Any]) -> None:
+        super().__init__(name=f"abreast-replica-{index}", daemon=True)
+        self.index = index
+        self.graph = _graph()
+        self.turn = threading.Semaphore(0)
+        self.ended = False
+        self.error: BaseException | None = None
+        self.value: Any = None
+        self.combine: Combine | None = None
+        self.result: Any = None
+        self._turns = turns
+        self._function = function
+        self._context = contextvars.copy_context()
+        self._keras_state = dict(global_state.GLOBAL_STATE_TRACKER.__dict__)
+
+    def run(self) -> None:
+        self.turn.acquire()
+        try:
+            if not self._turns._stopping:
+                self._context.run(self._call)
+        except _Stopped:
+            pass
+        except BaseException as error:  # raised again in the caller's thread
+            self.error = error
+        finally:
+            self.ended = True
+            self._turns._back.release()
+
+    def give_turn(self) -> None:
+        self._turns._back.release()
+        self.turn.acquire()
+        if self._turns._stopping:
+            raise _Stopped
+
+    def _call(self) -> None:
+        global_state.GLOBAL_STATE_TRACKER.__dict__.update(self._keras_state)
+        self._turns.summaries.take_over(self.index)
+        with _in_graph(self.graph), tf.device(self._turns.devices[self.index]):
+            self.result = self._function(self.index)
+
+
+def _graph() -> Any:
+    """The graph under construction; None where operations run at once."""
+    return None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+
+
+@contextmanager
+def _in_graph(graph: Any) -> Iterator[None]:
+    if graph is None:
+        yield
+    else:
+        with graph.as_default():
+            yield
+
+
+class TurnLink:
+    """`exact.Link` over turns: sums are made on one device and read by all."""
+
+    def __init__(self, turns: Turns, index: int, reduce: Callable[[list[Any]], list[Any]]) -> None:
+        self.index = index
+        self.num_replicas = len(turns.devices)
+        self._turns = turns
+        self._reduce = reduce
+
+    def all_sum(self, tensor: Any) -> Any:
+        return _with_gradient(tensor, self._sum, self._sum)
+
+    def all_stack(self, tensor: Any) -> Any:
+        return _with_gradient(tensor, self._stack, lambda gradient: self._sum(gradient)[self.index])
+
+    def gather_rows(self, tensor: Any, counts: Any) -> Any:
+        def own_rows(gradient: Any) -> Any:
+            return self._own_rows(gradient * tf.cast(self.num_replicas, gradient.dtype), tensor, counts)
+
+        return _with_gradient(tensor, lambda value: self._rows_of_all(value, counts), own_rows)
+
+    def join_rows(self, tensor: Any, counts: Any) -> Any:
+        def own_rows(gradient: Any) -> Any:
+            return self._own_rows(self._sum(gradient), tensor, counts)
+
+        return _with_gradient(tensor, lambda value: self._rows_of_all(value, counts), own_rows)
+
+    def _rows_of_all(self, tensor: Any, counts: Any) -> Any:
+        def joined(values: list[Any]) -> list[Any]:
+            heads = [value[: counts[index]] for index, value in enumerate(values)]
+            return [tf.concat(heads, axis=0)] * len(values)
+
+        return self._turns.meet(tensor, joined)
+
+    def _own_rows(self, gradient: Any, tensor: Any, counts: Any) -> Any:
+        """The part of a gradient of all rows that is of this replica's `tensor`; a stand-in row gets zeros."""
+        first = tf.reduce_sum(counts[: self.index])
+        missing = tf.shape(tensor)[0] - counts[self.index]
+        return tf.pad(gradient[first : first + counts[self.index]], [[0, missing]] + [[0, 0]] * (len(tensor.shape) - 1))
+
+    def _sum(self, tensor: Any) -> Any:
+        return self._turns.meet(tensor, self._reduce)
+
+    def _stack(self, tensor: Any) -> Any:
+        return self._turns.meet(tensor, lambda values: [tf.stack(values)] * len(values))
+
+
+def _with_gradient(tensor: Any, forward: Callable[[Any], Any], backward: Callable[[Any], Any]) -> Any:
+    """`forward(tensor)` with `backward` as its gradient; what happens in a meeting is on no replica's tape."""
+    tensor = tf.convert_to_tensor(tensor)
+    if not (tensor.dtype.is_floating or tensor.dtype.is_complex):
+        return forward(tensor)
+
+    # `tf.custom_gradient` would search the graph of every other replica for variables, at each of a model's meetings.
+    with record.stop_recording():
+        result = tf.identity(forward(tensor))
+    record.record_operation("AbreastMeeting", [result], [tensor], lambda gradient: [backward(gradient)])
+    return result

@@ -1,0 +1,227 @@
+"""A model's variables on several devices of one TensorFlow process.
+
+A Keras variable keeps its plain TensorFlow variable, which is the first replica's; the other replicas have copies. Outside of
+steps the plain variable is the only one that counts: whatever the user does with it, the next step begins by giving its value
+to the copies (`work`), and the last one ends by putting together what each replica has added up (`rest`). While a step is
+traced, a Keras variable holds the variable of the replica whose turn it is, so that layers, metrics and optimizers work as on
+one device. Not here: steps. Imports TensorFlow, Keras and `exact`.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+import tensorflow as tf
+from keras.src import backend
+
+from abreast import exact
+from abreast.backend.tensorflow.reduce import add_in_order
+
+# Held while the variables of a model are other than at rest, as in a trace: other threads may train and predict beside it.
+AT_WORK = threading.RLock()
+_OWNER = "_abreast_owner"  # an attribute of a plain variable: who gives its value to the copies
+
+
+@dataclass(eq=False)
+class _Copies:
+    """The plain variables of one Keras variable, one per replica. Models that share a layer share them."""
+
+    values: tuple[Any, ...]
+    lock: Any = field(default_factory=threading.RLock)
+
+
+_shared: WeakValueDictionary[tuple[int, tuple[str, ...]], _Copies] = WeakValueDictionary()
+
+
+@functools.cache
+def install() -> None:
+    """Notice assignments by Keras while a model trains, as a data source may do them. Once."""
+    plain = backend.Variable._direct_assign
+
+    @functools.wraps(plain)
+    def assign(self: Any, value: Any) -> None:
+        plain(self, value)
+        owner = getattr(self._value, _OWNER, None)
+        if owner is not None and (variables := owner()) is not None:
+            variables.is_spread = False
+
+    backend.Variable._direct_assign = assign
+
+
+class Variables:
+    """Every variable that the steps of a model read or write."""
+
+    def __init__(self, model: Any, devices: tuple[str, ...]) -> None:
+        self.devices = devices
+        self.sums: list[Any] = []  # variables that each replica adds up for itself
+        self.is_spread = False  # whether the copies have the values of the plain variables
+        self._copies: dict[int, tuple[Any, _Copies]] = {}
+        self._locks: list[Any] = []
+        self._has_added = False
+        self._spread: Callable[[], None] | None = None
+        self._gather: Callable[[], None] | None = None
+        self._place(model)
+
+    def is_current(self, model: Any) -> bool:
+        """Whether nobody made variables, or moved them elsewhere, since this was made."""
+        return all(
+            (known := self._copies.get(id(variable))) is not None and known[1].values[0] is variable._value
+            for variable in _variables(model)
+            if variable._value is not None
+        )
+
+    def enter(self, index: int | None) -> None:
+        """Let every variable be the one of replica `index`, or, with None, the plain one."""
+        for variable, copies in self._copies.values():
+            variable._value = copies.values[index or 0]
+
+    def add_optimizer(self, optimizer: Any) -> None:
+        """Place the variables of an optimizer that was built just now."""
+        self._add(optimizer.variables, accumulators(optimizer))
+
+    def copies(self, variable: Any) -> tuple[Any, ...]:
+        """The plain variables of one Keras variable, one per replica."""
+        return self._copies[id(variable)][1].values
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Held for a step, or while copies are given or put together: one thread at a time, of all models that share them."""
+        with ExitStack() as stack:
+            for lock in self._locks:
+                stack.enter_context(lock)
+            yield
+
+    def work(self, adds_up: bool) -> None:
+        """Before a step: give the copies what the plain variables have."""
+        self._has_added |= adds_up
+        if not self.is_spread:
+            self.is_spread = True
+            if len(self.devices) > 1:
+                self._spread = self._spread or self._function(self._give)
+                self._spread()
+
+    def rest(self) -> None:
+        """Where the user's code comes next: put together in the plain variables what replicas added up."""
+        with self.turn():
+            self.is_spread = False
+            if self._has_added and self.sums and len(self.devices) > 1:
+                self._gather = self._gather or self._function(self._put_together)
+                self._gather()
+            self._has_added = False
+
+    def _function(self, python: Callable[[], None]) -> Callable[[], None]:
+        with tf.init_scope():
+            function: Callable[[], None] = tf.function(python, autograph=False).get_concrete_function()
+        return function
+
+    def _give(self) -> None:
+        sums = set(map(id, self.sums))
+        for variable, copies in self._copies.values():
+            if id(variable) not in sums:
+                for copy in copies.values[1:]:
+                    with tf.device(copy.device):
+                        copy.assign(copies.values[0])
+
+    def _put_together(self) -> None:
+        for variable in self.sums:
+            first, *others = self.copies(variable)
+            with tf.device(first.device):
+                first.assign(add_in_order([first, *others]))
+            for copy in others:
+                with tf.device(copy.device):
+                    copy.assign(tf.zeros_like(copy))
+
+    def _place(self, model: Any) -> None:
+        sums: list[Any] = []
+        for metric in exact.leaf_metrics(model):
+            if exact.adds_up(metric):
+                sums.extend(metric.variables)
+        for optimizer in exact.optimizers(model):
+            sums.extend(accumulators(optimizer))
+        self._add(_variables(model), sums)
+        for optimizer in exact.optimizers(model):
+            _adopt(optimizer)
+
+    def _add(self, variables: list[Any], sums: list[Any]) -> None:
+        adds_up = set(map(id, sums))
+        for variable in variables:
+            if variable._value is None or id(variable) in self._copies:
+                continue
+            if id(variable) in adds_up:
+                self.sums.append(variable)
+            _move(variable, self.devices[0])
+            self._copies[id(variable)] = variable, self._copies_of(variable, id(variable) in adds_up)
+            setattr(variable._value, _OWNER, weakref.ref(self))
+        locks = {id(copies.lock): copies.lock for _, copies in self._copies.values()}
+        self._locks = [locks[identity] for identity in sorted(locks)]  # in the same order by all
+        self._spread = self._gather = None
+        self.is_spread = False
+
+    def _copies_of(self, variable: Any, adds_up: bool) -> _Copies:
+        plain = variable._value
+        known = _shared.get((id(plain), self.devices))
+        if known is not None:
+            return known
+        values = [plain]
+        for device in self.devices[1:]:
+            with tf.device(device):
+                value = tf.identity(plain)
+                copy = tf.Variable(
+                    tf.zeros_like(value) if adds_up else value,
+                    trainable=plain.trainable,  # of the tensor: frozen weights may be thawed
+                    dtype=value.dtype,
+                    name=variable.name,
+                )
+            copy._distributed_container = lambda: plain  # optimizers know a variable by the first one
+            values.append(copy)
+        lock = next((copies.lock for _, copies in self._copies.values()), None)
+        copies = _Copies(tuple(values)) if lock is None else _Copies(tuple(values), lock)
+        return _shared.setdefault((id(plain), self.devices), copies)
+
+
+def accumulating(optimizer: Any) -> Any:
+    """The optimizer itself, or the one inside of it, that accumulates gradients; None when neither does."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    return inner if inner.gradient_accumulation_steps else None
+
+
+def accumulators(optimizer: Any) -> list[Any]:
+    inner = accumulating(optimizer)
+    return [variable for variable in getattr(inner, "_accumulated_gradients", []) if variable is not None]
+
+
+def _variables(model: Any) -> list[Any]:
+    variables = list(model.variables)
+    for optimizer in exact.optimizers(model):
+        variables.extend(optimizer.variables)
+    for metric in exact.leaf_metrics(model):
+        variables.extend(metric.variables)
+    return variables
+
+
+def _move(variable: Any, device: str) -> None:
+    """Make the plain variable anew where it is not on the first device; integers stay where TensorFlow has put them."""
+    before = variable._value
+    here, there = map(tf.DeviceSpec.from_string, (before.device, device))
+    if (here.device_type, here.device_index) == (there.device_type, there.device_index) or not before.dtype.is_floating:
+        return
+    with tf.device(device):
+        variable._value = tf.Variable(
+            tf.identity(before), trainable=before.trainable, dtype=before.dtype, name=variable.name
+        )
+
+
+def _adopt(optimizer: Any) -> None:
+    """Keras's optimizers know variables by the identity of TensorFlow's, and some of those were made anew."""
+    for one in (optimizer, getattr(optimizer, "inner_optimizer", None)):
+        if one is not None and one.built:
+            one._trainable_variables_indices = {
+                one._var_key(variable): index for index, variable in enumerate(one._trainable_variables)
+            }

@@ -1,0 +1,1 @@
+"""The PyTorch backend: one process per device; the caller's process is rank 0."""

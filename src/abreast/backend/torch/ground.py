@@ -1,0 +1,100 @@
+"""Where a model is looked at before its first step on several PyTorch devices: in rank 0's process. Imports torch and Keras."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from keras.src.utils.torch_utils import TorchModuleWrapper
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from abreast import exact
+from abreast.backend.torch.buffers import Buffers
+
+
+class _Draws(TorchDispatchMode):
+    """Notes whether an operation of this thread may draw random numbers; some do not with what they are given."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.any = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.any = self.any or torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
+class TorchGround:
+    """See `exact.Ground`."""
+
+    def __init__(self, model: Any, on_gpu: bool, with_gradients: bool) -> None:
+        self._model, self._with_gradients = model, with_gradients
+        self.noise = 4e-3 if on_gpu else 3e-6  # kernels of a GPU are chosen by the number of rows
+        self._drawn: Any = None
+        self._draws = _Draws()
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        self._drawn = torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        optimizers: dict[Any, Any] = {}
+        handle = register_optimizer_step_pre_hook(lambda optimizer, *_: _note(optimizer, optimizers))
+        gradients = [(parameter, parameter.grad) for parameter in self._model.parameters()]
+        buffers = Buffers(self._model, global_batch_norm=False)
+        buffers.keep()
+        kept = [(parameter, parameter._version, parameter.detach().clone()) for parameter in self._assignable()]
+        for parameter, _ in gradients:
+            parameter.grad = None
+        try:
+            with torch.set_grad_enabled(self._with_gradients), self._draws:
+                yield
+        finally:
+            handle.remove()
+            for optimizer, state in optimizers.items():
+                optimizer.state.clear()
+                optimizer.state.update(state)
+            for parameter, gradient in gradients:
+                parameter.grad = gradient
+            buffers.put_back()
+            with torch.no_grad():
+                for parameter, version, copy in kept:
+                    if parameter._version != version:
+                        parameter.copy_(copy)
+            self.redraw()
+
+    def _assignable(self) -> list[Any]:
+        """What a step of the user's own may change past Keras, by an optimizer of PyTorch's."""
+        return list(self._model.parameters()) if self._with_gradients else []
+
+    def redraw(self) -> None:
+        on_cpu, on_gpus = self._drawn
+        torch.set_rng_state(on_cpu)
+        for index, state in enumerate(on_gpus):
+            torch.cuda.set_rng_state(state, index)
+
+    def drew(self) -> bool:
+        on_cpu, on_gpus = self._drawn
+        now = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if on_gpus else [])]
+        return self._draws.any and not all(map(torch.equal, now, [on_cpu, *on_gpus]))
+
+    def foreign(self) -> str:
+        return ""
+
+    def knows(self, member: Any) -> bool:
+        """PyTorch's own BatchNorm: `exact` makes it that of all rows, or says what it does."""
+        return isinstance(member, TorchModuleWrapper) and any(
+            isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in member.modules()
+        )
+
+
+def _note(optimizer: Any, known: dict[Any, Any]) -> None:
+    """Keep the state that one of PyTorch's own optimizers has before its first step in a look; let that see the gradients."""
+    run = exact.running()
+    if run is None:
+        return
+    if optimizer not in known:
+        known[optimizer] = {parameter: copy.deepcopy(state) for parameter, state in optimizer.state.items()}
+    run.note_gradients([parameter.grad for group in optimizer.param_groups for parameter in group["params"]])

@@ -1,0 +1,155 @@
+"""How replicas in PyTorch processes reach one another: sums, stacks and rows of all ranks, with their gradients.
+
+Imports torch; nothing of Keras.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from abreast import spans
+
+
+class TorchLink:
+    """`exact.Link` over a process group. Without a group (one device) every call is the identity.
+
+    `waiting` is entered around everything that may wait for other ranks, so that a watchdog blames those that do not.
+    """
+
+    waiting: Callable[[], AbstractContextManager[Any]] = staticmethod(nullcontext)
+
+    def __init__(self, group: dist.ProcessGroup | None, index: int, num_replicas: int) -> None:
+        self.group = group
+        self.index = index
+        self.num_replicas = num_replicas
+
+    @contextmanager
+    def meeting(self) -> Iterator[None]:
+        """`waiting` where nothing is computed, which leaves a span."""
+        with self.waiting(), _span():
+            yield
+
+    def all_sum(self, tensor: torch.Tensor) -> Any:
+        if self.group is None:
+            return tensor
+        with self.meeting():
+            return _AllSum.apply(tensor, self.group)  # type: ignore[no-untyped-call]
+
+    def all_stack(self, tensor: torch.Tensor) -> Any:
+        if self.group is None:
+            return tensor[None]
+        with self.meeting():
+            return _AllStack.apply(tensor, self.group, self.index, self.num_replicas)  # type: ignore[no-untyped-call]
+
+    def gather_rows(self, tensor: torch.Tensor, counts: Any) -> torch.Tensor:
+        if self.group is None:
+            return tensor
+        rows = [int(count) for count in counts]
+        tensor = tensor[: rows[self.index]]  # without a stand-in row
+        gathered = self._rows_of_all(tensor.detach(), rows)
+        gathered[self.index] = _TimesGradient.apply(tensor, self.num_replicas)  # type: ignore[no-untyped-call]
+        return torch.cat(gathered)
+
+    def join_rows(self, tensor: torch.Tensor, counts: Any) -> Any:
+        if self.group is None:
+            return tensor
+        rows = [int(count) for count in counts]
+        return _JoinRows.apply(tensor[: rows[self.index]], self, rows)  # type: ignore[no-untyped-call]
+
+    def _rows_of_all(self, tensor: torch.Tensor, rows: list[int]) -> list[torch.Tensor]:
+        """The rows of each rank, without gradients."""
+        as_bytes = tensor.to(torch.uint8) if tensor.dtype is torch.bool else tensor
+        padded = as_bytes.new_zeros((max(rows), *as_bytes.shape[1:]))
+        padded[: rows[self.index]] = as_bytes
+        parts = [torch.empty_like(padded) for _ in rows]
+        with self.meeting():
+            dist.all_gather(parts, padded, group=self.group)
+        return [part[:count].to(tensor.dtype) for part, count in zip(parts, rows, strict=True)]
+
+    def start_sum(self, tensor: torch.Tensor) -> Any:
+        """Begin to sum in place; the result's `wait()` ends it."""
+        return None if self.group is None else dist.all_reduce(tensor, group=self.group, async_op=True)
+
+
+def leave_span(start_ns: int) -> None:
+    """Say that this rank has met the others since `start_ns`, to whoever listens in this process."""
+    if spans.LISTENERS:
+        spans.leave(spans.MAIN, "all-reduce", start_ns, perf_counter_ns())
+
+
+@contextmanager
+def _span() -> Iterator[None]:
+    start = perf_counter_ns()
+    yield
+    leave_span(start)
+
+
+@functools.cache
+def keep_out_of_graphs() -> None:
+    """Let `torch.compile` break its graphs where ranks meet. Not at import: the compiler takes seconds to load."""
+    for name in ("all_sum", "all_stack", "join_rows", "gather_rows"):
+        setattr(TorchLink, name, torch.compiler.disable(getattr(TorchLink, name)))
+
+
+class _AllSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, group: Any) -> torch.Tensor:
+        ctx.group = group
+        total = tensor.detach().clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=group)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        with _span():
+            dist.all_reduce(total, group=ctx.group)
+        return total, None
+
+
+class _TimesGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, factor: int) -> torch.Tensor:
+        ctx.factor = factor
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return gradient * ctx.factor, None
+
+
+class _JoinRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, link: TorchLink, rows: list[int]) -> torch.Tensor:
+        ctx.group, ctx.first, ctx.last = link.group, sum(rows[: link.index]), sum(rows[: link.index + 1])
+        return torch.cat(link._rows_of_all(tensor.detach(), rows))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        with _span():
+            dist.all_reduce(total, group=ctx.group)
+        return total[ctx.first : ctx.last], None, None
+
+
+class _AllStack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, group: Any, index: int, num_replicas: int) -> torch.Tensor:
+        ctx.group, ctx.index = group, index
+        stacked = tensor.new_empty((num_replicas, *tensor.shape))
+        dist.all_gather(list(stacked.unbind(0)), tensor.detach().contiguous(), group=group)
+        return stacked
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        with _span():
+            dist.all_reduce(total, group=ctx.group)
+        return total[ctx.index], None, None, None

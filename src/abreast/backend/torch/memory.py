@@ -1,0 +1,108 @@
+"""Writes to tensors that torch does not count: through `.data`, NumPy, DLPack, a storage, a pointer.
+
+Torch counts what its operations change in place (`Tensor._version`), and no other writes. A tensor's storage notes when somebody
+asked for a way around that. Arrays and tensors that somebody still has show in the number of the storage's owners; storages and
+pointers do not. Memory that torch did not allocate can change at any time. Imports torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from abreast.backend.torch.contents import Contents
+
+_OWNERS = 2  # the tensor, and the object that is the storage in Python
+_COUNTED = ("numpy", "__dlpack__")  # methods of tensors; what they give is an owner
+_UNCOUNTED = ("untyped_storage", "data_ptr")
+
+# Attributes of storages. Python keeps the object of a storage for as long as torch keeps the storage.
+_ASKED = "_abreast_asked"  # when somebody last asked
+_LENT = "_abreast_lent"  # torch's own, though torch takes it for NumPy's since NumPy has had it
+_OPEN = "_abreast_open"  # somebody may have it, and does not show
+
+_times = itertools.count(1)
+_plain_storage: Any = torch.Tensor.untyped_storage
+_plain_data: Any = torch.Tensor.data
+_num_owners: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
+
+
+class Memory:
+    """The memory of some tensors at one moment; `written` compares it with a later one."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._storages = [_storage(tensor) for tensor in tensors]
+        self._shared = [index for index, storage in enumerate(self._storages) if _is_shared(storage)]
+        self._contents = Contents([tensors[index] for index in self._shared])
+        self._time = next(_times)
+
+    def written(self, tensors: Sequence[torch.Tensor]) -> set[int]:
+        """Indices of the tensors that somebody may have written to: all, where there are more or fewer of them now.
+
+        A tensor whose memory was shared counts when its contents differ, any other when somebody has asked for its memory.
+        """
+        if len(tensors) != len(self._storages):
+            return {*range(len(tensors))}
+        differing = self._contents.differing([tensors[index] for index in self._shared])
+        pairs = enumerate(zip(map(_storage, tensors), self._storages, strict=True))
+        asked = {i for i, (now, before) in pairs if now is not before or getattr(now, _ASKED, 0) > self._time}
+        return {self._shared[position] for position in differing} | asked.difference(self._shared)
+
+
+@functools.cache
+def note_requests() -> None:
+    """Let storages note who asks for them, from now on. Once."""
+    tensor: Any = torch.Tensor
+    for name in (*_COUNTED, *_UNCOUNTED):
+        setattr(tensor, name, _noting(getattr(tensor, name)))
+    tensor.data = property(_get_data, _set_data, doc=_plain_data.__doc__)
+
+
+def _storage(tensor: torch.Tensor) -> Any:
+    """None for tensors without one, as sparse ones."""
+    try:
+        return _plain_storage(tensor)
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def _is_shared(storage: Any) -> bool:
+    """Whether somebody else may have this memory; True where torch does not say."""
+    if storage is None or hasattr(storage, _OPEN) or _num_owners is None or _num_owners(storage._cdata) > _OWNERS:
+        return True
+    is_own = storage.resizable() or hasattr(storage, _LENT)
+    return not is_own or (storage.device.type == "cpu" and storage.is_shared())
+
+
+def _note(tensor: torch.Tensor, way: str) -> None:
+    storage = _storage(tensor)
+    if storage is None:
+        return
+    setattr(storage, _ASKED, next(_times))
+    if way in _UNCOUNTED:
+        setattr(storage, _OPEN, True)
+    elif way == "numpy" and storage.resizable():
+        setattr(storage, _LENT, True)
+
+
+def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def ask(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        _note(self, plain.__name__)
+        return plain(self, *args, **kwargs)
+
+    return ask
+
+
+def _get_data(self: torch.Tensor) -> torch.Tensor:
+    _note(self, "data")
+    return _plain_data.__get__(self)  # type: ignore[no-any-return]
+
+
+def _set_data(self: torch.Tensor, value: torch.Tensor) -> None:
+    _plain_data.__set__(self, value)
+    _note(self, "data")

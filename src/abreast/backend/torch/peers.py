@@ -1,0 +1,122 @@
+"""PyTorch under `torchrun`, `srun` or `mpirun`: every process runs the user's script, and takes part with its own rank.
+
+Each process reads the same global batches and takes its rows of them. The model of rank 0 is the one that counts when a model
+is first used; shuffles follow rank 0's random state. Python state is each process's own: callbacks run in all of them. Imports
+torch, Keras and `world`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from abreast import exact
+from abreast.backend.contract import Kind
+from abreast.backend.torch import batch_norm, messages
+from abreast.backend.torch.interface import choose_interface
+from abreast.backend.torch.link import TorchLink
+from abreast.backend.torch.step import ReplicaStep
+from abreast.errors import LaunchError
+from abreast.launchers import World
+
+# Where a model keeps its fingerprint and step: they refer to it, so a table of ours would hold it for good.
+_STEP = "_abreast_step"
+
+
+class Peers:
+    """This process among those that a launcher started."""
+
+    def __init__(self, world: World, on_gpu: bool) -> None:
+        if world.master_addr is None or world.master_port is None:
+            raise LaunchError(
+                f"{world.source} started {world.size} processes but does not say where rank 0 is",
+                "set MASTER_ADDR and MASTER_PORT to an address of rank 0's host and a free port on it",
+            )
+        self.world = world
+        self.device = f"gpu:{world.local_rank}" if on_gpu else "cpu:0"
+        if on_gpu:
+            torch.cuda.set_device(world.local_rank)
+        choose_interface(world.master_addr, os.environ)
+        if not dist.is_initialized():
+            batch_norm.group_is_ours()
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+                init_method=f"tcp://{world.master_addr}:{world.master_port}",
+                rank=world.rank,
+                world_size=world.size,
+            )
+        self.link = TorchLink(dist.group.WORLD, world.rank, world.size)
+        shuffles = torch.get_rng_state()
+        torch.manual_seed((torch.initial_seed() + world.rank * 1_000_003) % 2**63)  # the rest is the script's own
+        self._draws = torch.get_rng_state()
+        torch.set_rng_state(shuffles)
+        self._relations: WeakKeyDictionary[Any, exact.Relations | None] = WeakKeyDictionary()
+
+    def run(self, kind: Kind, model: Any, shard: Any, counts: Sequence[int], global_batch_norm: bool) -> Any:
+        """One step of this rank with its shard, already on its device."""
+        step = self._step(model, global_batch_norm)
+        step.relations = self._relations.get(model)
+        # All ranks shuffle alike, but their layers must draw different numbers.
+        shuffles = torch.get_rng_state()
+        torch.set_rng_state(self._draws)
+        try:
+            return getattr(step, kind)(shard, counts)
+        finally:
+            self._draws = torch.get_rng_state()
+            torch.set_rng_state(shuffles)
+
+    def agree_on_relations(self, model: Any) -> None:
+        """Count the rows of a model's layers as rank 0 does, whose weights are those of all ranks from the first step on."""
+        found = exact.related_rows(model) or exact.Relations()
+        text = self._text_of_rank_0(found.steps_part())
+        self._relations[model] = exact.Relations.of_steps_part(text)
+
+    def _text_of_rank_0(self, text: str) -> str:
+        own = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+        length = torch.tensor([len(own)])
+        dist.broadcast(length, src=0)
+        data = own if self.world.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
+        dist.broadcast(data, src=0)
+        return bytes(data.tolist()).decode()
+
+    def agree_on_order(self) -> None:
+        """Give every rank the random state with which rank 0 would shuffle."""
+        generator = torch.get_rng_state()
+        legacy: Any = np.random.get_state()
+        _, keys, position, has_gauss, gauss = legacy
+        version, words, next_gauss = random.getstate()
+        numbers = torch.tensor([*keys.tolist(), position, has_gauss, *words], dtype=torch.int64)
+        gausses = torch.tensor([gauss, float("nan") if next_gauss is None else next_gauss], dtype=torch.float64)
+        for tensor in (generator, numbers, gausses):
+            dist.broadcast(tensor, src=0)
+        torch.set_rng_state(generator)
+        ints, floats = numbers.tolist(), gausses.tolist()
+        end = len(keys)
+        np.random.set_state(("MT19937", np.array(ints[:end], np.uint32), ints[end], ints[end + 1], floats[0]))
+        random.setstate((version, tuple(ints[end + 2 :]), None if math.isnan(floats[1]) else floats[1]))
+
+    def _step(self, model: Any, global_batch_norm: bool) -> ReplicaStep:
+        known = vars(model).get(_STEP)
+        now = messages.identity(model, global_batch_norm)
+        if known is None or known[0] != now:
+            exact.check_layers(model)
+            self.collect_gradients(model)
+            variables = messages.numbered_variables(model)
+            known = vars(model)[_STEP] = (now, ReplicaStep(model, self.link, global_batch_norm))
+            everything = [*(variable.value for variable in variables), *known[1].buffers.tensors()]
+            messages.broadcast(everything, self.link.group)
+        step: ReplicaStep = known[1]
+        return step
+
+    def collect_gradients(self, model: Any) -> None:
+        known = vars(model).get(_STEP)
+        if known is not None:
+            known[1].collect_gradients()

@@ -1,0 +1,111 @@
+"""A change of Python state on its way: the path by which another process finds its copy, and the edit of that copy.
+
+Imports `model`, which packs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from dataclasses import dataclass
+from typing import Any
+
+from abreast.backend.torch import python_leaves as leaves
+from abreast.backend.torch import python_parts as parts
+from abreast.backend.torch.model import is_importable, load_changes, load_model_and, namespace
+from abreast.backend.torch.python_parts import Edit, Part, Step
+
+Namespace = tuple[str, int | None]  # a module's name, and a number where it cannot be imported by that name
+Path = tuple[Any, ...]  # "model" or a namespace, then steps
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that the workers do not know: `part`'s `apply` of `edit` on the value at each of `paths`."""
+
+    part: str
+    paths: tuple[Path, ...]
+    edit: Edit
+    name: str  # for errors
+
+
+def apply_changes(model: Any, data: bytes) -> None:
+    """Let a worker's model, and what its functions read, hold what rank 0's do."""
+    _apply(model, load_changes(data, functools.partial(_at, model)))
+
+
+def load_with_modules(data: bytes) -> Any:
+    """The model that `Watch.dump` made, and beside it what this process's modules lack."""
+    model, beside = load_model_and(data)
+    for change in beside:  # one by one: a path may lead through code that an earlier one puts there
+        _apply(model, [(change.part, change.paths, change.edit)])
+    return model
+
+
+def _apply(model: Any, changes: list[Any]) -> None:
+    found = [(part, [_at(model, path) for path in paths], edit) for part, paths, edit in changes]
+    for part, owners, edit in found:
+        for owner in owners:
+            (getattr(parts, part, None) or getattr(leaves, part)).apply(owner, edit)
+
+
+def _at(model: Any, path: Path) -> Any:
+    value = model if path[0] == "model" else namespace(*path[0])
+    for step in path[1:]:
+        value = follow(value, step)
+    return value
+
+
+def follow(value: Any, step: Step) -> Any:
+    """The value that a step leads to."""
+    how, name = step
+    if how == "item":
+        return value[name]
+    if how == "attribute":
+        own = getattr(value, "__dict__", {})
+        return own[name] if name in own else getattr(value, name)
+    if how == "cell":
+        return value.__closure__[name]
+    if how == "contents":
+        return value.cell_contents
+    return type(value) if how == "class" else value.__bases__[name]
+
+
+def restoring(part: Part, edit: Edit) -> Edit:
+    """Where a script puts back what it replaced, the other process has to find what it imported: a name does not tell."""
+    value = edit[-1]
+    is_code = edit[0] == "put" and isinstance(value, (types.FunctionType, type)) and is_importable(value)
+    if (
+        is_code
+        and isinstance(part, (parts.Names, parts.ClassAttributes))
+        and parts.is_where_defined(value, part.owner, edit[1])
+    ):
+        return "restore", edit[1]
+    return edit
+
+
+def text_of(path: Path, edit: Edit) -> str:
+    """How a user would write what an edit changes."""
+    words = {"attribute": ".{}", "item": "[{!r}]", "class": ".__class__", "base": ".__bases__[{}]"}
+    root = path[0] if isinstance(path[0], str) else path[0][0]
+    steps = [*path[1:], *([("item" if edit[0] == "from" else "attribute", edit[1])] if edit[0] in _NAMING else [])]
+    return root + "".join(words.get(how, "").format(name) for how, name in steps)
+
+
+_NAMING = ("put", "drop", "from")
+
+
+def is_data(edit: Edit) -> bool:
+    """Whether an edit sets something that importing a module may not."""
+    value = edit[-1]
+    natural = (types.ModuleType, types.CodeType, type(None), *leaves.FIXED, types.GetSetDescriptorType)
+    is_named_by_python = str(edit[1]).startswith("__") and edit[1] not in ("__defaults__", "__kwdefaults__")
+    return not is_named_by_python and type(value) is not object and not isinstance(value, natural)
+
+
+def namespace_of(names: dict[str, Any]) -> Namespace:
+    """How another process finds the globals of a module."""
+    name = str(names.get("__name__"))
+    importable = name != "__main__" and name in sys.modules and vars(sys.modules[name]) is names
+    return name, None if importable else id(names)

@@ -1,0 +1,181 @@
+"""Parts of values that hold no others by name: functions and their cells, arrays, tensors, what cannot change itself.
+
+See `python_parts.py`. Imports NumPy, torch.
+"""
+
+from __future__ import annotations
+
+import array
+import functools
+import random
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from abreast.backend.torch.contents import digest
+from abreast.backend.torch.python_parts import Edit, Part, Step
+from abreast.backend.torch.python_same import bare, is_same, settle
+
+
+class Fixed(Part):
+    """What an immutable value holds: the entries of a tuple, the function of a method, those of a property."""
+
+    def look(self) -> Any:
+        return None
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        if isinstance(self.owner, tuple):
+            return ((("item", index), value) for index, value in enumerate(self.owner))
+        names = next(names for kind, names in _HELD.items() if isinstance(self.owner, kind))
+        return ((("attribute", name), getattr(self.owner, name)) for name in names)
+
+
+_HELD: dict[Any, tuple[str, ...]] = {
+    types.MethodType: ("__func__", "__self__"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget",),
+    functools.cached_property: ("func",),
+    type(functools.cache(len)): ("__wrapped__",),
+}
+FIXED = (tuple, *_HELD)
+
+
+class CacheParts(Fixed):
+    """The function of a `functools.lru_cache`, and whether the script cleared that."""
+
+    def look(self) -> Any:
+        return self.owner.cache_info().misses
+
+    def _edits(self, new: Any) -> list[Edit]:
+        return [("clear", None)] if new < self.seen else []
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        owner.cache_clear()
+
+
+class PartialParts(Part):
+    """What `functools.partial` was given."""
+
+    def look(self) -> Any:
+        return None
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        return ((("attribute", name), getattr(self.owner, name)) for name in ("func", "args", "keywords"))
+
+
+class FunctionParts(Part):
+    """A function's code and defaults."""
+
+    _names = ("__code__", "__defaults__", "__kwdefaults__")
+
+    def look(self) -> Any:
+        function = self.owner
+        return function.__code__, function.__defaults__, function.__kwdefaults__
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        yield from ((("attribute", name), getattr(self.owner, name)) for name in self._names[1:])
+        yield from ((("cell", index), cell) for index, cell in enumerate(self.owner.__closure__ or ()))
+
+    def _edits(self, new: Any) -> list[Edit]:
+        changed = [not is_same(*pair) for pair in zip(self.seen, new, strict=True)]
+        return [("put", n, value) for n, value, other in zip(self._names, new, changed, strict=True) if other]
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        setattr(owner, edit[1], edit[2])
+
+
+class CellContents(Part):
+    """The variable of an outer function."""
+
+    def look(self) -> Any:
+        try:
+            return settle(self.owner.cell_contents)
+        except ValueError:  # empty
+            return None
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        return iter([(("contents", None), bare(self.seen))])
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        owner.cell_contents = edit[1]
+
+
+class Numbers(Part):
+    """The numbers in an array."""
+
+    def look(self) -> Any:
+        return self.owner.shape, self.owner.dtype.str, self.owner.tobytes()
+
+    def _edits(self, new: Any) -> list[Edit]:
+        return [] if new == self.seen else [("numbers", self.owner.copy())]
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        if owner.shape != edit[1].shape:
+            owner.resize(edit[1].shape, refcheck=False)
+        owner[...] = edit[1]
+
+
+class TensorNumbers(Part):
+    """The numbers in a tensor or a variable that is none of the model's, its optimizer's or its metrics'."""
+
+    def look(self) -> Any:
+        tensor = tensor_of(self.owner)
+        if tensor is None or tensor.is_meta or tensor.layout != torch.strided:  # one that another thread is making
+            return None
+        return tensor._version, tensor.data_ptr(), digest(tensor)
+
+    def _edits(self, new: Any) -> list[Edit]:
+        tensor = tensor_of(self.owner)
+        return [] if new == self.seen or tensor is None else [("numbers", tensor.detach().clone())]
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        tensor = tensor_of(owner)
+        assert tensor is not None
+        with torch.no_grad():
+            tensor.copy_(edit[1])
+
+
+class Registers(Part):
+    """The state of an object that has no attributes in Python."""
+
+    def look(self) -> Any:
+        return next(get for kind, get, _ in _REGISTERS if isinstance(self.owner, kind))(self.owner)
+
+    def _edits(self, new: Any) -> list[Edit]:
+        return [("whole", new)]
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        next(put for kind, _, put in _REGISTERS if isinstance(owner, kind))(owner, edit[1])
+
+
+def _put_bytes(owner: Any, data: bytes) -> None:
+    del owner[:]
+    (owner.extend if isinstance(owner, bytearray) else owner.frombytes)(data)
+
+
+_REGISTERS: tuple[tuple[Any, Any, Any], ...] = (
+    (bytearray, bytes, _put_bytes),
+    (array.array, array.array.tobytes, _put_bytes),
+    (random.Random, random.Random.getstate, random.Random.setstate),
+    (np.random.Generator, lambda own: own.bit_generator.state, lambda own, state: _put_state(own.bit_generator, state)),
+)
+REGISTERS = tuple(kind for kind, _, _ in _REGISTERS)
+
+
+def _put_state(generator: Any, state: Any) -> None:
+    generator.state = state
+
+
+def tensor_of(value: Any) -> torch.Tensor | None:
+    """The tensor of a variable; None for one that is not made yet."""
+    return value if isinstance(value, torch.Tensor) else value._value

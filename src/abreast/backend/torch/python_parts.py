@@ -1,0 +1,395 @@
+"""What a Python value holds, part by part: what to compare, what changed, and how another process's copy gets the same.
+
+A part looks at one side of one value (its attributes, its items, its numbers) and remembers what it saw. Which values are
+looked at, and by what path another process finds its copy, is `python_state.py`'s business. Imports NumPy, torch, Keras.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from keras.src.saving.keras_saveable import KerasSaveable
+
+from abreast import exact
+from abreast.backend.torch import patches
+from abreast.backend.torch.hooks import OF_MODULES
+from abreast.backend.torch.model import OF_WEIGHT_DECAY, travels_with_callback
+from abreast.backend.torch.python_same import bare, is_same, kinds, settle, settled
+
+Step = tuple[str, Any]  # how to get from a value to one that it holds: see `follow`
+Edit = tuple[Any, ...]  # what a part's `apply` does to the copy
+
+_MISSING = "abreast: no such name"  # travels between processes, so no object of its own
+
+# What `fit` and its siblings keep on a model for themselves, and what each rank makes anew.
+_NOT_STATE = {
+    *exact.OF_CALLS,
+    *OF_WEIGHT_DECAY,
+    "stop_training",
+    "stop_evaluating",
+    "stop_predicting",
+    "_losses",
+    "_loss_ids",
+}
+
+_VARIABLES = "_torch_params"  # among the `_modules` of a Keras layer: its variables once more, listed anew by each call
+
+
+class Part:
+    """One side of `owner`, and what was seen of it."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.index: int | None = None  # among those that compare as they lie in memory
+        self.seen: Any = self.look()
+        self._next: Any = None
+
+    def live(self) -> Any:
+        """What compares with `seen`."""
+        return self.look()
+
+    def look(self) -> Any:
+        """What a later change of `owner` leaves as it is."""
+        raise NotImplementedError
+
+    def edits(self) -> list[Edit]:
+        """What makes a copy that holds what was seen hold what is there now."""
+        self._next = self.look()
+        return self._edits(self._next)
+
+    def all_edits(self) -> list[Edit]:
+        """What makes a copy that nothing is known of hold what was seen."""
+        return []
+
+    def exchange(self) -> tuple[list[tuple[Step, Any]], list[tuple[Step, Any]]]:
+        """Remember what `edits` saw; gives what was held before, and what is held now."""
+        before = [*self.held()]
+        self.seen = self._next
+        return before, [*self.held()]
+
+    def held(self) -> Iterable[tuple[Step, Any]]:
+        """What was seen of the values that it holds."""
+        return ()
+
+    def _edits(self, new: Any) -> list[Edit]:
+        return [("whole", new)] if not is_same(new, self.seen) else []
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        raise NotImplementedError
+
+
+class _Named(Part):
+    """A part that holds values by name or key."""
+
+    step = "item"
+
+    def look(self) -> Any:
+        return settled(self.live())
+
+    def counts(self, name: Any) -> bool:
+        return True
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        return (((self.step, name), bare(value)) for name, value in self.seen.items() if self.counts(name))
+
+    def all_edits(self) -> list[Edit]:
+        return [("put", name, value) for (_, name), value in _Named.held(self)]
+
+    def _edits(self, new: Any) -> list[Edit]:
+        put: list[Edit] = [
+            ("put", name, bare(value))
+            for name, value in new.items()
+            if self.counts(name) and not (name in self.seen and is_same(value, self.seen[name]))
+        ]
+        return put + [("drop", name) for name in self.seen if name not in new and self.counts(name)]
+
+
+class Items(_Named):
+    """The items of a dict, in their order."""
+
+    def live(self) -> Any:
+        return self.owner
+
+    def counts(self, name: Any) -> bool:
+        return not (isinstance(name, str) and name == _VARIABLES)
+
+    def _edits(self, new: Any) -> list[Edit]:
+        seen, names = ([name for name in each if self.counts(name)] for each in (self.seen, new))
+        there = [*(name for name in seen if name in new), *(name for name in names if name not in self.seen)]
+        return super()._edits(new) + ([("order", None, names)] if there != names else [])
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        base: Any = OrderedDict if isinstance(owner, OrderedDict) else dict
+        if edit[0] == "put":
+            base.__setitem__(owner, edit[1], edit[2])
+        elif edit[0] == "order":
+            for name in edit[2]:
+                base.__setitem__(owner, name, base.pop(owner, name))
+        else:
+            base.pop(owner, edit[1], None)
+
+
+class Attributes(_Named):
+    """The attributes of an object. Those that Keras and torch keep for themselves are compared, and not looked into."""
+
+    step = "attribute"
+
+    def live(self) -> Any:
+        return self.owner.__dict__
+
+    def counts(self, name: Any) -> bool:
+        if name == "training":  # of a torch module in a layer, which a script may set apart from the rest
+            return not isinstance(self.owner, KerasSaveable)
+        return name not in _NOT_STATE and not str(name).startswith("_abreast")
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        hidden = _hidden() if isinstance(self.owner, (KerasSaveable, torch.nn.Module)) else ()
+        return (
+            (step, value)
+            for step, value in super().held()
+            if step[1] not in hidden or (value and step[1] in OF_MODULES)
+        )
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        if edit[0] == "put":
+            owner.__dict__[edit[1]] = edit[2]
+        else:
+            owner.__dict__.pop(edit[1], None)
+
+
+class PlainAttributes(Attributes):
+    """Those of a callback that hold data: the rest is its own business."""
+
+    def live(self) -> Any:
+        return {name: value for name, value in vars(self.owner).items() if travels_with_callback(value)}
+
+
+class Slots(_Named):
+    """The attributes of an object that are no entries of its `__dict__`."""
+
+    step = "attribute"
+
+    def live(self) -> Any:
+        kind: Any = type(self.owner)
+        return {name: getattr(self.owner, name) for name in slot_names(kind) if hasattr(self.owner, name)}
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        if edit[0] == "put":
+            object.__setattr__(owner, edit[1], edit[2])
+        else:
+            object.__delattr__(owner, edit[1])
+
+
+class ClassAttributes(_Named):
+    step = "attribute"
+
+    def live(self) -> Any:
+        return self.owner.__dict__
+
+    def counts(self, name: Any) -> bool:
+        return name not in _OF_A_CLASS
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        edit = _with_original(owner, vars(owner), edit)
+        if edit[0] == "put":
+            setattr(owner, edit[1], edit[2])
+        elif edit[0] == "drop" and edit[1] in vars(owner):
+            delattr(owner, edit[1])
+
+
+class PatchedAttributes(ClassAttributes):
+    """Those of a package's class that the script replaced."""
+
+    def live(self) -> Any:
+        return {name: vars(self.owner).get(name, _MISSING) for name in patches.names(self.owner)}
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        return ((step, value) for step, value in super().held() if patches.is_of_the_user(value))
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        ClassAttributes.apply(owner, ("drop", edit[1]) if _is_missing(edit) else edit)
+
+
+_OF_A_CLASS = {
+    "__abstractmethods__",
+    "__annotations__",
+    "__dict__",
+    "__doc__",
+    "__firstlineno__",
+    "__module__",
+    "__qualname__",
+    "__static_attributes__",
+    "__weakref__",
+    "_abc_impl",
+}
+
+
+class Names(_Named):
+    """Those globals of a module that functions read."""
+
+    def __init__(self, owner: dict[str, Any]) -> None:
+        self._names: tuple[str, ...] = ()
+        super().__init__(owner)
+
+    def add(self, names: Iterable[str]) -> list[tuple[Step, Any]]:
+        """Look at these too; gives what they hold."""
+        new = tuple(name for name in names if name not in self.seen)
+        self._names += new
+        values = settled({name: self.owner.get(name, _MISSING) for name in new})
+        self.seen |= values
+        return [((self.step, name), bare(value)) for name, value in values.items()]
+
+    def all_edits(self) -> list[Edit]:
+        return [edit for edit in super().all_edits() if edit[1] in self.owner]
+
+    def live(self) -> Any:
+        get = self.owner.get
+        return {name: get(name, _MISSING) for name in self._names}
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        edit = _with_original(owner, owner, edit)
+        if _is_missing(edit):
+            owner.pop(edit[1], None)
+        elif edit[0] == "put":
+            owner[edit[1]] = edit[2]
+
+
+class InstalledNames(Names):
+    """Those of an installed module: what the module itself brings, a worker imports."""
+
+    def add(self, names: Iterable[str]) -> list[tuple[Step, Any]]:
+        return [(step, value) for step, value in super().add(names) if patches.is_of_the_user(value)]
+
+    def all_edits(self) -> list[Edit]:
+        known = patches.names(self._module)
+        return [edit for edit in super().all_edits() if edit[1] in known or patches.is_of_the_user(edit[2])]
+
+    def _edits(self, new: Any) -> list[Edit]:
+        found = super()._edits(new)
+        for edit in found:
+            patches.note(self._module, edit[1])
+        return found
+
+    @property
+    def _module(self) -> Any:
+        return sys.modules[self.owner["__name__"]]
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        return ((step, value) for step, value in super().held() if patches.is_of_the_user(value))
+
+
+def _is_missing(edit: Edit) -> bool:
+    return edit[0] == "put" and isinstance(edit[2], str) and edit[2] == _MISSING
+
+
+_ORIGINALS: dict[tuple[int, str], Any] = {}  # in a worker: what modules and classes held under a name when imported
+
+
+def _with_original(owner: Any, held: Any, edit: Edit) -> Edit:
+    """An edit that puts back what was imported; what another edit replaces is kept for that."""
+    key = id(owner), edit[1]
+    if edit[0] != "restore":
+        _ORIGINALS.setdefault(key, held.get(edit[1]))
+        return edit
+    return ("put", edit[1], _ORIGINALS[key]) if key in _ORIGINALS else edit
+
+
+def is_where_defined(value: Any, owner: Any, name: Any) -> bool:
+    """Whether a function or class is held by the module or class, and under the name, that it was defined with."""
+    module = owner.get("__name__") if isinstance(owner, dict) else owner.__module__
+    within = "" if isinstance(owner, dict) else f"{owner.__qualname__}."
+    return bool(value.__module__ == module and value.__qualname__ == f"{within}{name}")
+
+
+class Entries(Part):
+    """The entries of a list: what was appended travels alone."""
+
+    def live(self) -> Any:
+        return self.owner
+
+    def look(self) -> Any:
+        return [settle(value) for value in self.owner]
+
+    def held(self, start: int = 0) -> Iterator[tuple[Step, Any]]:
+        return ((("item", index), bare(self.seen[index])) for index in range(start, len(self.seen)))
+
+    def exchange(self) -> tuple[list[tuple[Step, Any]], list[tuple[Step, Any]]]:
+        start, before = self._start, [*self.held(self._start)]
+        self.seen = self._next
+        return before, [*self.held(start)]
+
+    def _edits(self, new: Any) -> list[Edit]:
+        self._start = self._first_difference(new)
+        if self._start == len(new) == len(self.seen):
+            return []
+        return [("from", self._start, [bare(value) for value in new[self._start :]])]
+
+    def _first_difference(self, new: list[Any]) -> int:
+        pairs = enumerate(zip(self.seen, new, strict=False))
+        return next((index for index, pair in pairs if not is_same(*pair)), min(len(self.seen), len(new)))
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        list.__setitem__(owner, slice(edit[1], None), edit[2])
+
+
+class Members(Part):
+    """The members of a set or a deque. Those of a deque are looked into."""
+
+    def live(self) -> Any:
+        return self.owner
+
+    def look(self) -> Any:
+        return self.owner.copy() if isinstance(self.owner, deque) else set(self.owner)
+
+    def held(self) -> Iterator[tuple[Step, Any]]:
+        return ((("item", index), value) for index, value in enumerate(self.seen if self._is_ordered else ()))
+
+    @property
+    def _is_ordered(self) -> bool:
+        return isinstance(self.owner, deque)
+
+    def _edits(self, new: Any) -> list[Edit]:
+        if self._is_ordered:
+            same = len(new) == len(self.seen) and all(map(is_same, new, self.seen))
+        else:
+            same = new == self.seen and kinds(new) == kinds(self.seen)
+        if same:
+            return []
+        return [("whole", list(new))]
+
+    @staticmethod
+    def apply(owner: Any, edit: Edit) -> None:
+        base: Any = deque if isinstance(owner, deque) else set
+        base.clear(owner)
+        (base.extend if base is deque else base.update)(owner, edit[1])
+
+
+@functools.cache
+def slot_names(kind: type) -> tuple[str, ...]:
+    slotted = [vars(each) for each in kind.__mro__ if "__slots__" in vars(each)]
+    return tuple(n for each in slotted for n, slot in each.items() if isinstance(slot, types.MemberDescriptorType))
+
+
+@functools.cache
+def _hidden() -> frozenset[str]:
+    """Attributes of every layer and torch module, which lead to nothing of the user's that others do not lead to."""
+    import keras
+
+    everywhere = {*vars(keras.layers.Layer(name="bare")), *vars(torch.nn.Module())}
+    of_models = {"_functional", "_compile_config", "_compiled_trainable_state"}
+    of_graphs = {"_operations_by_depth", "_nodes", "_nodes_by_depth", "_tensor_map"}
+    return frozenset(everywhere | of_models | of_graphs) - {"_layers", "_modules", "_tracker", "activity_regularizer"}

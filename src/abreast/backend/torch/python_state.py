@@ -1,0 +1,373 @@
+"""The Python state that a model's steps read, watched in rank 0: what a callback changes there, its workers must get too.
+
+From the model the watch goes through everything that its objects hold (losses, metrics and optimizer among it) and that their
+functions read: globals, variables of outer functions, defaults, classes, and what the script put into packages. It is looked at
+where the user's code may have run; what a step itself changes, it changes on every rank. The model's variables travel otherwise
+(`team.py`), and what `python_parts.py` has no part for (locks, files) is no state. Imports Keras, torch and NumPy.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from abreast.backend.torch import patches
+from abreast.backend.torch import python_parts as parts
+from abreast.backend.torch.hooks import Hooks
+from abreast.backend.torch.messages import numbered_variables
+from abreast.backend.torch.model import UnknownObject, can_travel, dump_changes, dump_model, is_importable
+from abreast.backend.torch.python_changes import Change, Path, is_data, namespace_of, restoring, text_of
+from abreast.backend.torch.python_kinds import is_watched, parts_of
+from abreast.backend.torch.python_leaves import Fixed
+from abreast.backend.torch.python_parts import Edit, Part, Step
+from abreast.backend.torch.python_same import is_plain, kinds
+from abreast.backend.torch.users_code import globals_read, is_installed, is_users, names_in
+from abreast.errors import ModelError
+
+
+@dataclass(eq=False)
+class _Node:
+    """A value that is watched, and where it was found; the root has no edges."""
+
+    value: Any
+    root: Any = None
+    parts: list[Part] = field(default_factory=list)
+    edges: dict[tuple[int, Step], _Node] = field(default_factory=dict)
+
+    def path(self) -> Path:
+        if self.root is not None:
+            return (self.root,)
+        (_, step), parent = next(iter(self.edges.items()))
+        return (*parent.path(), step)
+
+    def paths(self) -> tuple[Path, ...]:
+        """Several where it is held in several places: models sent one by one may have copies of their own there."""
+        if self.root is not None:
+            return ((self.root,),)
+        return tuple((*parent.path(), step) for (_, step), parent in [*self.edges.items()][:_MOST_PATHS])
+
+
+_MOST_PATHS = 4
+
+
+class Watch:
+    """What was seen of a model's Python state; `changes` compares it with what is there."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = weakref.ref(model)
+        self._names: set[str] = set()  # all that the user's functions name
+        self._strays: set[tuple[Path, str]] = set()
+        self._walk()
+
+    def _walk(self) -> None:
+        self._nodes: dict[int, _Node] = {}
+        self._live: list[Any] = []
+        self._seen: list[Any] = []
+        self._kinds: list[Any] = []
+        self._all_kinds: list[Any] = []
+        self._pending: list[tuple[_Node, Part]] = []
+        model = self._model()
+        self._numbered = {id(variable) for variable in numbered_variables(model)}
+        self._found: deque[_Node] = deque()
+        patches.find()
+        self._hooks = Hooks(model)
+        root = self._nodes[id(model)] = _Node(model, root="model")
+        self._open(root)
+        self._explore()
+        self._patched()
+        self._size = len(self._nodes)
+        self._list()
+
+    def dump_model(self) -> bytes:
+        """The model, and beside it what a process that imports the user's modules does not find there."""
+        return dump_model(self._model(), self._beside())
+
+    def dump_changes(self) -> bytes | None:
+        """What somebody changed since the last `accept`; None for nothing. Raises `UnknownObject`, `ModelError`."""
+        if self._hooks.are_others(self._model()) or (
+            [*map(vars, self._installed)] != self._as_installed and self._note_patches()
+        ):
+            raise UnknownObject
+        changes = self.changes()
+        try:
+            return dump_changes(changes, self._path_of) if changes else None
+        except ModelError:
+            needed = [change for change in changes if not self._is_stray(change)]
+            return dump_changes(needed, self._path_of)
+
+    def _is_stray(self, change: Change) -> bool:
+        """Whether it is what a script hung on a layer for itself (a file, a figure): new, and named by no function."""
+        how, name = change.edit[:2]
+        place = (change.paths[0], name)
+        if change.part != "Attributes" or how != "put" or name in self._names or can_travel(change):
+            return False
+        if place not in self._strays and self._had(change.paths[0], name):
+            return False
+        self._strays.add(place)
+        return True
+
+    def _had(self, path: Path, name: str) -> bool:
+        return any(name in part.seen for node, part in self._pending if node.path() == path)
+
+    def _path_of(self, value: Any) -> Path | None:
+        """Where the workers have a value; None where they do not know it."""
+        node = self._nodes.get(id(value))
+        return None if node is None else node.path()
+
+    def changes(self) -> list[Change]:
+        """What somebody changed since the last `accept`."""
+        if not all(map(operator.is_, self._dicts, map(_DICT, self._owners))):
+            self._list_live()
+        is_same = _equal(self._seen, self._live) and self._kinds_now() == self._all_kinds
+        differing = [] if is_same else self._differing_containers(0, len(self._live))
+        self._pending = [*differing, *self._differing_others()]
+        return [change for node, part in self._pending for change in _changes(node, part, part.edits())]
+
+    def accept(self) -> None:
+        """Take what `changes` saw for what the workers know too."""
+        lost = [self._accept(node, part) for node, part in self._pending]
+        renewed, self._pending = self._pending, []
+        self._explore()
+        if any(lost) or len(self._nodes) > 2 * self._size + 1000:
+            self._walk()
+        elif self._grown:
+            self._list()
+        else:
+            for _, part in renewed:
+                if part.index is not None:
+                    self._seen[part.index] = part.seen
+                    self._kinds[part.index] = kinds(part.live())
+            self._all_kinds = self._kinds_now() if renewed else self._all_kinds
+
+    def skip(self) -> None:
+        """Take what is there now for what the workers know."""
+        self.changes()
+        self.accept()
+
+    def _accept(self, node: _Node, part: Part) -> bool:
+        """Take what one part holds now; True where only a new walk finds the paths of the rest."""
+        before, after = ({(step, id(value)): value for step, value in held} for held in part.exchange())
+        for (step, number), value in after.items():
+            if (step, number) not in before:
+                self._reach(value, node, step)
+        gone = [(step, value) for (step, number), value in before.items() if (step, number) not in after]
+        lost = [self._leave(value, node, step) for step, value in gone]
+        return any(lost)
+
+    def _beside(self) -> list[Change]:
+        """Globals of modules, attributes of classes, defaults of functions."""
+        imported = [node for node in self._nodes.values() if _is_imported(node)]
+        pairs = [(node, part) for node in imported for part in node.parts]
+        return [change for node, part in pairs for change in _changes(node, part, filter(is_data, part.all_edits()))]
+
+    # Comparing.
+
+    def _list(self) -> None:
+        """Put what compares as it lies in memory side by side: Python then compares all of it in one call."""
+        pairs = [(node, part) for node in self._nodes.values() for part in node.parts]
+        self._containers = [pair for pair in pairs if type(pair[1]) in _CONTAINERS]
+        self._others = [pair for pair in pairs if type(pair[1]) not in (*_CONTAINERS, Fixed)]
+        self._list_live()
+        self._seen = [part.seen for _, part in self._containers]
+        self._kinds = [*map(kinds, self._live)]
+        self._all_kinds = self._kinds_now()
+        for index, (_, part) in enumerate(self._containers):
+            part.index = index
+        self._grown = False
+
+        self._installed = [*{each for node in self._nodes.values() for each in _installed_classes(type(node.value))}]
+        self._as_installed = [dict(vars(each)) for each in self._installed]
+
+    def _list_live(self) -> None:
+        self._live = [part.live() for _, part in self._containers]
+        self._owners = [part.owner for _, part in self._containers if type(part) is parts.Attributes]
+        self._dicts = [*map(_DICT, self._owners)]
+        self._keyed = [live for live in self._live if hasattr(live, "values")]
+        self._values = [live.values() if hasattr(live, "values") else live for live in self._live]
+
+    def _kinds_now(self) -> list[Any]:
+        """`kinds` of all containers in two calls: each look makes them."""
+        return [*chain.from_iterable(self._keyed), *map(type, chain.from_iterable(self._values))]
+
+    def _differing_containers(self, start: int, end: int) -> Iterator[tuple[_Node, Part]]:
+        seen, live = self._seen[start:end], self._live[start:end]
+        if start == end or (_equal(seen, live) and self._kinds[start:end] == [*map(kinds, live)]):
+            return
+        if end - start == 1:
+            yield self._containers[start]
+            return
+        middle = (start + end) // 2
+        yield from self._differing_containers(start, middle)
+        yield from self._differing_containers(middle, end)
+
+    def _differing_others(self) -> list[tuple[_Node, Part]]:
+        return [pair for pair in self._others if not _is_as_seen(pair[1])]
+
+    def _note_patches(self) -> bool:
+        """Whether the script replaced attributes of packages' classes since they were seen; these are sent from now on."""
+        pairs = zip(self._installed, self._as_installed, strict=True)
+        found = [(kind, name) for kind, before in pairs for name in patches.replaced(before, vars(kind))]
+        for kind, name in found:
+            patches.note(kind, name)
+        self._as_installed = [dict(vars(kind)) for kind in self._installed]
+        return bool(found)
+
+    # Walking.
+
+    def _patched(self) -> None:
+        """Reach what the script put into packages."""
+        for owner, names in patches.known().items():
+            if isinstance(owner, types.ModuleType):
+                self._watch_names(vars(owner), names)
+            elif owner.__module__ in sys.modules:
+                self._watch_names(vars(sys.modules[owner.__module__]), [owner.__qualname__])
+        self._explore()
+
+    def _explore(self) -> None:
+        while self._found:
+            node = self._found.popleft()
+            for step, value in _links(node):
+                self._reach(value, node, step)
+            self._look_into(node)
+
+    def _reach(self, value: Any, parent: _Node, step: Step) -> None:
+        """Watch a value that `parent` holds."""
+        node = self._nodes.get(id(value))
+        if node is None:
+            if not is_watched(value):
+                return
+            node = self._nodes[id(value)] = _Node(value)
+            self._open(node)
+        if node.root is None:
+            node.edges[id(parent), step] = parent
+
+    def _open(self, node: _Node) -> None:
+        is_numbered = id(node.value) in self._numbered
+        node.parts = [] if is_numbered else [kind(node.value) for kind in parts_of(node.value)]
+        self._found.append(node)
+        self._grown = True
+
+    def _look_into(self, node: _Node) -> None:
+        """Reach what a value's own code reads."""
+        value = node.value
+        if isinstance(value, types.FunctionType):
+            self._read(value)
+        elif isinstance(value, types.ModuleType):
+            names = [name for name, each in vars(value).items() if not name.startswith("__") and is_plain(each)]
+            self._watch_names(vars(value), names)
+
+    def _read(self, function: types.FunctionType) -> None:
+        """Watch the globals that a function names, and what it names of the user's modules."""
+        if not is_users(function.__globals__.get("__name__")):
+            return
+        namespace = function.__globals__
+        names = globals_read(function.__code__)
+        self._watch_names(namespace, names)
+        attributes = names_in(function.__code__)
+        self._names |= attributes
+        modules = [namespace.get(name) for name in names] + [_module(name) for name in attributes]
+        visited: set[int] = set()
+        for module in modules:
+            self._watch_attributes(module, attributes, visited)
+
+    def _watch_attributes(self, holder: Any, names: frozenset[str], visited: set[int]) -> None:
+        """Watch what a function names of a module, and of the modules and classes that it names there."""
+        if id(holder) in visited or not isinstance(holder, (types.ModuleType, type)):
+            return
+        visited.add(id(holder))
+        if isinstance(holder, type):
+            self._watch_class(holder, names)
+        elif is_users(holder.__name__) or is_installed(holder.__name__):
+            present = [name for name in names if name in vars(holder)]
+            self._watch_names(vars(holder), present)
+            for name in present:
+                self._watch_attributes(vars(holder)[name], names, visited)
+
+    def _watch_class(self, kind: type, names: frozenset[str]) -> None:
+        """Watch those attributes of a package's class that a function names and that hold data."""
+        if is_installed(kind.__module__) and not kind.__flags__ & _IMMUTABLE:
+            held = [name for name in names if name in vars(kind) and not name.startswith("__")]
+            for name in held:
+                if is_plain(vars(kind)[name]):
+                    patches.note(kind, name)
+
+    def _watch_names(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
+        node = self._nodes.get(id(namespace))
+        if node is None:
+            node = self._nodes[id(namespace)] = _Node(namespace, root=namespace_of(namespace))
+            self._grown = True
+        if not any(isinstance(part, parts.Names) for part in node.parts):
+            is_own = is_users(namespace.get("__name__"))
+            node.parts.append(parts.Names(namespace) if is_own else parts.InstalledNames(namespace))
+        part = next(part for part in node.parts if isinstance(part, parts.Names))
+        for step, value in part.add(names):
+            self._reach(value, node, step)
+
+    def _leave(self, value: Any, parent: _Node, step: Step) -> bool:
+        """Forget that `parent` holds a value; True where only a new walk finds by which path the rest is to be found."""
+        node = self._nodes.get(id(value))
+        if node is None or node.root is not None:
+            return False
+        was_first = next(iter(node.edges), None) == (id(parent), step)
+        node.edges.pop((id(parent), step), None)
+        if node.edges:
+            return was_first
+        del self._nodes[id(value)]
+        self._grown = True
+        lost = [self._leave(each, node, step) for step, each in _links(node)]
+        return any(lost)
+
+
+_IMMUTABLE = 1 << 8  # Python's flag of classes that are written in C
+_DICT = operator.attrgetter("__dict__")
+_CONTAINERS = (parts.Items, parts.Attributes, parts.ClassAttributes, parts.Entries, parts.Members)
+
+
+def _links(node: _Node) -> Iterator[tuple[Step, Any]]:
+    """What a value holds, and its class or a class's bases."""
+    for part in node.parts:
+        yield from part.held()
+    if isinstance(node.value, type):
+        yield from ((("base", index), base) for index, base in enumerate(node.value.__bases__))
+    elif (node.parts and node.root is None) or node.root == "model":
+        yield ("class", None), type(node.value)
+
+
+def _changes(node: _Node, part: Part, edits: Iterable[Edit]) -> list[Change]:
+    found = [restoring(part, edit) for edit in edits]
+    return [Change(type(part).__name__, node.paths(), edit, text_of(node.path(), edit)) for edit in found]
+
+
+def _equal(values: Any, others: Any) -> bool:
+    try:
+        return bool(values == others)
+    except Exception:  # arrays and tensors do not compare as a whole, and a user's `==` may do what it likes
+        return False
+
+
+def _is_as_seen(part: Part) -> bool:
+    live = part.live()
+    return _equal(part.seen, live) and (not isinstance(live, dict) or kinds(live) == kinds(part.seen))
+
+
+def _installed_classes(kind: type) -> Iterator[type]:
+    return (each for each in kind.__mro__ if is_installed(each.__module__))
+
+
+def _module(name: str) -> types.ModuleType | None:
+    """A module that code imports by that name, if it was."""
+    return sys.modules.get(name) if name != "__main__" and is_users(name) else None
+
+
+def _is_imported(node: _Node) -> bool:
+    """Whether a process that unpickles the model imports this value instead."""
+    if isinstance(node.root, tuple):
+        return node.root[1] is None
+    return isinstance(node.value, (type, types.FunctionType)) and is_importable(node.value)

@@ -1,0 +1,95 @@
+"""A model on the team of ranks: rank 0's step, and its variables as they were when the ranks last agreed.
+
+Imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from abreast.backend.contract import Kind
+from abreast.backend.torch import messages
+from abreast.backend.torch.memory import Memory
+from abreast.backend.torch.python_state import Watch
+from abreast.backend.torch.step import ReplicaStep
+
+# Where a model keeps its replica: that refers to the model, so a table of ours would hold both for good.
+_REPLICA = "_abreast_replica"
+
+
+def replica_of(model: Any) -> Replica | None:
+    replica: Replica | None = vars(model).get(_REPLICA)
+    return replica
+
+
+def keep(model: Any, replica: Replica) -> None:
+    vars(model)[_REPLICA] = replica
+
+
+def forget(model: Any) -> None:
+    vars(model).pop(_REPLICA, None)
+
+
+class Replica:
+    """A model on the team: rank 0's step, and what its variables were when the ranks last agreed."""
+
+    forget: Callable[[], Any]  # called when it ends, too: the workers need not keep theirs
+
+    def __init__(self, key: int, step: ReplicaStep, identity: Any, watch: Watch) -> None:
+        self.key, self.step, self.identity, self.watch = key, step, identity, watch
+        self.seen: set[Kind] = set()
+        self.size = step.link.num_replicas
+        variables = messages.numbered_variables(step.model)
+        self.tensors = [variable._value for variable in variables]
+        self._versions: list[int] = []
+        self._written: set[int] = set()
+        self._memory: Memory | None = None
+        frozen = {id(variable._value) for variable in step.model.non_trainable_variables}
+        self._frozen = [tensor for tensor in self.tensors if id(tensor) in frozen]
+        self._before = [tensor.detach().clone() for tensor in self._frozen]
+        self.remember()
+
+    @contextmanager
+    def undone_by_failure(self) -> Iterator[None]:
+        """Put back what a failed step has changed. Weights change only when all ranks are past their last exchange."""
+        with torch.no_grad():
+            for copy, tensor in zip(self._before, self._frozen, strict=True):
+                copy.copy_(tensor)
+        self.step.buffers.keep()
+        try:
+            yield
+        except BaseException:
+            self.step.buffers.put_back()
+            with torch.no_grad():
+                for copy, tensor in zip(self._before, self._frozen, strict=True):
+                    tensor.copy_(copy)
+            raise
+
+    def remember(self) -> None:
+        self._versions = [tensor._version for tensor in self.tensors]
+        self._written = set()
+        self.step.buffers.mark()
+
+    def accept(self) -> None:
+        """Before the user's code runs: what is there now, the workers have too."""
+        self.watch.skip()
+        self._memory = Memory(self._all_tensors())
+
+    def note_writes(self) -> None:
+        """Find what the user's code wrote past torch's own count, since `accept`."""
+        everything = self._all_tensors()
+        self._written = {*range(len(everything))} if self._memory is None else self._memory.written(everything)
+
+    def _all_tensors(self) -> list[torch.Tensor]:
+        return [*self.tensors, *self.step.buffers.tensors()]
+
+    def changed(self) -> tuple[list[int], list[int]]:
+        """Indices of variables and of buffers changed since `remember`: torch counts changes in place, but not all."""
+        numbers = range(len(self.tensors))
+        variables = [n for n in numbers if self.tensors[n]._version != self._versions[n] or n in self._written]
+        written = {n - len(self.tensors) for n in self._written if n >= len(self.tensors)}
+        return variables, sorted({*self.step.buffers.changed(), *written})

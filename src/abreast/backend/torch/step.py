@@ -1,0 +1,250 @@
+"""One rank's part of a step: forward, backward and update of its replica, in step with the other ranks.
+
+The same code runs in the caller's process (rank 0) and in the workers. Batches arrive here cut; who sends them is
+`torch.py`'s and `worker.py`'s business. Imports torch, Keras, `exact`, `torch_link` and `torch_sums`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from keras import tree
+from keras.src.backend.torch.core import get_device
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
+from torch._dynamo.eval_frame import OptimizedModule
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from abreast import exact, users_line
+from abreast.backend.torch import batch_norm
+from abreast.backend.torch.buffers import Buffers
+from abreast.backend.torch.link import TorchLink, keep_out_of_graphs
+from abreast.backend.torch.sums import Gradients, State
+
+
+class ReplicaStep:
+    """Steps of one model replica. Every rank calls the same methods in the same order, each with its own shard."""
+
+    def __init__(self, model: Any, link: TorchLink, global_batch_norm: bool) -> None:
+        exact.install()
+        batch_norm.install()
+        _install()
+        self.model = model
+        self.link = link
+        self.global_batch_norm = global_batch_norm
+        self.forward = _Forward(model)
+        self._gradients = Gradients(model, link, self.forward)
+        self.buffers = Buffers(model, global_batch_norm)
+        self._state = State(model, link, global_batch_norm, self.buffers)
+        self._optimizer = getattr(model, "optimizer", None)
+        self.holds_gradients = False
+        self._counts: tuple[Sequence[int], torch.Tensor] | None = None
+        self.relations: exact.Relations | None = None
+
+    def train(self, shard: Any, counts: Sequence[int]) -> Any:
+        """One optimizer step; gives the logs of a user's own `train_step` or `compute_metrics`, else None."""
+        running = self._replica(counts, exact.overrides_step(self.model, "train"))
+        with exact.replica(running), exact.metrics(self.model), exact.gathering(self.model, self.relations):
+            if running.own_step:
+                with self._state.update():
+                    return _shared_logs(running, self.model.train_step(shard))
+            try:
+                return self._train(running, shard)
+            except BaseException:
+                self._gradients.end_overlap()
+                raise
+
+    def test(self, shard: Any, counts: Sequence[int]) -> Any:
+        running = self._replica(counts, exact.overrides_step(self.model, "test"), "test")
+        gathering = exact.gathering(self.model, self.relations)
+        with torch.no_grad(), exact.replica(running), exact.metrics(self.model), gathering:
+            if running.own_step:
+                with self._state.update():
+                    return _shared_logs(running, self.model.test_step(shard))
+            x, y, weight = exact.unpack(shard)
+            with self._state.update():
+                y_pred = self.forward(x, training=False)
+                contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
+                logs = exact.update_metrics(running, contribution, *_valid((x, y, y_pred, weight), running.rows))
+                return _shared_logs(running, logs)
+
+    def predict(self, shard: Any, counts: Sequence[int]) -> Any:
+        """The outputs for the rows of all ranks, on every rank."""
+        running = self._replica(counts, own_step=True, kind="predict")
+        with torch.no_grad(), exact.replica(running), exact.gathering(self.model, self.relations):
+            outputs = self.model.predict_step(shard)
+            outputs = tree.map_structure(lambda leaf: leaf[: running.rows], outputs)
+            return tree.map_structure(lambda leaf: self.link.gather_rows(leaf, counts), outputs)
+
+    def collect_gradients(self) -> None:
+        """Move gradients kept on the ranks between accumulation steps to Keras's accumulators, summed over the ranks."""
+        if not self.holds_gradients:
+            return
+        self.holds_gradients = False
+        optimizer: Any = self._optimizer
+        scale = getattr(optimizer, "loss_scale_factor", None) or 1.0
+        with torch.no_grad():
+            for weight, total in zip(self._gradients.weights, self._gradients.sum_kept(), strict=True):
+                if total is not None:
+                    optimizer._accumulated_gradients[optimizer._get_variable_index(weight)].value.add_(total / scale)
+
+    def _replica(self, counts: Sequence[int], own_step: bool, kind: str = "train") -> exact.Replica:
+        if self._counts is None or self._counts[0] != counts:  # a copy to a GPU waits for it
+            self._counts = counts, torch.as_tensor(counts, device=get_device())
+        return exact.Replica(
+            self.model,
+            self.link,
+            rows=counts[self.link.index],
+            total_rows=sum(counts),
+            counts=self._counts[1],
+            global_batch_norm=self.global_batch_norm,
+            own_step=own_step,
+            kind=kind,
+            relations=self.relations,
+        )
+
+    def _train(self, running: exact.Replica, shard: Any) -> Any:
+        model, gradients = self.model, self._gradients
+        updates = self._updates_now()
+        x, y, weight = exact.unpack(shard)
+        self._state.begin()
+        with nullcontext() if updates else gradients.kept_apart():
+            y_pred = gradients.forward(x, training=True)
+            if not self.holds_gradients:
+                model.zero_grad()
+            contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=True)
+            with torch.no_grad():
+                seen = _valid((x, y, _detached(y_pred), weight), running.rows)
+                logs = _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
+            if gradients.overlaps:
+                self._state.start()  # ends behind backward, whose sums it overlaps
+            target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
+            if gradients.weights:
+                gradients.backward(target)
+        in_message = gradients.is_small and gradients.weights and updates
+        if not gradients.overlaps:
+            self._state.start(gradients.own() if in_message else ())
+        self._state.finish()
+        if not gradients.weights:
+            users_line.warn("The model does not have any trainable weights.")
+            return logs
+        if updates:
+            gradients.finish()
+        self._apply(gradients.weights, updates)
+        gradients.begin_overlap()
+        return logs
+
+    def _updates_now(self) -> bool:
+        """Whether this step changes the weights; with gradient accumulation, most do not and need not communicate."""
+        optimizer = self.model.optimizer
+        steps = getattr(optimizer, "gradient_accumulation_steps", None)
+        if not steps or isinstance(optimizer, LossScaleOptimizer) or not self._gradients.is_known:
+            return True
+        return bool((int(optimizer._iterations) + 1) % steps == 0)
+
+    def _apply(self, weights: list[Any], updates: bool) -> None:
+        gradients = [weight.value.grad for weight in weights]
+        self.holds_gradients = not updates
+        with torch.no_grad():
+            if not updates:
+                # Zeros that take no memory.
+                gradients = [None if each is None else each.new_zeros(()).expand_as(each) for each in gradients]
+            self.model.optimizer.apply(gradients, weights)
+
+
+class _Forward(torch.nn.Module):
+    """The model's call as a module that DDP can wrap, compiled where the user asked for it."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.takes_training = model._call_has_training_arg
+        modules = (module for layer in model._flatten_layers() for module in layer.modules())
+        if model.jit_compile or any(isinstance(module, OptimizedModule) for module in modules):
+            keep_out_of_graphs()
+            batch_norm.be_traced()
+        self.call = torch.compile(model) if model.jit_compile else model
+
+    def forward(self, x: Any, training: bool) -> Any:
+        return self.call(x, training=training) if self.takes_training else self.call(x)
+
+
+def _valid(data: Any, rows: int) -> Any:
+    """The batch without its stand-in row."""
+    return data if rows else exact.valid_rows(data, 0)
+
+
+def _detached(data: Any) -> Any:
+    def detach(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        still = leaf.detach()
+        mask = getattr(leaf, "_keras_mask", None)
+        if mask is not None:
+            still._keras_mask = mask  # type: ignore[attr-defined]
+        return still
+
+    return tree.map_structure(detach, data)
+
+
+def _shared_logs(running: exact.Replica, logs: Any) -> Any:
+    """Numbers that a user's own step or `compute_metrics` returns: the mean over rows."""
+
+    def mean(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.ndim or not value.is_floating_point():
+            return value
+        share = value.detach() * running.weight if running.rows else torch.zeros_like(value)
+        return running.link.all_sum(share)
+
+    return None if logs is None else tree.map_structure(mean, logs)
+
+
+@functools.cache
+def _install() -> None:
+    """Let optimizers called in a user's own `train_step` apply the gradient of the global batch. Once."""
+    for optimizer in (BaseOptimizer, LossScaleOptimizer):
+        optimizer.apply = _apply_summed(optimizer.apply)
+    register_optimizer_step_pre_hook(_sum_of_torch)
+
+
+def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        running = exact.current()
+        if running is None or not running.own_step:
+            return plain(self, grads, trainable_variables)
+        with torch.no_grad():
+            grads = _sum_weighted(running, list(grads))
+        with exact.replica(None):
+            return plain(self, grads, trainable_variables)
+
+    return apply
+
+
+@torch.no_grad()
+def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    """Before a step of one of PyTorch's own optimizers in a user's own `train_step`: its gradients are those of all rows."""
+    running = exact.current()
+    if running is None or not running.own_step:
+        return
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    gradients = _sum_weighted(running, [parameter.grad for parameter in parameters])
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+
+
+def _sum_weighted(running: exact.Replica, gradients: list[Any]) -> list[Any]:
+    """Means over this rank's rows to the mean over all rows, in one flat sum."""
+    present = [gradient for gradient in gradients if gradient is not None]
+    if not present:
+        return gradients
+    weight = running.weight
+    flat = torch.cat(
+        [(gradient * weight if weight else torch.zeros_like(gradient)).reshape(-1) for gradient in present]
+    )
+    parts = iter(running.link.all_sum(flat).split([gradient.numel() for gradient in present]))
+    return [None if gradient is None else next(parts).reshape(gradient.shape) for gradient in gradients]

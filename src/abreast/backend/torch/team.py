@@ -1,0 +1,349 @@
+"""Rank 0's side of PyTorch training: the caller's process with its model, and the workers that step along with it.
+
+A team is started once for its devices and serves every later `fit`. What a rank does with its shard is `step.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import keras
+import numpy as np
+import torch
+import torch.distributed as dist
+from keras import tree
+
+from abreast import exact, workers
+from abreast.backend.contract import Kind
+from abreast.backend.torch import all_reduce, messages, seeds, settings
+from abreast.backend.torch.channel import ChannelClosed, channel_pair
+from abreast.backend.torch.groups import Groups, rendezvous_file
+from abreast.backend.torch.hooks import check_hooks
+from abreast.backend.torch.interface import check_interface
+from abreast.backend.torch.model import UnknownObject
+from abreast.backend.torch.python_state import Watch
+from abreast.backend.torch.replica import Replica, forget, keep, replica_of
+from abreast.backend.torch.shards import ShardWriter
+from abreast.backend.torch.staging import StagedShard
+from abreast.backend.torch.step import ReplicaStep
+from abreast.errors import BackendError, WorkerError
+from abreast.hardware import num_cores
+
+_START_SECONDS = 180.0
+_PAUSE_SECONDS = 200e-6
+_LULL_SECONDS = 1.0
+
+_teams = itertools.count()
+
+SentShards = list[bytes]  # the descriptors of a batch's shards in the workers' memory, by rank from 1
+
+
+class Team:
+    """The workers of `devices[1:]`; this process is rank 0 on `devices[0]`."""
+
+    def __init__(self, devices: tuple[str, ...], hang_seconds: float) -> None:
+        if not sys.platform.startswith("linux"):
+            raise BackendError(
+                f"PyTorch workers need Linux; this is {sys.platform}", "train on one device, or with KERAS_BACKEND=jax"
+            )
+        if dist.is_initialized():
+            raise BackendError(
+                "torch.distributed is already initialized in this process",
+                "let abreast start the workers, or run the script without it",
+            )
+        check_interface(os.environ)
+        self.devices = devices
+        self.closed = False
+        self._copies_ahead = devices[0].startswith("gpu:")
+        self._sending = threading.Lock()
+        self._models: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._forgotten: deque[int] = deque()
+        self._keys = itertools.count()
+        self._num_steps = 0
+        self._settings: dict[str, Any] = {}  # as the workers know them
+        self._seeded = seeds.seeded()
+        self._threads = torch.get_num_threads()
+        self._rendezvous = rendezvous_file()
+        self._start(hang_seconds)
+
+    def _start(self, hang_seconds: float) -> None:
+        size = len(self.devices)
+        cores = num_cores()
+        on_cpu = self.devices[0].startswith("cpu")
+        options = {
+            "size": size,
+            "rendezvous": f"/proc/self/fd/{self._rendezvous}",
+            "team": next(_teams),
+            "backend": "gloo" if on_cpu else "cpu:gloo,cuda:nccl",
+            "threads": max(1, cores // size) if on_cpu else max(1, cores // size // 2),
+        }
+        pairs = {rank: channel_pair() for rank in range(1, size)}
+        self._channels = {rank: ours for rank, (ours, _) in pairs.items()}
+        self._writers = {rank: ShardWriter(channel) for rank, channel in self._channels.items()}
+        self.job = workers.Job(
+            "abreast.backend.torch.worker",
+            ranks=list(pairs),
+            environments={r: {"ABREAST_RANK": str(r), "ABREAST_WORLD_SIZE": str(size)} for r in pairs},
+            arguments={rank: json.dumps({**options, "device": self.devices[rank]}) for rank in pairs},
+            pass_fds={rank: (theirs.fileno(), self._rendezvous) for rank, (_, theirs) in pairs.items()},
+            hang_seconds=hang_seconds,
+            name="torch",
+            on_failure=self._wake,
+        )
+        for _, theirs in pairs.values():
+            theirs.close()
+        with self._translated():
+            for channel in self._channels.values():
+                assert channel.receive(seconds=_START_SECONDS).kind == messages.READY
+            self.groups = Groups(0, size, options["rendezvous"], options["team"], options["backend"])  # type: ignore[arg-type]
+        if on_cpu:
+            torch.set_num_threads(options["threads"])  # type: ignore[arg-type]
+
+    def replica(self, model: Any, size: int, global_batch_norm: bool, look: bool) -> Replica:
+        """The model on the first `size` ranks, sent to the workers unless they have it as it is.
+
+        With `look`, the user's code may have changed it since its last step.
+        """
+        replica = replica_of(model)
+        fits = replica is not None and replica.step.buffers.fits()
+        if replica is not None and fits and not look:
+            return replica
+        self._send_settings()
+        identity = messages.identity(model, size, global_batch_norm)
+        if replica is None or not fits or replica.identity != identity or not self._send_changes(replica):
+            if replica is not None:
+                self.collect_gradients(model)
+                forget(model)  # sending may be refused
+                replica.forget()
+            replica = self._send(model, size, global_batch_norm, identity)
+            self._models.add(model)
+            keep(model, replica)
+        else:
+            replica.note_writes()
+        return replica
+
+    def _send(self, model: Any, size: int, global_batch_norm: bool, identity: Any) -> Replica:
+        exact.check_layers(model)
+        check_hooks(model)
+        key = next(self._keys)
+        watch = Watch(model)
+        data = watch.dump_model()
+        with self._translated():
+            self._tell_forgotten()
+            if not self.groups.has(size):
+                self._send_all(range(1, len(self.devices)), messages.GROUP, size)
+                self.groups.open(size)
+            self._send_all(range(1, size), messages.MODEL, (key, size, data, global_batch_norm, seeds.seed_of(model)))
+            step = ReplicaStep(model, self.groups.link(size), global_batch_norm)
+        replica = Replica(key, step, identity, watch)
+        replica.forget = weakref.finalize(replica, self._forgotten.append, key)
+        return replica
+
+    def _tell_forgotten(self) -> None:
+        """Let the workers free the models that are no more. Not where a model ends: that may be inside any other call."""
+        while self._forgotten:
+            self._send_all(range(1, len(self.devices)), messages.FORGET, self._forgotten.popleft())
+
+    def _send_settings(self) -> None:
+        if seeds.seeded() != self._seeded:
+            self._seeded = seeds.seeded()
+            with self._translated():
+                self._send_all(range(1, len(self.devices)), messages.SEED, torch.initial_seed())
+        now = settings.read()
+        if now != self._settings:
+            with self._translated():
+                self._send_all(range(1, len(self.devices)), messages.SETTINGS, now)
+            self._settings = now
+
+    def _send_changes(self, replica: Replica) -> bool:
+        """Let the workers' Python state be rank 0's; False where they need the model anew."""
+        try:
+            data = replica.watch.dump_changes()
+        except UnknownObject:
+            return False
+        if data is not None:
+            self.collect_gradients(replica.step.model)
+            with self._translated():
+                self._send_all(range(1, replica.size), messages.STATE, (replica.key, data))
+        replica.watch.accept()
+        return True
+
+    def accept_state(self, model: Any) -> None:
+        """Before the user's code runs: take what the last step left for what the workers have, who changed it alike."""
+        replica = replica_of(model)
+        if replica is not None and not self.closed:
+            self.collect_gradients(model)
+            replica.accept()
+
+    def relate(self, replica: Replica, relations: exact.Relations | None) -> None:
+        """Let all ranks know which layers work on the rows of all."""
+        if replica.step.relations != relations:
+            with self._translated():
+                self._send_all(range(1, replica.size), messages.RELATIONS, (replica.key, relations))
+            replica.step.relations = copy.deepcopy(relations)
+
+    def _send_all(self, ranks: Sequence[int], kind: int, content: Any) -> None:
+        for rank in ranks:
+            self._channels[rank].send_object(kind, content)
+
+    def allow_waiting(self, prefetch: int) -> None:
+        """Let that many batches wait in the workers' memory, beside those under way."""
+        for writer in self._writers.values():
+            writer.max_pending = max(writer.max_pending, prefetch + 3)
+
+    def send_shards(self, shards: Sequence[Any]) -> SentShards:
+        """Copy the shards of ranks 1 and up to where those can read them, as soon as there is room.
+
+        For the feed's threads. Raises `ChannelClosed`.
+        """
+        writers = [self._writers[rank] for rank in range(1, len(shards))]
+        steps, since = self._num_steps, time.monotonic()
+        while True:
+            if steps != self._num_steps:
+                steps, since = self._num_steps, time.monotonic()
+            # Steps make room. Without any, those whose batches wait may themselves wait for ours: for a thread, say.
+            lull = time.monotonic() - since > _LULL_SECONDS
+            with self._sending:
+                if self.closed or self.job.failure or lull or all(writer.has_room() for writer in writers):
+                    return self._send_shards(shards)
+            time.sleep(_PAUSE_SECONDS)
+
+    def send_shards_now(self, shards: Sequence[Any]) -> SentShards:
+        """The same at once, for a step that nothing else will make room for. Raises `WorkerError`."""
+        with self._translated(), self._sending:
+            return self._send_shards(shards)
+
+    def _send_shards(self, shards: Sequence[Any]) -> SentShards:
+        if self.closed or self.job.failure:
+            raise ChannelClosed("the workers have ended")
+        ranks = range(1, len(shards))
+        sent = [self._writers[rank].write(tree.map_structure(_host_view, shards[rank])) for rank in ranks]
+        if self._copies_ahead:
+            for rank, descriptor in zip(ranks, sent, strict=True):
+                self._channels[rank].send(messages.STAGE, descriptor)
+        return sent
+
+    def discard(self, sent: SentShards) -> None:
+        """Give back the memory of shards that no step will run."""
+        for rank, descriptor in enumerate(sent, start=1):
+            if self._copies_ahead:
+                self._channels[rank].send(messages.DISCARD, descriptor)
+            else:  # the worker has not heard of it
+                self._writers[rank].forget(descriptor)
+
+    def run(self, replica: Replica, kind: Kind, own: StagedShard, sent: SentShards, counts: Sequence[int]) -> Any:
+        """One step on every rank; gives rank 0's result. Raises `WorkerError` when a worker fails."""
+        self.job.check()
+        with replica.undone_by_failure(), self._translated(), self.job.work(first=kind not in replica.seen):
+            self._tell_forgotten()
+            self._synchronize(replica, len(counts))
+            for rank, descriptor in enumerate(sent, start=1):
+                step = messages.pack_step(replica.key, replica.step.model.training, counts, descriptor)
+                self._channels[rank].send(messages.KINDS[kind], step)
+            result = getattr(replica.step, kind)(own.ready(), counts)
+        replica.seen.add(kind)
+        self._num_steps += 1
+        replica.remember()
+        return result
+
+    def all_reduce_seconds(self, size: int, size_bytes: int) -> float:
+        """How long the first `size` ranks, which have trained together, take to sum a buffer."""
+        self.job.check()
+        with self._translated(), self.job.work(first=True):
+            self._send_all(range(1, size), messages.SUM, (size, size_bytes))
+            return all_reduce.seconds(self.groups.link(size).group, size_bytes)
+
+    def collect_gradients(self, model: Any) -> None:
+        replica = replica_of(model)
+        if replica is not None and replica.step.holds_gradients:
+            with self._translated():
+                self._send_all(range(1, replica.size), messages.COLLECT, replica.key)
+                replica.step.collect_gradients()
+
+    def collect_all_gradients(self) -> None:
+        """For models in the middle of a `fit` that another call interrupts."""
+        if not (self.closed or self.job.failure or self.job.forked):
+            for model in list(self._models):
+                self.collect_gradients(model)
+
+    def _synchronize(self, replica: Replica, size: int) -> None:
+        """Send what somebody assigned since the last step: a callback, `reset_metrics`, the user."""
+        variables, buffers = replica.changed()
+        if variables or buffers:
+            self._send_all(range(1, size), messages.SYNC, (replica.key, variables, buffers))
+            present = replica.step.buffers.tensors()
+            chosen = [replica.tensors[index] for index in variables] + [present[index] for index in buffers]
+            messages.broadcast(chosen, replica.step.link.group)
+
+    def _wake(self) -> None:
+        for channel in self._channels.values():
+            channel.abort()
+        with suppress(Exception):
+            if "nccl" in dist.get_backend():
+                dist.distributed_c10d._abort_process_group()
+
+    def _translated(self) -> _Translated:
+        return _Translated(self)
+
+    def close(self) -> None:
+        """End the workers and give back what they held. Called again, it does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        for model in self._models:
+            forget(model)
+        for channel in self._channels.values():
+            channel.close()
+        self.job.close()
+        with self._sending:
+            for writer in self._writers.values():
+                writer.close()
+        if dist.is_initialized():
+            with suppress(Exception):
+                dist.destroy_process_group()
+        torch.set_num_threads(self._threads)
+
+
+class _Translated:
+    """Turns what rank 0 sees of a worker's end (a closed connection) into the `WorkerError` that says why.
+
+    Whatever goes wrong in the middle of a step, the workers may wait for us for ever: the team ends.
+    """
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
+        if error is None:
+            return
+        failure: WorkerError | None = self.team.job.failure
+        if failure is None and isinstance(error, (RuntimeError, ChannelClosed, TimeoutError, OSError)):
+            failure = self.team.job.wait_for_failure(3.0)
+        self.team.close()
+        if failure is not None and _from_elsewhere(error):
+            raise failure from None
+
+
+def _from_elsewhere(error: BaseException) -> bool:
+    return isinstance(error, (ChannelClosed, TimeoutError, OSError, WorkerError)) or messages.about_connection(error)
+
+
+def _host_view(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        # NumPy shares no memory with a bfloat16 tensor of PyTorch; Keras copies it.
+        return keras.ops.convert_to_numpy(leaf) if leaf.dtype == torch.bfloat16 else leaf.detach().cpu().numpy()
+    return leaf if leaf is None else np.asarray(leaf)

@@ -1,0 +1,220 @@
+"""What a diagnosis measures once: callbacks by name, a validation, processor time, and what the devices can do.
+
+Imports Keras, `call`, `facts` and `trials`; `pynvml` where it is asked about a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import math
+import os
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters import data_adapter_utils
+
+from abreast.doctor.call import FitCall
+from abreast.doctor.clock import Clock
+from abreast.doctor.facts import Callbacks, Validation
+from abreast.doctor.trials import fit, quiet
+from abreast.hardware import num_cores
+from abreast.samplers.processor import Processor
+
+_BATCH_METHODS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
+_EPOCH_METHODS = ("on_epoch_end",)
+_VALIDATION_STEPS = 12
+_WARMUP, _LEAST_CALLS = 3, 6  # calls of Keras
+_TICKS = os.sysconf("SC_CLK_TCK")
+# The first CUDA architecture whose tensor cores know bfloat16.
+_AMPERE = (8, 0)
+
+
+class CallbackClocks:
+    """Seconds that each callback spent in its methods, since `clear`."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self._in_batches: dict[str, float] = defaultdict(float)
+        self._calls: dict[tuple[str, str], int] = defaultdict(int)
+        self._at_ends: dict[str, list[float]] = defaultdict(list)
+
+    def note(self, who: str, method: str, seconds: float) -> None:
+        if method in _EPOCH_METHODS:
+            self._at_ends[who].append(seconds)
+        else:
+            self._in_batches[who] += seconds
+            self._calls[who, method] += 1
+
+    def result(self, steps_per_call: int, progress_bar: bool) -> Callbacks:
+        calls = {who: max(count for (name, _), count in self._calls.items() if name == who) for who in self._in_batches}
+        per_step = {who: total / calls[who] / steps_per_call for who, total in self._in_batches.items()}
+        per_epoch = {who: statistics.median(times) for who, times in self._at_ends.items()}
+        return Callbacks(per_step, per_epoch, progress_bar)
+
+
+@contextlib.contextmanager
+def timed_callbacks(callbacks: Sequence[Any], validated: bool) -> Iterator[CallbackClocks]:
+    """Time the methods of these callbacks. They are set on the objects; whoever calls this puts the objects back.
+
+    `validated`: whether the run as given validates. Trials do not: the ends of their epochs get the logs of training.
+    """
+    clocks = CallbackClocks()
+    names = Counter(type(callback).__name__ for callback in callbacks)
+    for number, callback in enumerate(callbacks, 1):
+        kind = type(callback).__name__
+        who = kind if names[kind] == 1 else f"{kind} (callback {number})"
+        for name in (*_BATCH_METHODS, *_EPOCH_METHODS):
+            method = getattr(callback, name, None)
+            if method is None or getattr(method, "_is_default", False):
+                continue
+            if validated and name in _EPOCH_METHODS:
+                method = _with_validation(method)
+            setattr(callback, name, _timed(method, who, name, clocks))
+    yield clocks
+
+
+def _with_validation(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def on_epoch_end(epoch: int, logs: dict[str, Any] | None = None) -> Any:
+        logs = {} if logs is None else logs
+        for name, value in list(logs.items()):
+            if not name.startswith("val_"):
+                logs.setdefault(f"val_{name}", value)
+        return method(epoch, logs)
+
+    return on_epoch_end
+
+
+def _timed(method: Callable[..., Any], who: str, name: str, clocks: CallbackClocks) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return method(*args, **kwargs)
+        finally:
+            clocks.note(who, name, time.perf_counter() - start)
+
+    return timed
+
+
+def validation(call: FitCall) -> Validation | None:
+    """One validation as given, from some of its steps, at the end of a `fit` of one step; None where there is none."""
+    arguments = call.arguments
+    if arguments["validation_data"] is None:
+        return None
+    steps = _validation_steps(arguments)
+    if steps is None:
+        return None
+    per_call = int(call.model.steps_per_execution or 1)
+    measured = min(steps, max(_VALIDATION_STEPS, _LEAST_CALLS * per_call) // per_call * per_call)
+    settings = {name: arguments[name] for name in ("validation_data", "validation_batch_size")}
+    for _ in range(2):  # the first one compiles
+        clock = _ValidationClock(measured, per_call)
+        callbacks = [*call.callbacks, Clock(call.model, 0, 1), clock]
+        with quiet():
+            fit(
+                call.model,
+                call.fit_arguments(callbacks=callbacks, validation_steps=measured, validation_freq=1, **settings),
+            )
+    every = arguments["validation_freq"]
+    return Validation(clock.seconds_per_step * steps, steps, measured, every if isinstance(every, int) else 1)
+
+
+def _validation_steps(arguments: dict[str, Any]) -> int | None:
+    if arguments["validation_steps"]:
+        return int(arguments["validation_steps"])
+    x, y, weight = data_adapter_utils.unpack_x_y_sample_weight(arguments["validation_data"])
+    rows = arguments["validation_batch_size"] or arguments["batch_size"]
+    adapter = data_adapters.get_data_adapter(x=x, y=y, sample_weight=weight, batch_size=rows)
+    steps: int | None = adapter.num_batches
+    return steps
+
+
+class _ValidationClock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Times the steps of a validation that has so many, but the first calls of Keras."""
+
+    def __init__(self, steps: int, per_call: int) -> None:
+        super().__init__()
+        self._steps, self._per_call = steps, per_call
+        self._times: list[float] = []
+        self._end = 0.0
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self._times.clear()
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._times.append(time.perf_counter())
+
+    def on_test_end(self, logs: Any = None) -> None:
+        for value in (logs or {}).values():
+            np.asarray(value)
+        self._end = time.perf_counter()
+
+    @property
+    def seconds_per_step(self) -> float:
+        if not self._times:
+            return 0.0
+        warmup = min(_WARMUP, len(self._times) - 1)
+        return (self._end - self._times[warmup]) / (self._steps - warmup * self._per_call)
+
+
+def learning_rate(optimizer: Any) -> dict[str, Any]:
+    """The rate, and whether it is the one that its class has when none is given."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    try:
+        rate = float(np.asarray(optimizer.learning_rate))
+        default = inspect.signature(type(optimizer).__init__).parameters["learning_rate"].default
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return {}
+    scheduled = not isinstance(getattr(optimizer, "_learning_rate", None), keras.Variable)
+    is_default = not scheduled and isinstance(default, float) and math.isclose(rate, default, rel_tol=1e-6)
+    return {"learning_rate": rate, "learning_rate_is_default": is_default, "optimizer": type(optimizer).__name__}
+
+
+class IdleCores:
+    """How many cores have nothing to do from now on: neither for us and our children, which work as ranks, nor for others."""
+
+    def __init__(self) -> None:
+        self._processor = Processor()
+        self._processor.sample()
+        self._start, self._before = time.perf_counter(), _idle_seconds()
+
+    def mean(self) -> float:
+        samples = self._processor.sample()
+        if not samples:
+            return 0.0
+        idle = (_idle_seconds() - self._before) / (time.perf_counter() - self._start)
+        return max(0.0, min(num_cores() * (1 - samples[0].utilisation), idle))
+
+
+def _idle_seconds() -> float:
+    """Of all cores of the machine, since it started."""
+    try:
+        return int(Path("/proc/stat").read_text().split()[4]) / _TICKS
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def have_tensor_cores(devices: Sequence[str]) -> bool:
+    """Whether every device is an NVIDIA GPU that multiplies bfloat16 on tensor cores."""
+    if not all(name.startswith("gpu:") for name in devices):
+        return False
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(int(name.removeprefix("gpu:"))) for name in devices]
+        return all(tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)) >= _AMPERE for handle in handles)
+    except Exception:  # no driver, or a GPU of another maker
+        return False

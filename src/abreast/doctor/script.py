@@ -1,0 +1,102 @@
+"""`abreast doctor script.py`: run a script up to its first `fit`, and diagnose that call in its place.
+
+Imports `run`; Keras once the script has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from abreast import whole_file
+from abreast.doctor.diagnosis import Diagnosis
+from abreast.doctor.steps import check_steps
+from abreast.errors import LaunchError
+from abreast.run import RunOptions, run_script
+
+
+class ScriptEnded(SystemExit):
+    """Ends the script behind its diagnosed `fit`, past its `except Exception`."""
+
+
+def diagnose_script(
+    target: str, arguments: Sequence[str], options: RunOptions, *, module: bool = False, steps: int = 30
+) -> tuple[int, Diagnosis | None]:
+    """The exit code of the script, and the diagnosis of its first `fit`; None when the script failed before it.
+
+    What the script prints goes to stderr. Raises `LaunchError` for a script that ends without a `fit`.
+    """
+    check_steps(steps)
+    found: list[Diagnosis] = []
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as until_the_end:
+        first = functools.partial(_diagnose_first, found, steps, until_the_end)
+        try:
+            code = run_script(target, arguments, options, module=module, placed=first)
+        except SystemExit as end:
+            if not found and end.code not in (None, 0):
+                raise
+            code = 0
+    if not found and code == 0:
+        raise LaunchError(
+            f"{target} ended without a call of fit", "the doctor looks at `model.fit`; a loop of your own is not seen"
+        )
+    return code, found[0] if found else None
+
+
+def write_json(diagnosis: Diagnosis, path: str | os.PathLike[str]) -> None:
+    """Write everything that a diagnosis holds; raises `AbreastError` where that fails."""
+    text = json.dumps(_with_nulls(asdict(diagnosis)), indent=2, allow_nan=False)
+    whole_file.write("the diagnosis", text + "\n", path)
+
+
+def _with_nulls(value: Any) -> Any:
+    """`None` for numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _with_nulls(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_nulls(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _diagnose_first(found: list[Diagnosis], steps: int, until_the_end: contextlib.ExitStack) -> None:
+    """Put the doctor in the place of the first `fit`. Behind it the script trains no more and saves no model."""
+    import keras
+
+    from abreast.doctor.diagnose import diagnose_call
+    from abreast.doctor.keep import saving_elsewhere
+
+    trainer: Any = keras.Model
+    plain = trainer.fit
+
+    @functools.wraps(plain)
+    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if found:
+            raise ScriptEnded(0)
+        trainer.fit = plain
+        _tell(f"diagnosing the first fit{_where()}; the script ends there")
+        found.append(diagnose_call(self, args, kwargs, steps, _tell))
+        trainer.fit = fit
+        until_the_end.enter_context(saving_elsewhere())
+        raise ScriptEnded(0)
+
+    trainer.fit = fit
+    until_the_end.callback(setattr, trainer, "fit", plain)
+
+
+def _tell(what: str) -> None:
+    print(f"abreast: {what}", file=sys.stderr, flush=True)
+
+
+def _where() -> str:
+    own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    calls = [call for call in traceback.extract_stack() if not call.filename.startswith(own)]
+    calls = [call for call in calls if f"{os.sep}keras{os.sep}" not in call.filename]
+    return f" ({os.path.basename(calls[-1].filename)}:{calls[-1].lineno})" if calls else ""

@@ -1,0 +1,130 @@
+"""What the threads of a data source do: where they are, whether they use a processor, and whether they decode.
+
+The stacks of all threads that came to life since are looked at a few hundred times a second, by their innermost frames.
+Processor time is that of the process, since nothing else runs. Imports Keras and `facts`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import linecache
+import os
+import re
+import sysconfig
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from keras.src.backend.common import global_state
+
+from abreast.doctor.facts import Reading
+from abreast.threads import frames
+
+_EVERY_SECONDS = 0.004
+_DECODERS = (
+    *("PIL", "cv2", "imageio", "tifffile", "skimage", "torchvision", "rawpy", "pydicom", "nibabel", "simplejpeg"),
+    *("turbojpeg", "soundfile", "librosa", "audioread", "torchaudio", "av", "decord", "lz4", "zstandard", "blosc"),
+)
+_DECODING_FILES = ("gzip.py", "zipfile.py", "bz2.py", "lzma.py", "image_utils.py", "audio_dataset_utils.py")
+_DECODING_CALLS = re.compile(
+    r"\b(decode\w*|decompress\w*|imdecode|imread|Image\.open|load_img|img_to_array|frombytes|loads|inflate)\s*\("
+)
+# A thread whose innermost frame is there waits for somebody to give it work or room.
+_WAITING_FILES = ("threading.py", "queue.py", "selectors.py", "connection.py", "popen_fork.py", "pool.py", "ahead.py")
+_ABREAST = str(Path(__file__).resolve().parents[2]) + os.sep
+_LIBRARIES = tuple(
+    os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+
+@dataclass
+class _Seen:
+    """What the samples showed, by count."""
+
+    looks: int = 0
+    active: int = 0
+    decoding: int = 0
+    places: Counter[tuple[str, bool]] = field(default_factory=Counter)
+
+
+def watch(read: Callable[[], int], while_waiting: Callable[[], None]) -> Reading:
+    """Run `read` (it gives how many batches it read) in a thread of its own and watch it. Raises what `read` raises.
+
+    `while_waiting` is called now and then, and may raise; the thread then ends when its source does.
+    """
+    keras_state = dict(global_state.GLOBAL_STATE_TRACKER.__dict__)  # Keras keeps it per thread
+    with frames() as found:
+        before = set(found)
+    outcome: list[int | BaseException] = []
+
+    def run() -> None:
+        global_state.GLOBAL_STATE_TRACKER.__dict__.update(keras_state)
+        try:
+            outcome.append(read())
+        except BaseException as error:  # raised again below
+            outcome.append(error)
+
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(run,), name="abreast-doctor-source", daemon=True)
+    seen, start, processor, mine = _Seen(), time.perf_counter(), time.process_time(), time.thread_time()
+    thread.start()
+    while thread.is_alive():
+        thread.join(_EVERY_SECONDS)
+        _look(seen, before)
+        while_waiting()
+    seconds = time.perf_counter() - start
+    used = time.process_time() - processor - (time.thread_time() - mine)
+    result = outcome[0]
+    if isinstance(result, BaseException):
+        raise result
+    place, own = seen.places.most_common(1)[0][0] if seen.places else ("", False)
+    return Reading(
+        num_batches=result,
+        seconds=seconds / max(result, 1),
+        busy_cores=used / seconds,
+        active_threads=max(1.0, seen.active / max(seen.looks, 1)),
+        decoding=seen.decoding / max(seen.active, 1),
+        place=place,
+        place_is_own=own,
+    )
+
+
+def _look(seen: _Seen, before: set[int]) -> None:
+    seen.looks += 1
+    with frames() as found:
+        for identifier, frame in found.items():
+            if identifier in before or os.path.basename(frame.f_code.co_filename) in _WAITING_FILES:
+                continue
+            own = _own_frame(frame)
+            code, line = (own or frame).f_code, (own or frame).f_lineno or 0
+            seen.active += 1
+            seen.decoding += _decodes(frame)
+            seen.places[f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{line})", own is not None] += 1
+
+
+def _own_frame(innermost: FrameType) -> FrameType | None:
+    """The innermost frame of the user's code; None in a thread that only runs libraries."""
+    frame: FrameType | None = innermost
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith((*_LIBRARIES, _ABREAST, "<frozen")):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _decodes(frame: FrameType | None, depth: int = 6) -> bool:
+    for _ in range(depth):
+        if frame is None:
+            return False
+        name = frame.f_code.co_filename
+        if os.path.basename(name) in _DECODING_FILES or any(f"{os.sep}{each}{os.sep}" in name for each in _DECODERS):
+            return True
+        # What is written in C has no frame: the line that calls it names it.
+        if _DECODING_CALLS.search(linecache.getline(name, frame.f_lineno or 0)):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,16 @@
+"""Bytes of the gradients of a model's weights. Imports Keras's tree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from keras import tree
+
+_SIZES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def gradient_bytes(weights: Sequence[Any]) -> int:
+    """Gradients have the types of their weights."""
+    return sum(math.prod(weight.shape) * _SIZES.get(weight.dtype, 4) for weight in tree.flatten(list(weights)))

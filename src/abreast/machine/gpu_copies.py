@@ -1,0 +1,93 @@
+"""Bandwidths and latencies of copies between the host and GPUs, and between GPUs, each waited for.
+
+Imports `cuda_driver`; where that cannot work, the facts say why in `notes`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from abreast.errors import DeviceError
+from abreast.hardware import Device
+from abreast.machine.cuda_driver import Cuda
+
+BUFFER_BYTES = 64 << 20
+_SMALL_BYTES = 4
+_TIMES = 7  # the median counts; one more goes before, to warm up
+_SMALL_TIMES = 100
+Begin = Callable[[], Callable[[], None]]
+
+
+def measure(gpus: Sequence[Device], links: list[dict[str, Any]], library: Any = None) -> dict[str, Any]:
+    """Lists in the order of the GPUs; what is between two of them goes into their entry of `links`."""
+    if not gpus or any(device.bus_id is None for device in gpus):
+        return {}
+    try:
+        # The driver writes eight digits of the domain, and reads four.
+        with Cuda([str(device.bus_id)[-12:] for device in gpus], BUFFER_BYTES, library) as cuda:
+            facts = _with_host(cuda, len(gpus))
+            for first, second in itertools.combinations(range(len(gpus)), 2):
+                names = (gpus[first].name, gpus[second].name)
+                entry = next(link for link in links if (link["from"], link["to"]) == names)
+                entry |= _pair(cuda, first, second)
+    except DeviceError as error:
+        return {"notes": [f"copies of GPUs were not measured: {error.message}"]}
+    return facts
+
+
+def _with_host(cuda: Cuda, count: int) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for name, copy in (("host_to_device", cuda.to_device), ("device_to_host", cuda.to_host)):
+        facts[f"{name}_bytes_per_second"] = {
+            kind: [_rate([_begin(copy, gpu, BUFFER_BYTES, pinned)]) for gpu in range(count)]
+            for kind, pinned in (("pageable", False), ("pinned", True))
+        }
+        facts[f"{name}_latency_seconds"] = [
+            _seconds([_begin(copy, gpu, _SMALL_BYTES, True)], _SMALL_TIMES) for gpu in range(count)
+        ]
+        if count > 1:  # they may share a switch, or the processor's lanes
+            together = [_begin(copy, gpu, BUFFER_BYTES, True) for gpu in range(count)]
+            facts[f"{name}_bytes_per_second"]["pinned_all_at_once"] = _rate(together)
+    return facts
+
+
+def _pair(cuda: Cuda, first: int, second: int) -> dict[str, Any]:
+    """Without peer access copies go through the host's memory."""
+    facts: dict[str, Any] = {}
+    can = cuda.can_access_peer(first, second) and cuda.can_access_peer(second, first)
+    for name, on in (("without_peer_access", False), ("with_peer_access", True)):
+        if on and not can:
+            continue
+        for gpu, other in ((first, second), (second, first)):
+            if can:
+                cuda.set_peer_access(gpu, other, on)
+        there, back = (_begin(cuda.between, *pair, BUFFER_BYTES) for pair in ((first, second), (second, first)))
+        facts[f"bytes_per_second_{name}"] = _rate([there])
+        facts[f"both_ways_bytes_per_second_{name}"] = _rate([there, back])
+        facts[f"latency_seconds_{name}"] = _seconds([_begin(cuda.between, first, second, _SMALL_BYTES)], _SMALL_TIMES)
+    return facts
+
+
+def _begin(copy: Callable[..., Callable[[], None]], *arguments: Any) -> Begin:
+    return lambda: copy(*arguments)
+
+
+def _rate(copies: Sequence[Begin]) -> float:
+    """Bytes per second of all of them together."""
+    return len(copies) * BUFFER_BYTES / _seconds(copies, _TIMES)
+
+
+def _seconds(copies: Sequence[Begin], times: int) -> float:
+    """The median time from the begin of the first copy to the end of the last."""
+    taken = []
+    for _ in range(times + 1):
+        start = time.perf_counter()
+        waits = [begin() for begin in copies]
+        for wait in waits:
+            wait()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken[1:])

@@ -1,0 +1,36 @@
+"""Figures and tables of numbers as parts of a page, with their style: of bench's report, and of a plan.
+
+Not here: drawing (`figures.py`), and which figures there are (`plots.py`). Imports `markup`, `document`, `sections`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from abreast.page.document import asset
+from abreast.page.markup import Markup, tag
+from abreast.page.sections import table
+
+_STYLE = """
+.drawings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); gap: 18px 28px; }
+.drawings figure { padding-top: 6px; }
+.drawings svg { width: 100%; max-width: 640px; height: auto; border: 1px solid var(--line); border-radius: 4px; }
+.scroll { overflow-x: auto; }
+.contents { padding-top: 12px; }
+a { color: var(--link); }
+"""
+
+
+def style() -> str:
+    return asset("figures.css") + _STYLE
+
+
+def drawings(figures: Iterable[tuple[str, str, Markup]]) -> Markup:
+    """Each with its words below; beside one another where there is room."""
+    shown = [tag("figure", drawing, tag("figcaption", words)) for _, words, drawing in figures]
+    return tag("div", *shown, class_="drawings")
+
+
+def numbers(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+    """A table that scrolls where the page is too narrow for it."""
+    return tag("div", table(caption, heads, rows), class_="scroll", tabindex=0)

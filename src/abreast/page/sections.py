@@ -1,0 +1,35 @@
+"""The two blocks that every page is made of: a section with its heading, and a table.
+
+Not here: what a section shows. Imports `markup`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from abreast.page.markup import Markup, tag
+
+MOST_ROWS = 100  # of any table
+
+
+def section(title: str, about: str, *content: str) -> Markup:
+    name = title.lower().replace(" ", "-")
+    heading = tag("h2", title, id=name)
+    return tag("section", heading, tag("p", about, class_="about") if about else "", *content, aria_labelledby=name)
+
+
+def table(
+    caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, foot: bool = False, kind: str = ""
+) -> Markup:
+    """A table whose first column names its rows; with `foot`, the last row sums up the others.
+
+    Of more than `MOST_ROWS` rows the first are shown, and the caption says so.
+    """
+    if len(rows) > MOST_ROWS:
+        caption += f" (the first {MOST_ROWS} of {len(rows)})"
+        rows = [*rows[: MOST_ROWS - foot], *rows[len(rows) - foot :]]
+    head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in heads)))
+    lines = [tag("tr", tag("th", row[0], scope="row"), *(tag("td", text) for text in row[1:])) for row in rows]
+    body = lines[:-1] if foot else lines
+    last = tag("tfoot", lines[-1]) if foot else ""
+    return tag("table", tag("caption", caption), head, tag("tbody", *body), last, class_=kind or None)

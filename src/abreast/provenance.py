@@ -1,0 +1,100 @@
+"""Where a number comes from: versions, machine, commit, command and date. Imports `hardware`."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from abreast.hardware import cpu_model, list_devices, num_cores
+
+_PACKAGES = ("abreast", "keras", "jax", "tensorflow", "tensorflow-cpu", "torch", "numpy")
+_GIT_SECONDS = 10
+
+
+def origin_of(command: Sequence[str], commit: str | None) -> dict[str, Any]:
+    """When, by what command, of what commit (None: of none), on what machine and with what versions is measured now."""
+    return {
+        "date": now(),
+        "command": shlex.join(command),
+        **({"commit": commit} if commit is not None else {}),
+        "machine": machine(),
+        "versions": versions(),
+    }
+
+
+@cache
+def machine() -> dict[str, Any]:
+    """System, processor, cores, memory in bytes, GPUs by model."""
+    facts: dict[str, Any] = {
+        "system": system(),
+        "cpu": cpu_model(),
+        "cores": num_cores(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    }
+    gpus = [device.model for device in list_devices() if device.kind == "gpu"]
+    return facts | ({"gpus": gpus} if gpus else {})
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Of Python, abreast, Keras and the frameworks that are installed."""
+    return {"python": platform.python_version(), **package_versions(*_PACKAGES)}
+
+
+def package_versions(*names: str) -> dict[str, str]:
+    """By name, without the packages that are not installed."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def now() -> str:
+    """The time in UTC, as ISO 8601 with seconds."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def system() -> str:
+    """The operating system and the kind of processor, as `Linux x86_64`."""
+    return f"{platform.system()} {platform.machine()}"
+
+
+@cache
+def commit(folder: Path, *sources: str) -> str | None:
+    """The commit of the repository that a folder is in; `+changes` when its sources differ from it; None without one."""
+    try:
+        head = _git(folder, "rev-parse", "--short=12", "HEAD")
+        return head + (
+            "+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no", "--", *sources) else ""
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def command() -> list[str]:
+    """The running command, as somebody would type it."""
+    main = sys.modules["__main__"].__spec__  # of `python -m`
+    if main is not None:
+        name = main.name.removesuffix(".__main__")
+        return [*(["abreast"] if name == "abreast" else ["python", "-m", name]), *sys.argv[1:]]
+    script = Path(sys.argv[0])
+    return [*([script.name] if script.name == "abreast" else ["python", os.path.relpath(script)]), *sys.argv[1:]]
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=_GIT_SECONDS
+    )
+    return done.stdout.strip()

@@ -1,0 +1,1 @@
+"""The format of packed images: bytes, index and manifest of shards."""

@@ -1,0 +1,84 @@
+"""What is known of a shard but the bytes of its images: where each lies, its size, its key, its columns.
+
+How this becomes bytes is in `format`. Imports `columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abreast.records.format.columns import Array, StoredColumn
+
+# What a sample's bytes are; the place in this tuple is the number in the index, the word the extension in the tar.
+ENCODINGS = ("npy", "jpg", "png", "webp", "bmp", "gif", "tiff", "ppm")
+MAX_PIXELS = 89_478_485  # of one image, where Pillow begins to warn: 256 MiB of RGB
+HINT = "take this file from a copy, or pack the images again"
+SAMPLE = np.dtype(
+    [
+        ("offset", "<u8"),
+        ("length", "<u8"),
+        ("key_end", "<u8"),
+        ("restart_end", "<u8"),
+        ("checksum", "<u4"),
+        ("height", "<u4"),
+        ("width", "<u4"),
+        ("channels", "u1"),
+        ("encoding", "u1"),
+        ("orientation", "u1"),
+        ("plain", "u1"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that happened to an item of the source; `position` counts the source's items from 0."""
+
+    position: int
+    key: str
+    text: str
+    skipped: bool
+
+
+@dataclass(frozen=True)
+class Index:
+    """Everything about a shard but the bytes of its images; arrays may lie in mapped memory."""
+
+    first_sample: int  # of all shards' samples
+    source_end: int  # how many items of the source are used up behind this shard
+    shard_bytes: int
+    shard_sha256: bytes
+    samples: Array  # of type `SAMPLE`
+    key_bytes: bytes
+    restarts: npt.NDArray[np.unsignedinteger[Any]]
+    columns: Mapping[str, StoredColumn]
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def num_samples(self) -> int:
+        return len(self.samples)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        ends = [0, *self.samples["key_end"].tolist()]
+        return [self.key_bytes[ends[i] : ends[i + 1]].decode() for i in range(self.num_samples)]
+
+    def restarts_of(self, sample: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """Bytes of each segment of a JPEG's scan, with the marker behind it; empty when it cannot be cut."""
+        begin, end = self._restart_bounds[sample : sample + 2].tolist()
+        return self.restarts[begin:end]
+
+    @cached_property
+    def _restart_bounds(self) -> npt.NDArray[np.uint64]:
+        return np.concatenate([np.zeros(1, np.uint64), self.samples["restart_end"]])
+
+
+def sample_table(rows: Sequence[tuple[int, ...]]) -> Array:
+    """Rows of `SAMPLE`, in the order of its fields."""
+    return np.array(rows, SAMPLE)

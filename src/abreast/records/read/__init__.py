@@ -1,0 +1,1 @@
+"""Reading packed images: samples by number, and batches for training."""

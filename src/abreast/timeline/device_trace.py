@@ -1,0 +1,146 @@
+"""`DeviceTrace`: a Keras callback that runs the backend's own profiler over chosen steps of a training.
+
+Which profiler, and how its files are opened, is the backend's to say (`Tracer` in `backend/contract.py`). Imports Keras
+and `parallel`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from abreast.backend import current_backend
+from abreast.backend.contract import Tracer
+from abreast.errors import BackendError
+from abreast.parallel import placement_of
+from abreast.timeline.callback_times import Fit
+
+_LOOK_SECONDS = 1.0
+_JOIN_SECONDS = 60.0
+
+
+class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Profiles the steps from the first of `steps` up to, and without, the second; counted from 0 over all epochs.
+
+    Its files go to `logdir`. It is slow while it runs: leave some steps before it for compilation, and trace few.
+    """
+
+    def __init__(self, steps: tuple[int, int] = (10, 20), logdir: str | PathLike[str] = "device-trace") -> None:
+        super().__init__()
+        self.steps = _checked(steps)
+        self.logdir = Path(logdir)
+        self._fit: Fit | None = None
+        self._running: _Running | None = None
+        self._num_begun = self._first = 0
+        self._handle: Any = None
+
+    # What Keras calls.
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._end()
+        self._num_begun, self._handle = 0, None
+        placement = placement_of(self.model)
+        self._backend = current_backend() if placement is None else placement.backend
+        self._fit = Fit.around(self)
+        self._fit.follow(self)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        fit, self._fit = self._fit, None
+        if fit is not None:
+            fit.leave(self)
+        self._end()
+        if fit is not None and self._num_begun <= self.steps[0]:
+            print(
+                f"abreast: no device trace: the training had {self._num_begun} steps, and the trace begins at step "
+                f"{self.steps[0]}\nhint: choose earlier `steps`",
+                file=sys.stderr,
+            )
+
+    # What `Fit` tells of all callbacks: `on_train_batch_end` of our own would keep Keras from working ahead.
+
+    def before(self, event: str, index: int, logs: Any, time_ns: int) -> None:
+        if event == "on_train_batch_begin":
+            self._first = index
+            self._begin_step()
+        elif event == "on_train_batch_end":
+            assert self._fit is not None
+            self._num_begun += self._fit.num_batches(self._first, index)
+            if self._running is not None:
+                self._handle = self._backend.mark(logs)
+                self._running.tracer.end_step()
+
+    def after(self, event: str, time_ns: int) -> None:
+        pass
+
+    def _begin_step(self) -> None:
+        first, end = self.steps
+        if self._running is not None and self._num_begun >= end:
+            self._end()
+        if self._running is None and first <= self._num_begun < end:
+            assert self._fit is not None
+            self.logdir.mkdir(parents=True, exist_ok=True)
+            self._running = _Running(self._backend.trace(str(self.logdir)), self._fit, self.logdir)
+        if self._running is not None:
+            self._running.tracer.begin_step(self._num_begun)
+
+    def _end(self) -> None:
+        running, self._running = self._running, None
+        if running is None:
+            return
+        if self._handle is not None:  # what is still under way belongs to the traced steps
+            self._backend.finished(self._handle)
+            self._handle = None
+        running.stop()
+
+
+class _Running:
+    """A profiler that runs, and a thread that stops it when the fit around it fails."""
+
+    def __init__(self, tracer: Tracer, fit: Fit, logdir: Path) -> None:
+        self.tracer = tracer
+        self._fit, self._logdir = fit, logdir
+        self._is_stopped = False
+        self._lock = threading.RLock()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="abreast-device-trace", daemon=True)
+        self._thread.start()
+        fit.when_forgotten(self._finish)
+
+    def stop(self) -> None:
+        """Stop the profiler in this thread and say where its files are."""
+        self.tracer.end_step()
+        self._finish()
+        self._thread.join(_JOIN_SECONDS)
+
+    def _watch(self) -> None:
+        while not self._done.wait(_LOOK_SECONDS):
+            if self._fit.is_over:
+                self._finish()
+                return
+
+    def _finish(self) -> None:
+        """Stop the profiler and say where its files are, unless that is done, or this thread cannot."""
+        self._done.set()
+        with self._lock:
+            if self._is_stopped or (how := self.tracer.stop()) is None:
+                return
+            self._is_stopped = True
+        print(f"abreast: the device trace is in {self._logdir}\nhint: {how}", file=sys.stderr)
+
+
+def _checked(steps: Any) -> tuple[int, int]:
+    try:
+        first, end = steps
+        is_range = (
+            all(isinstance(step, int) and not isinstance(step, bool) for step in (first, end)) and 0 <= first < end
+        )
+    except (TypeError, ValueError):
+        is_range = False
+    if not is_range:
+        raise BackendError(f"steps={steps!r}", "give the first step and the one behind the last, as (10, 20)")
+    return first, end

@@ -1,0 +1,216 @@
+"""Hears one fit: what its training thread does, and in a thread of its own when devices finish and what it all adds up to.
+
+The training thread only notes times. Not here: the adding up (`accounts.py`), and what the user sees (`timeline.py`).
+Imports `spans`, `callback_times`, `accounts` and `windows`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from itertools import takewhile
+from queue import Empty, SimpleQueue
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+from abreast import spans
+from abreast.spans import MAIN, Span
+from abreast.timeline.accounts import Accounts
+from abreast.timeline.callback_times import Fit
+from abreast.timeline.step_spans import CALLBACKS
+from abreast.timeline.step_table import NO_STEPS, Numbers
+from abreast.timeline.windows import EpochRecord, Window
+
+_ROUND_NS = 1_000_000_000
+_LOOK_NS = 1_000_000_000  # between two looks whether the fit is still there
+_FLUSH_SECONDS = 10.0
+
+
+class DeviceClock(Protocol):
+    """Of `backend/contract.py`: how to learn when devices have finished."""
+
+    def mark(self, outputs: Any) -> Any: ...
+
+    def finished(self, handle: Any) -> tuple[int, ...]: ...
+
+
+class Recorder:
+    """Records from `start` to `stop`, or until the fit is over however it ended. Then nothing of it is left running."""
+
+    def __init__(
+        self,
+        fit: Fit,
+        clock: DeviceClock,
+        accounts: Accounts,
+        tell: Callable[[list[Numbers | EpochRecord]], None],
+        end: Callable[[], None],
+    ) -> None:
+        self.accounts = accounts
+        self.error: BaseException | None = None
+        self._fit, self._clock, self._tell, self._end = fit, clock, tell, end
+        self._heard: list[Span] = []
+        self._items: deque[Window | EpochRecord] = deque()
+        self._unfinished: deque[Window] = deque()
+        self._wake: SimpleQueue[threading.Event | None] = SimpleQueue()
+        self._open: Window | None = None
+        self._epoch = self._epoch_start = self._validation = self._validation_start = self._event_start = 0
+        self._is_idle = self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="abreast-timeline", daemon=True)
+
+    def start(self) -> None:
+        spans.listen(self._heard)
+        self._fit.follow(self)
+        self._fit.when_forgotten(self._abandon)
+        self._thread.start()
+
+    def flush(self) -> None:
+        """Wait until everything up to now is told."""
+        if self._stopped or threading.current_thread() is self._thread:
+            return
+        done = threading.Event()
+        self._wake.put(done)
+        done.wait(_FLUSH_SECONDS)
+
+    def stop(self) -> None:
+        """End it; called again, it does nothing. Tells what is complete."""
+        self._stopped = True
+        self._wake.put(None)
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_FLUSH_SECONDS)
+
+    def _abandon(self) -> None:
+        """The fit is gone without an end. Waits for nothing: any thread may be the one that notices."""
+        self._stopped = True
+        self._wake.put(None)
+
+    def _leave(self) -> None:
+        self._fit.leave(self)
+        spans.ignore(self._heard)
+
+    # In the training thread, as a `callback_times.Listener`.
+
+    def before(self, event: str, index: int, logs: Any, time_ns: int) -> None:
+        self._event_start = time_ns
+        if event == "on_train_batch_end":
+            window = self._open
+            if window is not None:
+                window.batches, window.returned = self._fit.num_batches(window.first, index), time_ns
+                window.handle = self._clock.mark(logs)
+                self._items.append(window)
+                if window.handle is not None:
+                    self._unfinished.append(window)
+                    if self._is_idle:
+                        self._wake.put(None)
+            return
+        self._close(time_ns, is_last=event != "on_train_batch_begin")
+        if event == "on_train_batch_begin":
+            self._open = Window(self._epoch, index, time_ns)
+        elif event == "on_epoch_begin":
+            self._epoch, self._epoch_start, self._validation = index, time_ns, 0
+        elif event == "on_test_begin":
+            self._validation_start = time_ns
+
+    def after(self, event: str, time_ns: int) -> None:
+        window = self._open
+        if event == "on_train_batch_begin":
+            if window is not None:
+                window.called = time_ns
+            return
+        if event == "on_train_batch_end":
+            if window is not None:
+                window.ended = time_ns
+            return
+        if event == "on_test_end":
+            self._validation += time_ns - self._validation_start
+            self._heard.append(Span(MAIN, "validation", self._validation_start, time_ns, {"epoch": self._epoch}))
+        elif event == "on_epoch_end":
+            self._items.append(EpochRecord(self._epoch, self._epoch_start, time_ns, self._validation))
+        self._heard.append(Span(CALLBACKS, event, self._event_start, time_ns, {}))
+
+    def _close(self, time_ns: int, is_last: bool) -> None:
+        window, self._open = self._open, None
+        if window is not None and window.ended:
+            window.is_last = is_last
+            window.end = time_ns
+
+    # In the recorder's own thread.
+
+    def _run(self) -> None:
+        try:
+            self._listen()
+        finally:
+            self._leave()
+            self._end()
+
+    def _listen(self) -> None:
+        counted = looked = perf_counter_ns()
+        while True:
+            asked = self._next_request()
+            is_last = self._stopped
+            try:
+                self._wait_for_devices(counted + _ROUND_NS)
+                if asked is not None or is_last or perf_counter_ns() > counted + _ROUND_NS:
+                    self._count()
+                    counted = perf_counter_ns()
+            except Exception as error:  # a measurement must not end a training
+                self.error = self.error or error
+                for waiting in (self._heard, self._items, self._unfinished):
+                    waiting.clear()
+            if asked is not None:
+                asked.set()
+            if is_last:
+                return
+            if perf_counter_ns() > looked + _LOOK_NS:
+                looked = perf_counter_ns()
+                self._stopped = self._stopped or self._fit.is_over
+
+    def _next_request(self) -> threading.Event | None:
+        """Wait until something is asked, a step is under way, or a round is over."""
+        self._is_idle = True  # before one looks, so that what comes after is told by `_wake`
+        try:
+            return self._wake.get_nowait() if self._unfinished else self._wake.get(timeout=_ROUND_NS / 1e9)
+        except Empty:
+            return None
+        finally:
+            self._is_idle = False
+
+    def _wait_for_devices(self, until_ns: int) -> None:
+        """Note when the devices have computed each step, as soon as they have."""
+        while self._unfinished and perf_counter_ns() < until_ns:
+            window = self._unfinished.popleft()
+            window.finished, window.handle = self._clock.finished(window.handle), None
+
+    def _count(self) -> None:
+        """Add up all that is complete, at once."""
+        complete = list(takewhile(_is_complete, self._items.copy()))
+        self._take_spans()  # after that: with those of all complete steps
+        for _ in complete:
+            self._items.popleft()
+        if complete:
+            self._tell(self._added_up(complete))
+
+    def _added_up(self, complete: list[Window | EpochRecord]) -> list[Numbers | EpochRecord]:
+        """In the same order; the steps between two epochs together."""
+        windows = [item for item in complete if isinstance(item, Window)]
+        rows = self.accounts.enter(windows) if windows else NO_STEPS
+        told: list[Numbers | EpochRecord] = []
+        count = 0
+        for item in complete:
+            if isinstance(item, Window):
+                count += 1
+                continue
+            told += [rows[:count], item]
+            rows, count = rows[count:], 0
+        return [*told, rows]
+
+    def _take_spans(self) -> None:
+        count = len(self._heard)
+        if count:
+            self.accounts.take(self._heard[:count])
+            del self._heard[:count]
+
+
+def _is_complete(item: Window | EpochRecord) -> bool:
+    """Whether a step is computed, and the next one has begun."""
+    return isinstance(item, EpochRecord) or (item.handle is None and item.end > 0)

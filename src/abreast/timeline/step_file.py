@@ -1,0 +1,82 @@
+"""A run as JSON lines: a header with versions and the machine, then a line per step and per epoch.
+
+Each line is written as a whole, and all that are there are written every second, so that a process that is killed
+leaves what it did until then. Imports `step_parts`, `step_table`, `windows`, `provenance`, `hardware` and `errors`.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, TextIO
+
+from abreast import provenance
+from abreast.errors import BackendError
+from abreast.hardware import list_devices, num_cores
+from abreast.timeline.step_parts import PARTS
+from abreast.timeline.step_table import Numbers
+from abreast.timeline.windows import EpochRecord
+
+FORMAT = "abreast timeline 1"
+
+
+class StepFile:
+    """`path` is begun anew by the first fit that is written to it, and continued by the next."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = Path(path)
+        self._is_begun = False
+        self._file: TextIO | None = None
+
+    def open(self, header: dict[str, Any]) -> None:
+        """Begin a fit. Raises `BackendError` when the file cannot be written."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a" if self._is_begun else "w", encoding="utf-8")
+            self._file.write(json.dumps({"format": FORMAT, **header, **machine_facts()}, allow_nan=False) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise BackendError(
+                f"cannot write the timeline: {error}", "give a path in a folder that you may write"
+            ) from error
+        self._is_begun = True
+
+    def write(self, told: list[Numbers | EpochRecord], begin_ns: int) -> None:
+        if self._file is not None:
+            self._file.write("".join(_lines(each, begin_ns) for each in told))
+            self._file.flush()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def machine_facts() -> dict[str, Any]:
+    """What a reader needs to know to compare two runs."""
+    device = list_devices()[0]
+    machine = {"system": provenance.system(), "device": device.model, "cores": num_cores()}
+    return {
+        "began": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "versions": provenance.versions(),
+        "machine": machine,
+    }
+
+
+def _lines(told: Numbers | EpochRecord, begin_ns: int) -> str:
+    if isinstance(told, EpochRecord):
+        return (
+            f'{{"event": "epoch", "epoch": {told.epoch}, "begin_seconds": {(told.start - begin_ns) / 1e9:.6f}, '
+            f'"seconds": {(told.end - told.start) / 1e9:.6f}, "validation_seconds": {told.validation / 1e9:.6f}}}\n'
+        )
+    return _STEP * len(told) % tuple(told.ravel().tolist())
+
+
+_STEP = (
+    '{"event": "step", "epoch": %d, "step": %d, "batches": %d, "rows": %d, "bytes": %d, "begin_seconds": %de-9, '
+    '"wall_seconds": %de-9, "seconds": {'
+    + ", ".join(f'"{name}": %de-9' for name in PARTS)
+    + '}, "call_seconds": %de-9, "read_seconds": %de-9, "put_seconds": %de-9}\n'
+)

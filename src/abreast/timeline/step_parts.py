@@ -1,0 +1,74 @@
+"""What one training step is split into, and the rule that splits it.
+
+At each moment the step belongs to the first of these that is true of it: the device sums over devices, the device
+computes, a callback runs, a batch is awaited while its copy is made, a batch is awaited; what is left is Python's. So
+time that is hidden behind computing counts as computing, and the parts add up to the step. Imports `intervals`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from abreast.timeline.intervals import NONE, Intervals, disjoint
+
+PARTS = ("wait", "copy", "compute", "all_reduce", "callbacks", "rest")
+LABELS = {
+    "wait": "waiting for input",
+    "copy": "copying to devices",
+    "compute": "computing",
+    "all_reduce": "all-reduce",
+    "callbacks": "callbacks",
+    "rest": "rest of Python",
+}
+COMPUTE_WITH_ALL_REDUCE = "compute (with all-reduce)"
+
+# What is true of a moment is a number of five bits.
+_PUTTING, _WAITING, _CALLING, _COMPUTING, _SUMMING = _BITS = (1, 2, 4, 8, 16)
+_CHANGES = np.array([sign * bit for bit in _BITS for sign in (1, -1)])
+_BOUNDARY = 32  # above them: how many beginnings and ends of steps were passed
+
+
+def _part(state: int) -> str:
+    if state & _SUMMING:
+        return "all_reduce"
+    if state & _COMPUTING:
+        return "compute"
+    if state & _CALLING:
+        return "callbacks"
+    if state & _WAITING:
+        return "copy" if state & _PUTTING else "wait"
+    return "rest"
+
+
+_PART_OF = np.array([PARTS.index(_part(state)) for state in range(_BOUNDARY)])
+
+
+def split(
+    steps: Intervals,
+    *,
+    busy: Intervals = NONE,
+    sums: Intervals = NONE,
+    callbacks: Intervals = NONE,
+    waits: Intervals = NONE,
+    puts: Intervals = NONE,
+) -> npt.NDArray[np.int64]:
+    """Split steps, which are sorted and disjoint: a row of `PARTS` in nanoseconds for each.
+
+    Told is when the device is busy, when it sums, when the training thread does what. `puts` are the times in which a batch
+    is cut and its copies are begun. Those need be neither sorted nor disjoint, nor in a step.
+    """
+    # One sweep over the beginnings and ends of all steps: this is done of every step of a training.
+    kinds = [disjoint(kind) for kind in (puts, waits, callbacks, busy, sums)]
+    times = np.concatenate((steps.T.ravel(), *(kind.ravel() for kind in kinds)))
+    order = times.argsort(kind="stable")
+    times = times[order]
+    changes = np.repeat((_BOUNDARY, *_CHANGES), (steps.size, *(kind.shape[1] for kind in kinds for _ in range(2))))
+    states = changes[order].cumsum()[:-1]
+    durations = np.diff(times)
+    lasting = durations > 0  # between two changes at one time a state may be none that there is
+    states, durations = states[lasting], durations[lasting]
+    cells = states // _BOUNDARY * len(PARTS) + _PART_OF[states % _BOUNDARY]
+    num_cells = (steps.size + 1) * len(PARTS)  # times before, in, between and after steps
+    sums_by_cell = np.bincount(cells, weights=durations, minlength=num_cells)  # floats, and exact up to 104 days
+    return sums_by_cell.reshape(-1, len(PARTS))[1::2].astype(np.int64)

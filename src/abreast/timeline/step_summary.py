@@ -1,0 +1,115 @@
+"""What the steps of a fit add up to: medians and quartiles by part, shares, rows per second, starvation; as a dict that prints.
+
+Imports `step_parts`, `units` and NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from abreast.samplers.sample import Sample
+from abreast.timeline.step_parts import COMPUTE_WITH_ALL_REDUCE, LABELS, PARTS
+from abreast.units import count, duration, share
+
+
+class Summary(dict[str, Any]):
+    """`timeline.summary()`: seconds and shares by name; printed, a table."""
+
+    def __str__(self) -> str:
+        return _table(self)
+
+
+def summarize(
+    steps: np.ndarray[Any, Any],
+    device_seconds: np.ndarray[Any, Any],
+    devices: Sequence[str],
+    history: dict[str, list[float]],
+    *,
+    warm_up_steps: int,
+    all_reduce_told: bool,
+    samples: Sequence[Sample] = (),
+    notes: Sequence[str] = (),
+) -> Summary:
+    """Sum up rows of `step_table.STEP`, the first `warm_up_steps` left out where more were made."""
+    dropped = warm_up_steps if len(steps) > warm_up_steps else 0
+    steps, device_seconds = steps[dropped:], device_seconds[dropped:]
+    wall = float(steps["wall"].sum(dtype="f8"))
+    parts = {name: None if name == "all_reduce" and not all_reduce_told else _part(steps[name], wall) for name in PARTS}
+    rows = int(steps["rows"].sum())
+    batches = int(steps["batches"].sum())
+    return Summary(
+        num_steps=len(steps),
+        num_batches=batches,
+        warm_up_steps=dropped,
+        step_seconds=_spread(steps["wall"]),
+        parts=parts,
+        starvation=(_total(steps["wait"]) + _total(steps["copy"])) / wall if wall else 0.0,
+        rows_per_second=rows / wall if rows and wall else None,
+        batches_per_second=batches / wall if wall else None,
+        bytes_per_batch=int(steps["bytes"].sum()) // batches if batches else 0,
+        compute_seconds={name: _spread(device_seconds[:, index]) for index, name in enumerate(devices)},
+        seconds={name: sum(history[f"{name}_seconds"]) for name in ("total", "validation", "epoch")},
+        samples=_samples(samples),
+        all_reduce_told=all_reduce_told,
+        notes=list(notes),
+    )
+
+
+def _part(seconds: np.ndarray[Any, Any], wall: float) -> dict[str, Any]:
+    return {**_spread(seconds), "share": _total(seconds) / wall if wall else 0.0}
+
+
+def _total(seconds: np.ndarray[Any, Any]) -> float:
+    return float(seconds.sum(dtype="f8"))
+
+
+def _spread(seconds: np.ndarray[Any, Any]) -> dict[str, Any]:
+    if not len(seconds):
+        return {"median": 0.0, "quartiles": (0.0, 0.0)}
+    first, median, third = (float(value) for value in np.percentile(seconds, (25, 50, 75)))
+    return {"median": median, "quartiles": (first, third)}
+
+
+def _samples(samples: Sequence[Sample]) -> dict[str, Any]:
+    found = {}
+    for device in dict.fromkeys(sample.device for sample in samples):
+        own = [sample for sample in samples if sample.device == device]
+        busy = [sample.utilisation for sample in own if not math.isnan(sample.utilisation)]
+        clocks = [sample.clock_mhz for sample in own if sample.clock_mhz is not None]
+        found[device] = {
+            "num_samples": len(own),
+            "utilisation": float(np.mean(busy)) if busy else None,
+            "memory_bytes": max(sample.memory_bytes for sample in own),
+            "clock_mhz": float(np.mean(clocks)) if clocks else None,
+        }
+    return found
+
+
+def _table(summary: Summary) -> str:
+    step = summary["step_seconds"]
+    rows = [_row("step", step, None, step["median"])]
+    for name in PARTS:
+        part = summary["parts"][name]
+        if part is not None:
+            label = COMPUTE_WITH_ALL_REDUCE if name == "compute" and not summary["all_reduce_told"] else LABELS[name]
+            rows.append(_row(f"  {label}", part, part["share"], step["median"]))
+    dropped = f", the first {summary['warm_up_steps']} left out" if summary["warm_up_steps"] else ""
+    lines = [f"{count(summary['num_steps'])} steps{dropped}", *rows]
+    if summary["rows_per_second"] is not None:
+        lines.append(f"{count(summary['rows_per_second'])} rows per second")
+    lines.append(f"devices wait for input {share(summary['starvation'])} of the time")
+    for device, found in summary["samples"].items():
+        busy = "" if found["utilisation"] is None else f"{share(found['utilisation'])} busy on average, "
+        lines.append(f"{device}: {busy}{found['memory_bytes'] / 2**20:,.0f} MiB at most")
+    return "\n".join([*lines, *(f"note: {note}" for note in summary["notes"])])
+
+
+def _row(label: str, spread: dict[str, Any], part: float | None, like: float) -> str:
+    low, high = (duration(value, like) for value in spread["quartiles"])
+    shown = "" if part is None else share(part)
+    times = f"{label:<28}{duration(spread['median'], like):>12}  ({low} to {high})"
+    return f"{times:<66}{shown:>6}".rstrip()

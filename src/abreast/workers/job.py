@@ -1,0 +1,242 @@
+"""The caller's side: a supervisor thread starts the workers, hears their heartbeats and gives one verdict.
+
+Imports the standard library and `errors`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import selectors
+import socket
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from abreast.errors import LaunchError, WorkerError
+from abreast.workers.seat import Seat
+from abreast.workers.worker import BEAT_SECONDS, COMPUTING, STOP_SECONDS
+
+_SILENT_SECONDS = 4 * BEAT_SECONDS
+_TICK_SECONDS = 0.2
+_START_SECONDS = 60.0  # importing a framework can keep the heartbeat waiting
+_COLLECT_SECONDS = 1.0  # survivors' complaints can come before the news of a death
+_jobs: weakref.WeakSet[Job] = weakref.WeakSet()
+
+
+class Job:
+    """Worker processes that live and die together. Each runs `main(worker)` of `module`, never the user's script.
+
+    `failure` is set, once, to the error that names the rank which failed first; `on_failure` is then called from the
+    supervisor's thread. `pass_fds` are inherited under the same numbers. `arguments` reach a worker as `Worker.argument`.
+    A worker that says nothing for `hang_seconds` (a minute at least while it starts) is hung; see `begin_work` for one that
+    is alive and makes no progress.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        ranks: Sequence[int],
+        *,
+        environments: Mapping[int, Mapping[str, str]] | None = None,
+        pass_fds: Mapping[int, Sequence[int]] | None = None,
+        arguments: Mapping[int, str] | None = None,
+        hang_seconds: float = 60.0,
+        first_seconds: float = 1800.0,
+        name: str = "abreast",
+        on_failure: Callable[[], None] | None = None,
+    ) -> None:
+        if not sys.executable:
+            raise LaunchError("worker processes need the path of Python, and sys.executable is empty")
+        self.name = name
+        self.failure: WorkerError | None = None
+        self.forked = False
+        self._hang_seconds = hang_seconds
+        self._first_seconds = first_seconds
+        self._on_failure = on_failure
+        self._work: tuple[float, float] | None = None
+        self._failed = threading.Event()
+        self._stopping = threading.Event()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._seats = [
+            Seat(
+                rank,
+                module,
+                (environments or {}).get(rank, {}),
+                (pass_fds or {}).get(rank, ()),
+                (arguments or {}).get(rank, ""),
+            )
+            for rank in ranks
+        ]
+        self._start()
+
+    def _start(self) -> None:
+        started = threading.Event()
+        trouble: list[OSError] = []
+        # PR_SET_PDEATHSIG fires when the *thread* that started a process ends: so one that lives as long as they do.
+        self._thread = threading.Thread(
+            target=self._supervise, args=(started, trouble), name=f"{self.name}-supervisor", daemon=True
+        )
+        self._thread.start()
+        _jobs.add(self)
+        atexit.register(self.close)
+        started.wait(60)
+        if trouble or not started.is_set():
+            self.close()
+            raise LaunchError(f"cannot start a worker process: {trouble[0] if trouble else 'no answer for 60 s'}")
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Process id of each rank."""
+        return {seat.rank: seat.process.pid for seat in self._seats if seat.process is not None}
+
+    def begin_work(self, first: bool = False) -> None:
+        """The caller now waits for the workers: one that computes for `hang_seconds` without progress is hung.
+
+        `first`: the first step of its kind may compile, and gets `first_seconds` instead.
+        """
+        self._work = (time.monotonic(), self._first_seconds if first else self._hang_seconds)
+
+    def end_work(self) -> None:
+        self._work = None
+
+    @contextlib.contextmanager
+    def work(self, first: bool = False) -> Iterator[None]:
+        """`begin_work` and `end_work` around a block."""
+        self.begin_work(first)
+        try:
+            yield
+        finally:
+            self.end_work()
+
+    def check(self) -> None:
+        """Raise the job's failure, if there is one."""
+        if self.forked:
+            raise LaunchError("these worker processes belong to the process that this one was forked from")
+        if self.failure is not None:
+            raise self.failure
+
+    def wait_for_failure(self, seconds: float = 5.0) -> WorkerError | None:
+        """The verdict, waited for: for a caller whose own call has just failed and who wants to know why."""
+        self._failed.wait(seconds)
+        return self.failure
+
+    def close(self) -> None:
+        """Ask the workers to end, then make them; leaves no process, thread or descriptor. May be called again."""
+        if self.forked:
+            return
+        self._stopping.set()
+        self._wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(STOP_SECONDS + 10)
+        atexit.unregister(self.close)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._wake_writer.send(b"\0")
+
+    # The supervisor's thread.
+
+    def _supervise(self, started: threading.Event, trouble: list[OSError]) -> None:
+        try:
+            for seat in self._seats:
+                seat.start()
+        except OSError as error:
+            trouble.append(error)
+        started.set()
+        try:
+            if not trouble:
+                self._watch()
+        finally:
+            self._end_workers(gently=not trouble and self.failure is None)
+            self._wake_reader.close()
+            self._wake_writer.close()
+
+    def _watch(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake_reader, selectors.EVENT_READ)
+            for seat in self._seats:
+                selector.register(seat.monitor, selectors.EVENT_READ, seat)
+            last = time.monotonic()
+            while not self._stopping.is_set():
+                self._listen(selector, _TICK_SECONDS)
+                now = time.monotonic()
+                # A tick counts for a second at most: when we ourselves were stopped, nobody else was silent.
+                self._judge_silence(min(now - last, 1.0))
+                last = now
+                if any(seat.verdict() for seat in self._seats):
+                    self._fail(selector)
+                    return
+
+    def _listen(self, selector: selectors.BaseSelector, seconds: float) -> None:
+        for key, _ in selector.select(seconds):
+            if key.data is not None and not key.data.listen():
+                selector.unregister(key.fileobj)
+        for seat in self._seats:
+            seat.look()
+
+    def _judge_silence(self, elapsed_seconds: float) -> None:
+        for seat in self._seats:
+            seat.silent_seconds += elapsed_seconds
+            limit = self._hang_seconds if seat.ready else max(self._hang_seconds, _START_SECONDS)
+            if seat.silent_seconds > limit:
+                seat.hung = f"stopped answering for {limit:g} s"
+        work, now = self._work, time.monotonic()
+        if work is None or any(seat.silent_seconds > _SILENT_SECONDS for seat in self._seats):
+            return  # whoever makes no progress may wait for the silent one
+        for seat in self._seats:
+            if seat.phase == COMPUTING and now - max(work[0], seat.progress_time) > work[1]:
+                seat.hung = f"did not finish its step for {work[1]:g} s"
+
+    def _fail(self, selector: selectors.BaseSelector) -> None:
+        deadline = time.monotonic() + _COLLECT_SECONDS
+        while time.monotonic() < deadline and not self._stopping.is_set():
+            self._listen(selector, 0.05)
+            if any(seat.verdict() == 1 for seat in self._seats):  # nothing explains more
+                break
+        guilty = min(
+            (seat for seat in self._seats if seat.verdict()), key=lambda seat: (seat.verdict(), seat.failed_time)
+        )
+        failure = guilty.error(self.name)
+        for seat in self._seats:
+            seat.kill()
+        self.failure = failure
+        self._failed.set()
+        if self._on_failure is not None:
+            try:
+                self._on_failure()
+            except Exception:  # the verdict stands; a broken hook must not keep workers alive
+                traceback.print_exc()
+
+    def _end_workers(self, gently: bool) -> None:
+        deadline = time.monotonic() + (STOP_SECONDS if gently else 0.0)
+        for seat in self._seats:
+            seat.ask_to_end()
+        while time.monotonic() < deadline and any(not seat.look() for seat in self._seats):
+            time.sleep(0.005)
+        for seat in self._seats:
+            seat.end()
+
+    def _abandon(self) -> None:
+        """In a forked child: forget the workers, which are our parent's."""
+        self.forked = True
+        self._failed = threading.Event()
+        self._stopping = threading.Event()
+        for seat in self._seats:
+            seat.abandon()
+        self._wake_reader.close()
+        self._wake_writer.close()
+        atexit.unregister(self.close)
+
+
+def _abandon_jobs() -> None:
+    for job in list(_jobs):
+        job._abandon()
+    _jobs.clear()
+
+
+os.register_at_fork(after_in_child=_abandon_jobs)

@@ -1,0 +1,172 @@
+"""One worker process as its supervisor sees it: started, listened to, judged and ended.
+
+Linux: leans on `SOCK_SEQPACKET` and process groups. Imports the standard library, `errors` and what a worker says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from abreast.errors import WorkerError
+from abreast.workers.worker import BEAT, COMMUNICATING, IDLE
+
+_MESSAGE_BYTES = 96 * 1024  # a seqpacket must fit into the socket's buffer
+_BOOT = (
+    "import json, sys; seat = json.loads(sys.argv[1]); sys.path[:] = seat['path']; "
+    "from abreast import workers; workers.serve(seat)"
+)
+
+
+class Seat:
+    """One worker as the supervisor sees it. Only the supervisor's thread calls it."""
+
+    def __init__(
+        self, rank: int, module: str, environment: Mapping[str, str], fds: Sequence[int], argument: str
+    ) -> None:
+        self.rank = rank
+        self.process: subprocess.Popen[bytes] | None = None
+        self.phase = IDLE
+        self.progress_time = time.monotonic()
+        self.silent_seconds = 0.0
+        self.ready = False  # its `main` has begun to say what it does
+        self.hung: str | None = None
+        self.failed_time = float("inf")
+        self._progress = -1
+        self._fds = tuple(fds)
+        self._environment = environment
+        self._seat = {"module": module, "rank": rank, "fds": self._fds, "argument": argument}
+        self._complaint: dict[str, Any] | None = None
+        self._exit: int | None = None
+        self._asked = False
+        self.monitor, self._remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.monitor.setblocking(False)
+
+    def start(self) -> None:
+        path = [os.path.abspath(entry) for entry in sys.path]
+        seat = self._seat | {"path": path, "monitor": self._remote.fileno(), "parent": os.getpid()}
+        self.process = subprocess.Popen(
+            [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _BOOT, json.dumps(seat)],  # type: ignore[attr-defined]
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **self._environment},
+            pass_fds=(self._remote.fileno(), *self._fds),
+            start_new_session=True,  # Ctrl-C is the caller's; and a group to end with whatever the worker starts
+        )
+        self._remote.close()
+
+    def listen(self) -> bool:
+        """Take in what the worker said; False when it will say no more."""
+        while True:
+            try:
+                message = self.monitor.recv(_MESSAGE_BYTES)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not message:
+                return False
+            self.silent_seconds = 0.0
+            self._take(message)
+
+    def _take(self, message: bytes) -> None:
+        if message[:1] != b"H":
+            self._complaint = json.loads(message[1:])
+            self.failed_time = min(self.failed_time, time.monotonic())
+            return
+        _, progress, self.phase = BEAT.unpack(message)
+        self.ready |= progress > 0
+        if progress != self._progress:
+            self._progress, self.progress_time = progress, time.monotonic()
+
+    def look(self) -> bool:
+        """Whether the process has ended; what it left running in its group ends with it."""
+        if self.process is None or self._exit is not None:
+            return True
+        # WNOWAIT: until we reap it below, its process group's number cannot be given to somebody else.
+        if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return False
+        self.listen()  # its last words
+        self.kill()
+        self._exit = self.process.wait()
+        self.failed_time = min(self.failed_time, time.monotonic())
+        return True
+
+    def verdict(self) -> int:
+        """How much this worker explains a failure: 1 the most, 0 nothing happened.
+
+        It died or raised by itself; it hung; it raised while it waited for another rank.
+        """
+        if self._complaint is not None:
+            return 3 if self._complaint["phase"] == COMMUNICATING else 1
+        if self._exit is not None and not self._asked:
+            return 1
+        return 2 if self.hung else 0
+
+    def error(self, name: str) -> WorkerError:
+        start = f"rank {self.rank} of {name}"
+        if self._complaint is not None:
+            text = self._complaint
+            return WorkerError(
+                f"{start} raised {text['type']}: {text['message']}",
+                text["hint"],
+                rank=self.rank,
+                remote_traceback=text["traceback"],
+            )
+        if self._exit is not None:
+            return WorkerError(f"{start} {describe_exit(self._exit)}", exit_hint(self._exit), rank=self.rank)
+        hint = "the process was stopped, is swapping or loops; raise the limit if it was only slow"
+        return WorkerError(f"{start} {self.hung}", hint, rank=self.rank)
+
+    def ask_to_end(self) -> None:
+        self._asked = True
+        with contextlib.suppress(OSError):
+            self.monitor.send(b"Q")
+
+    def kill(self) -> None:
+        if self.process is None or self._exit is not None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        if self.process is not None and self._exit is None:
+            self.kill()
+            try:
+                self._exit = self.process.wait(5)
+            except subprocess.TimeoutExpired:  # in an uninterruptible call of the kernel; it dies when that returns
+                sys.stderr.write(f"abreast: rank {self.rank} (process {self.process.pid}) does not end yet\n")
+        self.monitor.close()
+        self._remote.close()
+
+    def abandon(self) -> None:
+        if self.process is not None:
+            self.process.returncode = 0  # else its finalizer warns about a child that is not ours
+        self.monitor.close()
+        self._remote.close()
+
+
+def describe_exit(code: int) -> str:
+    """What became of a process, by what `wait` gave."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    if -code == signal.SIGKILL:
+        return "was killed (signal 9), perhaps out of memory"
+    with contextlib.suppress(ValueError):
+        return f"died of {signal.Signals(-code).name} (signal {-code})"
+    return f"died of signal {-code}"
+
+
+def exit_hint(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "look for `oom` in the kernel's log (`dmesg`); a smaller batch or model takes less memory"
+    return "what it printed last is on stderr, above"
