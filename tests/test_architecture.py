@@ -24,7 +24,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
             {"backend"},
             {"exact", "feed", "workers"},
             {
-                *("errors", "gradient_bytes", "hardware", "launchers", "nearest", "plain_json", "provenance"),
+                *("errors", "gradient_bytes", "hardware", "launchers", "nearest", "plain_json", "provenance", "shares"),
                 *("spans", "stdout", "threads", "units", "users_line", "whole_file"),
             },
         ),

@@ -66,13 +66,14 @@ def counting_stand_ins(case: Case, devices: int) -> Results:
 def _cut_in_jax() -> Iterator[None]:
     """XLA puts the all-reduce in; what a device would learn without it is what its shard alone teaches."""
     from abreast.backend.jax.backend import BACKEND
-    from abreast.feed import HostBatch, row_counts
+    from abreast.feed import HostBatch
+    from abreast.shares import shares_of
 
     backend: Any = BACKEND
     plain = backend.put
 
     def put(batch: Any, placement: Any) -> Any:
-        return plain(HostBatch.of(batch.rows_between(0, row_counts(batch.rows, placement.num_devices)[0])), placement)
+        return plain(HostBatch.of(batch.rows_at(shares_of(batch.rows, placement.num_devices).slices[0])), placement)
 
     backend.put = put
     try:

@@ -1,7 +1,7 @@
 """BatchNormalization over the rows of each device, in a program that sees the rows of all devices (JAX, `batch_norm="local"`).
 
-The rows of a device are those that `feed.row_counts` gives it, as on every backend. The moving statistics are the devices'
-means, weighted by their rows. Imports Keras, NumPy, `errors` and `feed`; no framework.
+The rows of a device are those of `Shares`, as on every backend. The moving statistics are the devices' means, weighted by
+their rows. Imports no framework.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from keras import ops
 
 from abreast.errors import ModelError
-from abreast.feed import row_counts
+from abreast.shares import shares_of
 
 _thread = threading.local()
 _plain_call: Any = keras.layers.BatchNormalization.call
@@ -45,7 +45,7 @@ def _call(layer: Any, inputs: Any, training: Any = None, mask: Any = None) -> An
         return _plain_call(layer, inputs, training=training, mask=mask)
     if getattr(layer, "renorm", False):  # Keras 3.14 and newer
         raise ModelError(f"{layer.name} uses renorm, which local statistics leave undefined", 'use batch_norm="global"')
-    return _normalize(layer, inputs, mask, row_counts(inputs.shape[0], num_devices))
+    return _normalize(layer, inputs, mask, shares_of(inputs.shape[0], num_devices).counts)
 
 
 def _normalize(layer: Any, inputs: Any, mask: Any, counts: tuple[int, ...]) -> Any:

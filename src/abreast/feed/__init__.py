@@ -8,7 +8,7 @@ backend says how a batch is put on devices.
 """
 
 from abreast.feed.adapter import Feed, FeedIterator, Handed, Watch, take
-from abreast.feed.batch import HostBatch, not_numbers, row_counts
+from abreast.feed.batch import HostBatch, not_numbers
 from abreast.feed.pipeline import Stage, Taken
 from abreast.feed.source import Source
 from abreast.feed.staging import DEFAULT_STAGING, Staging
@@ -31,7 +31,6 @@ __all__ = [
     "dataset_views",
     "not_dense",
     "not_numbers",
-    "row_counts",
     "take",
     "wait_for_turn",
 ]

@@ -12,6 +12,7 @@ from keras import tree
 
 from abreast.errors import DataError
 from abreast.feed.sparse import dense, is_sparse
+from abreast.shares import shares_of
 
 
 @dataclass(frozen=True)
@@ -59,17 +60,12 @@ class HostBatch:
             raise DataError("the data source gave a batch without rows", "check its length, and what it yields")
         return HostBatch(data, rows, tuple(structure), num_bytes)
 
-    def cut(self, num_shards: int) -> list[Any]:
-        """One view per shard. With fewer rows than shards, an empty shard repeats the first row (see `row_counts`)."""
-        shards, start = [], 0
-        for count in row_counts(self.rows, num_shards):
-            first, last = (start, start + count) if count else (0, 1)
-            shards.append(self.rows_between(first, last))
-            start += count
-        return shards
+    def cut(self, num_devices: int) -> list[Any]:
+        """One view per device: its shard. A device without rows gets the first row as a stand-in (see `Shares`)."""
+        return [self.rows_at(rows) for rows in shares_of(self.rows, num_devices).slices]
 
-    def rows_between(self, first: int, last: int) -> Any:
-        return tree.map_structure(lambda leaf: None if leaf is None else leaf[first:last], self.data)
+    def rows_at(self, rows: slice) -> Any:
+        return tree.map_structure(lambda leaf: None if leaf is None else leaf[rows], self.data)
 
 
 Unread = tuple[HostBatch | None, BaseException | None]  # a batch that no step took, or what reading it raised
@@ -86,12 +82,6 @@ def _leaves(data: Any) -> list[tuple[tuple[Any, ...], Any]]:
 def names(structure: tuple[Any, ...]) -> str:
     """The arrays of a batch, for an error."""
     return "[" + ", ".join("/".join(map(str, path)) or "x" for path, missing in structure if not missing) + "]"
-
-
-def row_counts(rows: int, num_shards: int) -> tuple[int, ...]:
-    """Rows of each shard, larger ones first: 98 rows on 4 are 25, 25, 24, 24."""
-    quotient, remainder = divmod(rows, num_shards)
-    return tuple(quotient + (index < remainder) for index in range(num_shards))
 
 
 def _check_type(leaf: Any, path: tuple[Any, ...]) -> None:

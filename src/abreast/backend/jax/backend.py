@@ -35,6 +35,7 @@ from abreast.exact.local_norm import local_batch_norm
 from abreast.feed import Feed, HostBatch, dataset_views, take
 from abreast.hardware import list_devices
 from abreast.launchers import World
+from abreast.shares import shares_of
 
 # Which variables Keras hands to a step, in its order, and what the state list of each is called.
 _VARIABLES: dict[Kind, tuple[str, ...]] = {
@@ -144,7 +145,7 @@ class JaxBackend:
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         if placement.num_devices == 1 and placement.devices[0].startswith("cpu"):
             return StagedBatch(batch.data, batch.rows, batch.rows)  # the program takes it as it is
-        padded_rows = -(-batch.rows // placement.num_devices) * placement.num_devices
+        padded_rows = shares_of(batch.rows, placement.num_devices).padded_rows
         sharded = _sharded(placement.devices)
         data = tree.map_structure(
             lambda leaf: None if leaf is None else _spread(leaf, padded_rows, sharded), batch.data

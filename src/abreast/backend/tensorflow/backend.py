@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import Any
@@ -36,8 +35,9 @@ from abreast.backend.tensorflow.step import Program, StagedBatch
 from abreast.backend.tensorflow.trace import TensorFlowTracer
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import BackendError, ModelError
-from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, row_counts, take
+from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, take
 from abreast.launchers import World
+from abreast.shares import Shares, shares_of
 
 _PLAIN_STRATEGY = tf.distribute.get_strategy()  # TensorFlow's default: one device
 
@@ -136,14 +136,16 @@ class TensorFlowBackend:
         return tensorflow_dataset.watched(dataset, begin)
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
-        counts = row_counts(batch.rows, placement.num_devices)
+        shares = shares_of(batch.rows, placement.num_devices)
         leaves = [leaf for leaf in tree.flatten(batch.data) if leaf is not None]
-        parts = [_cut(leaf, counts) for leaf in leaves]
+        parts = [_cut(leaf, shares) for leaf in leaves]
         shards = []
         for index, device in enumerate(_tf_names(placement.devices)):
             with tf.device(device):
                 shards.append([_to_device(part[index]) for part in parts])
-        return StagedBatch(tree.map_structure(lambda leaf: None if leaf is None else 0, batch.data), shards, counts)
+        return StagedBatch(
+            tree.map_structure(lambda leaf: None if leaf is None else 0, batch.data), shards, shares.counts
+        )
 
     def discard(self, staged: Any) -> None:
         pass
@@ -180,7 +182,7 @@ class TensorFlowBackend:
             if not programs or programs[-1].variables is not self._variables[model]:
                 programs[:] = [Program(kind, model, placement, self._variables[model])]
             if programs[-1].own_step:
-                exact.state_rule_of_own_step(kind, model, row_counts(batch.rows, placement.num_devices))
+                exact.state_rule_of_own_step(kind, model, shares_of(batch.rows, placement.num_devices).counts)
             return programs[-1](taken.staged, self._expected(source))
 
         def rest(*sources: Any) -> None:
@@ -220,10 +222,10 @@ class TensorFlowBackend:
         def rows(count: int) -> Any:
             with tf.device(ground.device):
                 return tree.map_structure(
-                    lambda leaf: None if leaf is None else _to_device(leaf), batch.rows_between(0, count)
+                    lambda leaf: None if leaf is None else _to_device(leaf), batch.rows_at(slice(count))
                 )
 
-        check(batch.rows, row_counts(batch.rows, placement.num_devices)[0], batch.num_bytes, rows, ground)
+        check(batch.rows, shares_of(batch.rows, placement.num_devices).counts[0], batch.num_bytes, rows, ground)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         self._rest(model)
@@ -335,13 +337,13 @@ def _dense(leaf: Any) -> Any:
     return leaf
 
 
-def _cut(leaf: Any, counts: tuple[int, ...]) -> list[Any]:
-    """A part per device; an empty one repeats the first row (see `HostBatch.cut`)."""
+def _cut(leaf: Any, shares: Shares) -> list[Any]:
+    """One shard per device."""
+    counts = shares.counts
     if len(counts) == 1:
         return [leaf]
     if not tf.is_tensor(leaf):
-        ends = list(itertools.accumulate(counts))
-        return [leaf[end - count : end] if count else leaf[:1] for end, count in zip(ends, counts, strict=True)]
+        return [leaf[rows] for rows in shares.slices]
     with tf.device("/CPU:0"):  # else the whole batch would go to the first GPU
         parts = tf.raw_ops.SplitV(value=leaf, size_splits=tf.constant(counts), axis=0, num_split=len(counts))
         return [part if count else leaf[:1] for part, count in zip(parts, counts, strict=True)]

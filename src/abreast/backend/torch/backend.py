@@ -35,9 +35,10 @@ from abreast.backend.torch.peers import Peers
 from abreast.backend.torch.staging import StagedShard, begin_copy
 from abreast.backend.torch.team import SentShards, Team
 from abreast.backend.torch.trace import TorchTracer
-from abreast.feed import Feed, Handed, HostBatch, Taken, dataset_views, not_numbers, row_counts, take
+from abreast.feed import Feed, Handed, HostBatch, Taken, dataset_views, not_numbers, take
 from abreast.hardware import CPU_DEVICES
 from abreast.launchers import World
+from abreast.shares import shares_of
 from abreast.workers.limits import hang_seconds
 
 _LULL_SECONDS = 1.0
@@ -104,7 +105,7 @@ class TorchBackend:
         return None
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
-        counts = row_counts(batch.rows, placement.num_devices)
+        counts = shares_of(batch.rows, placement.num_devices).counts
         if placement.num_devices == 1 and self._peers is None:
             return StagedBatch(begin_copy(batch.data, placement.devices[0]), counts)
         shards = batch.cut(placement.num_devices)
@@ -345,16 +346,16 @@ def _check_rows(check: exact.RowCheck, kind: Kind, model: Any, batch: HostBatch,
     ground = TorchGround(model, _here().startswith("gpu"), exact.overrides_step(model, "train") and kind == "train")
 
     def rows(count: int) -> Any:
-        return begin_copy(batch.rows_between(0, count), _here()).ready()
+        return begin_copy(batch.rows_at(slice(count)), _here()).ready()
 
-    check(batch.rows, row_counts(batch.rows, placement.num_devices)[0], batch.num_bytes, rows, ground)
+    check(batch.rows, shares_of(batch.rows, placement.num_devices).counts[0], batch.num_bytes, rows, ground)
 
 
 def _build(model: Any, batch: HostBatch) -> None:
     """Create the variables of a model that `predict` meets unbuilt."""
     if not all(layer.built for layer in model._flatten_layers()):
         with torch.no_grad():
-            row = begin_copy(batch.rows_between(0, 1), _here())
+            row = begin_copy(batch.rows_at(slice(1)), _here())
             model.predict_step(row.ready())
 
 

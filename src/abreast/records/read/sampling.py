@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from abreast.errors import DataError
 from abreast.records.read.draws import permutation
+from abreast.shares import Shares
 
 Numbers = npt.NDArray[np.int64]
 
@@ -60,10 +61,9 @@ class Sampling:
 
     def positions(self, batch: int) -> range:
         """Where this shard's rows of a batch stand in the order of the epoch."""
-        rows, begin = self._rows(batch), batch * self.batch_size
-        share, larger = divmod(rows, self.num_shards)
-        first = begin + self.shard * share + min(self.shard, larger)
-        return range(first, first + share + (self.shard < larger))
+        rows = Shares(self._rows(batch), (1,) * self.num_shards).rows_of(self.shard)
+        begin = batch * self.batch_size
+        return range(begin + rows.start, begin + rows.stop)
 
     def order(self, epoch: int) -> Numbers:
         """The number of the sample at each position."""
