@@ -252,9 +252,7 @@ PRECISION = {
 
 # Where row numbers decide, these are run on every number of devices, always.
 EVERY_NUMBER_OF_DEVICES = {"98 rows in batches of 32", "3 rows", "1 row"}
-# JAX's step is one program over the global batch, in which Keras's own arithmetic does these.
-NOT_ON_JAX = {*WEIGHTS, *METRICS}
-ON_TORCH = {*LARGE}
+REFUSED_BY_KERAS: dict[str, tuple[str, ...]] = {}  # the backends on which plain Keras refuses a job
 
 CASES: dict[str, Case] = {
     **MODELS, **LOSSES, **WEIGHTS, **METRICS, **OPTIMIZERS, **LARGE, **ROWS, **FIT, **CALLBACKS, **SOURCES, **PRECISION
