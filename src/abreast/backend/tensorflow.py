@@ -27,8 +27,9 @@ from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchData
 from tensorflow.python.eager import context
 
 from abreast import exact
-from abreast.backend import tensorflow_all_reduce, tensorflow_dataset, tensorflow_variables
+from abreast.backend import tensorflow_all_reduce, tensorflow_dataset, tensorflow_functions, tensorflow_variables
 from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer, refuse
+from abreast.backend.tensorflow_functions import inlined
 from abreast.backend.tensorflow_ground import TensorFlowGround
 from abreast.backend.tensorflow_step import Program, StagedBatch
 from abreast.backend.tensorflow_trace import TensorFlowTracer
@@ -82,6 +83,7 @@ class TensorFlowBackend:
         self._installed = True
         _grow_memory()
         exact.install()  # before anybody replaces one of these functions for a while
+        tensorflow_functions.install()
         tensorflow_variables.install()
         epoch_iterator: Any = keras_trainer.TFEpochIterator
         plain_init, plain_iterator = epoch_iterator.__init__, epoch_iterator._get_iterator
@@ -360,6 +362,11 @@ def _to_device(part: Any) -> Any:
 
 def _build(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make every variable of the model, its losses, metrics and optimizer, before any is placed."""
+    with inlined(num_replicas=1):  # a function under `tf.function` would keep what it met here
+        _build_parts(kind, model, batch)
+
+
+def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
     if kind == "predict":
         if not all(layer.built for layer in model._flatten_layers()):
             x, _, _ = exact.unpack(batch.data)
