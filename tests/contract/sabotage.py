@@ -195,7 +195,8 @@ def _own_state() -> Iterator[None]:
         return
 
     def averaged(state: Any) -> list[Any]:
-        variables = exact.diverging_variables(state.model, state.global_batch_norm, exact.current().relations)
+        running: Any = exact.current()
+        variables = exact.diverging_variables(state.model, state.global_batch_norm, running.relations)
         return [variable.value for variable in variables]
 
     with _kept_by_rank_0(averaged):
@@ -238,7 +239,7 @@ def _without_xla() -> Iterator[None]:
             return outputs, tuple(backend._Values(list(values)) for values in new_state)
 
         mesh = backend._mesh(placement.devices)
-        specs = {"in_specs": (PartitionSpec(), PartitionSpec("batch")), "out_specs": PartitionSpec()}
+        specs: Any = {"in_specs": (PartitionSpec(), PartitionSpec("batch")), "out_specs": PartitionSpec()}
         alone = jax.jit(jax.shard_map(of_one_device, mesh=mesh, check_vma=False, **specs))
         return lambda state, data, rows: alone(state, data)
 
