@@ -127,9 +127,8 @@ def reduce_values(
             float_mask = ops.divide_no_nan(
                 float_mask * ops.cast(entries, values.dtype), running.link.all_sum(ops.sum(float_mask))
             )
-        if weights is not None:
-            float_mask, weights = keras_loss.squeeze_or_expand_to_same_rank(float_mask, weights)
-        weights = float_mask if weights is None else weights * float_mask
+        # On PyTorch Keras multiplies the weights in place, and so the metrics see them.
+        weights = keras_loss.apply_mask(weights, float_mask, dtype=values.dtype, reduction="sum")
     if weights is not None:
         values, weights = keras_loss.squeeze_or_expand_to_same_rank(values, weights)
         values = values * weights
