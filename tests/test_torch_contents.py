@@ -49,9 +49,9 @@ def differs_beside(dtype: str, others: complex, values: tuple[complex, complex])
     from abreast.backend.torch_contents import Contents
 
     tensor = torch.full((LARGE,), others, dtype=getattr(torch, dtype))
-    tensor[5] = values[0]
+    tensor[5] = torch.tensor(values[0])
     seen = Contents([tensor])
-    tensor.data[5] = values[1]
+    tensor.data[5] = torch.tensor(values[1])
     return seen.differing([tensor])
 
 
