@@ -45,7 +45,8 @@ def adds_up(metric: Any) -> bool:
         return True
     if over_rows(getattr(metric, "_fn_kwargs", {})):
         return False
-    return is_of_keras(function) and function.__name__ not in _FUNCTIONS_MIXING_ROWS | LOSSES_MIXING_ROWS
+    name = getattr(function, "__name__", None)  # an object has none, as a loss, which is one number for all rows
+    return is_of_keras(function) and name is not None and name not in _FUNCTIONS_MIXING_ROWS | LOSSES_MIXING_ROWS
 
 
 @contextmanager

@@ -57,6 +57,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self._source = source
         self._watch = watch
         self._iterator: FeedIterator | None = None
+        self._told_batches: int | None = None
 
     @cached_property
     def _open(self) -> _Open:
@@ -133,7 +134,9 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @property
     def num_batches(self) -> Any:
-        return self.adapter.num_batches
+        """What Keras keeps until it asks again, though the length of a `PyDataset` may change from epoch to epoch."""
+        self._told_batches = self.adapter.num_batches
+        return self._told_batches
 
     @property
     def batch_size(self) -> Any:
@@ -162,7 +165,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         steps = self._source.steps_per_epoch
         if limit := keras.config.max_steps_per_epoch():
             steps = min(steps or limit, limit)
-        steps = steps or self.adapter.num_batches
+        steps = steps or self._told_batches
         if steps is not None:
             iterator.pipeline.permitted = iterator.pipeline.num_taken + steps
 

@@ -15,7 +15,7 @@ _WIDTH = 1024  # elements of a larger one that become one number
 
 
 class Contents:
-    """Of some tensors, as they are now. A large one's change shows above 2e-6 of what its numbers are like."""
+    """Of some tensors, as they are now. A large one's change shows above 2e-6 of its numbers, or if they are whole."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._parts: list[tuple[list[int], torch.Tensor]] = []
@@ -56,17 +56,30 @@ def digest(tensor: torch.Tensor) -> bytes:
 def _sketch(tensor: torch.Tensor) -> torch.Tensor:
     """A sum with weights for every `_WIDTH` elements, which tells another order or sign too, and the rest as it is."""
     flat = tensor.detach().reshape(-1)
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).reshape(-1)
     end = flat.numel() // _WIDTH * _WIDTH
     rows, rest = flat[:end].view(-1, _WIDTH), flat[end:]
+    if not flat.is_floating_point():
+        weights = _odd_numbers(rows.device)
+        return torch.cat([*((part.long() * weights).sum(1) for part in rows.split(_WIDTH)), rest.long()])
     if flat.dtype not in (torch.float32, torch.float64):
         rows, rest = rows.float(), rest.float()
-    return torch.cat([rows @ _weights(rows.dtype, rows.device), rest])
+    sums = rows @ _weights(rows.dtype, rows.device)
+    return torch.cat([sums, rest, rows[~sums.isfinite()].reshape(-1)])  # an infinite sum hides what its elements do
 
 
 @functools.cache
 def _weights(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
     return (0.5 + torch.rand(_WIDTH, generator=generator)).to(device, dtype)
+
+
+@functools.cache
+def _odd_numbers(device: torch.device) -> torch.Tensor:
+    """Weights for whole numbers: whatever one of these changes by, the sum changes, which wraps around."""
+    generator = torch.Generator().manual_seed(0)
+    return (torch.randint(1 << 62, (_WIDTH,), generator=generator) * 2 + 1).to(device)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -65,7 +65,7 @@ class ReplicaStep:
             if running.own_step:
                 with self._state.update():
                     return _shared_logs(running, self.model.test_step(shard))
-            x, y, weight = exact.unpack(shard)
+            x, y, weight = _unpacked(shard)
             with self._state.update():
                 y_pred = self.forward(x, training=False)
                 contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
@@ -110,7 +110,7 @@ class ReplicaStep:
     def _train(self, running: exact.Replica, shard: Any) -> Any:
         model, gradients = self.model, self._gradients
         updates = self._updates_now()
-        x, y, weight = exact.unpack(shard)
+        x, y, weight = _unpacked(shard)
         self._state.begin()
         with nullcontext() if updates else gradients.kept_apart():
             y_pred = gradients.forward(x, training=True)
@@ -118,7 +118,7 @@ class ReplicaStep:
                 model.zero_grad()
             contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=True)
             with torch.no_grad():
-                seen = _valid((x, y, _detached(y_pred), weight), running.rows)
+                seen = _valid((x, y, _detached(y_pred), _copied(weight)), running.rows)
                 logs = _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
             if gradients.overlaps:
                 self._state.start()  # ends behind backward, whose sums it overlaps
@@ -171,6 +171,16 @@ class _Forward(torch.nn.Module):
 
     def forward(self, x: Any, training: bool) -> Any:
         return self.call(x, training=training) if self.takes_training else self.call(x)
+
+
+def _unpacked(shard: Any) -> Any:
+    x, y, weight = exact.unpack(shard)
+    return x, y, _copied(weight)
+
+
+def _copied(weight: Any) -> Any:
+    """Weights of rows that Keras may multiply by a mask in place: not those of the source, and not those backward needs."""
+    return tree.map_structure(lambda leaf: None if leaf is None else leaf.clone(), weight)
 
 
 def _valid(data: Any, rows: int) -> Any:
