@@ -16,9 +16,9 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.backend.common import global_state
 
 from abreast.backend import current_backend
+from abreast.keras_private import global_state
 
 # Attributes that hold where callbacks of Keras write.
 _WRITTEN = {

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import keras
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
@@ -21,6 +20,7 @@ from abreast.feed.pipeline import Pipeline, Stage, Taken
 from abreast.feed.source import Source
 from abreast.feed.staging import Staging
 from abreast.feed.workers import end_workers
+from abreast.keras_private.data_adapters import DataAdapter
 
 
 @dataclass(frozen=True)

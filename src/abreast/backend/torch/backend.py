@@ -19,10 +19,6 @@ from typing import Any
 import keras
 import torch
 from keras import tree
-from keras.src.backend.common import global_state
-from keras.src.backend.torch import core as keras_torch
-from keras.src.backend.torch import trainer as keras_trainer
-from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from abreast import exact
 from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer
@@ -37,6 +33,10 @@ from abreast.backend.torch.team import SentShards, Team
 from abreast.backend.torch.trace import TorchTracer
 from abreast.feed import Feed, Handed, HostBatch, Taken, dataset_views, not_numbers, row_counts, take
 from abreast.hardware import CPU_DEVICES
+from abreast.keras_private import global_state
+from abreast.keras_private.data_adapters import TFDatasetAdapter
+from abreast.keras_private.torch import TorchEpochIterator
+from abreast.keras_private.torch import core as keras_torch
 from abreast.launchers import World
 from abreast.workers.limits import hang_seconds
 
@@ -319,7 +319,7 @@ def _plain_step(kind: Kind, model: Any, put: Callable[[HostBatch], StagedBatch])
 @functools.cache
 def _install() -> None:
     """Let Keras hand a feed's batches on as they were staged, not as plain arrays."""
-    epoch_iterator: Any = keras_trainer.TorchEpochIterator
+    epoch_iterator: Any = TorchEpochIterator
     plain = epoch_iterator.__next__
 
     def next_batch(self: Any) -> Any:

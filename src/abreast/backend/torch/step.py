@@ -13,9 +13,6 @@ from typing import Any
 
 import torch
 from keras import tree
-from keras.src.backend.torch.core import get_device
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -24,6 +21,8 @@ from abreast.backend.torch import batch_norm
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.link import TorchLink, keep_out_of_graphs
 from abreast.backend.torch.sums import Gradients, State
+from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
+from abreast.keras_private.torch import get_device
 
 
 class ReplicaStep:

@@ -11,9 +11,8 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.trainers.data_adapters import data_adapter_utils
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from abreast.keras_private.data_adapters import DataAdapter, get_torch_dataloader
 from abreast.records.read.loader import Loader
 
 
@@ -53,7 +52,7 @@ class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[
         return self.get_numpy_iterator()
 
     def get_torch_dataloader(self) -> Any:
-        return data_adapter_utils.get_torch_dataloader(self.get_numpy_iterator())
+        return get_torch_dataloader(self.get_numpy_iterator())
 
     def get_tf_dataset(self) -> Any:
         from abreast.backend.tensorflow.dataset import dataset

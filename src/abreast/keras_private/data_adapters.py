@@ -1,0 +1,36 @@
+"""Keras's data adapters and their helpers.
+
+`registry` is the module in which Keras looks up `get_data_adapter`; `checking` replaces it there, so call it through
+`registry`.
+"""
+
+from __future__ import annotations
+
+from keras.src.trainers import data_adapters as registry
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.array_slicing import train_validation_split
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+from keras.src.trainers.data_adapters.data_adapter_utils import (
+    NUM_BATCHES_FOR_TENSOR_SPEC,
+    get_torch_dataloader,
+    unpack_x_y_sample_weight,
+)
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter, PyDatasetEnqueuer
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
+
+__all__ = [
+    "NUM_BATCHES_FOR_TENSOR_SPEC",
+    "ArrayDataAdapter",
+    "DataAdapter",
+    "GeneratorDataAdapter",
+    "PyDatasetAdapter",
+    "PyDatasetEnqueuer",
+    "TFDatasetAdapter",
+    "TorchDataLoaderAdapter",
+    "get_torch_dataloader",
+    "registry",
+    "train_validation_split",
+    "unpack_x_y_sample_weight",
+]
