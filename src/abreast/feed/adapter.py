@@ -122,7 +122,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     def get_numpy_iterator(self) -> FeedIterator:
         return iter(self)
 
-    def get_jax_iterator(self) -> FeedIterator:
+    def get_jax_iterator(self, super_batch: int | None = None) -> FeedIterator:
         return iter(self)
 
     def get_torch_dataloader(self) -> FeedIterator:

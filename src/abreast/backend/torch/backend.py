@@ -23,7 +23,7 @@ from keras import tree
 from abreast import exact
 from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer
 from abreast.backend.tensorflow.guard import keep_off_gpus
-from abreast.backend.torch import seeds
+from abreast.backend.torch import keras_ddp, seeds
 from abreast.backend.torch.channel import ChannelClosed
 from abreast.backend.torch.ground import TorchGround
 from abreast.backend.torch.memory import note_requests
@@ -84,6 +84,7 @@ class TorchBackend:
     def install(self, devices: tuple[str, ...]) -> None:
         keep_off_gpus()
         seeds.install()
+        keras_ddp.install()
         exact.install()  # before anybody replaces one of these functions for a while
         _install()
 
@@ -137,6 +138,7 @@ class TorchBackend:
                 "`steps_per_execution` must be 1 with the PyTorch backend. "
                 f"Received: steps_per_execution={model.steps_per_execution}"
             )
+        keras_ddp.keep_off(model)
         optimizer = getattr(model, "optimizer", None)
         target = keras_torch.get_device()
         for variable in [*model.variables, *(optimizer.variables if optimizer is not None else [])]:
