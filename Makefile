@@ -19,7 +19,7 @@ NIGHTLY_TESTS := tests/contract tests/feed tests/test_exact.py tests/test_keras_
 .PHONY: help demo test test-full test-oldest test-nightly nightly check-nightly lint format bench clean
 
 help:  ## say what there is
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: $(READY)  ## train on real digits with every backend, on one and on four simulated devices
 	@$(BIN)/python examples/demo.py
