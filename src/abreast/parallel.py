@@ -17,9 +17,6 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import keras
-from keras.src.trainers import trainer as base_trainer
-from keras.src.trainers.data_adapters import data_adapter_utils
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from abreast import spans
 from abreast.backend import current_backend
@@ -29,6 +26,8 @@ from abreast.exact import overrides_step
 from abreast.feed import DEFAULT_STAGING, Feed, Source, Stage, Staging, Watch, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.hardware import DeviceSpec, choose
+from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
+from abreast.keras_private.trainers import BaseTrainer
 from abreast.launchers import read_world
 from abreast.numerics import watch_loss
 
@@ -233,7 +232,7 @@ def _install() -> None:
     _lead(model)
     model.__init__ = _tagging(model.__init__)
     # Keras restores a loaded model's compile settings only if `compile` is that of this very class.
-    base_trainer.Trainer.compile = _tagging(base_trainer.Trainer.compile)
+    BaseTrainer.compile = _tagging(BaseTrainer.compile)
 
 
 def _lead(trainer: Any) -> None:
@@ -323,7 +322,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     if arguments["validation_data"] is not None:
         arguments["validation_data"] = _feed(
             placement,
-            data_adapter_utils.unpack_x_y_sample_weight(arguments["validation_data"]),
+            unpack_x_y_sample_weight(arguments["validation_data"]),
             Watch(callbacks=acting),
             batch_size=arguments["validation_batch_size"] or arguments["batch_size"],
             steps_per_epoch=arguments["validation_steps"],

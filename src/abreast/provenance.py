@@ -16,7 +16,7 @@ from typing import Any
 
 from abreast.hardware import cpu_model, list_devices, num_cores
 
-_PACKAGES = ("abreast", "keras", "jax", "tensorflow", "tensorflow-cpu", "torch", "numpy")
+_PACKAGES = ("abreast", "keras", "keras-nightly", "jax", "tensorflow", "tensorflow-cpu", "torch", "numpy")
 _GIT_SECONDS = 10
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.backend.common import global_state
 
 from abreast.backend import current_backend
+from abreast.keras_private import global_state
 
 _SEEDS = "global_seed_generator"
 # Attributes of a model that calls of `fit` and its siblings change.

@@ -12,9 +12,9 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.backend.common.dtypes import BIT64_TO_BIT32_DTYPE
 
 from abreast.checking.facts import is_random, layers_of
+from abreast.keras_private.dtypes import BIT64_TO_BIT32_DTYPE
 
 # What one rounding changes, relative to a number, in each type that layers compute in.
 ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}

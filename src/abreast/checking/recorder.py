@@ -18,13 +18,13 @@ from typing import Any
 import keras
 import numpy as np
 from keras import tree
-from keras.src.trainers import data_adapters
 
 from abreast.checking import changes
 from abreast.checking.batches import Watch, fingerprint, watch, watched_feeds
 from abreast.checking.facts import call_facts, model_facts
 from abreast.checking.log import Writer, plain_array
 from abreast.feed import cut_validation
+from abreast.keras_private.data_adapters import registry as data_adapters
 
 # A loop of `train_on_batch` that goes on this many times longer than is compared would not end by itself.
 _PATIENCE = 50

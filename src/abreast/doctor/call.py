@@ -18,14 +18,16 @@ from typing import Any
 import keras
 import numpy as np
 from keras import tree
-from keras.src.trainers import data_adapters
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
 
 from abreast.errors import DataError, ModelError
 from abreast.feed import cut_validation
+from abreast.keras_private.data_adapters import (
+    ArrayDataAdapter,
+    GeneratorDataAdapter,
+    PyDatasetAdapter,
+    TorchDataLoaderAdapter,
+)
+from abreast.keras_private.data_adapters import registry as data_adapters
 
 # More epochs than any trial lasts.
 _ENDLESS = 10**9

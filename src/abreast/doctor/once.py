@@ -19,14 +19,14 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.trainers import data_adapters
-from keras.src.trainers.data_adapters import data_adapter_utils
 
 from abreast.doctor.call import FitCall
 from abreast.doctor.clock import Clock
 from abreast.doctor.facts import Callbacks, Validation
 from abreast.doctor.trials import fit, quiet
 from abreast.hardware import num_cores
+from abreast.keras_private.data_adapters import registry as data_adapters
+from abreast.keras_private.data_adapters import unpack_x_y_sample_weight
 from abreast.samplers.processor import Processor
 
 _BATCH_METHODS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
@@ -134,7 +134,7 @@ def validation(call: FitCall) -> Validation | None:
 def _validation_steps(arguments: dict[str, Any]) -> int | None:
     if arguments["validation_steps"]:
         return int(arguments["validation_steps"])
-    x, y, weight = data_adapter_utils.unpack_x_y_sample_weight(arguments["validation_data"])
+    x, y, weight = unpack_x_y_sample_weight(arguments["validation_data"])
     rows = arguments["validation_batch_size"] or arguments["batch_size"]
     adapter = data_adapters.get_data_adapter(x=x, y=y, sample_weight=weight, batch_size=rows)
     steps: int | None = adapter.num_batches

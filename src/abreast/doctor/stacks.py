@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from keras.src.backend.common import global_state
-
 from abreast.doctor.facts import Reading
+from abreast.keras_private import global_state
 from abreast.threads import frames
 
 _EVERY_SECONDS = 0.004

@@ -13,12 +13,13 @@ from typing import Any
 
 import keras
 from keras import ops
-from keras.src.losses import loss as keras_loss
-from keras.src.losses import losses as keras_losses
 
 from abreast.exact import calls
 from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, as_float, current, gather, is_inside, shared, valid_rows
+from abreast.keras_private.losses import loss as keras_loss
+from abreast.keras_private.losses import losses as keras_losses
+from abreast.keras_private.modules import KERAS
 
 # Keras's own losses that relate rows of a batch to one another; every other one gives a value per row.
 LOSSES_MIXING_ROWS = {"circle", "dice", "tversky"}
@@ -98,7 +99,7 @@ def over_rows(options: dict[str, Any]) -> bool:
 
 def is_of_keras(function: Any) -> bool:
     """Whether Keras wrote it, so that we know what it does with rows."""
-    return str(getattr(function, "__module__", "")).startswith("keras.src.")
+    return str(getattr(function, "__module__", "")).startswith(KERAS)
 
 
 def reduce_values(

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
-from keras.src.models.functional import Functional
+
+from abreast.keras_private.models import Functional
+from abreast.keras_private.modules import LAYERS
 
 # What calls of `fit` and its siblings leave on a model, made anew where it is needed: it holds what is the caller's alone (data,
 # callbacks) and compiled code. Another thread may be in such a call.
@@ -86,7 +88,7 @@ _NOT_USERS = {"abreast", "builtins", "functools", "jax", "keras", "numpy", "tens
 
 def is_whole(layer: Any) -> bool:
     """Whether a layer is one of Keras's own that holds others: it calls them as it likes, many times or in loops."""
-    return type(layer).__module__.startswith("keras.src.layers.") and bool(layer._layers)
+    return type(layer).__module__.startswith(LAYERS) and bool(layer._layers)
 
 
 def name_of_owner(value: Any) -> str:

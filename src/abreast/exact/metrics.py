@@ -16,8 +16,8 @@ from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
 from abreast.exact.members import leaf_metrics
 from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, current, gather, is_number, repeats, valid_rows
+from abreast.keras_private.modules import METRICS
 
-_METRIC_MODULES = "keras.src.metrics."
 # The state of every metric class of Keras adds up over rows, except where its function mixes rows.
 _FUNCTIONS_MIXING_ROWS = {"pearson_correlation", "concordance_correlation"}
 
@@ -38,7 +38,7 @@ def update_metrics(running: Replica, contribution: Any, x: Any, y: Any, y_pred: 
 
 def adds_up(metric: Any) -> bool:
     """Whether a metric's state over a batch is the sum of its states over parts of the batch."""
-    if not type(metric).__module__.startswith(_METRIC_MODULES):
+    if not type(metric).__module__.startswith(METRICS):
         return False
     function = getattr(metric, "_fn", None)
     if function is None:

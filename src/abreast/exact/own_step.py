@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from abreast.exact.telling import warn_once
+from abreast.keras_private.modules import KERAS
 
 
 def overrides_step(model: Any, kind: str = "train") -> bool:
@@ -19,7 +20,7 @@ def is_users(model: Any, name: str) -> bool:
     """Whether a method of a model is not Keras's own; `functools.wraps` may lend it the name of that."""
     method = getattr(model, name)
     function = getattr(method, "__func__", method)
-    return not str(getattr(function, "__globals__", {}).get("__name__")).startswith("keras.src.")
+    return not str(getattr(function, "__globals__", {}).get("__name__")).startswith(KERAS)
 
 
 def reductions(model: Any) -> set[str]:

@@ -15,6 +15,7 @@ from abreast.errors import ModelError
 from abreast.exact.own_step import reductions
 from abreast.exact.row_check import is_checked, settled_states
 from abreast.exact.telling import warn_once
+from abreast.keras_private.modules import KERAS
 
 
 def check_layers(model: Any) -> None:
@@ -59,7 +60,7 @@ def check_layers(model: Any) -> None:
 
 def _is_of_keras(layer: Any) -> bool:
     """Whether Keras defines what the layer does; a `JaxLayer` or `FlaxLayer` runs the user's functions."""
-    return type(layer).__module__.startswith("keras.src.") and not isinstance(layer, keras.layers.JaxLayer)
+    return type(layer).__module__.startswith(KERAS) and not isinstance(layer, keras.layers.JaxLayer)
 
 
 @functools.cache

@@ -21,9 +21,9 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
-from keras.src import backend
 
 from abreast.exact.members import OF_CALLS
+from abreast.keras_private.backend import random as keras_random
 
 _thread = threading.local()
 _CONTAINERS = (list, dict, set, collections.deque)
@@ -204,7 +204,7 @@ def _refill(container: Any, items: Any) -> None:
 @functools.cache
 def _install() -> None:
     """Once. Outside of `still`, and in other threads, Keras's random functions are what they were."""
-    functions: Any = backend.random
+    functions: Any = keras_random
     for name, calm in _CALM.items():
         setattr(functions, name, _unless_still(getattr(functions, name), calm))
 

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import keras
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
@@ -21,6 +20,7 @@ from abreast.feed.pipeline import Pipeline, Stage, Taken
 from abreast.feed.source import Source
 from abreast.feed.staging import Staging
 from abreast.feed.workers import end_workers
+from abreast.keras_private.data_adapters import DataAdapter
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     def get_numpy_iterator(self) -> FeedIterator:
         return iter(self)
 
-    def get_jax_iterator(self) -> FeedIterator:
+    def get_jax_iterator(self, super_batch: int | None = None) -> FeedIterator:
         return iter(self)
 
     def get_torch_dataloader(self) -> FeedIterator:

@@ -15,9 +15,9 @@ from types import FrameType
 from typing import Any, Protocol
 
 from keras.callbacks import CallbackList
-from keras.src.trainers.epoch_iterator import EpochIterator
 
 from abreast.errors import BackendError
+from abreast.keras_private.trainers import EpochIterator
 from abreast.threads import frames
 
 EVENTS = (

@@ -22,8 +22,6 @@ import numpy as np
 from jax._src.xla_bridge import backends_are_initialized
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from keras import tree
-from keras.src.backend.jax import trainer as keras_trainer
-from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from abreast import exact
 from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer, refuse
@@ -34,6 +32,8 @@ from abreast.errors import BackendError
 from abreast.exact.local_norm import local_batch_norm
 from abreast.feed import Feed, HostBatch, dataset_views, take
 from abreast.hardware import list_devices
+from abreast.keras_private.data_adapters import TFDatasetAdapter
+from abreast.keras_private.jax import JAXEpochIterator
 from abreast.launchers import World
 from abreast.shares import shares_of
 
@@ -125,7 +125,7 @@ class JaxBackend:
             return
         self._installed = True
         keep_off_gpus()
-        epoch_iterator: Any = keras_trainer.JAXEpochIterator
+        epoch_iterator: Any = JAXEpochIterator
         plain = epoch_iterator._get_iterator
 
         def get_iterator(self: Any) -> Any:

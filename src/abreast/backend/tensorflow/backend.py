@@ -13,16 +13,10 @@ from time import perf_counter_ns
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import tree
-from keras.src import backend
-from keras.src.backend.tensorflow import trainer as keras_trainer
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
-from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
 from tensorflow.python.eager import context
 
 from abreast import exact
@@ -38,6 +32,17 @@ from abreast.backend.tensorflow.trace import TensorFlowTracer
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import BackendError, ModelError
 from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, take
+from abreast.keras_private.backend import compute_output_spec
+from abreast.keras_private.data_adapters import (
+    ArrayDataAdapter,
+    GeneratorDataAdapter,
+    PyDatasetAdapter,
+    TFDatasetAdapter,
+    TorchDataLoaderAdapter,
+)
+from abreast.keras_private.models import KerasTensor
+from abreast.keras_private.tensorflow import TensorFlowTrainer, TFEpochIterator, concat
+from abreast.keras_private.trainers import EpochIterator
 from abreast.launchers import World
 from abreast.shares import Shares, shares_of
 
@@ -88,14 +93,14 @@ class TensorFlowBackend:
         exact.install()  # before anybody replaces one of these functions for a while
         tensorflow_functions.install()
         tensorflow_variables.install()
-        epoch_iterator: Any = keras_trainer.TFEpochIterator
+        epoch_iterator: Any = TFEpochIterator
         plain_init, plain_iterator = epoch_iterator.__init__, epoch_iterator._get_iterator
 
         def init(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
             # Plain Keras would distribute its dataset; a feed cuts its batches itself.
             if isinstance(kwargs.get("x"), Feed):
                 _refuse(distribute_strategy)
-                keras_trainer.EpochIterator.__init__(self, *args, **kwargs)
+                EpochIterator.__init__(self, *args, **kwargs)
                 self._distribute_strategy = distribute_strategy
             else:
                 plain_init(self, distribute_strategy, *args, **kwargs)
@@ -109,9 +114,7 @@ class TensorFlowBackend:
 
         epoch_iterator.__init__, epoch_iterator._get_iterator = init, get_iterator
         for name in ("reset_metrics", "_get_metrics_result_or_logs"):  # an epoch begins and ends with these
-            setattr(
-                keras_trainer.TensorFlowTrainer, name, self._at_rest(getattr(keras_trainer.TensorFlowTrainer, name))
-            )
+            setattr(TensorFlowTrainer, name, self._at_rest(getattr(TensorFlowTrainer, name)))
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):
@@ -208,9 +211,7 @@ class TensorFlowBackend:
             sources = [batch if isinstance(batch, Handed) else iter([batch]) for batch in batches]
             outputs = [one_step(source, take(source, put)) for source in sources]
             rest(*batches)
-            return tree.map_structure(
-                lambda *parts: keras_trainer.concat(parts) if len(parts) > 1 else parts[0], *outputs
-            )
+            return tree.map_structure(lambda *parts: concat(parts) if len(parts) > 1 else parts[0], *outputs)
 
         return predict_all if kind == "predict" else steps
 
@@ -375,7 +376,7 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
     if kind == "predict":
         if not all(layer.built for layer in model._flatten_layers()):
             x, _, _ = exact.unpack(batch.data)
-            backend.compute_output_spec(model, _symbolic(x), training=False)
+            compute_output_spec(model, _symbolic(x), training=False)
         return
     own_step = exact.overrides_step(model, kind)
     if own_step and not model.run_eagerly:
@@ -402,7 +403,7 @@ def _is_built(model: Any) -> bool:
 
 
 def _symbolic(data: Any) -> Any:
-    return tree.map_structure(lambda leaf: backend.KerasTensor(leaf.shape, backend.standardize_dtype(leaf.dtype)), data)
+    return tree.map_structure(lambda leaf: KerasTensor(leaf.shape, keras.backend.standardize_dtype(leaf.dtype)), data)
 
 
 BACKEND = TensorFlowBackend()

@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from abreast import exact
 from abreast.backend.tensorflow.reduce import Reducer
 from abreast.backend.tensorflow.turns import Turns
 from abreast.backend.tensorflow.variables import Variables, accumulating, accumulators
 from abreast.errors import ModelError
+from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 
 
 class SharedGradients:

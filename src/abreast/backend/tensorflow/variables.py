@@ -19,11 +19,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import tensorflow as tf
-from keras.src import backend
 
 from abreast import exact
 from abreast.backend.tensorflow.functions import OWNER
 from abreast.backend.tensorflow.reduce import add_in_order
+from abreast.keras_private.backend import Variable
 
 # Held while the variables of a model are other than at rest, as in a trace: other threads may train and predict beside it.
 AT_WORK = threading.RLock()
@@ -43,7 +43,7 @@ _shared: WeakValueDictionary[tuple[int, tuple[str, ...]], _Copies] = WeakValueDi
 @functools.cache
 def install() -> None:
     """Notice assignments by Keras while a model trains, as a data source may do them. Once."""
-    plain = backend.Variable._direct_assign
+    plain = Variable._direct_assign
 
     @functools.wraps(plain)
     def assign(self: Any, value: Any) -> None:
@@ -52,7 +52,7 @@ def install() -> None:
         if owner is not None and (variables := owner()) is not None:
             variables.is_spread = False
 
-    backend.Variable._direct_assign = assign
+    Variable._direct_assign = assign
 
 
 class Variables:

@@ -19,15 +19,11 @@ from typing import Any
 import keras
 import torch
 from keras import tree
-from keras.src.backend.common import global_state
-from keras.src.backend.torch import core as keras_torch
-from keras.src.backend.torch import trainer as keras_trainer
-from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from abreast import exact
 from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer
 from abreast.backend.tensorflow.guard import keep_off_gpus
-from abreast.backend.torch import seeds
+from abreast.backend.torch import keras_ddp, seeds
 from abreast.backend.torch.channel import ChannelClosed
 from abreast.backend.torch.ground import TorchGround
 from abreast.backend.torch.memory import note_requests
@@ -37,6 +33,10 @@ from abreast.backend.torch.team import SentShards, Team
 from abreast.backend.torch.trace import TorchTracer
 from abreast.feed import Feed, Handed, HostBatch, Taken, dataset_views, not_numbers, take
 from abreast.hardware import CPU_DEVICES
+from abreast.keras_private import global_state
+from abreast.keras_private.data_adapters import TFDatasetAdapter
+from abreast.keras_private.torch import TorchEpochIterator
+from abreast.keras_private.torch import core as keras_torch
 from abreast.launchers import World
 from abreast.shares import shares_of
 from abreast.workers.limits import hang_seconds
@@ -85,6 +85,7 @@ class TorchBackend:
     def install(self, devices: tuple[str, ...]) -> None:
         keep_off_gpus()
         seeds.install()
+        keras_ddp.install()
         exact.install()  # before anybody replaces one of these functions for a while
         _install()
 
@@ -138,6 +139,7 @@ class TorchBackend:
                 "`steps_per_execution` must be 1 with the PyTorch backend. "
                 f"Received: steps_per_execution={model.steps_per_execution}"
             )
+        keras_ddp.keep_off(model)
         optimizer = getattr(model, "optimizer", None)
         target = keras_torch.get_device()
         for variable in [*model.variables, *(optimizer.variables if optimizer is not None else [])]:
@@ -320,7 +322,7 @@ def _plain_step(kind: Kind, model: Any, put: Callable[[HostBatch], StagedBatch])
 @functools.cache
 def _install() -> None:
     """Let Keras hand a feed's batches on as they were staged, not as plain arrays."""
-    epoch_iterator: Any = keras_trainer.TorchEpochIterator
+    epoch_iterator: Any = TorchEpochIterator
     plain = epoch_iterator.__next__
 
     def next_batch(self: Any) -> Any:

@@ -14,6 +14,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from abreast import exact
+from abreast.backend.torch import own_group
 
 _functional_module: Any = torch.nn.functional
 _synchronized: Any = torch.nn.SyncBatchNorm
@@ -21,7 +22,6 @@ _plain_functional = _functional_module.batch_norm
 _plain_verify = _functional_module._verify_batch_size
 _plain_operation: Any = torch.batch_norm
 _plain_sync = _synchronized.forward
-_groups_of_ours: list[bool] = []
 
 
 @functools.cache
@@ -41,13 +41,8 @@ def be_traced() -> None:
             rules[plain] = rules.pop(ours)
 
 
-def group_is_ours() -> None:
-    """Say that abreast made torch's process group: of what runs outside of a step, the workers know nothing."""
-    _groups_of_ours.append(True)
-
-
 def _sync(module: Any, inputs: Any) -> Any:
-    plain = not exact.is_inside() and not _groups_of_ours
+    plain = not exact.is_inside() and not own_group.exists()
     return _plain_sync(module, inputs) if plain else _BatchNorm.forward(module, inputs)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from keras import tree
-from keras.src.backend.torch.core import get_device
+
+from abreast.keras_private.torch import get_device
 
 
 class StagedShard:

@@ -13,17 +13,16 @@ from typing import Any
 
 import torch
 from keras import tree
-from keras.src.backend.torch.core import get_device
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from abreast import exact, users_line
-from abreast.backend.torch import batch_norm
+from abreast.backend.torch import batch_norm, keras_ddp
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.link import TorchLink, keep_out_of_graphs
 from abreast.backend.torch.sums import Gradients, State
+from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
+from abreast.keras_private.torch import get_device
 
 
 class ReplicaStep:
@@ -32,6 +31,7 @@ class ReplicaStep:
     def __init__(self, model: Any, link: TorchLink, global_batch_norm: bool) -> None:
         exact.install()
         batch_norm.install()
+        keras_ddp.install()
         _install()
         self.model = model
         self.link = link

@@ -11,9 +11,8 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.trainers.data_adapters import data_adapter_utils
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from abreast.keras_private.data_adapters import DataAdapter, get_torch_dataloader, super_batch_iterator
 from abreast.records.read.loader import Loader
 
 
@@ -47,13 +46,15 @@ class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[
         if self._goes_on:
             self._end_if_all_given()
 
-    def get_jax_iterator(self) -> Iterator[Any]:
+    def get_jax_iterator(self, super_batch: int | None = None) -> Iterator[Any]:
         if keras.distribution.distribution() is not None:
-            return map(_as_tuple, self)  # Keras asks for this one late, so that `on_epoch_end` could not tell
-        return self.get_numpy_iterator()
+            batches: Iterator[Any] = map(_as_tuple, self)  # Keras asks late, so that `on_epoch_end` could not tell
+        else:
+            batches = self.get_numpy_iterator()
+        return batches if super_batch is None else super_batch_iterator(batches, super_batch)
 
     def get_torch_dataloader(self) -> Any:
-        return data_adapter_utils.get_torch_dataloader(self.get_numpy_iterator())
+        return get_torch_dataloader(self.get_numpy_iterator())
 
     def get_tf_dataset(self) -> Any:
         from abreast.backend.tensorflow.dataset import dataset
