@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from abreast.backend.registry import TITLES, BackendName
 from abreast.errors import LaunchError
 from abreast.feed import DEFAULT_STAGING, HostBatch, Staging
 from abreast.launchers import World
@@ -150,9 +151,9 @@ class Backend(Protocol):
         ...
 
 
-def refuse(world: World, framework: str) -> LaunchError:
+def refuse(world: World, framework: BackendName) -> LaunchError:
     """The error of a backend that drives all devices from one process."""
     return LaunchError(
-        f"{world.source} started {world.size} processes, but {framework} trains on all devices of a host from one",
-        "start one process (`abreast run --devices N script.py`); several hosts work with PyTorch",
+        f"{world.source} started {world.size} processes, but {TITLES[framework]} trains on all devices of a host from one",
+        f"start one process (`abreast run --devices N script.py`); several hosts work with {TITLES['torch']}",
     )

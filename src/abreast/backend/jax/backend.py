@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import jax
@@ -91,7 +91,7 @@ class _State:
 class JaxBackend:
     """See `backend/contract.py`."""
 
-    name = "jax"
+    name: Final = "jax"
 
     def __init__(self) -> None:
         self._states: WeakKeyDictionary[Any, _State] = WeakKeyDictionary()
@@ -115,7 +115,7 @@ class JaxBackend:
         )
 
     def join(self, world: World) -> tuple[str, ...]:
-        raise refuse(world, "JAX")
+        raise refuse(world, self.name)
 
     def install(self, devices: tuple[str, ...]) -> None:
         if devices[0].startswith("gpu:") and not _VISIBLE and not backends_are_initialized():

@@ -10,7 +10,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -45,7 +45,7 @@ _PLAIN_STRATEGY = tf.distribute.get_strategy()  # TensorFlow's default: one devi
 class TensorFlowBackend:
     """See `backend/contract.py`."""
 
-    name = "tensorflow"
+    name: Final = "tensorflow"
 
     def __init__(self) -> None:
         self._variables: WeakKeyDictionary[Any, Variables] = WeakKeyDictionary()
@@ -72,7 +72,7 @@ class TensorFlowBackend:
         return tuple(f"cpu:{index}" for index in range(len(tf.config.get_logical_device_configuration(cpu) or [cpu])))
 
     def join(self, world: World) -> tuple[str, ...]:
-        raise refuse(world, "TensorFlow")
+        raise refuse(world, self.name)
 
     def install(self, devices: tuple[str, ...]) -> None:
         if devices[0].startswith("gpu:"):

@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic, perf_counter_ns
-from typing import Any
+from typing import Any, Final
 
 import keras
 import torch
@@ -57,7 +57,7 @@ class StagedBatch:
 class TorchBackend:
     """See `backend/contract.py`."""
 
-    name = "torch"
+    name: Final = "torch"
 
     def __init__(self) -> None:
         self._team: Team | None = None
