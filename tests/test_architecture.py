@@ -25,7 +25,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
             {"exact", "feed", "workers"},
             {
                 *("errors", "gradient_bytes", "hardware", "launchers", "nearest", "plain_json", "provenance", "shares"),
-                *("spans", "stdout", "threads", "units", "users_line", "whole_file"),
+                *("spans", "staging", "stdout", "threads", "units", "users_line", "whole_file"),
             },
         ),
     )

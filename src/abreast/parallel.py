@@ -26,11 +26,12 @@ from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
 from abreast.errors import BackendError, DataError, ModelError
 from abreast.exact import overrides_step
-from abreast.feed import DEFAULT_STAGING, Feed, Source, Stage, Staging, Watch, cut_validation, wait_for_turn
+from abreast.feed import Feed, Source, Watch, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.hardware import DeviceSpec, choose
 from abreast.launchers import read_world
 from abreast.numerics import watch_loss
+from abreast.staging import DEFAULT_STAGING, Staging
 
 Model = TypeVar("Model")
 
@@ -282,7 +283,8 @@ def _maker(plain: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
             return plain(self, force=force)
         placement.backend.place(self, placement)
         if force or getattr(self, name) is None:
-            setattr(self, name, _watched(placement.backend.step_function(kind, self, placement), kind))
+            step = placement.backend.step_function(kind, self, placement)
+            setattr(self, name, _watched(step.for_keras, kind))
         return getattr(self, name)
 
     return make_function
@@ -381,13 +383,8 @@ def _feed(
     if isinstance(x, DataAdapter):
         _check_alone(y=y, sample_weight=weight, class_weight=options.get("class_weight"))
     backend = placement.backend
-    stage = Stage(
-        functools.partial(backend.put, placement=placement),
-        backend.discard,
-        functools.partial(backend.drawn, placement),
-    )
     source = Source(x, {"y": y, "sample_weight": weight, "batch_size": batch_size, **options}, backend.source)
-    return Feed(source, stage, placement.staging, watch)
+    return Feed(source, backend.stage(placement), placement.staging, watch)
 
 
 def _acting(callbacks: Any) -> tuple[str, ...]:

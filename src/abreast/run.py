@@ -25,6 +25,7 @@ from typing import Any, Literal
 from abreast.backend.registry import BACKENDS, BackendName, not_installed, require
 from abreast.errors import AbreastError, BackendError, LaunchError
 from abreast.hardware import DeviceSpec, parse_devices
+from abreast.staging import Staging
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,6 @@ class _Placing(importlib.abc.MetaPathFinder):
 
     def _place(self) -> None:
         from abreast import parallel  # imports Keras
-        from abreast.feed import Staging
 
         self.placed = True
         options = self.options

@@ -7,27 +7,32 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from abreast.errors import BackendError
 
 if TYPE_CHECKING:
     from abreast.backend.contract import Backend
+    from abreast.backend.fake import FakeBackend
+    from abreast.backend.instruments import Instruments
     from abreast.backend.jax.backend import JaxBackend
     from abreast.backend.tensorflow.backend import TensorFlowBackend
     from abreast.backend.torch.backend import TorchBackend
 
-    # A type checker compares each class with the protocol here.
-    _JAX: type[Backend] = JaxBackend
-    _TENSORFLOW: type[Backend] = TensorFlowBackend
-    _TORCH: type[Backend] = TorchBackend
+    def _compare(backend: Backend[Any], instruments: Instruments[Any, Any]) -> None: ...
+
+    # A type checker compares each class with both protocols here.
+    _compare(JaxBackend(), JaxBackend().instruments)
+    _compare(TensorFlowBackend(), TensorFlowBackend().instruments)
+    _compare(TorchBackend(), TorchBackend().instruments)
+    _compare(FakeBackend(), FakeBackend().instruments)
 
 BackendName = Literal["jax", "tensorflow", "torch"]
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
 TITLES: dict[BackendName, str] = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 
-def current_backend() -> Backend:
+def current_backend() -> Backend[Any]:
     """The backend that Keras was imported with; raises `BackendError` for one that we do not know."""
     import keras
 
@@ -37,7 +42,7 @@ def current_backend() -> Backend:
             f"Keras runs on {name!r}, which cannot train on several devices",
             f"set KERAS_BACKEND to {_either(BACKENDS)} before keras is imported",
         )
-    backend: Backend = importlib.import_module(f"abreast.backend.{name}.backend").BACKEND
+    backend: Backend[Any] = importlib.import_module(f"abreast.backend.{name}.backend").BACKEND
     return backend
 
 

@@ -122,13 +122,13 @@ def _variables(model: Any) -> list[Any]:
 @contextmanager
 def kept_random() -> Iterator[None]:
     """Global generators: Python's, NumPy's, the framework's; Keras's own is a variable, made when it is first needed."""
-    backend = current_backend()
-    state, legacy, framework = random.getstate(), np.random.get_state(), backend.random_state()
+    instruments = current_backend().instruments
+    state, legacy, framework = random.getstate(), np.random.get_state(), instruments.random_state()
     seeds = global_state.get_global_attribute(_SEEDS)
     try:
         yield
     finally:
         random.setstate(state)
         np.random.set_state(legacy)
-        backend.set_random_state(framework)
+        instruments.set_random_state(framework)
         global_state.set_global_attribute(_SEEDS, seeds)

@@ -17,10 +17,10 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.habits import Habits
-from abreast.feed.pipeline import Pipeline, Stage, Taken
+from abreast.feed.pipeline import Pipeline, Taken
 from abreast.feed.source import Source
-from abreast.feed.staging import Staging
 from abreast.feed.workers import end_workers
+from abreast.staging import Stage, Staged, Staging
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     The source is opened when Keras first asks for something: plain Keras opens that of validation after the first epoch.
     """
 
-    def __init__(self, source: Source, stage: Stage, staging: Staging, watch: Watch) -> None:
+    def __init__(self, source: Source, stage: Stage[Any], staging: Staging, watch: Watch) -> None:
         self.stage = stage
         self.staging = staging
         self.structure: tuple[Any, ...] | None = None
@@ -170,7 +170,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 class FeedIterator:
     """Batches of one source. `next` gives Keras the plain batch, or one to hand to a step."""
 
-    def __init__(self, feed: Feed, pipeline: Pipeline) -> None:
+    def __init__(self, feed: Feed, pipeline: Pipeline[Any]) -> None:
         self.pipeline = pipeline
         self.hands_staged = False  # whether `next` gives a `Handed`
         self._feed = feed
@@ -197,7 +197,7 @@ class FeedIterator:
         """What the user gave."""
         return self._feed.source
 
-    def take(self) -> Taken:
+    def take(self) -> Taken[Any]:
         taken = self.pipeline.take()
         if self._feed.keep_last:
             self._feed.last_batch = taken.host
@@ -214,22 +214,28 @@ class Handed:
         self._taken = iterator.take()
         self.after_users_code = self.before_users_code = True  # whether it may run around its step
 
+    def __iter__(self) -> Handed:
+        return self
+
     def __next__(self) -> Any:
         return self._taken.host.data
 
-    def take(self) -> Taken:
+    def take(self) -> Taken[Any]:
         self._iterator.pipeline.look_ahead()
         return self._iterator.pipeline.stage(self._taken)
 
 
-def take(iterator: Any, put: Callable[[HostBatch], Any]) -> Taken:
+def take(batches: Iterator[Any], put: Callable[[HostBatch], Staged]) -> Taken[Staged]:
     """The next batch of a `FeedIterator`, or of any iterator (`train_on_batch` brings a generator of its own).
 
     A step asks here; so from now on the feed works ahead.
     """
-    if isinstance(iterator, FeedIterator):
-        iterator = Handed(iterator)
-    if isinstance(iterator, Handed):
-        return iterator.take()
-    host = HostBatch.of(next(iterator))
+    if isinstance(batches, FeedIterator):
+        return Handed(batches).take()
+    if isinstance(batches, Handed):
+        return batches.take()
+    batch = next(batches)
+    if isinstance(batch, Handed):
+        return batch.take()
+    host = HostBatch.of(batch)
     return Taken(host, put(host))

@@ -14,8 +14,8 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from abreast.feed.in_process import runs_here
 from abreast.feed.reuse import ReuseGuard
 from abreast.feed.shared_random import SharedDraws
-from abreast.feed.staging import Staging
 from abreast.feed.turns import variables_of
+from abreast.staging import Staging
 
 _HINT = "prefetch=2 (abreast run --prefetch 2) reads ahead all the same, as do workers of the source"
 _told: set[str] = set()

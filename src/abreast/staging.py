@@ -1,15 +1,43 @@
-"""How far a feed works ahead of the step, and within which memory. Imports `errors`."""
+"""How a backend stages batches, how far a feed works ahead of the step, and within which memory. Imports `errors`."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from abreast.errors import DataError
 
+if TYPE_CHECKING:
+    from abreast.feed.batch import HostBatch
+
+Staged = TypeVar("Staged")  # a batch on its way to the devices
+
 DEFAULT_PREFETCH = 2
 _SHARE_OF_FREE_MEMORY = 8
+
+
+def _nothing_to_give_back(staged: Any) -> None:
+    pass
+
+
+def _no_generator() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Stage(Generic[Staged]):
+    """How a backend stages batches.
+
+    `put` begins to copy each device's shard to it and returns at once; a thread of the feed calls it. `discard` gives back what a
+    batch holds that no step will run. `drawn` is the state of the random generator that both steps and sources draw from;
+    None where they share none.
+    """
+
+    put: Callable[[HostBatch], Staged]
+    discard: Callable[[Staged], None] = _nothing_to_give_back
+    drawn: Callable[[], bytes | None] = _no_generator
 
 
 @dataclass(frozen=True)
