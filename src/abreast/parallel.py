@@ -11,6 +11,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, TypeVar
@@ -170,6 +171,17 @@ def placed(model: Any, devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = 
         placement.backend.close(placement)
 
 
+@contextmanager
+def on_first_devices(model: Any, count: int) -> Iterator[None]:
+    """Train a placed model on the first `count` of its devices inside the block, with the training step that it has."""
+    placement = _placements[model]
+    _tag_with_its_step(model, replace(placement, devices=placement.devices[:count]))
+    try:
+        yield
+    finally:
+        _tag_with_its_step(model, placement)
+
+
 def placement_facts() -> dict[str, list[str]]:
     """The devices of all models that are placed now, and how their BatchNormalization counts rows."""
     of = [] if _nothing_placed else list(_placements.values())
@@ -225,6 +237,12 @@ def _tag(model: Any, placement: Placement) -> Placement:
         _placements[model] = placement
         model.train_function = model.test_function = model.predict_function = None
     return placement
+
+
+def _tag_with_its_step(model: Any, placement: Placement) -> None:
+    function = model.train_function
+    _tag(model, placement)
+    model.train_function = function
 
 
 @functools.cache

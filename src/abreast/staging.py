@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
 from abreast.errors import DataError
 
 if TYPE_CHECKING:
@@ -16,6 +18,31 @@ Staged = TypeVar("Staged")  # a batch on its way to the devices
 
 DEFAULT_PREFETCH = 2
 _SHARE_OF_FREE_MEMORY = 8
+
+
+def numpy_memory(leaf: Any) -> np.ndarray[Any, Any] | None:
+    """The leaf where it is a NumPy array."""
+    return leaf if isinstance(leaf, np.ndarray) else None
+
+
+def copy_of_array(leaf: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return leaf.copy()
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """What the batches hold that sources of a backend give: NumPy arrays, and a framework's own tensors.
+
+    `text`: whether steps take strings. `memory` is the memory of a leaf, as an array, if a source could write into it; `copy`
+    makes another leaf of one that has such memory.
+    """
+
+    text: bool = False
+    memory: Callable[[Any], np.ndarray[Any, Any] | None] = numpy_memory
+    copy: Callable[[Any], Any] = copy_of_array
+
+
+NUMPY_LEAVES = Leaves()
 
 
 def _nothing_to_give_back(staged: Any) -> None:
@@ -32,12 +59,13 @@ class Stage(Generic[Staged]):
 
     `put` begins to copy each device's shard to it and returns at once; a thread of the feed calls it. `discard` gives back what a
     batch holds that no step will run. `drawn` is the state of the random generator that both steps and sources draw from;
-    None where they share none.
+    None where they share none. `leaves` are those of batches that sources give.
     """
 
     put: Callable[[HostBatch], Staged]
     discard: Callable[[Staged], None] = _nothing_to_give_back
     drawn: Callable[[], bytes | None] = _no_generator
+    leaves: Leaves = NUMPY_LEAVES
 
 
 @dataclass(frozen=True)

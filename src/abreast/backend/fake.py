@@ -195,7 +195,7 @@ def _take(batches: Iterator[Any], stage: Stage[StagedBatch]) -> StagedBatch:
     if "abreast.feed" in sys.modules:
         from abreast.feed import take
 
-        return take(batches, stage.put).staged
+        return take(batches, stage).staged
     put: Callable[[Any], StagedBatch] = stage.put
     return put(PlainBatch(next(batches)))
 

@@ -63,7 +63,8 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         adapter = self._source.open()
         if adapter.num_batches == 0 and not self.may_be_empty:
             raise DataError("the data source is empty", "give at least one row")
-        habits = Habits(adapter, self.staging, self._watch.model, (*self._watch.callbacks, *self._watch.steps))
+        acting = (*self._watch.callbacks, *self._watch.steps)
+        habits = Habits(adapter, self.staging, self.stage.leaves, self._watch.model, acting)
         # A source whose wait has a limit needs a thread of its own; others run where plain Keras runs them.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
@@ -225,7 +226,7 @@ class Handed:
         return self._iterator.pipeline.stage(self._taken)
 
 
-def take(batches: Iterator[Any], put: Callable[[HostBatch], Staged]) -> Taken[Staged]:
+def take(batches: Iterator[Any], stage: Stage[Staged]) -> Taken[Staged]:
     """The next batch of a `FeedIterator`, or of any iterator (`train_on_batch` brings a generator of its own).
 
     A step asks here; so from now on the feed works ahead.
@@ -237,5 +238,5 @@ def take(batches: Iterator[Any], put: Callable[[HostBatch], Staged]) -> Taken[St
     batch = next(batches)
     if isinstance(batch, Handed):
         return batch.take()
-    host = HostBatch.of(batch)
-    return Taken(host, put(host))
+    host = HostBatch.of(batch, text=stage.leaves.text)
+    return Taken(host, stage.put(host))

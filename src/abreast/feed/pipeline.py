@@ -157,7 +157,7 @@ class Pipeline(Generic[Staged]):
             data = self._next_watched() if self._staging.most else next(self._batches)
         finally:
             self._reads = False
-        host = self._check(HostBatch.of(data))
+        host = self._check(HostBatch.of(data, text=self._stage.leaves.text))
         if spans.LISTENERS:
             track = spans.READER if self._staging.most else spans.MAIN
             spans.leave(track, "read", start, perf_counter_ns(), batch=self._num_read)

@@ -121,7 +121,7 @@ class Steps:
 
     def _step(self, batches: Iterator[Any]) -> Any:
         newest = self._newest
-        staged = take(batches, self._stage.put).staged
+        staged = take(batches, self._stage).staged
         if self._waits:
             jax.block_until_ready(newest.logs)
         newest.logs, newest.values = self._program(newest.values, staged.data, staged.rows)

@@ -34,7 +34,7 @@ from abreast.errors import BackendError, ModelError
 from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, take
 from abreast.launchers import World
 from abreast.shares import Shares, shares_of
-from abreast.staging import Stage
+from abreast.staging import Leaves, Stage
 
 _PLAIN_STRATEGY = tf.distribute.get_strategy()  # TensorFlow's default: one device
 
@@ -129,7 +129,7 @@ class TensorFlowBackend:
         return epoch
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
-        return Stage(functools.partial(self.put, placement=placement))
+        return Stage(functools.partial(self.put, placement=placement), leaves=Leaves(text=True))
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         shares = shares_of(batch.rows, placement.num_devices)
@@ -156,7 +156,7 @@ class TensorFlowBackend:
         programs: list[Program] = []
         check = exact.RowCheck(kind, model)
         check.is_due = placement.check_rows and placement.num_devices > 1
-        put = self.stage(placement).put
+        stage = self.stage(placement)
 
         def one_step(source: Any, taken: Taken[StagedBatch]) -> Any:
             batch = taken.host
@@ -176,10 +176,10 @@ class TensorFlowBackend:
             return programs[-1](taken.staged, self._expected(source))
 
         def run(batches: Iterator[Any]) -> Any:
-            results = [one_step(batches, take(batches, put))]
+            results = [one_step(batches, take(batches, stage))]
             for _ in range(1, model.steps_per_execution):
                 try:
-                    taken = take(batches, put)
+                    taken = take(batches, stage)
                 except (StopIteration, tf.errors.OutOfRangeError):
                     break
                 results.append(one_step(batches, taken))

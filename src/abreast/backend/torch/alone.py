@@ -38,7 +38,7 @@ class Alone:
         run = torch.compile(run) if model.jit_compile else run
 
         def step(batches: Iterator[Any]) -> Any:
-            taken = take(batches, stage.put)
+            taken = take(batches, stage)
             with nullcontext() if kind == "train" else torch.no_grad():
                 return run(taken.staged.own.ready())
 

@@ -32,6 +32,7 @@ from abreast.backend.torch.launched import Launched
 from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode, StagedBatch
 from abreast.backend.torch.peers import Peers
+from abreast.backend.torch.staging import LEAVES
 from abreast.feed import Feed, Handed, HostBatch, dataset_views, not_numbers
 from abreast.hardware import CPU_DEVICES
 from abreast.launchers import World
@@ -92,7 +93,7 @@ class TorchBackend:
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
         put, drawn = partial(self.put, placement=placement), partial(self._mode(placement).drawn, placement)
-        return Stage(put, StagedBatch.discard, drawn)
+        return Stage(put, StagedBatch.discard, drawn, LEAVES)
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         return self._mode(placement).put(batch, placement)

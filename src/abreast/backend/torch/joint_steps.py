@@ -52,7 +52,7 @@ class JointSteps:
     def run(self, batches: Iterator[Any]) -> Any:
         """See `StepFunction.run`."""
         model, ranks = self._model, self._ranks
-        taken = take(batches, self._stage.put)
+        taken = take(batches, self._stage)
         # Between two steps of `train_on_batch` the user's code runs.
         handed = batches if isinstance(batches, Handed) else None
         look = handed is None or handed.after_users_code

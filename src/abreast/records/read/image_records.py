@@ -14,6 +14,7 @@ import numpy as np
 from keras.src.trainers.data_adapters import data_adapter_utils
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from abreast.backend.reading import pipeline_of
 from abreast.records.read.loader import Loader
 
 
@@ -56,10 +57,8 @@ class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[
         return data_adapter_utils.get_torch_dataloader(self.get_numpy_iterator())
 
     def get_tf_dataset(self) -> Any:
-        from abreast.backend.tensorflow.dataset import dataset
-
         # Keras on TensorFlow looks at no batch beforehand, and asks for iterators when it takes the first batch.
-        return dataset(lambda: map(_as_tuple, self), _as_tuple(self._assembly.like()))
+        return pipeline_of(lambda: map(_as_tuple, self), _as_tuple(self._assembly.like()))
 
 
 def _as_tuple(batch: Any) -> Any:
