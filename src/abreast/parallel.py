@@ -352,7 +352,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     arguments["x"] = _feed(
         placement,
         (arguments["x"], arguments["y"], arguments["sample_weight"]),
-        Watch(model, acting, _own_python_step(model), save_on_batches(arguments["callbacks"])),
+        Watch(model, acting, _own_python_step(model, placement), save_on_batches(arguments["callbacks"])),
         batch_size=arguments["batch_size"],
         steps_per_epoch=arguments["steps_per_epoch"],
         shuffle=arguments["shuffle"],
@@ -410,9 +410,9 @@ def _acting(callbacks: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(type(each).__name__ for each in acting_on_batches(callbacks)))
 
 
-def _own_python_step(model: Any) -> tuple[str, ...]:
+def _own_python_step(model: Any, placement: Placement) -> tuple[str, ...]:
     """The user's `train_step` where it runs as Python at each batch: in a compiled one it ran once."""
-    if overrides_step(model) and (keras.backend.backend() == "torch" or model.run_eagerly):
+    if overrides_step(model) and (placement.backend.steps_run_python or model.run_eagerly):
         return (f"{type(model).__name__}.train_step",)
     return ()
 

@@ -61,6 +61,11 @@ class Backend(Protocol[Staged]):
     def name(self) -> str: ...
 
     @property
+    def steps_run_python(self) -> bool:
+        """Whether each step runs the model's own Python code; else only the first one does, which compiles."""
+        ...
+
+    @property
     def instruments(self) -> Instruments[Any, Any]: ...
 
     def use_cpu_devices(self, count: int) -> None:

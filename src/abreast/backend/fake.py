@@ -93,6 +93,7 @@ class FakeBackend:
     """See `contract.py`. `staged_bytes` is what lies on the devices and waits for its step; `log` names the calls, in order."""
 
     name: Final = "fake"
+    steps_run_python: Final = True
     instruments: FakeInstruments
 
     def __init__(self, plan: Plan | None = None) -> None:

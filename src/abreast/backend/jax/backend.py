@@ -38,6 +38,7 @@ class JaxBackend:
     """See `backend/contract.py`."""
 
     name: Final = "jax"
+    steps_run_python: Final = False
     instruments: JaxInstruments
 
     def __init__(self) -> None:

@@ -43,6 +43,7 @@ class TensorFlowBackend:
     """See `backend/contract.py`."""
 
     name: Final = "tensorflow"
+    steps_run_python: Final = False
     instruments: TensorFlowInstruments
 
     def __init__(self) -> None:

@@ -43,6 +43,7 @@ class TorchBackend:
     """See `backend/contract.py`."""
 
     name: Final = "torch"
+    steps_run_python: Final = True
     instruments: TorchInstruments
 
     def __init__(self) -> None:
