@@ -20,7 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         (
             {"__main__", "cli"},
             {"bench", "checking", "doctor", "machine", "page", "plan", "records", "samplers", "timeline"},
-            {"numerics", "parallel", "run"},
+            {"numerics", "parallel", "run", "state"},
             {"backend"},
             {"exact", "feed", "workers"},
             {

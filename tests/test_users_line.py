@@ -59,3 +59,42 @@ def test_warnings_point_at_the_users_line(workers: Workers) -> None:
     said = {name for name, where in files.items() if where}
     assert said >= ({"staging"} if workers.backend == "jax" else {"staging", "dropout", "own step"})
     assert all(where == [__file__] for where in files.values() if where)
+
+
+def fit_sources_that_ignore_shuffle() -> list[tuple[str, str]]:
+    """In a worker: the files and messages of the warnings about `shuffle`, which Keras gives in `get_data_adapter`."""
+    import warnings
+
+    import keras
+    import numpy as np
+
+    import abreast
+
+    class Batches(keras.utils.PyDataset):  # type: ignore[misc]
+        def __getitem__(self, index: int) -> object:
+            return np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
+
+        @property
+        def num_batches(self) -> None:
+            return None
+
+    def generator() -> object:
+        while True:
+            yield np.ones((4, 2), "float32"), np.ones((4, 1), "float32")
+
+    found = []
+    for source in (generator(), Batches()):
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(source, steps_per_epoch=2, shuffle=True, verbose=0)
+        found += [(each.filename, str(each.message)) for each in caught if "shuffle" in str(each.message)]
+    return found
+
+
+def test_keras_warnings_of_a_source_point_at_the_users_line(workers: Workers) -> None:
+    found = workers.abreast.run(fit_sources_that_ignore_shuffle)
+    assert len(found) == 2
+    assert all(where == __file__ for where, _ in found), found

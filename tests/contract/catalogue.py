@@ -252,9 +252,11 @@ PRECISION = {
 
 # Where row numbers decide, these are run on every number of devices, always.
 EVERY_NUMBER_OF_DEVICES = {"98 rows in batches of 32", "3 rows", "1 row"}
-# JAX's step is one program over the global batch, in which Keras's own arithmetic does these.
-NOT_ON_JAX = {*WEIGHTS, *METRICS}
-ON_TORCH = {*LARGE}
+# Jobs that plain Keras refuses, and on which backends.
+REFUSED_BY_KERAS: dict[str, tuple[str, ...]] = {
+    "several steps per execution": ("torch",),
+    "several steps per execution, short batch": ("torch",),
+}
 
 CASES: dict[str, Case] = {
     **MODELS, **LOSSES, **WEIGHTS, **METRICS, **OPTIMIZERS, **LARGE, **ROWS, **FIT, **CALLBACKS, **SOURCES, **PRECISION

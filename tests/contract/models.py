@@ -105,6 +105,23 @@ def regularized(case: Case) -> Any:
     return keras.Model(inputs, head(case, x))
 
 
+class RunningMean(layers.Layer):  # type: ignore[misc]
+    """State of its own that follows the rows of a batch: a mean over them."""
+
+    def build(self, shape: Any) -> None:
+        self.mean = self.add_weight(shape=(shape[-1],), initializer="zeros", trainable=False, name="mean")
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        if training:
+            self.mean.assign(0.5 * self.mean + 0.5 * keras.ops.mean(x, axis=0))
+        return x
+
+
+def running_mean(case: Case) -> Any:
+    x = inputs = keras.Input((5,))
+    return keras.Model(inputs, head(case, RunningMean()(layers.Dense(4, activation="tanh")(x))))
+
+
 class Subclassed(keras.Model):  # type: ignore[misc]
     def __init__(self, units: int = 4) -> None:
         super().__init__()
@@ -198,6 +215,7 @@ MODELS: dict[str, Callable[[Case], Any]] = {
         multi,
         prepared,
         regularized,
+        running_mean,
         sequence_mask,
         sequential,
         subclassed,

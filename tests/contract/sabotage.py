@@ -125,3 +125,144 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, plain)
+
+
+def cut_exchange(name: str, case: Case, devices: int) -> Results:
+    """The job without one exchange between replicas: see `EXCHANGES`."""
+    with _EXCHANGES[name]():
+        return run(case, devices=devices)
+
+
+@contextmanager
+def _own_moments() -> Iterator[None]:
+    """Replica 0 takes part in the exchange of BatchNormalization's moments and then normalizes by its own."""
+    import keras
+
+    from abreast.exact import layers
+    from abreast.exact.still import is_still
+
+    def moments(layer: Any, inputs: Any, mask: Any) -> Any:
+        together = layers.moments(layer, inputs, mask)  # in the look at the first batch too, which else would notice
+        return together if is_still() else layers._plain_moments(layer, inputs, mask)
+
+    with _replaced(keras.layers.BatchNormalization, "_moments", moments):
+        yield
+
+
+@contextmanager
+def _own_divisor() -> Iterator[None]:
+    """Replica 0 divides a weighted mean by its own weights alone, times the number of replicas."""
+    from abreast.backend import current_backend
+
+    if current_backend().name == "tensorflow":
+        from abreast.backend.tensorflow.turns import TurnLink as Link
+    else:
+        from abreast.backend.torch.link import TorchLink as Link  # type: ignore[assignment]
+    plain = Link.all_sum
+
+    def all_sum(self: Any, tensor: Any) -> Any:
+        together = plain(self, tensor)
+        return together if len(tensor.shape) else tensor * self.num_replicas
+
+    with _replaced(Link, "all_sum", all_sum):
+        yield
+
+
+@contextmanager
+def _own_metrics() -> Iterator[None]:
+    """The caller's metrics keep what its own rows add."""
+    from abreast.backend import current_backend
+
+    if current_backend().name == "tensorflow":
+        from abreast.backend.tensorflow.variables import Variables
+
+        with _replaced(Variables, "_put_together", lambda self: None):
+            yield
+    else:
+        with _kept_by_rank_0(lambda state: state._tensors):
+            yield
+
+
+@contextmanager
+def _own_state() -> Iterator[None]:
+    """The caller's copy of a state keeps the mean over its own rows."""
+    from abreast import exact
+    from abreast.backend import current_backend
+
+    if current_backend().name == "tensorflow":
+        with _replaced(exact, "diverging_variables", lambda *_: []):
+            yield
+        return
+
+    def averaged(state: Any) -> list[Any]:
+        running: Any = exact.current()
+        variables = exact.diverging_variables(state.model, state.global_batch_norm, running.relations)
+        return [variable.value for variable in variables]
+
+    with _kept_by_rank_0(averaged):
+        yield
+
+
+@contextmanager
+def _kept_by_rank_0(tensors: Any) -> Iterator[None]:
+    """On PyTorch, rank 0 takes part in the sum and then keeps what it had of some tensors."""
+    from abreast.backend.torch import sums
+
+    plain_start, plain_finish = sums.State.start, sums.State.finish
+
+    def start(self: Any, gradients: Any = ()) -> None:
+        self._own = [(tensor, tensor.detach().clone()) for tensor in tensors(self)]
+        plain_start(self, gradients)
+
+    def finish(self: Any) -> None:
+        plain_finish(self)
+        for tensor, own in self._own:
+            tensor.copy_(own)
+
+    with _replaced(sums.State, "start", start), _replaced(sums.State, "finish", finish):
+        yield
+
+
+@contextmanager
+def _without_xla() -> Iterator[None]:
+    """JAX's program without the all-reduces of XLA: each device runs the step on its shard alone."""
+    import jax
+    from jax.sharding import PartitionSpec
+
+    from abreast.backend.jax import devices
+    from abreast.backend.jax import step as jax_step
+
+    def program(kind: Any, model: Any, placement: Any) -> Any:
+        step = getattr(model, f"{kind}_step")
+
+        def of_one_device(state: Any, data: Any) -> Any:
+            outputs, new_state = step(tuple(map(list, state)), data)
+            return outputs, tuple(jax_step._Values(list(values)) for values in new_state)
+
+        mesh = devices._mesh(placement.devices)
+        specs: Any = {"in_specs": (PartitionSpec(), PartitionSpec("batch")), "out_specs": PartitionSpec()}
+        alone = jax.jit(jax.shard_map(of_one_device, mesh=mesh, check_vma=False, **specs))
+        return lambda state, data, rows: alone(state, data)
+
+    with _replaced(jax_step, "_program", program):
+        yield
+
+
+_EXCHANGES = {
+    "moments of BatchNormalization": _own_moments,
+    "divisor of weighted means": _own_divisor,
+    "sums of metrics": _own_metrics,
+    "averages of states": _own_state,
+    "all-reduces of XLA": _without_xla,
+}
+
+
+def global_instead_of_local(devices: int, rows: int) -> Any:
+    """`probes.local_batch_norm` on JAX, with a program that normalizes by the global batch."""
+    from contextlib import nullcontext
+
+    from abreast.backend.jax import step as jax_step
+    from tests.contract import probes
+
+    with _replaced(jax_step, "local_batch_norm", lambda num_devices: nullcontext()):
+        return probes.local_batch_norm(devices=devices, rows=rows)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract import catalogue
 from tests.contract.oracle import Contract
-from tests.harness.client import BACKENDS
+from tests.contract.turns import TURNS, devices_in_turn
 
 # torch.compile takes minutes; the others need a package that a backend's own requirements do not bring.
 SLOW = {("torch", "jit_compile")}
@@ -21,20 +21,22 @@ def test_any_number_of_devices_learns_what_one_learns(contract: Contract, name: 
     _skip_unless_there_is(case.source)
     if (contract.workers.backend, name) in SLOW and not contract.full:
         pytest.skip("takes minutes; run with -m full")
-    if not contract.full and not _in_turn(name, contract.workers.backend):
+    refused = contract.workers.backend in catalogue.REFUSED_BY_KERAS.get(name, ())
+    contract.holds(case, *_devices(name, contract), refusal=refused)
+
+
+def _devices(name: str, contract: Contract) -> tuple[int, ...]:
+    """All numbers of devices, or the one in turn: all jobs on all backends would take as long as all other tests."""
+    if contract.full or name in catalogue.EVERY_NUMBER_OF_DEVICES:
+        return (1, 2, 3, 4)
+    if (number := devices_in_turn(name, contract.workers.backend)) is None:
         pytest.skip("another backend's turn; run without -m 'not full'")
-    devices = (1, 2, 3, 4) if name in catalogue.EVERY_NUMBER_OF_DEVICES else ()
-    contract.holds(case, *devices, refusal=True)
+    return (number,)
 
 
-def _in_turn(name: str, backend: str) -> bool:
-    if name in catalogue.ON_TORCH:
-        return backend == "torch"
-    if name in catalogue.EVERY_NUMBER_OF_DEVICES:
-        return True
-    # Every other case on one backend: all on all would take as long again as all other tests.
-    able = [each for each in BACKENDS if not (each == "jax" and name in catalogue.NOT_ON_JAX)]
-    return able[sum(map(ord, name)) % len(able)] == backend
+def test_every_job_has_its_turn_on_one_backend() -> None:
+    named = [name for of_backend in TURNS.values() for names in of_backend.values() for name in names]
+    assert sorted(named) == sorted(catalogue.CASES.keys() - catalogue.EVERY_NUMBER_OF_DEVICES)
 
 
 def _skip_unless_there_is(source: str) -> None:

@@ -37,14 +37,14 @@ def test_local_batch_normalization_takes_the_statistics_of_each_shard(
     workers: Workers, devices: int, rows: int
 ) -> None:
     result = workers.abreast.run(probes.local_batch_norm, devices=devices, rows=rows)
-    expected = _one_step_by_hand(result, devices)
+    expected = one_step_by_hand(result, devices)
     for name, value in expected.items():
         np.testing.assert_allclose(result["after"][name], value, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 def test_the_step_by_hand_is_that_of_plain_keras_on_one_device(workers: Workers) -> None:
     result = workers.plain.run(probes.local_batch_norm, devices=0, rows=9)
-    for name, value in _one_step_by_hand(result, 1).items():
+    for name, value in one_step_by_hand(result, 1).items():
         np.testing.assert_allclose(result["after"][name], value, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
@@ -69,7 +69,7 @@ def test_a_layers_new_dtype_policy_is_that_of_every_replica(workers: Workers) ->
     assert not after.any(axis=1).any(), after
 
 
-def _one_step_by_hand(job: dict[str, Any], devices: int) -> dict[str, Any]:
+def one_step_by_hand(job: dict[str, Any], devices: int) -> dict[str, Any]:
     """Weights after one step of SGD(0.125) on the mean squared error, with statistics per shard."""
     before, total = job["before"], len(job["x"])
     sizes = [total // devices + (index < total % devices) for index in range(devices)]

@@ -20,7 +20,7 @@ from abreast.exact.layers import announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
 from abreast.exact.members import OF_CALLS, leaf_metrics, optimizers
 from abreast.exact.metrics import adds_up, metrics, update_metrics
-from abreast.exact.own_step import overrides_step, state_rule_of_own_step, step_of
+from abreast.exact.own_step import overrides_step, state_rule_of_own_step
 from abreast.exact.refusals import check_layers
 from abreast.exact.relations import Ground, Relations
 from abreast.exact.replica import Link, Replica, current, is_inside, replica, unpack, valid_rows
@@ -52,7 +52,6 @@ __all__ = [
     "replica",
     "running",
     "state_rule_of_own_step",
-    "step_of",
     "unpack",
     "update_metrics",
     "valid_rows",

@@ -5,9 +5,6 @@ Imports no framework and nothing of Keras.
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 from abreast.exact.telling import warn_once
@@ -16,16 +13,6 @@ from abreast.exact.telling import warn_once
 def overrides_step(model: Any, kind: str = "train") -> bool:
     """Whether the user wrote the `train_step` (or `test_step`, `predict_step`) of the model's class, or of the model."""
     return is_users(model, f"{kind}_step")
-
-
-def step_of(model: Any, kind: str, convert: Callable[[Any], Any] = lambda function: function) -> Callable[[Any], Any]:
-    """A step of the model. Of one under `tf.function`, its Python function, converted: replicas cannot meet inside its graph."""
-    name = f"{kind}_step"
-    wrapped = getattr(inspect.getattr_static(model, name), "python_function", None)
-    if wrapped is None:
-        return getattr(model, name)  # type: ignore[no-any-return]
-    function = convert(wrapped)
-    return function if name in vars(model) else functools.partial(function, model)
 
 
 def is_users(model: Any, name: str) -> bool:

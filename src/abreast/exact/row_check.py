@@ -16,7 +16,7 @@ from abreast.errors import ModelError
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random
 from abreast.exact.members import members, name_of
-from abreast.exact.own_step import is_users, overrides_step, step_of
+from abreast.exact.own_step import is_users, overrides_step
 from abreast.exact.relations import Ground, Relations, relations, rows_to_look_at
 from abreast.exact.telling import warn_once
 
@@ -77,7 +77,7 @@ class RowCheck:
 
 def _forward(kind: str, model: Any) -> Callable[[Any], Any]:
     if overrides_step(model, kind):
-        return step_of(model, kind)
+        return getattr(model, f"{kind}_step")  # type: ignore[no-any-return]
     training = {"training": kind == "train"} if model._call_has_training_arg else {}
 
     computes_metrics = kind != "predict" and is_users(model, "compute_metrics")

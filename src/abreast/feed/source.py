@@ -1,16 +1,17 @@
 """A data source as a user gave it: how it is opened, and what becomes of batches that were read of it and not used.
 
 Those of a generator go first to its next `fit`, which so begins where plain Keras's would: that reads what it uses. Nobody
-else sees them. Imports Keras's adapters.
+else sees them. Imports Keras's adapters and `users_line`.
 """
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from types import GeneratorType
+from types import GeneratorType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,7 @@ from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from keras.src.trainers.data_adapters.data_adapter_utils import NUM_BATCHES_FOR_TENSOR_SPEC
 
+from abreast import users_line
 from abreast.feed.batch import Unread
 
 _kept: WeakKeyDictionary[Generator[Any, Any, Any], deque[Unread]] = WeakKeyDictionary()
@@ -70,3 +72,14 @@ def _with_unread(generator: Generator[Any, Any, Any]) -> Generator[Any, None, No
         except StopIteration:
             return
         yield data
+
+
+def _warn(message: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
+    """A warning of Keras about a source. Keras points at its caller; where that is of abreast, this points at the user's line."""
+    if str(sys._getframe(2).f_globals.get("__name__")).startswith("abreast."):
+        users_line.warn(message)
+    else:
+        warnings.warn(message, category, stacklevel + 1)
+
+
+data_adapters.warnings = SimpleNamespace(**{**vars(warnings), "warn": _warn})

@@ -24,8 +24,10 @@ from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchData
 
 from abreast import exact
 from abreast.backend.contract import Kind, Placement, StepFunction, refuse
+from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.devices import device_names, grow_memory, tf_names
+from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.ground import TensorFlowGround
 from abreast.backend.tensorflow.instruments import TensorFlowInstruments
 from abreast.backend.tensorflow.step import Program, StagedBatch
@@ -81,6 +83,7 @@ class TensorFlowBackend:
         self._installed = True
         grow_memory()
         exact.install()  # before anybody replaces one of these functions for a while
+        tensorflow_functions.install()
         tensorflow_variables.install()
         epoch_iterator: Any = keras_trainer.TFEpochIterator
         plain_init, plain_iterator = epoch_iterator.__init__, epoch_iterator._get_iterator
@@ -309,6 +312,11 @@ def _to_device(part: Any) -> Any:
 
 def _build(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make every variable of the model, its losses, metrics and optimizer, before any is placed."""
+    with inlined(num_replicas=1):  # a function under `tf.function` would keep what it met here
+        _build_parts(kind, model, batch)
+
+
+def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
     if kind == "predict":
         if not all(layer.built for layer in model._flatten_layers()):
             x, _, _ = exact.unpack(batch.data)

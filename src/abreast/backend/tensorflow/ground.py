@@ -15,6 +15,8 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
+from abreast.backend.tensorflow.functions import inlined
+
 _SEED = 5_915_587_277  # any number that nobody seeds with
 
 
@@ -38,7 +40,7 @@ class TensorFlowGround:
         if seeds is not None:
             running._rng = self._seeds = _Seeds(seeds)
         try:
-            with tf.device(self.device), tf.summary.record_if(False):
+            with inlined(num_replicas=1), tf.device(self.device), tf.summary.record_if(False):
                 yield
         finally:
             for (name, variable), value in zip(others.items(), values, strict=True):

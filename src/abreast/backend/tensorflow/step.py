@@ -9,7 +9,6 @@ all have arrived; then each replica takes the optimizer's step by itself, on equ
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from keras import tree
 
 from abreast import exact, users_line
 from abreast.backend.contract import Kind, Placement
+from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.gradients import SharedGradients
 from abreast.backend.tensorflow.reduce import Reducer, add_in_order
 from abreast.backend.tensorflow.summaries import Summaries
@@ -89,6 +89,10 @@ class Program:
         return function
 
     def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
+        with inlined(self.placement.num_devices):
+            return self._results(structure, counts, tensors)
+
+    def _results(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
         width = len(tensors) // self.placement.num_devices
         total_rows = tf.reduce_sum(counts)
         relations = exact.related_rows(self.model)
@@ -122,7 +126,7 @@ class Program:
     def _train(self, running: exact.Replica, data: Any) -> Any:
         model = self.model
         if self.own_step:
-            return exact.step_of(model, self.kind, _as_operations)(data)
+            return model.train_step(data)
         x, y, weight = exact.unpack(data)
         with tf.GradientTape() as tape:
             y_pred = _call(model, x, training=True)
@@ -137,14 +141,14 @@ class Program:
 
     def _test(self, running: exact.Replica, data: Any) -> Any:
         if self.own_step:
-            return exact.step_of(self.model, self.kind, _as_operations)(data)
+            return self.model.test_step(data)
         x, y, weight = exact.unpack(data)
         y_pred = _call(self.model, x, training=False)
         contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
         return _update_metrics(running, contribution, x, y, y_pred, weight)
 
     def _predict(self, running: exact.Replica, data: Any) -> Any:
-        return exact.step_of(self.model, self.kind, _as_operations)(data)
+        return self.model.predict_step(data)
 
     def _average_states(self, counts: Any, total_rows: Any, relations: exact.Relations | None) -> None:
         """Give all replicas the row-weighted average of the states that their rows changed (moving statistics, mostly)."""
@@ -168,14 +172,6 @@ class Program:
             totals = [(variable, add_in_order(self.variables.copies(variable))) for variable in self.variables.sums]
             with keras.StatelessScope(state_mapping=totals):
                 return _metric_results(self.model)
-
-
-def _as_operations(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A Python function whose `if` and `for` on tensors are operations, as `tf.function` makes them."""
-    try:
-        return tf.autograph.to_graph(function)  # type: ignore[no-any-return]
-    except Exception:  # code without source: tf.function, too, runs it as it is
-        return function
 
 
 def _metric_results(model: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 from tensorflow.python.eager import record
 
+from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.summaries import Summaries
 from abreast.errors import ModelError
 
@@ -60,7 +61,7 @@ class Turns:
             return combine([value])[0]
         if not isinstance(thread, _ReplicaThread) or thread.graph is not _graph():
             raise ModelError(
-                "the replicas need to exchange values inside a tf.cond, tf.while_loop or tf.function of the model",
+                "the replicas need to exchange values inside a tf.cond or tf.while_loop of the model",
                 "keep losses, metrics, BatchNormalization and optimizer steps out of them",
             )
         thread.value, thread.combine = value, combine
@@ -145,7 +146,8 @@ class _ReplicaThread(threading.Thread):
     def _call(self) -> None:
         global_state.GLOBAL_STATE_TRACKER.__dict__.update(self._keras_state)
         self._turns.summaries.take_over(self.index)
-        with _in_graph(self.graph), tf.device(self._turns.devices[self.index]):
+        devices = self._turns.devices
+        with inlined(len(devices)), _in_graph(self.graph), tf.device(devices[self.index]):
             self.result = self._function(self.index)
 
 

@@ -22,11 +22,11 @@ import tensorflow as tf
 from keras.src import backend
 
 from abreast import exact
+from abreast.backend.tensorflow.functions import OWNER
 from abreast.backend.tensorflow.reduce import add_in_order
 
 # Held while the variables of a model are other than at rest, as in a trace: other threads may train and predict beside it.
 AT_WORK = threading.RLock()
-_OWNER = "_abreast_owner"  # an attribute of a plain variable: who gives its value to the copies
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ def install() -> None:
     @functools.wraps(plain)
     def assign(self: Any, value: Any) -> None:
         plain(self, value)
-        owner = getattr(self._value, _OWNER, None)
+        owner = getattr(self._value, OWNER, None)
         if owner is not None and (variables := owner()) is not None:
             variables.is_spread = False
 
@@ -158,7 +158,7 @@ class Variables:
                 self.sums.append(variable)
             _move(variable, self.devices[0])
             self._copies[id(variable)] = variable, self._copies_of(variable, id(variable) in adds_up)
-            setattr(variable._value, _OWNER, weakref.ref(self))
+            setattr(variable._value, OWNER, weakref.ref(self))
         locks = {id(copies.lock): copies.lock for _, copies in self._copies.values()}
         self._locks = [locks[identity] for identity in sorted(locks)]  # in the same order by all
         self._spread = self._gather = None

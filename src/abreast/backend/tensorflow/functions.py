@@ -1,0 +1,126 @@
+"""Functions under `tf.function` that a step over several devices calls: their Python runs as part of the step.
+
+Replicas cannot meet inside a graph of its own, and a graph made earlier keeps the variables of one replica. Arguments, results
+and converted `if` and `for` are those of `tf.function`. Not here: steps (`step.py`), and who asks for this
+(`turns.py`, `ground.py`). Imports TensorFlow, Keras and `errors`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras.src.backend import get_keras_mask
+from tensorflow.python.autograph.core.ag_ctx import ControlStatusCtx, Status
+from tensorflow.python.eager.polymorphic_function.autograph_util import py_func_from_autograph
+from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+
+from abreast.errors import AbreastError, ModelError
+
+OWNER = "_abreast_owner"  # an attribute of a plain variable: who gives its value to the copies
+_LIBRARIES = ("tensorflow.", "keras.")  # know nothing of replicas
+_thread = threading.local()
+
+
+@functools.cache
+def install() -> None:
+    """Let functions find out whether a step calls them. Once."""
+    for kind, called in ((Function, _run), (ConcreteFunction, _checked)):
+        kind.__call__ = _unless_outside(kind.__call__, called)
+
+
+@contextmanager
+def inlined(num_replicas: int) -> Iterator[None]:
+    """Run the Python of functions that this thread calls, in the graph that calls them."""
+    before = getattr(_thread, "num_replicas", 0)
+    _thread.num_replicas = num_replicas
+    try:
+        yield
+    finally:
+        _thread.num_replicas = before
+
+
+def _unless_outside(plain: Callable[..., Any], called: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        if not getattr(_thread, "num_replicas", 0):
+            return plain(function, *args, **kwargs)
+        return called(plain, function, args, kwargs)
+
+    return call
+
+
+def _run(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of a function under `tf.function`."""
+    if str(getattr(inspect.unwrap(function.python_function), "__module__", "")).startswith(_LIBRARIES):
+        return plain(function, *args, **kwargs)
+    args, kwargs = tf.nest.map_structure(_argument, _signed(function, args, kwargs))
+    try:
+        with _autograph(function) as python:
+            return tf.nest.map_structure(_result, python(*args, **kwargs))
+    except Exception as error:
+        # AutoGraph puts every error that it does not know into one of its own.
+        if isinstance(error.__context__, AbreastError):
+            raise error.__context__ from None
+        raise
+
+
+@contextmanager
+def _autograph(function: Any) -> Iterator[Callable[..., Any]]:
+    """The Python of a function; in a graph its `if` and `for` on tensors are operations, unless it has `autograph=False`."""
+    python, options = function.python_function, function._experimental_autograph_options
+    if tf.executing_eagerly():
+        yield python
+        return
+    status = Status.ENABLED if function._autograph else Status.DISABLED
+    with ControlStatusCtx(status=status, options=options):
+        yield py_func_from_autograph(python, options) if function._autograph else python
+
+
+def _signed(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments as tensors of the types that an `input_signature` gives."""
+    signature = function.input_signature
+    if signature is None:
+        return args, kwargs
+    bound = inspect.signature(function.python_function).bind(*args, **kwargs)
+    signed = [tf.nest.map_structure(_typed, spec, value) for spec, value in zip(signature, bound.args, strict=False)]
+    return (*signed, *bound.args[len(signed) :]), bound.kwargs
+
+
+def _typed(spec: Any, value: Any) -> Any:
+    return tf.convert_to_tensor(value, spec.dtype) if isinstance(spec, tf.TensorSpec) else value
+
+
+def _argument(leaf: Any) -> Any:
+    return tf.convert_to_tensor(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else _without_mask(leaf)
+
+
+def _result(leaf: Any) -> Any:
+    if leaf is None or isinstance(leaf, (tf.TensorArray, tf.__internal__.CompositeTensor)):
+        return leaf
+    return _without_mask(tf.convert_to_tensor(leaf))
+
+
+def _without_mask(leaf: Any) -> Any:
+    """A tensor as it comes out of a graph of its own: without the mask that Keras has put on it."""
+    return tf.identity(leaf) if tf.is_tensor(leaf) and get_keras_mask(leaf) is not None else leaf
+
+
+def _checked(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of a concrete function, which has no Python any more. Raises `ModelError` where it has variables of the model."""
+    if _thread.num_replicas > 1:
+        for variable in function.variables:
+            if hasattr(variable, OWNER):
+                raise ModelError(
+                    f"a step calls a concrete function that has its own hold of {variable.name}: every replica would use the "
+                    "one of the first device",
+                    "call the tf.function itself, not what its get_concrete_function() returns",
+                )
+    return plain(function, *args, **kwargs)
