@@ -25,7 +25,8 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
             {"exact", "feed", "workers"},
             {
                 *("errors", "gradient_bytes", "hardware", "keras_private", "launchers", "nearest", "plain_json"),
-                *("provenance", "shares", "spans", "stdout", "threads", "units", "users_line", "whole_file"),
+                *("provenance", "shares"),
+                *("spans", "staging", "stdout", "threads", "units", "users_line", "whole_file"),
             },
         ),
     )

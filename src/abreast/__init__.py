@@ -56,9 +56,11 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
-        if error.name not in ("jax", "tensorflow", "torch"):
-            raise
+        from abreast.backend.registry import BACKENDS
         from abreast.errors import BackendError
+
+        if error.name not in BACKENDS:
+            raise
 
         hint = f'pip install "abreast[{error.name}]", or set KERAS_BACKEND to a framework that is installed'
         raise BackendError(f"{error.name} is not installed", hint) from None

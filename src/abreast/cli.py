@@ -1,6 +1,7 @@
 """The command line: arguments in, one library call, text out.
 
-Data goes to stdout, everything else to stderr. Imports `errors` and `stdout` at once, the rest when a command needs it.
+Data goes to stdout, everything else to stderr. Imports `errors`, `stdout` and `backend.registry` at once, the rest when a
+command needs it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from abreast import __version__
+from abreast.backend.registry import BACKENDS
 from abreast.errors import AbreastError
 from abreast.stdout import flush, plain, say
 
@@ -154,7 +156,7 @@ def _add_machine(commands: Any) -> None:
     parser = _add_command(commands, "machine", about)
     _add_option(parser, "--output", ("-o",), metavar="FILE", help="write it there (default: stdout)")
     parser.add_argument("--quick", action="store_true", help="list what is there, and measure nothing")
-    parser.add_argument("--backend", choices=("jax", "tensorflow", "torch"), help="what sums over devices")
+    parser.add_argument("--backend", choices=BACKENDS, help="what sums over devices")
     _add_option(parser, "--cpu-devices", metavar="N", type=int, help="sum over N simulated devices")
     parser.add_argument("--disk", metavar="FOLDER", default=".", help="of which disk (default: this folder's)")
     parser.set_defaults(command=_machine)
@@ -259,7 +261,7 @@ def _add_script(parser: argparse.ArgumentParser) -> None:
         f"also spelled {', '.join(_DEVICES_ELSEWHERE)}",
     )
     _add_option(parser, "--cpu-devices", metavar="N", type=int, help="simulate N devices on the CPU")
-    _add_option(parser, "--backend", choices=("jax", "tensorflow", "torch"), help="set KERAS_BACKEND for the script")
+    _add_option(parser, "--backend", choices=BACKENDS, help="set KERAS_BACKEND for the script")
     _add_option(
         parser,
         "--batch-norm",

@@ -11,6 +11,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, TypeVar
@@ -23,13 +24,14 @@ from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
 from abreast.errors import BackendError, DataError, ModelError
 from abreast.exact import overrides_step
-from abreast.feed import DEFAULT_STAGING, Feed, Source, Stage, Staging, Watch, cut_validation, wait_for_turn
+from abreast.feed import Feed, Source, Watch, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.hardware import DeviceSpec, choose
 from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
 from abreast.keras_private.trainers import BaseTrainer
 from abreast.launchers import read_world
 from abreast.numerics import watch_loss
+from abreast.staging import DEFAULT_STAGING, Staging
 
 Model = TypeVar("Model")
 
@@ -168,6 +170,17 @@ def placed(model: Any, devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = 
         placement.backend.close(placement)
 
 
+@contextmanager
+def on_first_devices(model: Any, count: int) -> Iterator[None]:
+    """Train a placed model on the first `count` of its devices inside the block, with the training step that it has."""
+    placement = _placements[model]
+    _tag_with_its_step(model, replace(placement, devices=placement.devices[:count]))
+    try:
+        yield
+    finally:
+        _tag_with_its_step(model, placement)
+
+
 def placement_facts() -> dict[str, list[str]]:
     """The devices of all models that are placed now, and how their BatchNormalization counts rows."""
     of = [] if _nothing_placed else list(_placements.values())
@@ -223,6 +236,12 @@ def _tag(model: Any, placement: Placement) -> Placement:
         _placements[model] = placement
         model.train_function = model.test_function = model.predict_function = None
     return placement
+
+
+def _tag_with_its_step(model: Any, placement: Placement) -> None:
+    function = model.train_function
+    _tag(model, placement)
+    model.train_function = function
 
 
 @functools.cache
@@ -281,7 +300,8 @@ def _maker(plain: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
             return plain(self, force=force)
         placement.backend.place(self, placement)
         if force or getattr(self, name) is None:
-            setattr(self, name, _watched(placement.backend.step_function(kind, self, placement), kind))
+            step = placement.backend.step_function(kind, self, placement)
+            setattr(self, name, _watched(step.for_keras, kind))
         return getattr(self, name)
 
     return make_function
@@ -331,7 +351,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     arguments["x"] = _feed(
         placement,
         (arguments["x"], arguments["y"], arguments["sample_weight"]),
-        Watch(model, acting, _own_python_step(model), save_on_batches(arguments["callbacks"])),
+        Watch(model, acting, _own_python_step(model, placement), save_on_batches(arguments["callbacks"])),
         batch_size=arguments["batch_size"],
         steps_per_epoch=arguments["steps_per_epoch"],
         shuffle=arguments["shuffle"],
@@ -380,13 +400,8 @@ def _feed(
     if isinstance(x, DataAdapter):
         _check_alone(y=y, sample_weight=weight, class_weight=options.get("class_weight"))
     backend = placement.backend
-    stage = Stage(
-        functools.partial(backend.put, placement=placement),
-        backend.discard,
-        functools.partial(backend.drawn, placement),
-    )
     source = Source(x, {"y": y, "sample_weight": weight, "batch_size": batch_size, **options}, backend.source)
-    return Feed(source, stage, placement.staging, watch)
+    return Feed(source, backend.stage(placement), placement.staging, watch)
 
 
 def _acting(callbacks: Any) -> tuple[str, ...]:
@@ -394,9 +409,9 @@ def _acting(callbacks: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(type(each).__name__ for each in acting_on_batches(callbacks)))
 
 
-def _own_python_step(model: Any) -> tuple[str, ...]:
+def _own_python_step(model: Any, placement: Placement) -> tuple[str, ...]:
     """The user's `train_step` where it runs as Python at each batch: in a compiled one it ran once."""
-    if overrides_step(model) and (keras.backend.backend() == "torch" or model.run_eagerly):
+    if overrides_step(model) and (placement.backend.steps_run_python or model.run_eagerly):
         return (f"{type(model).__name__}.train_step",)
     return ()
 

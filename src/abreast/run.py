@@ -1,8 +1,8 @@
 """Run a user's script as Python would, with every Keras model in it placed on several devices.
 
 The placement begins when the script imports Keras, so the script may still choose the backend, the visible devices and
-the framework's settings before that, as without abreast. Imports `errors` and `hardware`; `parallel` once Keras is
-there.
+the framework's settings before that, as without abreast. Imports `errors`, `hardware` and `backend.registry`;
+`parallel` once Keras is there.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
+from abreast.backend.registry import BACKENDS, BackendName, not_installed, require
 from abreast.errors import AbreastError, BackendError, LaunchError
 from abreast.hardware import DeviceSpec, parse_devices
-
-BackendName = Literal["jax", "tensorflow", "torch"]
-BACKENDS: tuple[BackendName, ...] = ("jax", "tensorflow", "torch")
+from abreast.staging import Staging
 
 
 @dataclass(frozen=True)
@@ -83,23 +82,6 @@ def run_script(
         if not placing.placed:
             print(f"abreast: {target} imported no Keras, so nothing was placed on devices", file=sys.stderr)
     return 0
-
-
-def require(backend: str) -> None:
-    """Raise `BackendError` unless the framework is installed; looks for it without importing it."""
-    if importlib.util.find_spec(backend) is None:
-        raise _not_installed(backend)
-
-
-def installed() -> tuple[BackendName, ...]:
-    """The frameworks that are there, found without importing them."""
-    return tuple(name for name in BACKENDS if importlib.util.find_spec(name) is not None)
-
-
-def _not_installed(backend: str) -> BackendError:
-    there = [name for name in installed() if name != backend]
-    other = f", or choose one that is: {', '.join(f'--backend {name}' for name in there)}" if there else ""
-    return BackendError(f"{backend} is not installed", f'pip install "abreast[{backend}]"{other}')
 
 
 def _prepare(target: str, arguments: Sequence[str], module: bool) -> Any:
@@ -182,7 +164,7 @@ class _Placing(importlib.abc.MetaPathFinder):
             plain(module)
         except ModuleNotFoundError as error:
             if module.__name__ == "keras" and error.name in BACKENDS:
-                self.error = _not_installed(error.name)
+                self.error = not_installed(error.name)
                 raise self.error from None
             raise
         finally:
@@ -193,7 +175,6 @@ class _Placing(importlib.abc.MetaPathFinder):
 
     def _place(self) -> None:
         from abreast import parallel  # imports Keras
-        from abreast.feed import Staging
 
         self.placed = True
         options = self.options

@@ -40,13 +40,13 @@ class RandomState:
 
     @staticmethod
     def read() -> RandomState:
-        framework = current_backend().random_state()
+        framework = current_backend().instruments.random_state()
         return RandomState(random.getstate(), np.random.get_state(), framework, _keras_generator())
 
     def put_back(self) -> None:
         random.setstate(self.python)
         np.random.set_state(self.numpy)
-        current_backend().set_random_state(self.framework)
+        current_backend().instruments.set_random_state(self.framework)
         global_state.set_global_attribute(_SEEDS, self.keras)
 
 

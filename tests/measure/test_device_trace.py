@@ -160,7 +160,7 @@ def fit_under_a_profiler(logdir: str) -> None:
 
     model, x, y = task()
     backend: Any = abreast.parallel.placement_of(model)
-    tracer = backend.backend.trace(f"{logdir}/other")
+    tracer = backend.backend.instruments.trace(f"{logdir}/other")
     try:
         model.fit(x, y, batch_size=16, verbose=0, callbacks=[abreast.DeviceTrace(steps=(2, 4), logdir=f"{logdir}/own")])
     finally:

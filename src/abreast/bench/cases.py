@@ -1,7 +1,7 @@
 """`Case`: what is to be measured, as data, checked before anything runs; and the texts that options have for parts of it.
 
 Not here: cases in a file (`case_file.py`), and running (`run.py`, `cell.py`). Imports `models` for names, `errors`,
-`nearest`, `run`; no framework.
+`nearest`, `backend.registry`; no framework.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from abreast.backend.registry import BACKENDS
 from abreast.bench import models
 from abreast.errors import DataError
 from abreast.nearest import did_you_mean
-from abreast.run import BACKENDS
 
 PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 RIVALS = ("keras", "native")

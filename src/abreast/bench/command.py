@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from abreast import provenance
+from abreast.backend.registry import BACKENDS, installed, require
 from abreast.bench import cases, lines, table
 from abreast.bench.case_file import read_requests
 from abreast.bench.cases import Case, Cell, Request
@@ -20,7 +21,6 @@ from abreast.bench.run import Listener, key_of, measure, measurements, missing
 from abreast.bench.series import comparisons, read_predictions
 from abreast.errors import DataError, DeviceError
 from abreast.hardware import CPU_DEVICES, list_devices
-from abreast.run import BACKENDS, installed, require
 from abreast.stdout import say
 from abreast.units import counted
 from abreast.whole_file import writable

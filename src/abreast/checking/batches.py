@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 from keras import tree
 
-from abreast.backend import current_backend
+from abreast.backend.reading import ITERATORS, watched_pipeline
 from abreast.feed import FeedIterator
 
-_METHODS = ("get_numpy_iterator", "get_jax_iterator", "get_torch_dataloader")
 _depth = threading.local()
 
 
@@ -94,7 +93,7 @@ def _numbers(leaf: Any) -> Any:
 
 def watch(adapter: Any, seen: Watch) -> None:
     """Let an adapter show its batches from now on."""
-    for name in _METHODS:
+    for name in ITERATORS:
         if (plain := getattr(adapter, name, None)) is not None:
             setattr(adapter, name, _watched(plain, seen))
     if (plain := getattr(adapter, "get_tf_dataset", None)) is not None:
@@ -130,7 +129,7 @@ def _watched(plain: Callable[[], Any], seen: Watch) -> Callable[[], Any]:
 def _watched_dataset(plain: Callable[[], Any], seen: Watch) -> Callable[[], Any]:
     def dataset() -> Any:
         found = plain()
-        return current_backend().watched_dataset(found, seen.begin) or _Source(found, seen)
+        return watched_pipeline(found, seen.begin) or _Source(found, seen)
 
     return dataset
 

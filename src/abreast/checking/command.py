@@ -11,11 +11,12 @@ import json
 import os
 import sys
 
+from abreast.backend.registry import require
 from abreast.checking.options import SIMULATED_DEVICES
 from abreast.checking.side import Side
 from abreast.errors import DataError, LaunchError
 from abreast.hardware import list_devices, parse_devices
-from abreast.run import RunOptions, require
+from abreast.run import RunOptions
 from abreast.stdout import say
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from keras import tree
 
 from abreast.errors import DataError, ModelError
-from abreast.feed import cut_validation
+from abreast.feed import cut_validation, torch_loader
 from abreast.keras_private.data_adapters import (
     ArrayDataAdapter,
     GeneratorDataAdapter,
@@ -122,29 +122,22 @@ class FitCall:
         x = self.arguments["x"]
         if self.kind == "py_dataset":
             return None if x.use_multiprocessing else int(x.workers)
-        # Not from 0: that would be the first time that the user's process forks.
-        return int(x.num_workers) or None if self.kind == "torch" and hasattr(x, "batch_sampler") else None
+        can_have_more = self.kind == "torch" and torch_loader.can_have_more_workers(x)
+        return torch_loader.num_workers(x) if can_have_more else None
 
     @property
     def reads_in_processes(self) -> bool:
         x = self.arguments["x"]
         if self.kind == "py_dataset":
             return bool(x.use_multiprocessing)
-        return self.kind == "torch" and getattr(x, "num_workers", 0) > 0
+        return self.kind == "torch" and torch_loader.num_workers(x) > 0
 
     def with_workers(self, workers: int) -> dict[str, Any]:
         """Arguments of a `fit` whose source has so many workers."""
         x = self.arguments["x"]
         if self.kind == "py_dataset":
             return self.fit_arguments(x=_Onwards(self, x, workers))
-        loader = type(x)(
-            x.dataset,
-            batch_sampler=x.batch_sampler,
-            collate_fn=x.collate_fn,
-            num_workers=workers,
-            pin_memory=x.pin_memory,
-        )
-        return self.fit_arguments(x=loader)
+        return self.fit_arguments(x=torch_loader.with_workers(x, workers))
 
     @property
     def ended(self) -> SourceEnded | None:

@@ -164,7 +164,7 @@ class _Doctor:
         idle_cores = once.IdleCores()
         self.bench.run(case.only_steps(), 1, self.bench.steps)
         idle = idle_cores.mean()
-        sums = self.placement.backend.all_reduce_seconds(self.placement, facts.gradient_bytes)
+        sums = self.placement.backend.instruments.all_reduce_seconds(self.placement, facts.gradient_bytes)
         facts = replace(facts, idle_cores=idle, all_reduce_seconds=sums)
         if facts.simulated and idle < IDLE_CORES:
             return facts  # the devices share the cores: what one alone takes says nothing of the others

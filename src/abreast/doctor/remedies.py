@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -192,25 +192,11 @@ def on_devices(case: Case, count: int) -> Trial:
         f"{shard} rows on {'one device' if count == 1 else f'each of {count} devices'}",
         shard * count,
         partial(case.call.with_batch, batch),
-        partial(placed, case.model, case.placement, count),
+        partial(parallel.on_first_devices, case.model, count),
         base=SAME_BATCH,
         base_rows=case.rows,
         own_function=True,
     )
-
-
-@contextlib.contextmanager
-def placed(model: Any, placement: Any, count: int) -> Iterator[None]:
-    """The model on the first devices of its placement; whoever calls this keeps the step functions."""
-    function = model.train_function
-    parallel._tag(model, replace(placement, devices=placement.devices[:count]))
-    model.train_function = function
-    try:
-        yield
-    finally:
-        function = model.train_function
-        parallel._tag(model, placement)
-        model.train_function = function
 
 
 @contextlib.contextmanager

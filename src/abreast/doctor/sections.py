@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from abreast.backend.registry import title
 from abreast.doctor.diagnosis import Diagnosis, Experiment, Finding
 from abreast.page.charts import Bar, stacked_bar, swatch
 from abreast.page.markup import Markup, joined, prose, sentence, shortened, tag
@@ -19,7 +20,6 @@ from abreast.units import UNKNOWN, count, counted, duration, share, times
 MOST_FINDINGS = 40
 
 _GIVEN = "as given"  # the experiment that changes nothing
-_BACKENDS = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
 # What a part of a step is, by the first word that its name holds.
 _MEANINGS = (
     ("with all-reduce", "the devices work on the model and sum gradients; the backend does not tell the two apart"),
@@ -41,7 +41,7 @@ def headline(diagnosis: Diagnosis) -> Markup:
     """What ran, on what, how fast; and what to do first."""
     devices = diagnosis.devices
     facts = [
-        _BACKENDS.get(diagnosis.backend, diagnosis.backend),
+        title(diagnosis.backend),
         counted(len(devices), "device") + _named(devices),
         f"global batch of {counted(diagnosis.batch_rows, 'row')}",
         counted(diagnosis.num_steps, "step"),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from abreast.backend import current_backend
+from abreast.backend.contract import Placement
 from abreast.doctor import stacks
 from abreast.doctor.call import FitCall, bytes_of, on_host, rows_of, shapes_of
 from abreast.doctor.facts import Reading
@@ -37,6 +38,8 @@ class SourceAlone:
         self.rows: list[int] = []
         self.batch: Any = None
         self._structure: tuple[Any, ...] = ()
+        backend = current_backend()
+        self._text = backend.stage(Placement(backend, backend.device_names()[:1])).leaves.text
 
     @property
     def mean_rows(self) -> float:
@@ -102,7 +105,7 @@ class SourceAlone:
         return count
 
     def _note(self, batch: Any) -> None:
-        self._check(HostBatch.of(batch))
+        self._check(HostBatch.of(batch, text=self._text))
         self.shapes.append(shapes_of(batch))
         self.rows.append(rows_of(batch))
         if self.batch is None or bytes_of(batch) > bytes_of(self.batch):

@@ -81,10 +81,10 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
             args, kwargs = gather(running, args, kinds), gather(running, kwargs, kinds)
             with all_rows(running):
                 return None if together and repeats() else plain(*args, **kwargs)
-        if isinstance(running.rows, int) and running.rows == 0:
-            return None  # some functions refuse an empty tensor
-        if not isinstance(running.rows, int):
+        if not running.link.rows_are_known:
             args, kwargs = (_none_of_stand_in(running, data) for data in (args, kwargs))
+        elif running.rows == 0:
+            return None  # some functions refuse an empty tensor
         value = args[0] if args else kwargs.get("values")
         if of_numbers and is_number(value):
             weight = args[1] if len(args) > 1 else kwargs.get("sample_weight")

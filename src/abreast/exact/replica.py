@@ -32,6 +32,11 @@ class Link(Protocol):
     @property
     def num_replicas(self) -> int: ...
 
+    @property
+    def rows_are_known(self) -> bool:
+        """Whether numbers of rows are Python's; in a graph, they are tensors."""
+        ...
+
     def all_sum(self, tensor: Any) -> Any:
         """The sum over all replicas; its gradient is summed likewise."""
         ...

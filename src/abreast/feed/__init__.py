@@ -9,22 +9,18 @@ backend says how a batch is put on devices.
 
 from abreast.feed.adapter import Feed, FeedIterator, Handed, Watch, take
 from abreast.feed.batch import HostBatch, not_numbers
-from abreast.feed.pipeline import Stage, Taken
+from abreast.feed.pipeline import Taken
 from abreast.feed.source import Source
-from abreast.feed.staging import DEFAULT_STAGING, Staging
 from abreast.feed.tf_data import dataset_views, not_dense
 from abreast.feed.turns import wait_for_turn
 from abreast.feed.validation_split import cut_validation
 
 __all__ = [
-    "DEFAULT_STAGING",
     "Feed",
     "FeedIterator",
     "Handed",
     "HostBatch",
     "Source",
-    "Stage",
-    "Staging",
     "Taken",
     "Watch",
     "cut_validation",

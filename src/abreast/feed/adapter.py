@@ -16,11 +16,11 @@ import keras
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.habits import Habits
-from abreast.feed.pipeline import Pipeline, Stage, Taken
+from abreast.feed.pipeline import Pipeline, Taken
 from abreast.feed.source import Source
-from abreast.feed.staging import Staging
 from abreast.feed.workers import end_workers
 from abreast.keras_private.data_adapters import DataAdapter
+from abreast.staging import Stage, Staged, Staging
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     The source is opened when Keras first asks for something: plain Keras opens that of validation after the first epoch.
     """
 
-    def __init__(self, source: Source, stage: Stage, staging: Staging, watch: Watch) -> None:
+    def __init__(self, source: Source, stage: Stage[Any], staging: Staging, watch: Watch) -> None:
         self.stage = stage
         self.staging = staging
         self.structure: tuple[Any, ...] | None = None
@@ -64,7 +64,8 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         adapter = self._source.open()
         if adapter.num_batches == 0 and not self.may_be_empty:
             raise DataError("the data source is empty", "give at least one row")
-        habits = Habits(adapter, self.staging, self._watch.model, (*self._watch.callbacks, *self._watch.steps))
+        acting = (*self._watch.callbacks, *self._watch.steps)
+        habits = Habits(adapter, self.staging, self.stage.leaves, self._watch.model, acting)
         # A source whose wait has a limit needs a thread of its own; others run where plain Keras runs them.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
@@ -173,7 +174,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 class FeedIterator:
     """Batches of one source. `next` gives Keras the plain batch, or one to hand to a step."""
 
-    def __init__(self, feed: Feed, pipeline: Pipeline) -> None:
+    def __init__(self, feed: Feed, pipeline: Pipeline[Any]) -> None:
         self.pipeline = pipeline
         self.hands_staged = False  # whether `next` gives a `Handed`
         self._feed = feed
@@ -200,7 +201,7 @@ class FeedIterator:
         """What the user gave."""
         return self._feed.source
 
-    def take(self) -> Taken:
+    def take(self) -> Taken[Any]:
         taken = self.pipeline.take()
         if self._feed.keep_last:
             self._feed.last_batch = taken.host
@@ -217,22 +218,28 @@ class Handed:
         self._taken = iterator.take()
         self.after_users_code = self.before_users_code = True  # whether it may run around its step
 
+    def __iter__(self) -> Handed:
+        return self
+
     def __next__(self) -> Any:
         return self._taken.host.data
 
-    def take(self) -> Taken:
+    def take(self) -> Taken[Any]:
         self._iterator.pipeline.look_ahead()
         return self._iterator.pipeline.stage(self._taken)
 
 
-def take(iterator: Any, put: Callable[[HostBatch], Any]) -> Taken:
+def take(batches: Iterator[Any], stage: Stage[Staged]) -> Taken[Staged]:
     """The next batch of a `FeedIterator`, or of any iterator (`train_on_batch` brings a generator of its own).
 
     A step asks here; so from now on the feed works ahead.
     """
-    if isinstance(iterator, FeedIterator):
-        iterator = Handed(iterator)
-    if isinstance(iterator, Handed):
-        return iterator.take()
-    host = HostBatch.of(next(iterator))
-    return Taken(host, put(host))
+    if isinstance(batches, FeedIterator):
+        return Handed(batches).take()
+    if isinstance(batches, Handed):
+        return batches.take()
+    batch = next(batches)
+    if isinstance(batch, Handed):
+        return batch.take()
+    host = HostBatch.of(batch, text=stage.leaves.text)
+    return Taken(host, stage.put(host))

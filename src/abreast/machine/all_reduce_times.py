@@ -31,7 +31,7 @@ def times(devices: list[int], sizes: list[int], simulated: bool) -> list[dict[st
         scope = abreast.DataParallel(count)
         backend = scope.placement.backend
         for size in sizes:
-            seconds = backend.all_reduce_seconds(scope.placement, size)
+            seconds = backend.instruments.all_reduce_seconds(scope.placement, size)
             if seconds > 0:
                 entry = {"devices": count, "bytes": size, "seconds": seconds, "backend": backend.name}
                 found.append(entry | {"bus_bytes_per_second": 2 * (count - 1) / count * size / seconds})

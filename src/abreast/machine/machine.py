@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from abreast import __version__, provenance, whole_file
+from abreast.backend.registry import BACKENDS, installed, require
 from abreast.errors import AbreastError, DataError
 from abreast.hardware import CPU_DEVICES, Device, list_devices, num_cores
 from abreast.machine import gpu_copies, gpu_links, host_speeds, topology
-from abreast.run import BACKENDS, installed, require
 from abreast.stdout import say
 from abreast.units import byte_count, duration
 
@@ -109,7 +109,7 @@ def _links(gpus: Sequence[Device]) -> dict[str, Any]:
 
 
 def _all_reduce(gpus: Sequence[Device], backend: str | None, cpu_devices: int | None) -> dict[str, Any]:
-    there = sorted(installed(), key=("torch", "jax", "tensorflow").index)
+    there = sorted(installed(), key=lambda name: name != "torch")  # PyTorch comes first
     name = backend or next((each for each in (os.environ.get("KERAS_BACKEND", ""), *there) if each in BACKENDS), None)
     if name is None:
         return {"notes": ["all-reduce was not measured: no backend is installed"]}

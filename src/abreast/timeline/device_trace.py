@@ -1,6 +1,6 @@
 """`DeviceTrace`: a Keras callback that runs the backend's own profiler over chosen steps of a training.
 
-Which profiler, and how its files are opened, is the backend's to say (`Tracer` in `backend/contract.py`). Imports Keras
+Which profiler, and how its files are opened, is the backend's to say (`Tracer` in `backend/instruments.py`). Imports Keras
 and `parallel`.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import keras
 
 from abreast.backend import current_backend
-from abreast.backend.contract import Tracer
+from abreast.backend.instruments import Tracer
 from abreast.errors import BackendError
 from abreast.parallel import placement_of
 from abreast.timeline.callback_times import Fit
@@ -45,7 +45,8 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         self._end()
         self._num_begun, self._handle = 0, None
         placement = placement_of(self.model)
-        self._backend = current_backend() if placement is None else placement.backend
+        backend = current_backend() if placement is None else placement.backend
+        self._instruments = backend.instruments
         self._fit = Fit.around(self)
         self._fit.follow(self)
 
@@ -71,7 +72,7 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
             assert self._fit is not None
             self._num_begun += self._fit.num_batches(self._first, index)
             if self._running is not None:
-                self._handle = self._backend.mark(logs)
+                self._handle = self._instruments.mark(logs)
                 self._running.tracer.end_step()
 
     def after(self, event: str, time_ns: int) -> None:
@@ -84,7 +85,7 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         if self._running is None and first <= self._num_begun < end:
             assert self._fit is not None
             self.logdir.mkdir(parents=True, exist_ok=True)
-            self._running = _Running(self._backend.trace(str(self.logdir)), self._fit, self.logdir)
+            self._running = _Running(self._instruments.trace(str(self.logdir)), self._fit, self.logdir)
         if self._running is not None:
             self._running.tracer.begin_step(self._num_begun)
 
@@ -93,7 +94,7 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         if running is None:
             return
         if self._handle is not None:  # what is still under way belongs to the traced steps
-            self._backend.finished(self._handle)
+            self._instruments.finished(self._handle)
             self._handle = None
         running.stop()
 

@@ -28,11 +28,11 @@ _FLUSH_SECONDS = 10.0
 
 
 class DeviceClock(Protocol):
-    """Of `backend/contract.py`: how to learn when devices have finished."""
+    """The part of `backend/instruments.py` that says when devices have finished."""
 
     def mark(self, outputs: Any) -> Any: ...
 
-    def finished(self, handle: Any) -> tuple[int, ...]: ...
+    def finished(self, mark: Any) -> tuple[int, ...]: ...
 
 
 class Recorder:

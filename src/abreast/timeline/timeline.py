@@ -79,7 +79,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
         fit = Fit.around(self)
         placement = placement_of(self.model)
         backend = current_backend() if placement is None else placement.backend
-        told = backend.device_times(placement)
+        told = backend.instruments.device_times(placement)
         self.devices, self._all_reduce_told = told.devices, told.all_reduce
         self.history, self._num_steps, self._num_counted = _history(), 0, 0
         self.notes = [*told.notes, *([] if placement else [_NO_PLACEMENT])]
@@ -90,7 +90,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
         if self._sample_seconds is not None:
             self._sampler = Sampler([NvidiaDevices(), Processor()], self._sample_seconds)
             self._sampler.start()
-        self._recorder = Recorder(fit, backend, self._accounts, self._tell, self._end)
+        self._recorder = Recorder(fit, backend.instruments, self._accounts, self._tell, self._end)
         self._recorder.start()
 
     def on_train_end(self, logs: Any = None) -> None:

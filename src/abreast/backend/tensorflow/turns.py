@@ -168,6 +168,8 @@ def _in_graph(graph: Any) -> Iterator[None]:
 class TurnLink:
     """`exact.Link` over turns: sums are made on one device and read by all."""
 
+    rows_are_known = False
+
     def __init__(self, turns: Turns, index: int, reduce: Callable[[list[Any]], list[Any]]) -> None:
         self.index = index
         self.num_replicas = len(turns.devices)

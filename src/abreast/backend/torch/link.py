@@ -23,6 +23,7 @@ class TorchLink:
     `waiting` is entered around everything that may wait for other ranks, so that a watchdog blames those that do not.
     """
 
+    rows_are_known = True
     waiting: Callable[[], AbstractContextManager[Any]] = staticmethod(nullcontext)
 
     def __init__(self, group: dist.ProcessGroup | None, index: int, num_replicas: int) -> None:

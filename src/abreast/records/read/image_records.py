@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from abreast.backend.reading import pipeline_of
 from abreast.keras_private.data_adapters import DataAdapter, get_torch_dataloader, super_batch_iterator
 from abreast.records.read.loader import Loader
 
@@ -57,10 +58,8 @@ class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[
         return get_torch_dataloader(self.get_numpy_iterator())
 
     def get_tf_dataset(self) -> Any:
-        from abreast.backend.tensorflow.dataset import dataset
-
         # Keras on TensorFlow looks at no batch beforehand, and asks for iterators when it takes the first batch.
-        return dataset(lambda: map(_as_tuple, self), _as_tuple(self._assembly.like()))
+        return pipeline_of(lambda: map(_as_tuple, self), _as_tuple(self._assembly.like()))
 
 
 def _as_tuple(batch: Any) -> Any:

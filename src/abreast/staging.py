@@ -1,15 +1,71 @@
-"""How far a feed works ahead of the step, and within which memory. Imports `errors`."""
+"""How a backend stages batches, how far a feed works ahead of the step, and within which memory. Imports `errors`."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
 
 from abreast.errors import DataError
 
+if TYPE_CHECKING:
+    from abreast.feed.batch import HostBatch
+
+Staged = TypeVar("Staged")  # a batch on its way to the devices
+
 DEFAULT_PREFETCH = 2
 _SHARE_OF_FREE_MEMORY = 8
+
+
+def numpy_memory(leaf: Any) -> np.ndarray[Any, Any] | None:
+    """The leaf where it is a NumPy array."""
+    return leaf if isinstance(leaf, np.ndarray) else None
+
+
+def copy_of_array(leaf: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return leaf.copy()
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """What the batches hold that sources of a backend give: NumPy arrays, and a framework's own tensors.
+
+    `text`: whether steps take strings. `memory` is the memory of a leaf, as an array, if a source could write into it; `copy`
+    makes another leaf of one that has such memory.
+    """
+
+    text: bool = False
+    memory: Callable[[Any], np.ndarray[Any, Any] | None] = numpy_memory
+    copy: Callable[[Any], Any] = copy_of_array
+
+
+NUMPY_LEAVES = Leaves()
+
+
+def _nothing_to_give_back(staged: Any) -> None:
+    pass
+
+
+def _no_generator() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Stage(Generic[Staged]):
+    """How a backend stages batches.
+
+    `put` begins to copy each device's shard to it and returns at once; a thread of the feed calls it. `discard` gives back what a
+    batch holds that no step will run. `drawn` is the state of the random generator that both steps and sources draw from;
+    None where they share none. `leaves` are those of batches that sources give.
+    """
+
+    put: Callable[[HostBatch], Staged]
+    discard: Callable[[Staged], None] = _nothing_to_give_back
+    drawn: Callable[[], bytes | None] = _no_generator
+    leaves: Leaves = NUMPY_LEAVES
 
 
 @dataclass(frozen=True)
