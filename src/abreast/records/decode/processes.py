@@ -34,7 +34,7 @@ from abreast.workers.seat import describe_exit, exit_hint
 
 _BOOT = (
     "import json, sys; argument = json.loads(sys.argv[1]); sys.path[:] = argument.pop('path'); "
-    "from abreast.records import decode_process; decode_process.main(argument)"
+    "from abreast.records.decode import decode_process; decode_process.main(argument)"
 )
 _END_SECONDS = 5.0
 
