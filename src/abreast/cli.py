@@ -436,14 +436,14 @@ class _ProgressLine:
 
 
 def _records_info(options: argparse.Namespace) -> int:
-    from abreast.records.read.info import content, report
+    from abreast.records.reading.info import content, report
 
     say(json.dumps(content(options.folder), indent=2) if options.json else report(options.folder))
     return 0
 
 
 def _records_show(options: argparse.Namespace) -> int:
-    from abreast.records.read.sheet import write_sheet
+    from abreast.records.loading.sheet import write_sheet
 
     say(f"{options.output}: {write_sheet(options.folder, options.output, options.seed)} samples")
     return 0

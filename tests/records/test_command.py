@@ -14,7 +14,7 @@ from abreast import cli
 from abreast.errors import DataError
 from abreast.records import Item, Records, extract, pack
 from abreast.records.format.manifest import bound, unbound
-from abreast.records.read import extractor
+from abreast.records.reading import extractor
 from tests.records.pieces import class_folder, contents, items, photo, small_pack
 
 

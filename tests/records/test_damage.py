@@ -19,10 +19,10 @@ import pytest
 
 from abreast.errors import DataError
 from abreast.records import Records, pack, verify
-from abreast.records.format import format, manifest
+from abreast.records.format import index_file, manifest
 from abreast.records.format.columns import ColumnType, StoredColumn
 from abreast.records.format.manifest import bound, unbound
-from abreast.records.read import reader
+from abreast.records.reading import reader
 from tests.records.pieces import contents, photo
 
 Read = list[tuple[str, bytes, dict[str, Any]]]
@@ -247,7 +247,7 @@ def test_pixels_that_disagree_with_the_index_are_refused_before_they_are_decoded
 def forged(folder: Path, column: StoredColumn) -> None:
     """Give the only shard another column, with right digests."""
     path = folder / "shard-00000.index"
-    data = format.to_bytes(replace(format.from_bytes(path.read_bytes(), ""), columns={"c": column}))
+    data = index_file.to_bytes(replace(index_file.from_bytes(path.read_bytes(), ""), columns={"c": column}))
     path.write_bytes(data)
     whole = manifest.read(folder)
     shard = replace(whole.shards[0], index_bytes=len(data), index_sha256=hashlib.sha256(data).hexdigest())

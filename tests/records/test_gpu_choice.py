@@ -13,10 +13,10 @@ import pytest
 from abreast.errors import DataError, DeviceError
 from abreast.launchers import World
 from abreast.records import pack
-from abreast.records.decode import gpu_choice, gpu_pipeline
-from abreast.records.read import loader
-from abreast.records.read.assembly import Started
-from abreast.records.read.loader import Loader
+from abreast.records.decoding import gpu_choice, gpu_pipeline
+from abreast.records.loading import loader
+from abreast.records.loading.assembly import Started
+from abreast.records.loading.loader import Loader
 from tests.records.dali import OpenCvPipeline, let_there_be_a_gpu
 from tests.records.pieces import assert_same, copied, photo
 

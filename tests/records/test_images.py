@@ -21,9 +21,9 @@ from PIL import Image, ImageCms, ImageOps
 
 from abreast.errors import DataError
 from abreast.records import pack
-from abreast.records.decode import images
-from abreast.records.decode.images import MAX_FILE_BYTES, Pixels, read_picture, shrink
-from abreast.records.decode.jpeg import num_scans
+from abreast.records.decoding import images
+from abreast.records.decoding.images import MAX_FILE_BYTES, Pixels, read_picture, shrink
+from abreast.records.decoding.jpeg import num_scans
 from abreast.records.format.index import MAX_PIXELS
 from tests.records.pieces import file_of, image_of, photo
 
@@ -71,7 +71,7 @@ def test_the_largest_picture_takes_less_than_a_gibibyte(tmp_path: Path, depth: i
     side = int(MAX_PIXELS**0.5)
     (tmp_path / "a.png").write_bytes(blank_png(side, side, depth, colours))
     script = (
-        "import sys; from abreast.records.decode.images import read_picture; read_picture(open(sys.argv[1], 'rb').read());"
+        "import sys; from abreast.records.decoding.images import read_picture; read_picture(open(sys.argv[1], 'rb').read());"
         "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "a.png")]

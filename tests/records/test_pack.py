@@ -18,7 +18,7 @@ import pytest
 from abreast.errors import DataError
 from abreast.records import Item, Progress, Records, decode, pack, verify
 from abreast.records.format.manifest import LOCK, MANIFEST, PACKING
-from abreast.records.pack.durable import Files
+from abreast.records.packing.durable import Files
 from tests.records.crashes import Failing
 from tests.records.pieces import class_folder, contents, file_of, items, known, photo, small_pack
 
@@ -207,7 +207,7 @@ def test_a_stop_while_the_last_index_gets_its_notes_does_no_harm(
     shutil.copytree(tmp_path / "begun", tmp_path / "whole")
     pack(known(bad), tmp_path / "whole", **settings)
     calls = Failing(0)
-    monkeypatch.setattr("abreast.records.pack.packer.Files", lambda: calls)
+    monkeypatch.setattr("abreast.records.packing.packer.Files", lambda: calls)
     stopped = 0
     for at in itertools.count(1):
         folder, calls = tmp_path / str(at), Failing(at)

@@ -10,9 +10,9 @@ import pytest
 
 from abreast.errors import DataError, WorkerError
 from abreast.records import RandomCrop, Records, pack
-from abreast.records.read.loader import Loader
-from abreast.records.read.sizes import Sizes
-from abreast.records.read.views import Views
+from abreast.records.loading.loader import Loader
+from abreast.records.loading.views import Views
+from abreast.records.reading.sizes import Sizes
 from tests.records.pieces import assert_same, copied, photo
 
 NUM_SAMPLES = 21

@@ -12,7 +12,7 @@ import pytest
 
 from abreast.errors import DataError
 from abreast.records import Records, pack, verify
-from abreast.records.pack.split import Draw, split_of
+from abreast.records.packing.split import Draw, split_of
 from tests.records.crashes import Failing
 from tests.records.pieces import class_folder, contents, items, known, photo
 from tests.records.shards import KINDS, samples, sources, write_tar
@@ -157,7 +157,7 @@ def test_every_source_goes_on_after_a_stop_to_the_same_bytes(tmp_path: Path, kin
     whole = contents(tmp_path / "whole")
     num_stops = num_again = 0
     for at in (12, 30, 47, 64):
-        with mock.patch("abreast.records.pack.packer.Files", return_value=Failing(at, errno.EIO)):
+        with mock.patch("abreast.records.packing.packer.Files", return_value=Failing(at, errno.EIO)):
             try:
                 pack(source, tmp_path / str(at), threads=1, **settings)
             except DataError:

@@ -16,8 +16,8 @@ from typing import Any
 
 from abreast.errors import DataError
 from abreast.records.format.columns import ColumnType
-from abreast.records.format.format import VERSION
 from abreast.records.format.index import HINT
+from abreast.records.format.index_file import VERSION
 
 MANIFEST, PACKING, LOCK = "manifest.json", "packing.json", "packing.lock"
 _MAX_BYTES = 1 << 28

@@ -1,0 +1,95 @@
+"""Who decodes for a loader: threads of its process, other processes, or a GPU, each made when it is first needed.
+
+Imports `assembly`, `decode_process`, `gpu_choice`, `gpu_painters`, `painters`, `processes` and `errors`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from os import fspath
+
+from abreast.errors import DataError
+from abreast.records.decoding.decode_process import Setup
+from abreast.records.decoding.gpu_choice import Choice, find_gpu
+from abreast.records.decoding.gpu_painters import Gpu
+from abreast.records.decoding.painters import Painters, Threads
+from abreast.records.decoding.processes import ProcessPool
+from abreast.records.loading.assembly import Assembly
+
+
+class Decoding:
+    """Gives painters to iterations over the batches of `assembly`, of `max_rows` each. Raises `AbreastError`."""
+
+    def __init__(
+        self, decoder: str, assembly: Assembly, max_rows: int, num_threads: int, num_workers: int, keep_batches: int
+    ) -> None:
+        if num_workers and decoder == "gpu":
+            hint = "these processes decode on the CPU: leave one of the two out"
+            raise DataError(f'num_workers={num_workers} with decoder="gpu"', hint)
+        self._assembly = assembly
+        self._max_rows = max_rows
+        self._num_threads = num_threads
+        self._num_workers = num_workers
+        self._keep_batches = keep_batches
+        self._processes: ProcessPool | None = None
+        self._gpu: Gpu | None = None
+        self._find_gpu = partial(find_gpu, assembly.sizes.records[0])
+        self._choice = Choice(decoder, self._find_gpu)
+
+    @property
+    def decoder(self) -> str:
+        """Either "cpu" or "gpu", or "auto" for as long as that is not decided."""
+        return self._choice.decoder
+
+    def decided(self, images_per_second: Callable[[Painters], float]) -> str:
+        """Either "cpu" or "gpu": if nobody has said which, the rates of both decide it now."""
+        if self.decoder == "auto":
+            self._choice.decide(
+                lambda decoder: images_per_second(self._of(decoder)), fspath(self._assembly.sizes.records[0].folder)
+            )
+            self._close(but=self.decoder)
+        return self.decoder
+
+    def painters(self) -> Painters:
+        """For one iteration, when it is decided who decodes."""
+        return self._of(self.decoder)
+
+    def restore(self, decoder: str | None) -> None:
+        """Go on with what a saved state says, where the user has not said otherwise."""
+        self._choice.restore(decoder)
+
+    def close(self) -> None:
+        """End processes, and give the GPU's memory back. What is at work does its work first."""
+        self._close(but=None)
+
+    def _close(self, but: str | None) -> None:
+        if self._processes is not None and but != "cpu":
+            self._processes.close()
+            self._processes = None
+        if self._gpu is not None and but != "gpu":
+            self._gpu.close()
+            self._gpu = None
+
+    def _of(self, decoder: str) -> Painters:
+        if decoder == "gpu":
+            self._gpu = self._gpu or Gpu(self._assembly, self._max_rows, self._num_threads, self._find_gpu())
+            return self._gpu.painters()
+        if self._num_workers:
+            self._processes = self._processes or self._made_processes()
+            return self._processes.lend()
+        return Threads(self._assembly.rows, self._assembly.buffers, self._num_threads)
+
+    def _made_processes(self) -> ProcessPool:
+        """They share the threads among them."""
+        sizes = self._assembly.sizes
+        setup = Setup(
+            folders=[os.path.abspath(records.folder) for records in sizes.records],
+            data_sets=sizes.data_sets,
+            image_shape=self._assembly.image_shape,
+            block_bytes=self._assembly.block_bytes,
+            antialias=self._assembly.look.antialias,
+            num_threads=-(-self._num_threads // self._num_workers),
+        )
+        return ProcessPool(setup, self._num_workers, self._keep_batches)

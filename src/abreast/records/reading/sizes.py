@@ -1,0 +1,122 @@
+"""The same samples packed in several sizes, and which of them a view is read from.
+
+A crop that is made smaller anyway has all that its place can show in a smaller copy of the image too, of which there is less
+to decode. Imports `reader` and `errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+
+import numpy as np
+import numpy.typing as npt
+
+from abreast.errors import DataError
+from abreast.records.format.index import Index
+from abreast.records.loading.sampling import Numbers
+from abreast.records.loading.views import Views
+from abreast.records.reading.reader import Records, Sample
+
+_HINT = "pack the same source with the same --split and --shuffle-seed and a smaller --size"
+
+Sides = npt.NDArray[np.int64]
+
+
+class Sizes:
+    """A data set and smaller ones of the same samples. Opening it reads every shard's index.
+
+    A *copy* has a number too: that of the sample in the largest data set, and further by the number of samples for each that
+    is smaller. Raises `DataError` for data sets of other samples, other shapes or larger images.
+    """
+
+    def __init__(self, largest: Records, smaller: Sequence[str | PathLike[str]] = ()) -> None:
+        others = [Records(folder) for folder in smaller]
+        sides = [_sides(records) for records in (largest, *others)]
+        for records, found in zip(others, sides[1:], strict=True):
+            _check_same(largest, records)
+            _check_smaller(records, found, sides[0])
+        order = sorted(range(len(sides)), key=lambda i: -int(sides[i].sum()))  # as it was where two are equal
+        self.records = [(largest, *others)[i] for i in order]
+        self._sides = [sides[i] for i in order]
+        self._num_samples = len(largest)
+
+    @property
+    def data_sets(self) -> list[str]:
+        """Which they are, from the largest to the smallest."""
+        return [records.manifest.data_set for records in self.records]
+
+    @property
+    def sides(self) -> Sides:
+        """Height and width by samples, as they are largest."""
+        return self._sides[0]
+
+    def copies(self, numbers: Numbers, views: Views, size: tuple[int, int]) -> tuple[Numbers, Views]:
+        """The smallest copies in which the views still have as many pixels as their places, and the views there.
+
+        The borders of a view go to whole pixels of its copy.
+        """
+        copies, boxes = numbers, views.boxes
+        begins = views.boxes[:, :2]
+        ends = begins + views.boxes[:, 2:]
+        full = self._sides[0][::-1, numbers].T  # width by height, as in boxes
+        for i, sides in enumerate(self._sides[1:], 1):
+            scale = sides[::-1, numbers].T / full
+            first = np.rint(begins * scale).astype(np.int64)
+            there = np.concatenate([first, np.rint(ends * scale).astype(np.int64) - first], axis=1)
+            fits = (there[:, 2] >= size[1]) & (there[:, 3] >= size[0])
+            copies = np.where(fits, numbers + i * self._num_samples, copies)
+            boxes = np.where(fits[:, None], there, boxes)
+        return copies, Views(boxes, views.flips)
+
+    def sample(self, copy: int) -> Sample:
+        """Without its columns."""
+        size, number = divmod(copy, self._num_samples)
+        return self.records[size].sample(number, with_columns=False)
+
+    def will_need(self, copies: Numbers) -> None:
+        """Let the system begin to read these copies from the disk, where they are not in memory yet."""
+        sizes, numbers = np.divmod(copies, self._num_samples)
+        for i, records in enumerate(self.records):
+            records.will_need(numbers[sizes == i].tolist())
+
+    def close(self) -> None:
+        """Give the files back."""
+        for records in self.records:
+            records.close()
+
+
+def _sides(records: Records) -> Sides:
+    """Height and width by samples."""
+    tables = [index.samples for _, index in records.shards()]
+    return np.stack([np.concatenate([table[name] for table in tables]) for name in ("height", "width")]).astype(
+        np.int64
+    )
+
+
+def _check_same(largest: Records, records: Records) -> None:
+    if len(records) != len(largest):
+        raise DataError(f"{records.folder} has {len(records)} samples, and {largest.folder} has {len(largest)}", _HINT)
+    ours, theirs = (_keys(each) for each in (largest, records))
+    if ours != theirs:
+        raise DataError(f"{records.folder} does not have the samples of {largest.folder}, or not in that order", _HINT)
+
+
+def _keys(records: Records) -> tuple[bytes, list[int]]:
+    indexes: list[Index] = [index for _, index in records.shards()]
+    lengths = [np.diff(index.samples["key_end"], prepend=np.uint64(0)) for index in indexes]
+    return b"".join(bytes(index.key_bytes) for index in indexes), np.concatenate(lengths).tolist()
+
+
+def _check_smaller(records: Records, sides: Sides, full: Sides) -> None:
+    """No side is longer than in the largest, and shapes are the same but for what whole pixels make of them."""
+    (height, width), (full_height, full_width) = sides, full
+    larger = (height > full_height) | (width > full_width)
+    other = np.abs(height * full_width - width * full_height) > np.maximum(full_height, full_width)
+    wrong = np.flatnonzero(larger | other)
+    if wrong.size:
+        i = int(wrong[0])
+        what = (
+            f"{width[i]} x {height[i]} pixels, and {full_width[i]} x {full_height[i]} in the data set that it goes with"
+        )
+        raise DataError(f"sample {i} in {records.folder} has {what}", "give data sets of the same images, made smaller")
