@@ -114,17 +114,16 @@ def _boxes(pack: Path, view: Any, size: int) -> tuple[Any, list[Any]]:
 def _seen_in(folders: list[Path], boxes: Any, size: int) -> Any:
     """The parts that a loader shows of these, in pixels of the first and in parts of them."""
     from abreast.records import Records
-    from abreast.records.loading.views import Views
     from abreast.records.reading.sizes import Sizes
 
     sizes = Sizes(Records(folders[0]), folders[1:])
     numbers = np.arange(len(boxes))
-    copies, there = sizes.copies(numbers, Views(boxes, np.zeros(len(boxes), np.bool_)), (size, size))
+    copies, there = sizes.copies(numbers, boxes, (size, size))
     samples = [
         (sizes.sample(number), sizes.sample(copy)) for number, copy in zip(numbers, copies.tolist(), strict=True)
     ]
     scale = np.array([(full.width / copy.width, full.height / copy.height) for full, copy in samples])
-    return there.boxes * np.tile(scale, 2)
+    return there * np.tile(scale, 2)
 
 
 def _ours(pack: Path, view: Any, size: int, antialias: bool, smaller: Sequence[Path] = ()) -> Images:
@@ -152,7 +151,7 @@ def _as_by_gpu(pack: Path, view: Any, size: int, antialias: bool) -> Images:
     with Records(pack) as records:
         look = Look((size, size), view, antialias)
         assembly = Assembly(Sizes(records), look, targets=None, weights=None, max_rows=_BATCH, keep_batches=1)
-        painters = Gpu(assembly, _BATCH, 1, Device("cpu", "cpu", None)).painters()
+        painters = Gpu(assembly.batches, 1, Device("cpu", "cpu", None)).painters()
         numbers = np.arange(len(records))
         batches = [
             assembly.start(numbers[first : first + _BATCH], _SEED, 0, first, painters, num_tasks=1).wait()

@@ -12,8 +12,9 @@ from PIL import Image
 
 from abreast import cli
 from abreast.errors import DataError
-from abreast.records import Item, Records, extract, pack
+from abreast.records import Item, Progress, Records, extract, pack
 from abreast.records.format.manifest import bound, unbound
+from abreast.records.packing.command import ProgressLine
 from abreast.records.reading import extractor
 from tests.records.pieces import class_folder, contents, items, photo, small_pack
 
@@ -160,10 +161,10 @@ def test_ctrl_c_says_that_the_same_command_goes_on(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("abreast.records.pack", interrupted)
+    monkeypatch.setattr("abreast.records.packing.packer.pack", interrupted)
     code, out, err = abreast(capsys, "pack", tmp_path, tmp_path / "out")
     assert (code, out) == (130, "")
-    assert err == "abreast: stopped\nhint: the same command goes on behind the last whole shard\n"
+    assert err == "abreast: stopped\nhint: run the same command again to continue after the last whole shard\n"
 
 
 def test_a_source_is_split_and_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,15 +207,13 @@ def test_skipped_images_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_line_of_progress_changes_on_a_terminal_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from abreast.records import Progress
-
-    line = cli._ProgressLine()
+    line = ProgressLine()
     line.show(Progress(1, 1, 2, 0, 1.0))
     line.show(Progress(2, 2, 2, 0, 11.0))
     line.end()
     assert capsys.readouterr().err == "2 of 2 images, 0 images/s, 0.0 s left\n"
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    line = cli._ProgressLine()
+    line = ProgressLine()
     line.show(Progress(10, 10, 20, 0, 1.0))
     line.show(Progress(2, 2, 2, 0, 1.0))
     line.end()

@@ -248,7 +248,7 @@ def test_ctrl_c_of_the_command_says_how_to_go_on(tmp_path: Path) -> None:
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (130, "")
-    assert err.endswith("abreast: stopped\nhint: the same command goes on behind the last whole shard\n")
+    assert err.endswith("abreast: stopped\nhint: run the same command again to continue after the last whole shard\n")
     assert sorted(contents(tmp_path / "out")) == ["packing.json"]
     assert subprocess.run(command, capture_output=True, timeout=100, cwd=ROOT, env=environment()).returncode == 0
     with Records(tmp_path / "out") as records:

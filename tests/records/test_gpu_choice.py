@@ -14,7 +14,7 @@ from abreast.errors import DataError, DeviceError
 from abreast.launchers import World
 from abreast.records import pack
 from abreast.records.decoding import gpu_choice, gpu_pipeline
-from abreast.records.loading import loader
+from abreast.records.loading import loader, rate
 from abreast.records.loading.assembly import Started
 from abreast.records.loading.loader import Loader
 from tests.records.dali import OpenCvPipeline, let_there_be_a_gpu
@@ -166,7 +166,7 @@ def test_both_are_really_measured(
 ) -> None:
     """And what was measured changes nothing: no batch is missing behind it."""
     let_there_be_a_gpu(monkeypatch)
-    monkeypatch.setattr(gpu_choice, "_MEASURED_SECONDS", 0.05)
+    monkeypatch.setattr(rate, "_MEASURED_SECONDS", 0.05)
     expected = copied(open_loader(folder, "cpu"))
     found = copied(open_loader(folder, num_workers=2))
     assert [labels.tolist() for _, labels in found] == [labels.tolist() for _, labels in expected]
@@ -187,7 +187,7 @@ def test_a_gpu_that_fails_when_it_is_measured_is_the_cpu(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     let_there_be_a_gpu(monkeypatch)
-    monkeypatch.setattr(gpu_choice, "_MEASURED_SECONDS", 0.05)
+    monkeypatch.setattr(rate, "_MEASURED_SECONDS", 0.05)
 
     def fail(*_: Any) -> None:
         raise DeviceError("NVIDIA DALI cannot use gpu:0: its driver is old")
@@ -214,7 +214,7 @@ def test_a_rate_is_that_of_the_batches_behind_the_first_ones(monkeypatch: pytest
         begun.append(number)
         return Started((np.zeros((5, 2, 2, 3), np.uint8), None), [Work()])
 
-    assert gpu_choice.images_per_second(start, num_ahead=2) == 20.0
+    assert rate.images_per_second(start, num_ahead=2) == 20.0
     assert begun == list(range(len(begun))) and done[:3] == [3, 4, 5]  # two are begun beside the one that is waited for
     assert len(done) == 3 + 4  # a second, and at least three batches
 

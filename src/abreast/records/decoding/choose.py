@@ -14,28 +14,23 @@ from abreast.errors import DataError
 from abreast.records.decoding.decode_process import Setup
 from abreast.records.decoding.gpu_choice import Choice, find_gpu
 from abreast.records.decoding.gpu_painters import Gpu
-from abreast.records.decoding.painters import Painters, Threads
+from abreast.records.decoding.painters import Batches, Painters, Threads
 from abreast.records.decoding.processes import ProcessPool
-from abreast.records.loading.assembly import Assembly
 
 
 class Decoding:
-    """Gives painters to iterations over the batches of `assembly`, of `max_rows` each. Raises `AbreastError`."""
+    """Gives painters to iterations over batches. Raises `AbreastError`."""
 
-    def __init__(
-        self, decoder: str, assembly: Assembly, max_rows: int, num_threads: int, num_workers: int, keep_batches: int
-    ) -> None:
+    def __init__(self, decoder: str, batches: Batches, num_threads: int, num_workers: int) -> None:
         if num_workers and decoder == "gpu":
             hint = "these processes decode on the CPU: leave one of the two out"
             raise DataError(f'num_workers={num_workers} with decoder="gpu"', hint)
-        self._assembly = assembly
-        self._max_rows = max_rows
+        self._batches = batches
         self._num_threads = num_threads
         self._num_workers = num_workers
-        self._keep_batches = keep_batches
         self._processes: ProcessPool | None = None
         self._gpu: Gpu | None = None
-        self._find_gpu = partial(find_gpu, assembly.sizes.records[0])
+        self._find_gpu = partial(find_gpu, batches.sizes.records[0])
         self._choice = Choice(decoder, self._find_gpu)
 
     @property
@@ -47,7 +42,7 @@ class Decoding:
         """Either "cpu" or "gpu": if nobody has said which, the rates of both decide it now."""
         if self.decoder == "auto":
             self._choice.decide(
-                lambda decoder: images_per_second(self._of(decoder)), fspath(self._assembly.sizes.records[0].folder)
+                lambda decoder: images_per_second(self._of(decoder)), fspath(self._batches.sizes.records[0].folder)
             )
             self._close(but=self.decoder)
         return self.decoder
@@ -74,22 +69,22 @@ class Decoding:
 
     def _of(self, decoder: str) -> Painters:
         if decoder == "gpu":
-            self._gpu = self._gpu or Gpu(self._assembly, self._max_rows, self._num_threads, self._find_gpu())
+            self._gpu = self._gpu or Gpu(self._batches, self._num_threads, self._find_gpu())
             return self._gpu.painters()
         if self._num_workers:
             self._processes = self._processes or self._made_processes()
             return self._processes.lend()
-        return Threads(self._assembly.rows, self._assembly.buffers, self._num_threads)
+        return Threads(self._batches, self._num_threads)
 
     def _made_processes(self) -> ProcessPool:
         """They share the threads among them."""
-        sizes = self._assembly.sizes
+        sizes = self._batches.sizes
         setup = Setup(
             folders=[os.path.abspath(records.folder) for records in sizes.records],
             data_sets=sizes.data_sets,
-            image_shape=self._assembly.image_shape,
-            block_bytes=self._assembly.block_bytes,
-            antialias=self._assembly.look.antialias,
+            image_shape=self._batches.image_shape,
+            block_bytes=self._batches.block_bytes,
+            antialias=self._batches.antialias,
             num_threads=-(-self._num_threads // self._num_workers),
         )
-        return ProcessPool(setup, self._num_workers, self._keep_batches)
+        return ProcessPool(setup, self._num_workers, self._batches.keep_batches)

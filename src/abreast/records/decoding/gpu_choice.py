@@ -7,8 +7,6 @@ How either decodes is in `painters.py` and `gpu_painters.py`. Imports `assembly`
 from __future__ import annotations
 
 import sys
-import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -18,12 +16,11 @@ from abreast.hardware import list_nvidia_devices
 from abreast.launchers import read_world
 from abreast.records.decoding.gpu_pipeline import Device, gpu, is_installed, not_installed
 from abreast.records.format.index import ENCODINGS
-from abreast.records.loading.assembly import Started
 from abreast.records.reading.reader import Records
 
 _HINT = 'decoder="cpu" does without one, and "auto" finds out by itself'
 _JPEG = ENCODINGS.index("jpg")
-_MEASURED_SECONDS, _MEASURED_BATCHES = 1.0, 3  # at least
+
 
 _told: set[str] = set()  # why it was the CPU, in this process
 
@@ -101,28 +98,3 @@ def check_has_jpegs(records: Records) -> None:
         found = sorted({ENCODINGS[number] for table in tables for number in set(table["encoding"].tolist())})
         what = f"{records.folder} holds {', '.join(found)}, and no JPEG that a GPU can decode as it stands"
         raise DataError(what, _HINT)
-
-
-def images_per_second(start: Callable[[int], Started], num_ahead: int) -> float:
-    """Of batches that `start` begins, given their number from 0, while so many more are begun already.
-
-    The first ones are left out: pipelines are made then, and the disk is read.
-    """
-    started: deque[Started] = deque()
-    asked = images = done = 0
-    begin = time.perf_counter()
-    while True:
-        while len(started) <= num_ahead:
-            started.append(start(asked))
-            asked += 1
-        images += len(_images(started.popleft().wait()))
-        done += 1
-        if done == num_ahead + 1:
-            images, begin = 0, time.perf_counter()
-        seconds = time.perf_counter() - begin
-        if done >= num_ahead + 1 + _MEASURED_BATCHES and seconds >= _MEASURED_SECONDS:
-            return images / seconds
-
-
-def _images(batch: Any) -> Any:
-    return batch[0] if isinstance(batch, tuple) else batch

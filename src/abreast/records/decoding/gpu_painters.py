@@ -20,10 +20,10 @@ from abreast.records.decoding.decoder import is_plain_jpeg
 from abreast.records.decoding.gpu_pipeline import Device, Pipelines, Plan, View
 from abreast.records.decoding.images import Pixels
 from abreast.records.decoding.jpeg import JpegHeader
+from abreast.records.decoding.painters import Batches
 from abreast.records.decoding.resize import PainterHere, Prepared, window_at
 from abreast.records.format.columns import Array
-from abreast.records.loading.assembly import Assembly
-from abreast.records.loading.sampling import Numbers
+from abreast.records.reading.reader import Numbers
 from abreast.records.reading.sizes import Sizes
 from abreast.records.threads import Pool
 
@@ -41,19 +41,19 @@ class Row(NamedTuple):
 
 
 class Gpu:
-    """A GPU that decodes for the batches of `assembly`, and keeps what it needs from one iteration to the next."""
+    """A GPU that decodes for a loader. Its pipelines are kept from one iteration to the next."""
 
-    def __init__(self, assembly: Assembly, max_rows: int, num_threads: int, device: Device) -> None:
+    def __init__(self, batches: Batches, num_threads: int, device: Device) -> None:
         plan = Plan(
-            image_shape=assembly.image_shape,
-            antialias=assembly.look.antialias,
-            max_halvings=assembly.most_times_larger.bit_length() - 1,
-            max_rows=max_rows,
+            image_shape=batches.image_shape,
+            antialias=batches.antialias,
+            max_halvings=_max_halvings(batches),
+            max_rows=batches.max_rows,
             num_threads=-(-num_threads // _PIPELINES),
         )
-        self._cutter = Cutter(assembly.sizes, plan.image_shape[2], plan.antialias)
+        self._cutter = Cutter(batches.sizes, plan.image_shape[2], plan.antialias)
         self._pipelines = Pipelines(plan, device)
-        self._buffers = assembly.buffers
+        self._buffers = batches.buffers
         self._num_threads = num_threads
 
     def painters(self) -> GpuPainters:
@@ -63,6 +63,12 @@ class Gpu:
     def close(self) -> None:
         """Give the GPU's memory back."""
         self._pipelines.close()
+
+
+def _max_halvings(batches: Batches) -> int:
+    """How often the largest view can be halved until it is as small as its place in a batch."""
+    times_larger = (batches.sizes.sides // np.array(batches.image_shape[:2])[:, None]).min(axis=0)
+    return int(times_larger.max(initial=1)).bit_length() - 1
 
 
 class GpuPainters:

@@ -5,6 +5,7 @@ Imports `buffers`, `crop`, `pixels`, `pool` and `sizes`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ from abreast.records.decoding.crop import Box
 from abreast.records.decoding.images import Pixels
 from abreast.records.decoding.resize import PainterHere
 from abreast.records.format.columns import Array
-from abreast.records.loading.sampling import Numbers
+from abreast.records.reading.reader import Numbers
 from abreast.records.reading.sizes import Sizes
 from abreast.records.threads import Pool
 
@@ -67,12 +68,28 @@ class Rows:
                 painter.finish(view, images[i])
 
 
+class Batches:
+    """What painters need to know about the batches of a loader, and what all painters of a loader share."""
+
+    def __init__(
+        self, sizes: Sizes, image_shape: tuple[int, int, int], antialias: bool, max_rows: int, keep_batches: int
+    ) -> None:
+        self.sizes = sizes
+        self.image_shape = image_shape
+        self.antialias = antialias
+        self.max_rows = max_rows
+        self.keep_batches = keep_batches
+        self.block_bytes = max_rows * math.prod(image_shape)
+        self.buffers = Buffers(self.block_bytes, keep_batches)
+        self.rows = Rows(sizes, image_shape[2], antialias)
+
+
 class Threads:
     """Threads of this process."""
 
-    def __init__(self, rows: Rows, buffers: Buffers, num_threads: int) -> None:
-        self.array = buffers.array
-        self._rows = rows
+    def __init__(self, batches: Batches, num_threads: int) -> None:
+        self.array = batches.buffers.array
+        self._rows = batches.rows
         self._pool = Pool(num_threads, "abreast-decode", "num_threads")
 
     def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> Task:

@@ -28,7 +28,7 @@ from abreast.records.decoding.decode_process import ANSWER_BYTES, NUMBER, Setup
 from abreast.records.decoding.images import Pixels
 from abreast.records.decoding.painters import Task
 from abreast.records.format.columns import Array
-from abreast.records.loading.sampling import Numbers
+from abreast.records.reading.reader import Numbers
 from abreast.workers.limits import hang_seconds
 from abreast.workers.seat import describe_exit, exit_hint
 

@@ -6,7 +6,6 @@ Not here: which samples a batch has (`sampling.py`), and what is asked for in wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +13,12 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.decoding.buffers import Buffers
 from abreast.records.decoding.images import Pixels
-from abreast.records.decoding.painters import Painters, Rows, Task
+from abreast.records.decoding.painters import Batches, Painters, Task
 from abreast.records.format.columns import Array
 from abreast.records.loading.draws import uniforms
-from abreast.records.loading.sampling import Numbers
 from abreast.records.loading.views import CenterCrop, RandomCrop, Views
-from abreast.records.reading.reader import Records
+from abreast.records.reading.reader import Numbers, Records
 from abreast.records.reading.sizes import Sizes
 
 _MAX_ROWS_OF_A_TASK = 16
@@ -65,33 +62,20 @@ class Assembly:
         keep_batches: int,
     ) -> None:
         records = sizes.records[0]
+        channels = max(int(index.samples["channels"].max(initial=1)) for _, index in records.shards())
         self.look = look
-        self.sizes = sizes
-        self._channels = max(int(index.samples["channels"].max(initial=1)) for _, index in records.shards())
+        self.batches = Batches(sizes, (*look.size, channels), look.antialias, max_rows, keep_batches)
         self._targets = _columns(records, targets)
         self._weights = None if weights is None else records.column(weights)
-        self.block_bytes = max_rows * math.prod(self.image_shape)
-        self.buffers = Buffers(self.block_bytes, keep_batches)
-        self.rows = Rows(sizes, self._channels, look.antialias)
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        return (*self.look.size, self._channels)
-
-    @property
-    def most_times_larger(self) -> int:
-        """How many times as large as its place in a batch a view can be, in whole numbers; at least 1."""
-        largest = self.sizes.sides // np.array(self.look.size)[:, None]
-        return int(largest.min(axis=0).max(initial=1))
 
     def like(self) -> Any:
         """A batch without rows."""
-        return self._batch(np.empty((0, *self.image_shape), np.uint8), np.empty(0, np.int64))
+        return self._batch(np.empty((0, *self.batches.image_shape), np.uint8), np.empty(0, np.int64))
 
     def start(self, numbers: Numbers, seed: int, epoch: int, first: int, painters: Painters, num_tasks: int) -> Started:
         """Let painters make the batch of these samples, which stand in the epoch's order from `first` on."""
         copies, views = self._views(numbers, seed, epoch, first)
-        images = painters.array((len(numbers), *self.image_shape))
+        images = painters.array((len(numbers), *self.batches.image_shape))
         rows = max(1, min(_MAX_ROWS_OF_A_TASK, -(-len(numbers) // num_tasks)))
         tasks = [
             painters.paint(copies[part], views.boxes[part], views.flips[part], images, part.start)
@@ -102,21 +86,23 @@ class Assembly:
     def make(self, numbers: Numbers, seed: int, epoch: int, first: int) -> Any:
         """The batch, made in this thread."""
         copies, views = self._views(numbers, seed, epoch, first)
-        images = self.buffers.array((len(numbers), *self.image_shape))
-        self.rows.paint(copies, views.boxes, views.flips, images)
+        images = self.batches.buffers.array((len(numbers), *self.batches.image_shape))
+        self.batches.rows.paint(copies, views.boxes, views.flips, images)
         return self._batch(images, numbers)
 
     def will_need(self, numbers: Numbers, seed: int, epoch: int, first: int) -> None:
         """Let the system read ahead what the batch will be made of."""
-        self.sizes.will_need(self._views(numbers, seed, epoch, first)[0] if len(self.sizes.records) > 1 else numbers)
+        sizes = self.batches.sizes
+        sizes.will_need(self._views(numbers, seed, epoch, first)[0] if len(sizes.records) > 1 else numbers)
 
     def _views(self, numbers: Numbers, seed: int, epoch: int, first: int) -> tuple[Numbers, Views]:
         """Which copies of the samples are read, and which part of each."""
-        view = self.look.view
+        view, sizes = self.look.view, self.batches.sizes
         draws = uniforms(seed, epoch, first, len(numbers), view.num_draws) if view.num_draws else np.empty((0, 0))
-        heights, widths = self.sizes.sides[:, numbers]
+        heights, widths = sizes.sides[:, numbers]
         views = view.views(heights, widths, self.look.size, draws)
-        return self.sizes.copies(numbers, views, self.look.size)
+        copies, boxes = sizes.copies(numbers, views.boxes, self.look.size)
+        return copies, Views(boxes, views.flips)
 
     def _batch(self, images: Pixels, numbers: Numbers) -> Any:
         """Images, or those with what belongs to them: `(x, y)` or `(x, y, sample_weight)`."""

@@ -16,14 +16,14 @@ from typing import Any
 from abreast.errors import DataError
 from abreast.hardware import num_cores
 from abreast.records.decoding.choose import Decoding
-from abreast.records.decoding.gpu_choice import images_per_second
 from abreast.records.decoding.painters import Painters
 from abreast.records.extras import extra
 from abreast.records.loading.assembly import Assembly, Look, Started, Targets
 from abreast.records.loading.draws import checked_seed
-from abreast.records.loading.sampling import Numbers, Place, Sampling
+from abreast.records.loading.rate import images_per_second
+from abreast.records.loading.sampling import Place, Sampling
 from abreast.records.loading.views import CenterCrop, RandomCrop
-from abreast.records.reading.reader import Records
+from abreast.records.reading.reader import Numbers, Records
 from abreast.records.reading.sizes import Sizes
 
 _TASKS_PER_THREAD = 2  # of a batch, and of what waits
@@ -76,7 +76,7 @@ class Loader:
         keep_batches = self._ahead + 4
         sizes = Sizes(self.records, smaller)
         self._assembly = Assembly(sizes, look, targets, weights, max_rows=rows, keep_batches=keep_batches)
-        self._decoding = Decoding(decoder, self._assembly, rows, self.num_threads, num_workers, keep_batches)
+        self._decoding = Decoding(decoder, self._assembly.batches, self.num_threads, num_workers)
         self._order: tuple[int, Numbers] | None = None
         self._begin = self._next = Place(0, 0)
         self._settings: dict[str, Any] = {
@@ -226,7 +226,7 @@ class Loader:
 
     def close(self) -> None:
         """Give the files back. Batches stay what they are."""
-        self._assembly.sizes.close()
+        self._assembly.batches.sizes.close()
         self._decoding.close()
 
     def _checked(self, place: Place) -> Place:
@@ -237,7 +237,7 @@ class Loader:
     def _sequence(self) -> dict[str, Any]:
         """All that the batches are a function of, but their place."""
         sampling, look = self._sampling, self._assembly.look
-        data_set, *smaller = self._assembly.sizes.data_sets
+        data_set, *smaller = self._assembly.batches.sizes.data_sets
         return {
             "data_set": data_set,
             "num_samples": sampling.num_samples,

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from abreast.errors import DataError
 from abreast.records.loading.draws import permutation
-
-Numbers = npt.NDArray[np.int64]
+from abreast.records.reading.reader import Numbers
 
 
 @dataclass(frozen=True)

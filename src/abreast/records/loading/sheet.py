@@ -15,9 +15,8 @@ from abreast.records.decoding.images import Pixels
 from abreast.records.extras import extra
 from abreast.records.loading.assembly import Assembly, Look
 from abreast.records.loading.draws import checked_seed, permutation
-from abreast.records.loading.sampling import Numbers
 from abreast.records.loading.views import CenterCrop, RandomCrop
-from abreast.records.reading.reader import Records
+from abreast.records.reading.reader import Numbers, Records
 from abreast.records.reading.sizes import Sizes
 
 _SIDE, _GAP = 128, 4  # pixels
@@ -51,7 +50,9 @@ def _sheet(records: Records, numbers: Numbers, seed: int, columns: int) -> Pixel
     )
     views = [centre.make(numbers, seed, 0, 0), *(drawn.make(numbers, seed, epoch, 0) for epoch in range(1, columns))]
     sheet = np.full(
-        (len(numbers) * (_SIDE + _GAP) + _GAP, columns * (_SIDE + _GAP) + _GAP, centre.image_shape[2]), _WHITE, np.uint8
+        (len(numbers) * (_SIDE + _GAP) + _GAP, columns * (_SIDE + _GAP) + _GAP, centre.batches.image_shape[2]),
+        _WHITE,
+        np.uint8,
     )
     for column, images in enumerate(views):
         for row, image in enumerate(images):

@@ -19,10 +19,10 @@ import numpy as np
 
 from abreast.errors import DataError
 from abreast.records.format.tar import finite
-from abreast.records.packing.durable import PART
 from abreast.records.reading.reader import Records, Sample
 
 SAMPLES = "samples.jsonl"
+_PART = SAMPLES + ".part"  # its name until all of it is written
 
 
 def extract(folder: str | PathLike[str], dest: str | PathLike[str]) -> int:
@@ -63,8 +63,8 @@ def _all_or_nothing(target: Path) -> Iterator[set[str]]:
 
 def _extract(records: Records, target: Path, made: set[str]) -> None:
     """`made` gets the names in `target` that are ours. The list of samples has its name last: it is there when all is."""
-    made |= {SAMPLES, SAMPLES + PART}
-    with _new_file(target / (SAMPLES + PART)) as lines:
+    made |= {SAMPLES, _PART}
+    with _new_file(target / _PART) as lines:
         for sample in records:
             name = f"{sample.key}.{sample.encoding}"
             made.add(name.partition("/")[0])
@@ -72,7 +72,7 @@ def _extract(records: Records, target: Path, made: set[str]) -> None:
             with _new_file(target / name) as file:
                 file.write(sample.data)
             lines.write(json.dumps(_line(sample, name), ensure_ascii=False, allow_nan=False).encode() + b"\n")
-    (target / (SAMPLES + PART)).rename(target / SAMPLES)
+    (target / _PART).rename(target / SAMPLES)
 
 
 def _new_file(path: Path) -> Any:

@@ -31,6 +31,8 @@ from abreast.records.format.checksum import crc32c
 from abreast.records.format.columns import Array, ColumnType
 from abreast.records.format.index import ENCODINGS, HINT, Index, Note
 
+Numbers = npt.NDArray[np.int64]  # of samples
+
 
 @dataclass(frozen=True)
 class Sample:

@@ -14,13 +14,12 @@ import numpy.typing as npt
 
 from abreast.errors import DataError
 from abreast.records.format.index import Index
-from abreast.records.loading.sampling import Numbers
-from abreast.records.loading.views import Views
-from abreast.records.reading.reader import Records, Sample
+from abreast.records.reading.reader import Numbers, Records, Sample
 
 _HINT = "pack the same source with the same --split and --shuffle-seed and a smaller --size"
 
 Sides = npt.NDArray[np.int64]
+Boxes = npt.NDArray[np.int64]
 
 
 class Sizes:
@@ -51,14 +50,14 @@ class Sizes:
         """Height and width by samples, as they are largest."""
         return self._sides[0]
 
-    def copies(self, numbers: Numbers, views: Views, size: tuple[int, int]) -> tuple[Numbers, Views]:
-        """The smallest copies in which the views still have as many pixels as their places, and the views there.
+    def copies(self, numbers: Numbers, boxes: Boxes, size: tuple[int, int]) -> tuple[Numbers, Boxes]:
+        """For each box, the smallest copy in which it has at least `size` (height and width) pixels, and the box there.
 
-        The borders of a view go to whole pixels of its copy.
+        `boxes` is samples by left, top, width and height. Borders are rounded to whole pixels of the copy.
         """
-        copies, boxes = numbers, views.boxes
-        begins = views.boxes[:, :2]
-        ends = begins + views.boxes[:, 2:]
+        copies, found = numbers, boxes
+        begins = boxes[:, :2]
+        ends = begins + boxes[:, 2:]
         full = self._sides[0][::-1, numbers].T  # width by height, as in boxes
         for i, sides in enumerate(self._sides[1:], 1):
             scale = sides[::-1, numbers].T / full
@@ -66,8 +65,8 @@ class Sizes:
             there = np.concatenate([first, np.rint(ends * scale).astype(np.int64) - first], axis=1)
             fits = (there[:, 2] >= size[1]) & (there[:, 3] >= size[0])
             copies = np.where(fits, numbers + i * self._num_samples, copies)
-            boxes = np.where(fits[:, None], there, boxes)
-        return copies, Views(boxes, views.flips)
+            found = np.where(fits[:, None], there, found)
+        return copies, found
 
     def sample(self, copy: int) -> Sample:
         """Without its columns."""
