@@ -173,7 +173,11 @@ def test_a_source_is_split_and_described(tmp_path: Path, capsys: pytest.CaptureF
     assert code == 0
     assert f"{dest / 'train'}: " in out and f"{dest / 'val'}: " in out
     code, out, err = abreast(capsys, "records", "info", dest)
-    assert code == 2 and f"{dest} holds the parts train, val\nhint: name one of its parts: {dest / 'train'}" in err
+    assert (
+        code == 2
+        and f"{dest} is not one data set: it has the parts train, val\nhint: name one of its parts: {dest / 'train'}"
+        in err
+    )
 
 
 def test_columns_are_chosen_and_renamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -217,7 +217,7 @@ def test_a_shard_outside_of_the_folder_is_never_opened(folder: Path, tmp_path: P
     shutil.copy(folder / "shard-00000.tar", tmp_path / "shard-00000.tar")
     content["shards"][0]["name"] = "../shard-00000"
     path.write_bytes(bound(content))
-    with pytest.raises(DataError, match="no shard is called"):
+    with pytest.raises(DataError, match="is not a name of a shard"):
         Records(folder)
 
 

@@ -99,7 +99,7 @@ def test_a_bad_image_stops_the_packer_by_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cat/1\.jpg \(number 1 of the source\): cannot read") as caught:
         pack(bad_folder(tmp_path / "in"), tmp_path / "out")
     assert "--on-error skip" in str(caught.value)
-    with pytest.raises(DataError, match="not packed to its end"):
+    with pytest.raises(DataError, match="is not completely packed"):
         Records(tmp_path / "out")
 
 
@@ -401,7 +401,7 @@ def test_numpys_integers_are_settings_too(tmp_path: Path) -> None:
 def test_text_that_is_no_utf8_is_skipped(tmp_path: Path) -> None:
     samples = [Item("a", photo(4, 4), {"text": "x"}), Item("b", photo(4, 4), {"text": "\ud800"})]
     summary = pack(samples, tmp_path / "out", storage="raw", on_error="skip")
-    assert [note.key for note in summary.skipped] == ["b"] and "no UTF-8" in summary.skipped[0].text
+    assert [note.key for note in summary.skipped] == ["b"] and "not valid UTF-8" in summary.skipped[0].text
 
 
 def test_notes_name_no_place_outside(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Threads that decode or encode, and what is said when the system gives no more of them. Imports `errors`."""
+"""A pool of threads that decode or encode, with an error that a user understands when the system starts no more threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 
 
 class Pool(ThreadPoolExecutor):
-    """A pool whose threads begin when there is work for them. `option` is what says how many there are."""
+    """A pool that starts its threads when there is work. `option` is the user's name for the number of threads."""
 
     def __init__(self, num_threads: int, name: str, option: str) -> None:
         super().__init__(num_threads, thread_name_prefix=name)
@@ -23,7 +23,7 @@ class Pool(ThreadPoolExecutor):
     def submit(
         self, function: Callable[_Arguments, _Result], /, *arguments: _Arguments.args, **settings: _Arguments.kwargs
     ) -> Future[_Result]:
-        """Raises `DataError` when the system starts no thread."""
+        """Raises `DataError` when the system cannot start a thread."""
         try:
             return super().submit(function, *arguments, **settings)
         except RuntimeError as error:

@@ -1,8 +1,7 @@
-"""The index of one shard as bytes: what lies where in the shard, and every column.
+"""The index of one shard as the bytes of its file: written, read, and checked.
 
-`docs/reference/records-format.md` specifies each byte. Here are writing and reading, and every check that can be made
-without the shard; `manifest` binds indexes and shards together. Imports `index`, `columns`, `keys`,
-`checksum` and `errors`.
+`docs/reference/records-format.md` specifies each byte. All checks that need no shard are here; `manifest` binds indexes
+and shards together.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _MAX_SECTIONS = 1024
 
 
 def to_bytes(index: Index) -> bytes:
-    """The file. Equal indexes give equal bytes."""
+    """The bytes of the file. Equal indexes give equal bytes."""
     sections = list(_sections(index))
     place = _HEADER.size + _SECTION.size * len(sections)
     table, body = b"", b""
@@ -72,7 +71,7 @@ def _json(data: Any) -> bytes:
 
 
 def from_bytes(data: bytes | memoryview, name: str) -> Index:
-    """Read an index; arrays are views of `data`. Raises `DataError` that says which bytes of file `name` are damaged."""
+    """Read an index, whose arrays are views of `data`. Raises `DataError`, which names the damaged bytes of file `name`."""
     view = memoryview(data).toreadonly()
     header = _read_header(view, name)
     if hashlib.sha256(view[:-_DIGEST_BYTES]).digest() != view[-_DIGEST_BYTES:]:
@@ -80,7 +79,7 @@ def from_bytes(data: bytes | memoryview, name: str) -> Index:
     try:
         return _read(view, header, _read_table(view, header))
     except (ValueError, KeyError, RecursionError, DataError) as error:
-        # The digest is right: whoever wrote this does not keep to the format.
+        # The digest is right, so the file is not damaged: its writer broke the format.
         raise DataError(f"{name}: {getattr(error, 'message', error)}", HINT) from error
 
 
@@ -97,26 +96,26 @@ class _Header:
 def _read_header(view: memoryview, name: str) -> _Header:
     smallest = _HEADER.size + _DIGEST_BYTES
     if len(view) < smallest:
-        raise DataError(f"{name} is cut off: it has {len(view)} bytes, and an index has {smallest} at least", HINT)
+        raise DataError(f"{name} is cut off: it has {len(view)} bytes, and an index has at least {smallest}", HINT)
     magic, version, num_sections, *counts, digest, checksum, zero = _HEADER.unpack_from(view)
     table_end = _HEADER.size + _SECTION.size * num_sections
     if magic != MAGIC:
-        raise _damaged(name, 0, len(MAGIC), "they should say that this is an index")
+        raise _damaged(name, 0, len(MAGIC), "they are not the mark of an index")
     if num_sections > _MAX_SECTIONS or table_end > len(view) - _DIGEST_BYTES:
-        raise _damaged(name, 12, 16, f"they speak of {num_sections} sections, in a file of {len(view)} bytes")
+        raise _damaged(name, 12, 16, f"they claim {num_sections} sections in a file of {len(view)} bytes")
     intact = _header_checksum(view[:table_end]) == checksum
     if version != VERSION and not intact:
         hint = "use a newer abreast, or pack the images again"
         raise DataError(f"{name} has version {version} of the format; this abreast reads {VERSION}", hint)
     if version != VERSION or not intact:
-        raise _damaged(name, 0, table_end, "header and table have another checksum")
+        raise _damaged(name, 0, table_end, "the checksum of header and table is wrong")
     if counts[4] != len(view) or zero:
-        raise DataError(f"{name} has {len(view)} bytes, and says that it has {counts[4]}", HINT)
+        raise DataError(f"{name} has {len(view)} bytes, and its header says {counts[4]}", HINT)
     return _Header(num_sections, counts[0], counts[1], counts[2], counts[3], digest)
 
 
 def _header_checksum(head: memoryview) -> int:
-    """Of header and table, as if their version were ours and the checksum 0."""
+    """The checksum of header and table, computed as if their version were ours and their checksum 0."""
     place = _HEADER.size - 8
     return crc32c(
         bytes(head[:8]) + struct.pack("<I", VERSION) + bytes(head[12:place]) + bytes(4) + bytes(head[place + 4 :])
@@ -128,11 +127,11 @@ def _damaged(name: str, begin: int, end: int, why: str) -> DataError:
 
 
 def _find_damage(view: memoryview, header: _Header) -> tuple[int, int, str]:
-    """The section whose checksum is wrong; what is between sections has none."""
+    """The section whose checksum is wrong; the whole file if all are right, as the bytes between sections have none."""
     for section, begin, end, checksum in _table(view, header):
         if begin <= end <= len(view) and crc32c(view[begin:end]) != checksum:
-            return begin, end, f"section {section[0]!r} has another checksum"
-    return 0, len(view), "the digest at the end is another"
+            return begin, end, f"the checksum of section {section[0]!r} is wrong"
+    return 0, len(view), "the digest at the end is wrong"
 
 
 def _table(view: memoryview, header: _Header) -> Iterable[tuple[tuple[str, str], int, int, int]]:
@@ -143,13 +142,13 @@ def _table(view: memoryview, header: _Header) -> Iterable[tuple[tuple[str, str],
 
 
 def _read_table(view: memoryview, header: _Header) -> dict[tuple[str, str], memoryview]:
-    """Sections by name and type. They follow one another without a hole, so that none can lie outside or overlap."""
+    """Sections by name and type. Only alignment separates them, so that none lies outside of the file or overlaps."""
     sections: dict[tuple[str, str], memoryview] = {}
     place = _HEADER.size + _SECTION.size * header.num_sections
     for section, begin, end, _ in _table(view, header):
         place += -place % _ALIGNMENT
         if begin != place or not begin <= end <= len(view) - _DIGEST_BYTES:
-            raise ValueError(f"section {section[0]!r} does not lie where it should")
+            raise ValueError(f"section {section[0]!r} is at the wrong place")
         sections[section] = view[begin:end]
         place = end
     if place != len(view) - _DIGEST_BYTES or len(sections) != header.num_sections:
@@ -160,7 +159,7 @@ def _read_table(view: memoryview, header: _Header) -> dict[tuple[str, str], memo
 def _read(view: memoryview, header: _Header, sections: dict[tuple[str, str], memoryview]) -> Index:
     samples = np.frombuffer(sections.pop(("samples", "samples")), SAMPLE)
     if len(samples) != header.num_samples:
-        raise ValueError(f"there are {len(samples)} samples, and the header says {header.num_samples}")
+        raise ValueError(f"it has {len(samples)} samples, and its header says {header.num_samples}")
     wide = ("restarts", "<u4") in sections
     restarts = np.frombuffer(sections.pop(("restarts", "<u4" if wide else "<u2")), "<u4" if wide else "<u2")
     types = [ColumnType.from_json(each) for each in _from_json(sections.pop(("columns", "json")))]
@@ -176,7 +175,7 @@ def _read(view: memoryview, header: _Header, sections: dict[tuple[str, str], mem
         columns={column.name: _read_column(column, sections, len(samples)) for column in types},
     )
     if sections or len(index.columns) != len(types):
-        raise ValueError(f"unknown or double sections: {[name for name, _ in sections]}")
+        raise ValueError(f"unknown or repeated sections: {[name for name, _ in sections]}")
     _check_samples(index)
     return index
 
@@ -184,7 +183,7 @@ def _read(view: memoryview, header: _Header, sections: dict[tuple[str, str], mem
 def _from_json(data: memoryview) -> list[Any]:
     content = json.loads(bytes(data))
     if not isinstance(content, list):
-        raise ValueError("a section of JSON holds no list")
+        raise ValueError("a JSON section does not hold a list")
     return content
 
 
@@ -192,7 +191,7 @@ def _note(data: Any) -> Note:
     match data:
         case [int(position), str(key), str(text), bool(skipped)]:
             return Note(position, key, text, skipped)
-    raise ValueError(f"this is no note: {data!r:.200}")
+    raise ValueError(f"this is not a note: {data!r:.200}")
 
 
 def _read_column(column: ColumnType, sections: dict[tuple[str, str], memoryview], num_samples: int) -> StoredColumn:
@@ -216,13 +215,13 @@ def _check_samples(index: Index) -> None:
     pixels = samples["height"].astype(np.uint64) * samples["width"]
     good &= (pixels > 0) & (pixels <= MAX_PIXELS)
     if not good.all():
-        raise ValueError(f"sample {index.first_sample + int(np.argmin(good))} is not described as one can be")
+        raise ValueError(f"the description of sample {index.first_sample + int(np.argmin(good))} is invalid")
     bad = [key for key in index.keys if not is_key(key)]
     if bad or len(set(index.keys)) != index.num_samples:
-        raise ValueError(f"keys are unsafe or double: {bad[:3]}")
+        raise ValueError(f"keys are unsafe or repeated: {bad[:3]}")
 
 
 def _check_ends(ends: Array, total: int, what: str) -> None:
     steps = np.diff(ends.astype(np.int64), prepend=0)
     if (steps < 0).any() or (int(ends[-1]) if len(ends) else 0) != total:
-        raise ValueError(f"the ends of the {what} do not fit their bytes")
+        raise ValueError(f"the ends of the {what} do not fit their data")
