@@ -81,7 +81,9 @@ def test_damage_in_a_section_is_named_with_its_bytes() -> None:
     data = bytearray(index_file.to_bytes(an_index()))
     place = data.index(b"k0k1k2")
     data[place + 1] ^= 1
-    with pytest.raises(DataError, match=f"between bytes {place} and {place + 6}: section 'keys'"):
+    with pytest.raises(
+        DataError, match=f"between bytes {place} and {place + 6}: the checksum of section 'keys' is wrong"
+    ):
         index_file.from_bytes(bytes(data), "x")
 
 
@@ -102,12 +104,12 @@ def test_without_its_digests_the_index_would_be_read_wrongly(monkeypatch: pytest
     blind = type(
         "blind", (), {"sha256": staticmethod(lambda _: type("d", (), {"digest": lambda _: bytes(data[-32:])})())}
     )
-    monkeypatch.setattr(format, "hashlib", blind)
+    monkeypatch.setattr(index_file, "hashlib", blind)
     assert index_file.from_bytes(bytes(data), "x").columns["label"].value(0) == 4
 
 
 def test_a_newer_version_is_told_from_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(format, "VERSION", 2)
+    monkeypatch.setattr(index_file, "VERSION", 2)
     newer = index_file.to_bytes(an_index())
     monkeypatch.undo()
     with pytest.raises(DataError, match="has version 2"):

@@ -1,1 +1,1 @@
-"""Writing packed images, so that a kill at any moment leaves them whole, resumable or refused."""
+"""Writing packed images. A kill at any moment leaves a folder that is whole, can be continued, or is refused."""

@@ -1,7 +1,7 @@
-"""Every call by which a packer changes files, so that a crash at any of them leaves a state that we know.
+"""All calls with which a packer changes files, in an order that leaves a known state after a crash at any of them.
 
-A file is written under a name that ends in `.part`, made durable, and only then renamed; names are made durable by their
-folder. `Files` is the seam that tests replace. Imports `errors`.
+A file is written under a name that ends in `.part`, synced to the disk, and only then renamed; syncing its folder makes
+the name durable. `Files` is the seam that tests replace.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _AHEAD_BYTES = 8 << 20
 
 
 class Files:
-    """The operating system's calls, one method each."""
+    """One method for each call of the operating system."""
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
 
     def create(self, path: Path) -> int:
-        """A descriptor of a new file; a file or link of that name is an error."""
+        """The descriptor of a new file. A file or link that has the name already is an error."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
     def write(self, descriptor: int, data: bytes) -> int:
-        """How many bytes were written, which may be fewer than there are."""
+        """The number of bytes written, which may be less than the length of `data`."""
         return os.write(descriptor, data)
 
     def sync(self, descriptor: int) -> None:
         os.fsync(descriptor)
 
     def begin_sync(self, descriptor: int, offset: int, num_bytes: int) -> None:
-        """Let the system begin to write these bytes to the disk, so that `sync` waits for few; it promises nothing."""
-        # Linux begins to write pages that are "not needed" and not written yet, and keeps those in memory.
+        """Ask the system to begin writing these bytes to the disk, so that `sync` has less to wait for. It may not."""
+        # Told that pages are not needed, Linux begins to write the unwritten ones, and keeps them in memory.
         if hasattr(os, "posix_fadvise"):
             with contextlib.suppress(OSError):
                 os.posix_fadvise(descriptor, offset, num_bytes, os.POSIX_FADV_DONTNEED)
@@ -60,12 +60,12 @@ class Files:
 
 
 class PartFile:
-    """A file that is not there until `publish`: it has its name with `.part` behind."""
+    """A file that has its name from `publish` on. Until then, the name ends in `.part`."""
 
     def __init__(self, path: Path, files: Files) -> None:
         self.path = path
         self.size_bytes = 0
-        self._begun_bytes = 0  # are on their way to the disk
+        self._begun_bytes = 0  # passed to `begin_sync`
         self._files = files
         self._part = path.with_name(path.name + PART)
         self._descriptor: int | None = files.create(self._part)
@@ -81,17 +81,17 @@ class PartFile:
             self._begun_bytes = self.size_bytes
 
     def sync(self) -> None:
-        """Wait until the content is on the disk, and close the file."""
+        """Wait until the content is on the disk, then close the file."""
         assert self._descriptor is not None
         self._files.sync(self._descriptor)
         self._close()
 
     def publish(self) -> None:
-        """Give the file its name; lasting once the folder is synced."""
+        """Give the file its name. The name is durable after its folder is synced."""
         self._files.rename(self._part, self.path)
 
     def abandon(self) -> None:
-        """Close and remove what is unfinished, as far as the system lets us."""
+        """Close and remove the unfinished file. Errors are ignored."""
         with contextlib.suppress(OSError):
             self._close()
         with contextlib.suppress(OSError):
@@ -104,7 +104,7 @@ class PartFile:
 
 
 def write_file(path: Path, data: bytes, files: Files) -> None:
-    """Put a whole file in place in one step, and make it last."""
+    """Put a whole file in place in one step, durably."""
     part = PartFile(path, files)
     try:
         part.write(data)
@@ -118,7 +118,7 @@ def write_file(path: Path, data: bytes, files: Files) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock file at `path`, and remove it at the end. Raises `BlockingIOError` when another process has it."""
+    """Hold the lock file at `path`, and remove it at the end. Raises `BlockingIOError` if another process holds it."""
     descriptor = _lock(path)
     try:
         yield
@@ -138,7 +138,7 @@ def _lock(path: Path) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        os.close(descriptor)  # the one before us removed the file between our two calls
+        os.close(descriptor)  # the previous holder removed the file between our two calls
 
 
 def _is_file(descriptor: int, path: Path) -> bool:
@@ -149,11 +149,11 @@ def _is_file(descriptor: int, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def told(folder: Path) -> Iterator[None]:
-    """Turn what the system says while writing into a `DataError` that says how to go on."""
+def write_errors(folder: Path) -> Iterator[None]:
+    """Turn an `OSError` of writing into a `DataError`, whose hint says how to continue."""
     try:
         yield
     except OSError as error:
         what = f"cannot write {error.filename or folder}: {error.strerror or error}"
-        hint = f"mend that and run the same command again: it goes on behind the last whole shard in {folder}"
+        hint = f"mend that and run the same command again: it continues after the last whole shard in {folder}"
         raise DataError(what, hint) from error

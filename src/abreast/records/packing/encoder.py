@@ -1,7 +1,4 @@
-"""Pixels to the bytes that are stored: JPEG with restart markers, PNG, or raw.
-
-Imports `jpeg`, `tar` for NumPy's format, `extras`; OpenCV when an image is encoded, since it does so without Python's lock.
-"""
+"""Pixels to stored bytes: JPEG with restart markers, PNG, or raw pixels. OpenCV encodes, without Python's lock."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ _WANTED_PIXELS, _FEWEST_PIXELS, _MOST_PIXELS = 32, 16, 64
 def encode(
     pixels: Pixels, storage: str, quality: int
 ) -> tuple[str, bytes, npt.NDArray[np.unsignedinteger[Any]] | None]:
-    """The encoding's name, the bytes, and the restart table of a JPEG."""
+    """The name of the encoding, the bytes, and, for a JPEG, its restart table."""
     if storage == "raw":
         return "npy", npy(pixels), None
     if storage == "png":
@@ -33,17 +30,18 @@ def encode(
 
 
 def encode_jpeg(pixels: Pixels, quality: int) -> bytes:
-    """Baseline, 4:2:0, with restart markers that divide each row of MCUs evenly."""
+    """A baseline JPEG, 4:2:0, with restart markers that divide each row of MCUs evenly."""
     height, width, channels = pixels.shape
     if max(height, width) > 65500:
-        raise DataError(f"refused: a JPEG cannot have {width} x {height} pixels", "give a size, or another storage")
+        hint = "give a smaller size, or another storage"
+        raise DataError(f"refused: a JPEG cannot have {width} x {height} pixels", hint)
     cv2 = extra("cv2")
     interval = restart_interval(width, 8 if channels == 1 else 16)
     return _encoded(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_RST_INTERVAL, interval])
 
 
 def restart_interval(width: int, mcu_width: int) -> int:
-    """MCUs between restart markers: about 32 pixels, and a whole number of times in a row of MCUs."""
+    """The number of MCUs between restart markers: about 32 pixels, and a divisor of the MCUs of a row."""
     per_row = -(-width // mcu_width)
     pixels = range(_FEWEST_PIXELS, _MOST_PIXELS + 1)
     good = [n for n in range(1, per_row + 1) if per_row % n == 0 and n * mcu_width in pixels]

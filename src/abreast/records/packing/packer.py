@@ -1,7 +1,4 @@
-"""`pack`: any source of images to a data set on the disk, with as many threads as there are cores.
-
-Imports `prepare`, `pool`, `destination`, `writer`, `repeated`, `split`, `keys`, `progress`, `sources`, `hardware` and `errors`.
-"""
+"""`pack`: any source of images becomes a data set on the disk. One thread per core prepares the samples."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ from abreast.records.threads import Pool
 _AHEAD_PER_THREAD = 4
 _DEFAULT_QUALITY = 95
 
-# Packages that make the stored bytes.
+# The packages that make the stored bytes.
 _WRITERS = ("numpy", "opencv-python-headless", "pillow", "simplejpeg")
 
 
@@ -61,15 +58,15 @@ def pack(
     on_error: str = "stop",
     progress: Callable[[Progress], None] | None = None,
 ) -> Summary:
-    """Pack images into the folder `dest`; the same call again goes on where a stopped one was, behind its last shard.
+    """Pack images into the folder `dest`. After a stop, the same call continues after the last whole shard.
 
-    `source` is a folder of images or of a folder per class, a list, a CSV or Parquet table, shards (WebDataset, TFRecord,
-    RecordIO), a data set of Hugging Face, NumPy arrays, or an iterable of samples. Images whose short side is longer than
-    `size` pixels are made smaller. `quality` is that of JPEG, 95 if not given. `split` makes a data set of each part, in
-    folders of `dest`: `{"train": 0.9, "val": 0.1}` draws parts by the keys and `split_seed`, `["train", "val"]` takes those
-    that the source has. `image` names what holds the image where that cannot be told, `columns` those to take, or
-    what to call which. `on_error="skip"` leaves out images that cannot be packed, and the summary says why. Raises
-    `DataError`.
+    `source` is a folder of images, a folder with a folder per class, a list, a CSV or Parquet table, shards (WebDataset,
+    TFRecord, RecordIO), a data set of Hugging Face, NumPy arrays, or an iterable of samples. Images whose short side is
+    longer than `size` pixels are made smaller. `quality` is JPEG's, 95 by default. `split` makes a data set of each part,
+    in a folder of `dest`: `{"train": 0.9, "val": 0.1}` draws the parts by key and `split_seed`; `["train", "val"]` takes
+    the parts that the source has. `image` names the column, feature or extension that holds the images, if it cannot be
+    found automatically. `columns` selects columns, and a dictionary also renames them: `{new name: old name}`.
+    `on_error="skip"` leaves out images that cannot be packed, and the summary says why. Raises `DataError`.
     """
     for module in PACKAGES:
         extra(module)
@@ -115,13 +112,13 @@ def pack(
 
 def _folder(dest: str | PathLike[str]) -> Path:
     if not fspath(dest):
-        raise DataError("the folder to make has no name", "name one that is empty or not there yet")
+        raise DataError("the folder to make has no name", "name a folder that is empty or does not exist yet")
     return Path(fspath(dest))
 
 
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
-    """Turn what the system says about a source into a `DataError`."""
+    """Turn an `OSError` of reading the source into a `DataError`."""
     try:
         yield
     except OSError as error:
@@ -140,7 +137,7 @@ def _parts(
     wanted: Sequence[str] | None,
     shuffle_seed: int | None,
 ) -> tuple[dict[str, Source], list[Any]]:
-    """A source for each part, and what makes another split another one."""
+    """A source for each part, and the settings that identify the split."""
     if isinstance(split, Draw):
         found = _ordered(source_of(source, image, wanted), shuffle_seed)
         return drawn_parts(found, split), [split.seed, [[name, share] for name, share in split.shares.items()]]
@@ -149,20 +146,20 @@ def _parts(
 
 
 def _whole(name: str, value: int | None) -> int | None:
-    """As Python's own integer, NumPy's too."""
+    """The value as Python's own integer; NumPy's integers are accepted."""
     try:
         return None if value is None else operator.index(value)
     except TypeError:
-        raise DataError(f"{name} is a whole number, and not {value!r:.80}") from None
+        raise DataError(f"{name} must be a whole number, not {value!r:.80}") from None
 
 
 def _check_apart(source: Any, folder: Path) -> None:
-    """A packer that writes into its own source finds other images there the next time."""
+    """Raise `DataError` for a folder inside of its source: the next run would find other images there."""
     if isinstance(source, str | PathLike) and fspath(source) and Path(fspath(source)).is_dir():
         # `Path.resolve` raises at a loop of links.
         inner, outer = (Path(os.path.realpath(path)) for path in (folder, source))
         if inner.is_relative_to(outer):
-            raise DataError(f"{folder} is inside of {source}, which is packed", "name a folder outside of it")
+            raise DataError(f"{folder} is inside of its source, {source}", "name a folder outside of it")
 
 
 def _recipe(storage: str, size: int | None, quality: int | None) -> Recipe:
@@ -171,11 +168,11 @@ def _recipe(storage: str, size: int | None, quality: int | None) -> Recipe:
     if quality is not None and storage != "jpeg":
         raise DataError(f"storage {storage} has no quality", "leave quality out, or use the storage jpeg")
     if size is not None and storage == "keep":
-        raise DataError("storage keep leaves images as they are, and cannot give them a size", "leave size out")
+        raise DataError("storage keep leaves images as they are, and cannot change their size", "leave size out")
     if not 1 <= (quality or _DEFAULT_QUALITY) <= 100 or quality == 0:
-        raise DataError(f"quality is from 1 to 100, and not {quality}")
+        raise DataError(f"quality must be from 1 to 100, not {quality}")
     if size is not None and size < 1:
-        raise DataError(f"size must be one pixel or more, and not {size}")
+        raise DataError(f"size must be one pixel or more, not {size}")
     return Recipe(storage, size, quality or _DEFAULT_QUALITY)
 
 
@@ -200,14 +197,17 @@ def _packed(
         items = _items(source, settings["source"] is not None, state)
         for position, item, result in _prepared(items, begin, recipe, num_threads):
             ticker.count(_take(state, position, item, result, skip))
-        ticker.tell()
+        ticker.report()
         whole = state.finish(begin + ticker.num_now, source.class_names, package_versions("abreast", *_WRITERS))
         num_packed = ticker.num_now - ticker.num_skipped
         return _summary(folder, whole, num_packed, ticker.seconds, tuple(state.notes))
 
 
 def _items(source: Source, known: bool, writer: DatasetWriter) -> Iterator[Item]:
-    """Those that are not packed yet; of a source that is not `known` by its settings those before are compared."""
+    """The items that are not packed yet.
+
+    A source that is not `known` by its settings is read from its beginning, and compared with the packed samples.
+    """
     if known:
         return source.items(writer.source_end)
     items = source.items(0)
@@ -221,7 +221,7 @@ _Result = tuple[Packed, str | None]
 def _prepared(
     items: Iterator[Item], begin: int, recipe: Recipe, num_threads: int
 ) -> Iterator[tuple[int, Item, Future[_Result]]]:
-    """Position, item and result of each item, in order; some are made ahead."""
+    """Position, item and result of each item, in order. Threads prepare some items ahead."""
     pool = Pool(num_threads, "abreast-pack", "threads")
     ahead: deque[tuple[int, Item, Future[_Result]]] = deque()
     try:
@@ -236,7 +236,7 @@ def _prepared(
 
 
 def _take(writer: DatasetWriter, position: int, item: Item, result: Future[_Result], skip: bool) -> bool:
-    """Write one sample; gives whether it was skipped instead."""
+    """Write one sample. True if it was skipped instead."""
     try:
         packed, text = result.result()
     except DataError as error:
@@ -252,7 +252,7 @@ def _take(writer: DatasetWriter, position: int, item: Item, result: Future[_Resu
 
 def _refused(writer: DatasetWriter, position: int, item: Item, error: DataError, skip: bool) -> bool:
     if not skip:
-        hint = error.hint or 'mend or remove it, or leave such images out with on_error="skip" (--on-error skip)'
+        hint = error.hint or 'mend or remove it, or leave out such images with on_error="skip" (--on-error skip)'
         raise DataError(f"{_name(item)} (number {position} of the source): {error.message}", hint) from error
     writer.note(_note(position, item, error.message, skipped=True))
     return True

@@ -1,7 +1,4 @@
-"""One item of a source to one sample as it is stored: read, decode, turn, shrink, encode. Runs in threads.
-
-Imports `images`, `encoder`, `jpeg`, `shard_writer` for what a sample is, and `sources.source`.
-"""
+"""One item of a source becomes one stored sample: read, decode, turn, shrink, encode. Runs in threads."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ STORAGES = ("jpeg", "raw", "png", "keep")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How images are stored; `size` is the short side in pixels at most, None for any."""
+    """How images are stored. `size` is the largest short side in pixels, None for no limit."""
 
     storage: str = "jpeg"
     size: int | None = None
@@ -33,7 +30,7 @@ class Recipe:
 
 
 def prepare(item: Item, recipe: Recipe) -> tuple[Packed, str | None]:
-    """The sample, and a word about what could not be done exactly. Raises `DataError` for an image that is refused."""
+    """The sample, and a note if it could not be made exactly. Raises `DataError` for an image that is refused."""
     for value in (item.image, *item.columns.values()):
         if isinstance(value, DataError):
             raise value
@@ -49,7 +46,7 @@ def _kept(item: Item) -> tuple[Packed, str | None]:
     if isinstance(item.image, np.ndarray):
         raise DataError("an array has no file to keep", "use the storage png or raw")
     data = _bytes(item.image)
-    picture = read_picture(data)  # nothing is stored that cannot be read
+    picture = read_picture(data)  # also checks that the file can be decoded
     height, width, channels = picture.pixels.shape
     packed = Packed(
         item.key,
@@ -76,8 +73,8 @@ def _pixels(item: Item, size: int | None) -> tuple[Pixels, str | None]:
 def _checked(image: Any) -> Pixels:
     pixels: Pixels = image[:, :, None] if image.ndim == 2 else image
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (1, 3) or not pixels.size:
-        hint = "give uint8 of shape (height, width), or with 1 or 3 channels behind"
-        raise DataError(f"this is no image: {image.dtype} of shape {image.shape}", hint)
+        hint = "give uint8 of shape (height, width), or (height, width, channels) with 1 or 3 channels"
+        raise DataError(f"this is not an image: {image.dtype} of shape {image.shape}", hint)
     if pixels.shape[0] * pixels.shape[1] > MAX_PIXELS:
         raise DataError(f"refused: {pixels.shape[1]} x {pixels.shape[0]} pixels are more than {MAX_PIXELS}")
     return pixels
@@ -88,7 +85,7 @@ def _bytes(image: Any) -> bytes:
         check_file_bytes(len(image))
         return image
     if not isinstance(image, Path):
-        raise DataError(f"an image is a path, bytes or an array, and this is a {type(image).__name__}")
+        raise DataError(f"an image must be a path, bytes or an array, not a {type(image).__name__}")
     try:
         if not image.is_file():
             raise DataError("there is no such file")

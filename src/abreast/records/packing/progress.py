@@ -1,7 +1,4 @@
-"""How far a packer is, and what it did in the end.
-
-Imports `units`, and `index` for notes.
-"""
+"""The progress of a packer while it works, and its summary at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _SHOWN_NOTES = 20
 
 @dataclass(frozen=True)
 class Progress:
-    """`num_done` items of the source are packed or skipped, `num_now` of them since this packer began."""
+    """`num_done` items of the source are packed or skipped; this packer did `num_now` of them, in `seconds`."""
 
     num_done: int
     num_now: int
@@ -33,7 +30,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """None when it is not known."""
+        """The expected time to the end, None if it is not known."""
         if self.num_items is None or not self.num_now:
             return None
         return (self.num_items - self.num_done) / self.images_per_second
@@ -47,7 +44,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Summary:
-    """A data set that is whole; `num_now` of its samples were packed by this call, in `seconds`."""
+    """A finished data set. This call packed `num_now` of its samples, in `seconds`."""
 
     folder: Path
     num_samples: int
@@ -56,9 +53,7 @@ class Summary:
     file_bytes: int
     seconds: float
     notes: tuple[Note, ...]
-    parts: Mapping[str, Summary] = field(
-        default_factory=dict
-    )  # of a source that was split, whose counts are those of all
+    parts: Mapping[str, Summary] = field(default_factory=dict)  # of a split source; the counts above are their sums
 
     @property
     def skipped(self) -> tuple[Note, ...]:
@@ -75,7 +70,7 @@ class Summary:
         if self.num_now:
             speed = f"packed {self.num_now:,} in {_clock(self.seconds)}, {self.images_per_second:,.0f} images/s"
         else:
-            speed = "they were there already"
+            speed = "all were packed already"
         lines = [f"{self.folder}: {size}", speed]
         for title, notes in (
             ("skipped", self.skipped),
@@ -86,7 +81,7 @@ class Summary:
 
 
 def together(folder: Path, parts: Mapping[str, Summary]) -> Summary:
-    """What was done in all parts."""
+    """One summary of all parts."""
     of = list(parts.values())
     return Summary(
         folder,
@@ -101,15 +96,15 @@ def together(folder: Path, parts: Mapping[str, Summary]) -> Summary:
 
 
 class Ticker:
-    """Calls `tell` now and then."""
+    """Counts items, and calls `show` twice a second at most."""
 
-    def __init__(self, tell: Callable[[Progress], None] | None, num_items: int | None, num_before: int) -> None:
+    def __init__(self, show: Callable[[Progress], None] | None, num_items: int | None, num_before: int) -> None:
         self.num_now = 0
         self.num_skipped = 0
-        self._tell = tell
+        self._show = show
         self._num_items = num_items
         self._num_before = num_before
-        self._began = self._told = time.monotonic()
+        self._began = self._shown = time.monotonic()
 
     @property
     def seconds(self) -> float:
@@ -118,14 +113,14 @@ class Ticker:
     def count(self, skipped: bool) -> None:
         self.num_now += 1
         self.num_skipped += skipped
-        if time.monotonic() - self._told >= _EVERY_SECONDS:
-            self.tell()
+        if time.monotonic() - self._shown >= _EVERY_SECONDS:
+            self.report()
 
-    def tell(self) -> None:
-        self._told = time.monotonic()
-        if self._tell is not None:
+    def report(self) -> None:
+        self._shown = time.monotonic()
+        if self._show is not None:
             done = self._num_before + self.num_now
-            self._tell(Progress(done, self.num_now, self._num_items, self.num_skipped, self.seconds))
+            self._show(Progress(done, self.num_now, self._num_items, self.num_skipped, self.seconds))
 
 
 def _listed(title: str, notes: tuple[Note, ...]) -> list[str]:

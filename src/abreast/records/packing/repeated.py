@@ -1,7 +1,4 @@
-"""Whether an iterable gives again what a stopped packer has packed of it.
-
-Imports `format`, `columns`, `index`, `keys` and `errors`.
-"""
+"""The check, after a stop, that an iterable gives the same samples again as those that are packed."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from abreast.records.sources.source import Item
 
 
 def check_repeated(items: Iterator[Item], indices: Iterable[Path], notes: Sequence[Note]) -> None:
-    """Draw as many items as these shards have used up, and raise `DataError` unless keys and columns are theirs.
+    """Draw the items that these shards were made of. Raise `DataError` if a key or a column differs from the packed one.
 
-    Pixels are not compared, nor columns of items that were skipped.
+    Pixels are not compared, and neither are columns of skipped items.
     """
     skipped = {note.position: note.key for note in notes if note.skipped}
     position = 0
@@ -38,14 +35,14 @@ def check_repeated(items: Iterator[Item], indices: Iterable[Path], notes: Sequen
 def _check_item(position: int, item: Item, index: Index, sample: int | None, skipped: str | None) -> None:
     key = skipped if sample is None else index.keys[sample]
     if printable(item.key) != key:
-        raise _changed(f"sample {position} had the key {key!r}, and now {item.key!r:.300}")
+        raise _changed(f"sample {position} had the key {key!r}, and now has {item.key!r:.300}")
     if sample is None:
         return
     if set(item.columns) != set(index.columns):
-        raise _changed(f"sample {position} had the columns {list(index.columns)}, and now {list(item.columns)}")
+        raise _changed(f"sample {position} had the columns {list(index.columns)}, and now has {list(item.columns)}")
     for name, stored in index.columns.items():
         if not _is_value(stored, sample, item.columns):
-            raise _changed(f"sample {position} has another {name!r}")
+            raise _changed(f"column {name!r} of sample {position} has changed")
 
 
 def _is_value(stored: StoredColumn, sample: int, columns: Mapping[str, Any]) -> bool:
@@ -54,9 +51,9 @@ def _is_value(stored: StoredColumn, sample: int, columns: Mapping[str, Any]) -> 
         then = fitted(stored.type, stored.value(sample))
     except DataError:
         return False
-    return now.shape == then.shape and now.tobytes() == then.tobytes()  # by bytes: NaN is NaN
+    return now.shape == then.shape and now.tobytes() == then.tobytes()  # bytes, since NaN != NaN
 
 
 def _changed(what: str) -> DataError:
-    hint = "give the samples in the same order again, or remove the folder and pack anew"
-    return DataError(f"the iterable is not the one that was being packed: {what}", hint)
+    hint = "give the same samples in the same order, or remove the folder and pack again"
+    return DataError(f"the iterable has changed since it was packed in part: {what}", hint)

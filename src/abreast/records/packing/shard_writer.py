@@ -1,7 +1,4 @@
-"""One shard on its way to the disk: the tar, and the index beside it.
-
-Imports `format`, `manifest`, `tar`, `durable` and `columns`.
-"""
+"""The writer of one shard: its tar, and the index beside it."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ from abreast.records.packing.durable import Files, PartFile
 
 @dataclass(frozen=True)
 class Packed:
-    """A sample as it is stored. `orientation` is EXIF's, 1 for upright; `plain` as in `images.Picture`."""
+    """A sample as it is stored. `orientation` is EXIF's, 1 for upright; `plain` is that of `images.Picture`."""
 
     key: str
     data: bytes
-    encoding: str  # of `format.ENCODINGS`
+    encoding: str  # a word of `index.ENCODINGS`
     height: int
     width: int
     channels: int
@@ -38,7 +35,7 @@ class Packed:
 
 
 class ShardWriter:
-    """One shard that is being written; nothing of it counts before `finish`."""
+    """Writes one shard, which is no part of the data set until `finish`."""
 
     def __init__(self, folder: Path, number: int, first_sample: int, files: Files) -> None:
         self.name = manifest.shard_name(number)
@@ -60,7 +57,7 @@ class ShardWriter:
         return self._tar.size_bytes
 
     def add(self, sample: Packed, values: list[Array], members: bytes, offset: int) -> None:
-        """Append `members`, in which the sample's own bytes begin at `offset`."""
+        """Append the members of a sample, in which the bytes of the image begin at `offset`."""
         begin = self._tar.size_bytes + offset
         self._write(members)
         key = sample.key.encode()
@@ -123,7 +120,7 @@ def described(name: str, index: Index, data: bytes) -> manifest.Shard:
 
 
 def members(sample: Packed, columns: Sequence[ColumnType], values: list[Array]) -> tuple[bytes, int]:
-    """All members of a sample, and where its own bytes begin in them."""
+    """All members of a sample, and the offset of the image's bytes in them."""
     head = tar.header(f"{sample.key}.{sample.encoding}", len(sample.data))
     padding = bytes(-len(sample.data) % tar.BLOCK_BYTES)
     others = tar.column_members(sample.key, columns, values)

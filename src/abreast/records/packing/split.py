@@ -1,7 +1,4 @@
-"""Parts of a source, as `train` and `val`, each of which becomes a data set: drawn by key, or those that are there.
-
-Imports `source`, `choose`, `keys` and `errors`.
-"""
+"""Parts of a source, such as `train` and `val`, drawn by key or found in the source. Each becomes a data set."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ from abreast.records.format.keys import is_key
 from abreast.records.sources.choose import files_of_part, source_of
 from abreast.records.sources.source import Item, Keep, Listed, Source, everything
 
-_HINT = "write train=0.9,val=0.1 to draw parts, or train,val for those that the source has"
+_HINT = "write train=0.9,val=0.1 to draw parts, or train,val for parts that the source has"
 
 
 @dataclass(frozen=True)
 class Draw:
-    """A part for each key, a function of seed and key alone: what else the source has does not matter.
+    """Draws the part of each key, as a function of seed and key alone.
 
-    So an image stays in its part when others are added, and a part has about its share of the images, not exactly.
+    So an image stays in its part when others are added, and a part gets its share of the images only approximately.
     """
 
     shares: Mapping[str, float]
@@ -39,25 +36,25 @@ class Draw:
             if place < share:
                 return name
             place -= share
-        return name  # what rounding left over
+        return name  # rounding can leave the sum of the shares below `place`
 
 
 def split_of(split: str | Mapping[str, float] | Sequence[str], seed: int = 0) -> Draw | tuple[str, ...]:
-    """Shares of parts to draw, or only names. Raises `DataError` for what is neither."""
+    """The parts to draw, or the names of existing parts. Raises `DataError` for an invalid split."""
     if isinstance(split, str):
         words = [word.strip() for word in split.split(",")]
         split = _shares(words) if "=" in split else words
     names = tuple(split)
     bad = [name for name in names if not is_key(str(name)) or "/" in name]
     if bad or not names or len(set(names)) != len(names):
-        raise DataError(f"parts cannot be called {', '.join(map(repr, names)) or 'nothing'}", _HINT)
+        raise DataError(f"these are not valid names of parts: {', '.join(map(repr, names)) or 'none'}", _HINT)
     if not isinstance(split, Mapping):
         return names
     shares = {name: float(share) for name, share in split.items()}
     if not all(0 < share < math.inf for share in shares.values()) or not math.isclose(sum(shares.values()), 1):
-        hint = "they are above 0 and make 1 together; name a part for what is to be left over"
+        hint = "give shares above 0 whose sum is 1; name a part for the images that you do not need"
         raise DataError(
-            f"these are no shares: {', '.join(f'{name}={share:g}' for name, share in shares.items())}", hint
+            f"these are not valid shares: {', '.join(f'{name}={share:g}' for name, share in shares.items())}", hint
         )
     return Draw(shares, seed)
 
@@ -67,7 +64,7 @@ def _shares(words: Sequence[str]) -> dict[str, float]:
         pairs = [word.split("=") for word in words]
         shares = {name: float(share) for name, share in pairs}
     except ValueError:
-        raise DataError(f"this splits nothing: {','.join(words)!r:.100}", _HINT) from None
+        raise DataError(f"this is not a valid split: {','.join(words)!r:.100}", _HINT) from None
     if len(shares) != len(pairs):
         raise DataError(f"a part is named twice in {','.join(words)!r:.100}", _HINT)
     return shares
@@ -75,7 +72,7 @@ def _shares(words: Sequence[str]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Part:
-    """What a draw gives to one part."""
+    """The items of a source that a draw gives to one part."""
 
     source: Source
     identity: dict[str, Any] | None
@@ -104,11 +101,11 @@ class Part:
 
 
 def drawn_parts(source: Source, draw: Draw) -> dict[str, Source]:
-    """A source for each part. Raises `DataError` for one that can be gone through only once."""
+    """A source for each part. Raises `DataError` for an iterable, which may not give the same samples again."""
     identity = source.identity
     if identity is None:
         hint = "give files, arrays or a data set, or pack each part by itself"
-        raise DataError("an iterable cannot be split: whether it gives the same samples again is not known", hint)
+        raise DataError("an iterable cannot be split, because it may not give the same samples again", hint)
     return {name: Part(source, identity, draw, name) for name in draw.shares}
 
 
@@ -122,20 +119,20 @@ def existing_parts(
             parts[name] = source_of(files_of_part(Path(fspath(source)), name, names), image, wanted)
         elif isinstance(source, Mapping):
             if name not in source:
-                raise DataError(f"there is no part {name!r}", f"there are: {', '.join(map(str, source))}")
+                raise DataError(f"there is no part {name!r}", f"the parts are: {', '.join(map(str, source))}")
             parts[name] = source_of(source[name], image, wanted)
         else:
             hint = "write shares to draw parts: train=0.9,val=0.1"
-            raise DataError(f"parts called {', '.join(names)} are in a folder or a dictionary, and this is none", hint)
+            raise DataError(f"only a folder or a dictionary can have parts named {', '.join(names)}", hint)
     _check_classes(parts)
     return parts
 
 
 def _check_classes(parts: Mapping[str, Source]) -> None:
-    """A number must mean the same class in each part."""
+    """Raise `DataError` unless all parts have the same classes, so that a number means the same class in each."""
     (first, found), *others = [(name, list(part.class_names or ())) for name, part in parts.items()]
     for name, classes in others:
         if classes != found:
             only = sorted({*classes} ^ {*found})
-            hint = "give each part the same classes, if need be by an empty folder"
-            raise DataError(f"{first} and {name} have different classes, as {', '.join(map(repr, only[:5]))}", hint)
+            hint = "give each part the same classes, if necessary with an empty folder"
+            raise DataError(f"{first} and {name} have different classes: {', '.join(map(repr, only[:5]))}", hint)

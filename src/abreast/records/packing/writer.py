@@ -1,7 +1,7 @@
-"""Samples to shards on the disk, so that a kill at any moment leaves a data set whole, resumable or refused.
+"""The writer of a data set's shards. A kill at any moment leaves a folder that is whole, can be continued, or is refused.
 
-A shard counts when its index has its name; `manifest.json` is written last, and without it no reader opens the folder.
-Whether a folder may be written to is in `destination`. Imports `shard_writer`, `format`, `manifest`, `durable`, `columns`.
+A shard is part of the data set as soon as its index has its name. `manifest.json` is written last, and no reader opens a
+folder without it. The checks of the folder itself are in `destination`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from abreast.records.format import index_file, manifest, tar
 from abreast.records.format.columns import Array, ColumnType, fitted, types_of
 from abreast.records.format.index import Index, Note
 from abreast.records.format.keys import checked_key
-from abreast.records.packing.durable import PART, Files, told, write_file
+from abreast.records.packing.durable import PART, Files, write_errors, write_file
 from abreast.records.packing.shard_writer import Packed, ShardWriter, described, members
 
 _OURS = re.compile(r"shard-\d{5,9}\.(?:tar|index)(?:\.part)?")
 
 
 class Refused(DataError):
-    """A sample that cannot be stored; those before it are not harmed."""
+    """A sample that cannot be stored. The samples before it are safe."""
 
 
 class DatasetWriter:
-    """Writes a data set into `folder`, or goes on with one. `destination.opened` makes it, and holds the folder's lock."""
+    """Writes a data set into `folder`, or continues one. `destination.opened` makes it, and holds the folder's lock."""
 
     def __init__(self, folder: Path, settings: dict[str, Any], shard_bytes: int, files: Files) -> None:
         self.folder = folder
@@ -44,13 +44,13 @@ class DatasetWriter:
         self._shard: ShardWriter | None = None
 
     def add(self, position: int, sample: Packed) -> None:
-        """Append the sample that item `position` of the source gave. Raises `Refused` for one that cannot be stored."""
+        """Append the sample made of item `position` of the source. Raises `Refused` if it cannot be stored."""
         try:
             columns, values = self._checked(sample)
         except DataError as error:
             raise Refused(error.message, error.hint) from error
         data, offset = members(sample, columns, values)
-        with told(self.folder):
+        with write_errors(self.folder):
             shard = self._shard_with_room(position, len(data), columns)
             shard.add(sample, values, data, offset)
         self._keys.add(sample.key)
@@ -72,14 +72,14 @@ class DatasetWriter:
         return self._shard
 
     def note(self, note: Note) -> None:
-        """Keep what happened to an item: with the shard that is open, or the next one."""
+        """Keep the note in the open shard, or in the next one if none is open."""
         self.notes.append(note)
         if self._shard is not None:
             self._shard.notes.append(note)
 
     def finish(self, position: int, class_names: Sequence[str] | None, written_by: dict[str, str]) -> manifest.Manifest:
-        """Make the data set whole, at the end of a source of `position` items."""
-        with told(self.folder):
+        """Finish the data set, at the end of a source of `position` items."""
+        with write_errors(self.folder):
             if self._shard is not None:
                 self._finish_shard(position)
             elif self.shards and position > self.source_end:
@@ -94,7 +94,7 @@ class DatasetWriter:
         return whole
 
     def _note_in_last_shard(self, source_end: int) -> None:
-        """Write the last shard's index anew: all items behind it were skipped, and no shard follows to say so."""
+        """Write the last shard's index again: all items after it were skipped, and no other shard can hold their notes."""
         name = self.shards[-1].name
         path = self.folder / f"{name}.index"
         index = index_file.from_bytes(path.read_bytes(), str(path))
@@ -108,7 +108,7 @@ class DatasetWriter:
     def _nothing(self) -> DataError:
         skipped = [note for note in self.notes if note.skipped]
         if not skipped:
-            hint = "a larger share, or another split_seed, gives it some" if "split" in self._settings else None
+            hint = "give the part a larger share, or another split_seed" if "split" in self._settings else None
             return DataError(f"there is no image to pack into {self.folder}", hint)
         first = f"the first, {skipped[0].key}: {skipped[0].text}"
         return DataError(f"there is no image to pack into {self.folder}: all {len(skipped)} are skipped; {first}")
@@ -125,13 +125,13 @@ class DatasetWriter:
         )
 
     def abandon(self) -> None:
-        """Remove the shard that is not whole; those before it stay, to go on from."""
+        """Remove the unfinished shard. The shards before it stay, and the same command continues after them."""
         if self._shard is not None:
             self._shard.abandon()
             self._shard = None
 
     def resume(self) -> None:
-        """Take over the whole shards that are there, and remove what is left of the next."""
+        """Continue after the whole shards in the folder, and remove the files of an unfinished one."""
         while (found := self._whole_shard(len(self.shards))) is not None:
             shard, index = found
             self.shards.append(shard)
@@ -169,6 +169,6 @@ class DatasetWriter:
 def _values(sample: Packed, columns: Sequence[ColumnType]) -> list[Array]:
     names = [column.name for column in columns]
     if set(sample.columns) != set(names):
-        hint = "take the columns that all samples have (columns=..., --columns), or leave such samples out"
-        raise DataError(f"the sample has the columns {list(sample.columns)}, and those before it {names}", hint)
+        hint = "select the columns that all samples have (columns=..., --columns), or leave out such samples"
+        raise DataError(f"the sample has the columns {list(sample.columns)}, and earlier samples have {names}", hint)
     return [fitted(column, sample.columns[column.name]) for column in columns]
