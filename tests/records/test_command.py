@@ -65,7 +65,7 @@ def test_verify_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixt
     tar.write_bytes(data)
     code, out, _ = abreast(capsys, "records", "verify", tmp_path / "out")
     assert code == 1
-    assert "shard-00001.tar has another SHA-256" in out and "sample 2 (group/002)" in out
+    assert "shard-00001.tar is not the one in manifest.json" in out and "sample 2 (group/002)" in out
     (tmp_path / "out" / "manifest.json").unlink()
     assert abreast(capsys, "records", "verify", tmp_path / "out")[0] == 1
 

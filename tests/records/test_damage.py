@@ -120,9 +120,9 @@ def test_damage_to_an_image_is_named_with_file_sample_and_bytes(folder: Path) ->
         with pytest.raises(DataError) as caught:
             records[1]
     assert caught.value.message == (
-        f"{tar} is damaged: sample 1 (k1), bytes {begin} to {begin + size}, has another checksum"
+        f"{tar} is damaged: the checksum of sample 1 (k1), bytes {begin} to {begin + size}, is wrong"
     )
-    assert verify(folder) == [f"{tar} has another SHA-256 than manifest.json says", caught.value.message]
+    assert verify(folder) == [f"the SHA-256 of {tar} is not the one in manifest.json", caught.value.message]
 
 
 def test_every_shorter_or_longer_file_is_refused(folder: Path) -> None:

@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_choice, "_told", set())
+    monkeypatch.setattr(gpu_choice, "_printed", set())
 
 
 def after_a_batch(rates: list[float]) -> Any:
@@ -68,7 +68,7 @@ def test_without_a_gpu_it_is_refused_at_once(folder: Path, monkeypatch: pytest.M
     with pytest.raises(DeviceError) as caught:
         open_loader(folder, "gpu")
     assert str(caught.value) == (
-        'there is no NVIDIA GPU that could decode\nhint: decoder="cpu" does without one, and "auto" finds out by itself'
+        'there is no NVIDIA GPU to decode on\nhint: decoder="cpu" needs no GPU, and "auto" uses a GPU only where one can decode'
     )
 
 
@@ -93,7 +93,7 @@ def test_a_data_set_without_jpegs_is_nothing_for_a_gpu(
 ) -> None:
     let_there_be_a_gpu(monkeypatch)
     pack([photo(8, 8)], tmp_path / "out", storage=storage)
-    with pytest.raises(DataError, match=f"out holds {found}, and no JPEG that a GPU can decode as it stands"):
+    with pytest.raises(DataError, match=f"out holds {found}, and no JPEG that a GPU can decode to final pixels"):
         open_loader(tmp_path / "out", "gpu", targets=None)
 
 
@@ -112,7 +112,7 @@ def test_processes_are_not_for_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("missing", "why"),
     [
-        (no_gpu, 'there is no NVIDIA GPU that could decode\nhint: decoder="cpu" does'),
+        (no_gpu, 'there is no NVIDIA GPU to decode on\nhint: decoder="cpu" needs no GPU'),
         (no_dali, 'decoding on a GPU needs NVIDIA DALI, which is not installed\nhint: pip install "abreast[dali]"'),
     ],
 )

@@ -370,7 +370,7 @@ def test_a_gpu_is_not_used_behind_a_fork(folder: Path, monkeypatch: pytest.Monke
         return "it goes on"
 
     assert said_in_a_fork(go_on) == (
-        "this process was forked from one whose GPU decodes: it cannot use the GPU\n"
+        "this process cannot use the GPU: it was forked from a process that decodes on it\n"
         "hint: open the data set in each process, or fork before the first batch; "
         'decoder="cpu" goes through a fork'
     )

@@ -1,1 +1,1 @@
-"""Stored images to pixels: crops, decoders, and the threads, processes and GPUs that decode."""
+"""Images to pixels: files, stored samples and crops of them, and the threads, processes and GPUs that decode batches."""

@@ -1,8 +1,8 @@
-"""Memory for batches, used again when nobody can look at a batch any more.
+"""Memory for batches, which is used again as soon as nothing refers to a batch any more.
 
-A batch is an array over a block of memory. Every view of it, and every framework that reads it where it is (JAX, PyTorch
-and TensorFlow do on the CPU), holds that array; when the array is freed, the block is free. No ring of fixed length, in
-which a batch that somebody kept would change. Imports NumPy.
+A batch is an array over a block of memory. Every view of it holds that array, and so does every framework that reads it
+without a copy (JAX, PyTorch and TensorFlow do so on the CPU). When the array is freed, its block is free. A ring of fixed
+length would be simpler, but a batch that a user keeps would change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from abreast.records.decoding.images import Pixels
 
 
 class Arena:
-    """Blocks that other processes can map: parts of one file that has no name, and ends with the last who has it open."""
+    """Blocks that other processes can map. They are parts of one file without a name, which ends with its last user."""
 
     def __init__(self, block_bytes: int) -> None:
         self.descriptor = os.memfd_create("abreast-batches")
@@ -40,7 +40,7 @@ class Arena:
         return block
 
     def offset_of(self, array: Pixels) -> int:
-        """Where in the file an array begins that is the begin of a block."""
+        """The offset in the file of an array that begins at a block's begin."""
         return self._offsets[array.ctypes.data]
 
     def _offset(self) -> int:
@@ -55,15 +55,15 @@ class Arena:
         return mmap.mmap(self.descriptor, self._block_bytes, offset=offset)
 
     def _end(self, address: int, offset: int) -> None:
-        if self._offsets.get(address) == offset:  # the address may be that of the next block already
+        if self._offsets.get(address) == offset:  # another block may have this address already
             del self._offsets[address]
         with self._mapped(offset) as block:
-            block.madvise(mmap.MADV_REMOVE)  # gives the memory back; other mappings of it would keep it
+            block.madvise(mmap.MADV_REMOVE)  # frees the memory, which other mappings would keep
         self._free.append(offset)
 
 
 class Buffers:
-    """Blocks of one size. `keep` of them wait to be used again; threads may share it."""
+    """Blocks of one size. At most `keep` free blocks are kept for later batches. Threads may share it."""
 
     def __init__(self, block_bytes: int, keep: int, arena: Arena | None = None) -> None:
         self._block_bytes = block_bytes
@@ -71,13 +71,13 @@ class Buffers:
         self._arena = arena
 
     def array(self, shape: tuple[int, ...]) -> Pixels:
-        """An array of bytes with anything in it, at the begin of a page: JAX copies what is not at a multiple of 64."""
+        """An uninitialized array of bytes at the begin of a page. JAX copies an array whose address is not 64-aligned."""
         try:
             block = self._free.pop()
         except IndexError:
             block = self._new_block() if self._arena is None else self._arena.block()
         owner = np.frombuffer(block, np.uint8, math.prod(shape))
-        # Views have `owner` as their base, so that it lives as long as the last of them.
+        # Each view has `owner` as its base, so that `owner` lives as long as the last view.
         weakref.finalize(owner, self._free.append, block).atexit = False
         return owner.reshape(shape)
 

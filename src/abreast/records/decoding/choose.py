@@ -1,7 +1,4 @@
-"""Who decodes for a loader: threads of its process, other processes, or a GPU, each made when it is first needed.
-
-Imports `assembly`, `decode_process`, `gpu_choice`, `gpu_painters`, `painters`, `processes` and `errors`.
-"""
+"""The choice of a loader's painters: threads of its process, other processes, or a GPU. Each is made when first needed."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ from abreast.records.decoding.processes import ProcessPool
 
 
 class Decoding:
-    """Gives painters to iterations over batches. Raises `AbreastError`."""
+    """Makes the painters of each iteration over batches. Raises `AbreastError`."""
 
     def __init__(self, decoder: str, batches: Batches, num_threads: int, num_workers: int) -> None:
         if num_workers and decoder == "gpu":
-            hint = "these processes decode on the CPU: leave one of the two out"
+            hint = "worker processes decode on the CPU: leave out one of the two"
             raise DataError(f'num_workers={num_workers} with decoder="gpu"', hint)
         self._batches = batches
         self._num_threads = num_threads
@@ -35,35 +32,35 @@ class Decoding:
 
     @property
     def decoder(self) -> str:
-        """Either "cpu" or "gpu", or "auto" for as long as that is not decided."""
+        """Either "cpu" or "gpu", or "auto" until it is decided."""
         return self._choice.decoder
 
     def decided(self, images_per_second: Callable[[Painters], float]) -> str:
-        """Either "cpu" or "gpu": if nobody has said which, the rates of both decide it now."""
+        """Either "cpu" or "gpu". If it is still "auto", the rates of both are measured now, and the faster is taken."""
         if self.decoder == "auto":
             self._choice.decide(
                 lambda decoder: images_per_second(self._of(decoder)), fspath(self._batches.sizes.records[0].folder)
             )
-            self._close(but=self.decoder)
+            self._close(keep=self.decoder)
         return self.decoder
 
     def painters(self) -> Painters:
-        """For one iteration, when it is decided who decodes."""
+        """Painters for one iteration, after `decided`."""
         return self._of(self.decoder)
 
     def restore(self, decoder: str | None) -> None:
-        """Go on with what a saved state says, where the user has not said otherwise."""
+        """Take the decoder of a saved state, unless the user chose one."""
         self._choice.restore(decoder)
 
     def close(self) -> None:
-        """End processes, and give the GPU's memory back. What is at work does its work first."""
-        self._close(but=None)
+        """End the processes and free the GPU's memory, after the work that has begun."""
+        self._close(keep=None)
 
-    def _close(self, but: str | None) -> None:
-        if self._processes is not None and but != "cpu":
+    def _close(self, keep: str | None) -> None:
+        if self._processes is not None and keep != "cpu":
             self._processes.close()
             self._processes = None
-        if self._gpu is not None and but != "gpu":
+        if self._gpu is not None and keep != "gpu":
             self._gpu.close()
             self._gpu = None
 
@@ -77,7 +74,7 @@ class Decoding:
         return Threads(self._batches, self._num_threads)
 
     def _made_processes(self) -> ProcessPool:
-        """They share the threads among them."""
+        """Processes that divide the threads among them."""
         sizes = self._batches.sizes
         setup = Setup(
             folders=[os.path.abspath(records.folder) for records in sizes.records],

@@ -1,8 +1,8 @@
 """Cut a crop out of a JPEG without decoding it: its header with another size, and the segments that the crop needs.
 
-Segments between restart markers can be decoded on their own, so that those of a crop make up a smaller JPEG. One more
-pixel on each side goes with it: decoders smooth colours over the neighbouring pixel, and with it the crop has exactly the
-pixels of the full decode. Imports `jpeg` and `errors`.
+Each segment between restart markers can be decoded by itself, so that the segments of a crop make up a smaller JPEG. It
+has one more pixel on each side, because decoders smooth colours over the neighbouring pixel. So the crop has exactly the
+pixels of the full decode.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from abreast.errors import DataError
 from abreast.records.decoding.jpeg import EOI, RST, SOI, Bytes, JpegHeader, read_header, restart_lengths
 
 _MARGIN = 1  # pixels
-# libjpeg smooths colours only where a row has more than two samples of them (jdsample.c), which are four pixels at 4:2:0.
+# libjpeg smooths colours only in rows with more than two samples of colour (jdsample.c), which are four pixels at 4:2:0.
 _FEWEST = 5  # pixels
 _CODES = np.tile(np.array(RST, np.uint8), 1024)
 
@@ -52,14 +52,14 @@ class Cut(NamedTuple):
 
 
 def cut(data: Bytes, box: Box, restarts: Restarts | None = None, header: JpegHeader | None = None) -> Cut | None:
-    """A small JPEG with the pixels of `box`, or None where `data` cannot be cut.
+    """A small JPEG with the pixels of `box`, or None if `data` cannot be cut.
 
-    `restarts` are `restart_lengths(data)` and `header` is `read_header(data)`, found here when not given. Raises
-    `DataError` for a box outside of the image, for what is no JPEG, and for restarts that are not those of `data`.
+    `restarts` are `restart_lengths(data)` and `header` is `read_header(data)`, computed if not given. Raises `DataError`
+    for a box outside of the image, for data that is not a JPEG, and for restarts that do not belong to `data`.
     """
     header = header or read_header(data)
     if not (0 <= box.left < box.right <= header.width and 0 <= box.top < box.bottom <= header.height):
-        raise DataError(f"{box} is not inside of an image of {header.width} x {header.height} pixels")
+        raise DataError(f"{box} is outside of an image of {header.width} x {header.height} pixels")
     per_row = _segments_per_row(header)
     if not per_row:
         return None
@@ -68,18 +68,19 @@ def cut(data: Bytes, box: Box, restarts: Restarts | None = None, header: JpegHea
     if not len(restarts):
         return None
     if len(restarts) != per_row * header.mcu_rows:
-        raise DataError(f"{len(restarts)} restarts are not those of a JPEG with {per_row * header.mcu_rows}")
+        raise DataError(f"{len(restarts)} restarts do not belong to a JPEG with {per_row * header.mcu_rows}")
     scan = memoryview(data)[header.scan_begin :]
     bounds = np.zeros(len(restarts) + 1, np.int64)  # of the segments, in bytes of the scan
     bounds[1:] = restarts
     np.add.accumulate(bounds, out=bounds)
     if bounds[-1] > len(scan):
-        raise DataError(f"the restarts lead to byte {header.scan_begin + bounds[-1]}, and the JPEG has {len(data)}")
+        end = header.scan_begin + bounds[-1]
+        raise DataError(f"the restarts end at byte {end}, and the JPEG has {len(data)} bytes")
     return _assembled(scan, header, box, restarts.reshape(-1, per_row), bounds)
 
 
 def _segments_per_row(header: JpegHeader) -> int:
-    """0 when segments run over the ends of rows of MCUs, or there are none."""
+    """The number of segments in a row of MCUs; 0 if there are none, or if a segment continues in the next row."""
     interval = header.restart_interval
     if not header.sequential or not interval:
         return 0
@@ -103,7 +104,7 @@ def _assembled(scan: memoryview, header: JpegHeader, box: Box, lengths: Restarts
 def _runs(
     scan: memoryview, bounds: npt.NDArray[np.int64], rows: slice, columns: slice, per_row: int
 ) -> list[memoryview]:
-    """The bytes of each row's segments."""
+    """The bytes of the needed segments, one run for each row of MCUs."""
     first, last = rows.start * per_row, rows.stop * per_row
     begins = bounds[first + columns.start : last : per_row].tolist()
     ends = bounds[first + columns.stop : last + 1 : per_row].tolist()
@@ -111,9 +112,10 @@ def _runs(
 
 
 def _needed(begin: int, end: int, size: int, step: int) -> slice:
-    """Which segments along an axis, of `step` pixels each, hold these pixels and the margin around them.
+    """The segments along an axis, of `step` pixels each, that hold these pixels and the margin around them.
 
-    Where that is only a narrow last one, the one before goes with it. Rows do not need that, and it costs them little.
+    A last segment that is too narrow for smoothing comes with the one before it. Only columns need that; for rows it
+    costs little.
     """
     return slice(max(min(begin - _MARGIN, size - _FEWEST), 0) // step, -(-min(end + _MARGIN, size) // step))
 
@@ -124,7 +126,7 @@ def _head(header: JpegHeader, width: int, height: int) -> bytes:
 
 
 def _renumber(whole: npt.NDArray[np.uint8], scan_begin: int, lengths: Restarts) -> None:
-    """Write RST0 to RST7 in turns behind the segments, and EOI behind the last. The first byte of each stands there."""
+    """Write the second byte of the marker after each segment: RST0 to RST7 in turns, and EOI after the last segment."""
     places = np.add.accumulate(lengths.astype(np.int64).ravel())
     places += scan_begin - 1
     whole[places] = np.resize(_CODES, places.size) if places.size > len(_CODES) else _CODES[: places.size]

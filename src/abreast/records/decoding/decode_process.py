@@ -1,7 +1,7 @@
-"""A process that paints rows of batches into memory that it shares with the process that started it.
+"""A decoding process, seen from inside. It paints rows of batches into memory that it shares with the caller's process.
 
-It ends with that one, however that ends. Between them go packets: a table of numbers there, a task's number back, with JSON
-behind it when it failed. Nothing is pickled. Imports `painters`, `reader`, `sizes`, `extras`, `columns` and `errors`.
+It ends when the caller's process ends, for whatever reason. The caller sends a packet per task, a table of numbers. The
+answer is the number of the task, followed by JSON if the task failed. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ from abreast.records.reading.sizes import Sizes
 
 NUMBER = struct.Struct("<q")
 ANSWER_BYTES = 32 * 1024
-COLUMNS = 6  # of a task's table: number, left, top, width, height, flip; the first row says what and where
+# A task's table has a row of number, left, top, width, height and flip for each view. Its first row describes the task:
+# its number, the block's begin in the arena, the first row in the batch, and the bytes of an image.
+COLUMNS = 6
 _TASK_BYTES = 128 * 1024
 _LOOK_SECONDS = 2.0
 
 
 class Setup(NamedTuple):
-    """What a process is told at its start: of the data sets (`sizes.py`) where they are, the largest first, and which.
+    """The settings of a process: the folders of the data sets, the largest first (`sizes.py`), and how to paint.
 
-    `data_sets` are what the caller found there.
+    `data_sets` are the names of the data sets that the caller found in the folders.
     """
 
     folders: list[str]
@@ -50,7 +52,7 @@ class Setup(NamedTuple):
 
 
 def main(argument: dict[str, Any]) -> None:
-    """From start to end; does not return."""
+    """Runs the process from start to end, and does not return."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     setup = Setup(**{name: argument[name] for name in Setup._fields})
     extra("cv2").setNumThreads(1)
@@ -58,11 +60,14 @@ def main(argument: dict[str, Any]) -> None:
     with ThreadPoolExecutor(setup.num_threads) as pool:
         while task := _next_task(worker.socket, argument["parent"]):
             pool.submit(worker.do, np.frombuffer(task, np.int64).reshape(-1, COLUMNS))
-        os._exit(0)  # what is not done is for nobody
+        os._exit(0)  # nobody waits for the unfinished tasks
 
 
 def _next_task(caller: socket.socket, parent: int) -> bytes:
-    """Nothing when the caller has ended. A child that it forked may hold its end of the socket open: so look, too."""
+    """The next task; empty when the caller has ended.
+
+    The parent's id is compared too: a child that the caller forked may keep the caller's end of the socket open.
+    """
     caller.settimeout(_LOOK_SECONDS)
     while os.getppid() == parent:
         try:
@@ -89,7 +94,7 @@ class _Worker:
         self._lock = threading.Lock()
 
     def do(self, table: Array) -> None:
-        """Paint the rows of a table, and say so."""
+        """Paint the rows of a table, then answer."""
         task, begin, first, image_bytes = table[0, :4].tolist()
         rows = table[1:]
         words = b""
@@ -98,7 +103,7 @@ class _Worker:
             images: Pixels = block[first * image_bytes : (first + len(rows)) * image_bytes].reshape(-1, *self._shape)
             self._rows.paint(rows[:, 0], rows[:, 1:5], rows[:, 5].astype(bool), images)
         except BaseException as error:
-            words = json.dumps(_told(error)).encode()
+            words = json.dumps(_described(error)).encode()
         with contextlib.suppress(OSError):  # the caller has ended
             self.socket.send(NUMBER.pack(task) + words)
 
@@ -109,7 +114,7 @@ class _Worker:
             return self._blocks[begin]
 
 
-def _told(error: BaseException) -> dict[str, str | None]:
+def _described(error: BaseException) -> dict[str, str | None]:
     if isinstance(error, DataError):
         return {"message": error.message[:2500], "hint": error.hint, "traceback": None}
     text = "".join(traceback.format_exception(error))

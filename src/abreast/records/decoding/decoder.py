@@ -1,7 +1,4 @@
-"""A stored sample to upright pixels, whole or only a crop of it.
-
-Imports `crop`, `jpeg`, `images`, `reader` for what a sample is, and `errors`.
-"""
+"""A stored sample becomes upright pixels: the whole image, or only a crop of it."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from abreast.records.reading.reader import Sample
 
 
 def decode(sample: Sample) -> Pixels:
-    """uint8, height by width by channels. Raises `DataError` for bytes that are not such an image."""
+    """The pixels: uint8, height by width by channels. Raises `DataError` if the bytes are not the image of the index."""
     if sample.encoding == "npy":
         return _raw(sample)
     if is_plain_jpeg(sample):
@@ -26,9 +23,9 @@ def decode(sample: Sample) -> Pixels:
 
 
 def decode_crop(sample: Sample, box: Box) -> Pixels:
-    """The pixels of `box`, just as in the full decode; of a JPEG with restart markers only what is needed is decoded."""
+    """The pixels of `box`, equal to those of the full decode. A JPEG with restart markers is decoded only in part."""
     if not (0 <= box.left < box.right <= sample.width and 0 <= box.top < box.bottom <= sample.height):
-        raise DataError(f"{box} is not inside of an image of {sample.width} x {sample.height} pixels")
+        raise DataError(f"{box} is outside of an image of {sample.width} x {sample.height} pixels")
     piece = None
     if is_plain_jpeg(sample) and len(sample.restarts):
         piece = cut(sample.data, box, sample.restarts, checked_header(sample, read_header(sample.data)))
@@ -39,12 +36,12 @@ def decode_crop(sample: Sample, box: Box) -> Pixels:
 
 
 def is_plain_jpeg(sample: Sample) -> bool:
-    """Whether libjpeg's pixels are the sample's."""
+    """True for a JPEG whose pixels are final when libjpeg has decoded it."""
     return sample.encoding == "jpg" and sample.plain
 
 
 def checked_header(sample: Sample, header: JpegHeader) -> JpegHeader:
-    """Refuses a JPEG of another size than the index says before anything is allocated for it."""
+    """The header. Raises `DataError` if its size is not the index's, before memory is allocated for the pixels."""
     if (header.height, header.width) != (sample.height, sample.width):
         raise wrong(sample, f"is a JPEG of {header.width} x {header.height} pixels")
     if not header.sequential:
@@ -67,10 +64,10 @@ def _picture(sample: Sample) -> Pixels:
 
 
 def _raw(sample: Sample) -> Pixels:
-    """The pixels are what is behind the header of NumPy's format; the index knows their shape."""
+    """The pixels after the header of NumPy's format, which is not read: the index has their shape."""
     size = sample.height * sample.width * sample.channels
     if len(sample.data) < size:
-        raise wrong(sample, f"has {len(sample.data)} bytes for {size} of pixels")
+        raise wrong(sample, f"has {len(sample.data)} bytes, too few for {size} bytes of pixels")
     pixels = np.frombuffer(sample.data, np.uint8)[len(sample.data) - size :]
     return pixels.reshape(sample.height, sample.width, sample.channels)
 
@@ -82,6 +79,6 @@ def _checked(sample: Sample, pixels: Pixels) -> Pixels:
 
 
 def wrong(sample: Sample, what: str) -> DataError:
-    """The error of a sample whose bytes are as they were written, and are not the image of the index."""
+    """The error for a sample whose checksum is right, and whose bytes are not the image that the index describes."""
     size = f"{sample.width} x {sample.height} pixels of {sample.channels}"
     return DataError(f"sample {sample.number} ({sample.key}) {what}, and the index says {size} channels", HINT)

@@ -1,7 +1,6 @@
-"""Whether the CPU or a GPU decodes for a loader: as its user says, or which is found to be faster.
+"""The choice between CPU and GPU for a loader's decoding: the user's, or the one that is measured to be faster.
 
-How either decodes is in `painters.py` and `gpu_painters.py`. Imports `assembly`, `gpu_pipeline`, `index`, `reader`,
-`hardware`, `world` and `errors`.
+`painters.py` and `gpu_painters.py` decode.
 """
 
 from __future__ import annotations
@@ -18,17 +17,18 @@ from abreast.records.decoding.gpu_pipeline import Device, gpu, is_installed, not
 from abreast.records.format.index import ENCODINGS
 from abreast.records.reading.reader import Records
 
-_HINT = 'decoder="cpu" does without one, and "auto" finds out by itself'
+_HINT = 'decoder="cpu" needs no GPU, and "auto" uses a GPU only where one can decode'
 _JPEG = ENCODINGS.index("jpg")
 
 
-_told: set[str] = set()  # why it was the CPU, in this process
+_printed: set[str] = set()  # reasons for the CPU that this process has printed
 
 
 class Choice:
-    """`decoder` is "cpu" or "gpu", and "auto" for as long as nobody needs to know.
+    """`decoder` is "cpu" or "gpu", or "auto" until `decide` or `restore` chooses.
 
-    `find` gives the GPU, or raises why none can decode. Raises `DataError` for other words, and, for "gpu", as `find` does.
+    `find` returns the GPU, or raises the reason why no GPU can decode. Raises `DataError` for another word, and for "gpu"
+    the errors of `find`.
     """
 
     def __init__(self, wish: str, find: Callable[[], Device]) -> None:
@@ -40,7 +40,7 @@ class Choice:
             find()
 
     def decide(self, measure: Callable[[str], float], what: str) -> None:
-        """`measure` the images per second of both, and say in a line what came of it for `what`."""
+        """Choose the faster one by `measure`, in images per second. Print one line that names `what` and both rates."""
         try:
             self._find()
         except AbreastError as error:
@@ -57,7 +57,7 @@ class Choice:
         print(f"abreast: {what} is decoded by the {self.decoder.upper()}: {rates}", file=sys.stderr, flush=True)
 
     def restore(self, decoder: Any) -> None:
-        """Go on with a saved state's decoder where the user left it open; else warn where the user's is another one."""
+        """Take the decoder of a saved state if the user chose "auto". Else warn if the user's decoder is another one."""
         if decoder not in ("cpu", "gpu") or decoder == self.decoder:
             return
         if self._wish != "auto":
@@ -69,22 +69,22 @@ class Choice:
         self.decoder = decoder
 
     def _cpu_for(self, error: AbreastError) -> None:
-        """Take the CPU, and say why, once in a process."""
+        """Take the CPU. Print the reason once in a process."""
         self.decoder = "cpu"
-        if error.message not in _told:
-            _told.add(error.message)
+        if error.message not in _printed:
+            _printed.add(error.message)
             hint = f"\nhint: {error.hint}" if error.hint else ""
             print(f'abreast: decoder="auto" takes the CPU: {error.message}{hint}', file=sys.stderr, flush=True)
 
 
 def find_gpu(records: Records) -> Device:
-    """The GPU that decodes for this process: of several on a host, each has its own, as for training.
+    """The GPU that decodes for this process. Each of several processes on a host has its own GPU, as in training.
 
-    Raises `DeviceError` where there is none, and `DataError` where DALI is missing or there is nothing for it to do.
+    Raises `DeviceError` if there is no GPU, and `DataError` if DALI is missing or the data set has no JPEG for a GPU.
     """
     devices = list_nvidia_devices()
     if not devices:
-        raise DeviceError("there is no NVIDIA GPU that could decode", _HINT)
+        raise DeviceError("there is no NVIDIA GPU to decode on", _HINT)
     if not is_installed():
         raise not_installed()
     check_has_jpegs(records)
@@ -92,9 +92,9 @@ def find_gpu(records: Records) -> Device:
 
 
 def check_has_jpegs(records: Records) -> None:
-    """Raise `DataError` for a data set of which a GPU can decode nothing."""
+    """Raise `DataError` for a data set without any image that a GPU can decode."""
     tables = [index.samples for _, index in records.shards()]
     if not any(((table["encoding"] == _JPEG) & (table["plain"] == 1)).any() for table in tables):
         found = sorted({ENCODINGS[number] for table in tables for number in set(table["encoding"].tolist())})
-        what = f"{records.folder} holds {', '.join(found)}, and no JPEG that a GPU can decode as it stands"
+        what = f"{records.folder} holds {', '.join(found)}, and no JPEG that a GPU can decode to final pixels"
         raise DataError(what, _HINT)

@@ -1,8 +1,7 @@
-"""Rows of batches of which a GPU paints what it can, baseline JPEGs, and threads of this process the others.
+"""Painters that use a GPU: it paints rows of baseline JPEGs, and threads of this process paint the other rows.
 
-Threads read and check samples and cut JPEGs to their crops, as they do for the CPU: the GPU gets no more than it needs. A
-batch goes through one of two pipelines, which take turns: one is fed while the other is at work. Imports `assembly`, `buffers`,
-`crop`, `decoder`, `gpu_pipeline`, `jpeg`, `pixels`, `pool`, `sizes` and `errors`.
+Threads read and check samples and cut JPEGs to their crops, as for the CPU, so that the GPU gets only the bytes that it
+needs. A batch goes through one of two pipelines, which take turns: one is fed while the other works.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from abreast.records.threads import Pool
 
 _PIPELINES = 2
 _BASELINE = 0xC0
-_ADOBE, _ADOBE_TRANSFORM = b"\xff\xee\x00\x0eAdobe", 15  # its segment, and where that says how colours are stored
+_ADOBE, _ADOBE_TRANSFORM = b"\xff\xee\x00\x0eAdobe", 15  # Adobe's segment, and the byte in it that names the colours
 
 
 class Row(NamedTuple):
-    """A row that the GPU paints. `prepared` is the same for the CPU."""
+    """A row that the GPU paints: the row's number in the batch, and its view for the CPU and for the GPU."""
 
     place: int
     prepared: Prepared
@@ -57,11 +56,11 @@ class Gpu:
         self._num_threads = num_threads
 
     def painters(self) -> GpuPainters:
-        """For one iteration."""
+        """Painters for one iteration."""
         return GpuPainters(self._cutter, self._pipelines, self._buffers, self._num_threads)
 
     def close(self) -> None:
-        """Give the GPU's memory back."""
+        """Free the GPU's memory."""
         self._pipelines.close()
 
 
@@ -72,7 +71,7 @@ def _max_halvings(batches: Batches) -> int:
 
 
 class GpuPainters:
-    """Painters of one iteration. It is asked for the rows of a batch one part after another, up to the last."""
+    """Painters of one iteration. The caller asks for the rows of a batch part by part, in order."""
 
     def __init__(self, cutter: Cutter, pipelines: Pipelines, buffers: Buffers, num_threads: int) -> None:
         self.array = buffers.array
@@ -83,7 +82,7 @@ class GpuPainters:
         self._batch = _Batch()
 
     def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> _Batch:
-        """Begin to cut; with the last rows of a batch, let the GPU have it as soon as all are cut."""
+        """Begin to cut these rows. The last rows of a batch start the GPU as soon as all of its rows are cut."""
         batch, end = self._batch, first + len(numbers)
         batch.parts.append(self._threads.submit(self._cutter.cut, numbers, boxes, flips, images[first:end], first))
         if end == len(images):
@@ -114,7 +113,7 @@ class GpuPainters:
 
 
 class _Batch:
-    """A batch on its way. Each of its parts is done when all of it is."""
+    """A batch at work. The result of each part waits for the whole batch."""
 
     def __init__(self) -> None:
         self.parts: list[Future[list[Row]]] = []
@@ -125,14 +124,14 @@ class _Batch:
 
 
 class Cutter:
-    """Cuts for the GPU, in any thread, and paints what the GPU leaves to the CPU."""
+    """Cuts JPEGs for the GPU, and paints the rows of other images. Any thread may call it."""
 
     def __init__(self, sizes: Sizes, channels: int, antialias: bool) -> None:
         self._sizes = sizes
         self._here = PainterHere(channels, antialias)
 
     def cut(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> list[Row]:
-        """Rows for the GPU, with their places in the batch, where `images` begin at `first`. Paints the others."""
+        """Rows for the GPU; the other rows are painted here. `images` begin at row `first` of the batch."""
         found = []
         painter = self._here.painter
         for i, (number, box, flip) in enumerate(zip(numbers.tolist(), boxes.tolist(), flips.tolist(), strict=True)):
@@ -145,17 +144,17 @@ class Cutter:
         return found
 
     def check(self, rows: list[Row], images: Pixels) -> None:
-        """Decode on the CPU what the GPU did not. Raises `DataError` for the first damaged image."""
+        """Decode these rows on the CPU. Raises `DataError` for the first damaged image."""
         place = np.empty(images.shape[1:], np.uint8)
         for row in rows:
             self._here.painter.finish(row.prepared, place)
 
 
 def is_for_gpu(header: JpegHeader) -> bool:
-    """Whether GPUs decode such a JPEG to the colours that libjpeg finds in it: baseline, gray or YCbCr.
+    """True if a GPU decodes such a JPEG to the same colours as libjpeg: baseline, in gray or YCbCr.
 
-    DALI would leave a progressive one to the CPU, whole. What is stored as RGB has Adobe's mark without a transform, or the
-    letters as names of its components.
+    DALI decodes progressive JPEGs on the CPU, without a crop. A JPEG that is stored as RGB has Adobe's segment without a
+    transform, or R, G and B as the names of its components.
     """
     adobe = header.tables.find(_ADOBE)
     stored_as_rgb = header.num_components == 3 and (
@@ -165,10 +164,10 @@ def is_for_gpu(header: JpegHeader) -> bool:
 
 
 def view_of(prepared: Prepared, box: Box, size: tuple[int, ...]) -> View:
-    """What the GPU has to do for a row that the CPU would paint of `prepared`.
+    """The GPU's instructions for a row that the CPU would paint from `prepared`.
 
-    The CPU decodes at 1 / 2 ** n, and takes means of `times` by `times` where that is not small enough yet. Here that
-    is n halvings and as many more as there are twos in `times`.
+    The CPU decodes at 1 / 2 ** n, then takes means of `times` by `times` pixels if the image is still large. The GPU
+    halves n times, and `floor(log2(times))` times more.
     """
     assert prepared.data is not None
     window = prepared.window

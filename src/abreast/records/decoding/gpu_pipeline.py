@@ -1,8 +1,8 @@
-"""NVIDIA DALI's pipelines: JPEGs in, views of them made to size and mirrored out, all of it on a GPU.
+"""Pipelines of NVIDIA DALI: JPEGs go in, and resized and mirrored views come out. All of the work is on a GPU.
 
-It does what `pixels.Painter` does. Halves, quarters and eighths, which libjpeg decodes by itself, are made of the whole
-decode: a bilinear resize to a half is the mean of two by two. Which images go this way is in `gpu_painters.py`. Imports
-`pixels` and `errors`; DALI when a pipeline is made.
+A pipeline does the work of `resize.Painter`. libjpeg itself decodes to a half, a quarter or an eighth; here the full
+decode is halved, since a bilinear resize to a half is the mean of two by two pixels. `gpu_painters.py` selects the images.
+DALI is imported when a pipeline is made.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from abreast.records.decoding.jpeg import Bytes
 from abreast.records.decoding.resize import Window
 from abreast.records.format.columns import Array
 
-_HINT = 'decoder="cpu" does without'
+_HINT = 'decoder="cpu" needs no GPU'
 _FORK_HINT = 'open the data set in each process, or fork before the first batch; decoder="cpu" goes through a fork'
 
 
 class Device(NamedTuple):
-    """Where DALI works, in its own words. The CPU, which has no `number`, stands in for a GPU in tests."""
+    """A device in DALI's terms. In tests the CPU, which has no `number`, stands in for a GPU."""
 
     decoder: str
     operators: str
@@ -43,7 +43,7 @@ def gpu(index: int) -> Device:
 
 
 class View(NamedTuple):
-    """A row to be: `data` halved so many times, then of `height` by `width` pixels, of which `window` is seen."""
+    """One row of a batch: decode `data` and halve it `halvings` times, to `height` by `width`; then show its `window`."""
 
     data: Bytes
     halvings: int
@@ -54,17 +54,17 @@ class View(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What all batches of a loader have in common. `max_halvings` are those of its largest image."""
+    """The settings that all batches of a loader share. `max_halvings` are those of its largest image."""
 
     image_shape: tuple[int, int, int]
     antialias: bool
     max_halvings: int
     max_rows: int
-    num_threads: int  # of the CPU, for what the GPU leaves to it
+    num_threads: int  # CPU threads for the parts of DALI's work that are not on the GPU
 
 
 def is_installed() -> bool:
-    """Whether DALI is. It is not imported, which takes half a second."""
+    """True if DALI is installed. It is not imported, as that takes half a second."""
     try:
         return importlib.util.find_spec("nvidia.dali") is not None
     except ModuleNotFoundError:
@@ -76,7 +76,7 @@ def not_installed() -> DataError:
 
 
 class Pipeline:
-    """One of DALI's, for one thread at a time. Raises `DeviceError` where it cannot be made."""
+    """One pipeline of DALI, for one thread at a time. Raises `DeviceError` if it cannot be made."""
 
     def __init__(self, plan: Plan, device: Device) -> None:
         self._max_halvings = plan.max_halvings
@@ -88,7 +88,7 @@ class Pipeline:
             raise _failed(f"cannot use {device}", error) from error
 
     def run(self, views: Sequence[View]) -> Pixels:
-        """The views' pixels, until the next run. Raises `DeviceError`; then this pipeline is of no more use."""
+        """The views' pixels, valid until the next run. After a `DeviceError` the pipeline cannot be used any more."""
         try:
             (found,) = self._dali.run(**_inputs(views, self._max_halvings))
             pixels: Pixels = np.asarray(found.as_tensor())
@@ -98,12 +98,12 @@ class Pipeline:
 
     @staticmethod
     def release_memory() -> None:
-        """Give back what pipelines that are gone had, and DALI keeps for others."""
+        """Free the memory of deleted pipelines, which DALI keeps for later ones."""
         importlib.import_module("nvidia.dali.backend").ReleaseUnusedMemory()
 
 
 class Pipelines:
-    """Those of a loader, kept from batch to batch: it takes seconds to make one. Threads may share it."""
+    """The pipelines of a loader, kept from batch to batch, since making one takes seconds. Threads may share it."""
 
     def __init__(self, plan: Plan, device: Device) -> None:
         self._plan = plan
@@ -111,11 +111,11 @@ class Pipelines:
         self._idle: list[Pipeline] = []
         self._lock = threading.Lock()
         self._closed = False
-        self._process_id: int | None = None  # of who made the first one
-        weakref.finalize(self, _free, self._idle).atexit = False  # then DALI ends by itself
+        self._process_id: int | None = None  # of the process that made the first pipeline
+        weakref.finalize(self, _free, self._idle).atexit = False  # at exit DALI frees its memory itself
 
     def run(self, views: Sequence[View], rows: Array, images: Pixels) -> None:
-        """Put the views' pixels into these rows of `images`. Raises `DeviceError`."""
+        """Write the views' pixels into these rows of `images`. Raises `DeviceError`."""
         taken = [self._taken()]
         _put(taken[0].run(views), rows, images)
         with self._lock:
@@ -125,7 +125,7 @@ class Pipelines:
                 self._idle += taken
 
     def close(self) -> None:
-        """Give the GPU's memory back; what of it is at work, when that is done."""
+        """Free the GPU's memory. A pipeline at work frees its memory when it is done."""
         with self._lock:
             self._closed = True
             _free(self._idle)
@@ -135,7 +135,7 @@ class Pipelines:
         with self._lock:
             if self._process_id not in (None, process_id):
                 raise DeviceError(
-                    "this process was forked from one whose GPU decodes: it cannot use the GPU", _FORK_HINT
+                    "this process cannot use the GPU: it was forked from a process that decodes on it", _FORK_HINT
                 )
             self._process_id = process_id
             if self._idle:
@@ -151,7 +151,7 @@ def _put(pixels: Pixels, rows: Array, images: Pixels) -> None:
 
 
 def _free(pipelines: list[Pipeline]) -> None:
-    """Free pipelines that nobody has but this list."""
+    """Free pipelines that only this list refers to."""
     if pipelines:
         pipelines.clear()
         Pipeline.release_memory()
@@ -171,8 +171,8 @@ def _built(modules: tuple[Any, Any, Any], plan: Plan, device: Device) -> Any:
         batch_size=plan.max_rows,
         num_threads=plan.num_threads,
         device_id=device.number,
-        prefetch_queue_depth=1,  # with more, `run` takes no inputs
-        exec_dynamic=True,  # which `.cpu()` needs
+        prefetch_queue_depth=1,  # `run` accepts no inputs with a deeper queue
+        exec_dynamic=True,  # `.cpu()` needs it
     )
     height, width, channels = plan.image_shape
     with pipeline:
@@ -185,7 +185,7 @@ def _built(modules: tuple[Any, Any, Any], plan: Plan, device: Device) -> Any:
         for number in range(plan.max_halvings):
             size, end = (given(f"{name}{number}", types.FLOAT) for name in ("size", "whole"))
             pixels = resized(pixels, size, [0.0, 0.0], end, antialias=False)
-        # The window alone: a resize that makes larger would look at pixels beside it.
+        # Only the window is resized: an enlarging resize would use pixels beside it.
         corner, shape = (given(name, types.INT32) for name in ("corner", "shape"))
         pixels = fn.slice(pixels, device=device.operators, start=corner, shape=shape, axes=[0, 1])
         begin, end = (given(name, types.FLOAT) for name in ("begin", "end"))
@@ -206,7 +206,7 @@ def _imported() -> tuple[Any, Any, Any]:
 
 
 def _inputs(views: Sequence[View], max_halvings: int) -> dict[str, Any]:
-    """A batch of each input of the pipeline."""
+    """The values of each input of the pipeline for one batch."""
     sizes = np.array([(view.height, view.width) for view in views])
     halvings = np.array([(view.halvings,) for view in views])
     windows = [view.window for view in views]
@@ -216,7 +216,7 @@ def _inputs(views: Sequence[View], max_halvings: int) -> dict[str, Any]:
     begin = np.array([(each.top, each.left) for each in windows], np.float32)
     end = begin + np.array([(each.height, each.width) for each in windows], np.float32)
     flips = np.array([view.flip for view in views])
-    begin[flips, 1], end[flips, 1] = end[flips, 1], begin[flips, 1]  # backwards is mirrored
+    begin[flips, 1], end[flips, 1] = end[flips, 1], begin[flips, 1]  # a reversed region is mirrored
     inputs = {
         "data": [np.frombuffer(view.data, np.uint8) for view in views],
         "corner": corner,
@@ -225,13 +225,13 @@ def _inputs(views: Sequence[View], max_halvings: int) -> dict[str, Any]:
         "end": end,
     }
     for number in range(max_halvings):
-        left = np.maximum(halvings - number, 0)  # at this one; with none left it changes nothing
+        left = np.maximum(halvings - number, 0)  # halvings from this step on; with none left the step changes nothing
         inputs[f"whole{number}"] = (sizes << left).astype(np.float32)
         inputs[f"size{number}"] = (sizes << np.maximum(left - 1, 0)).astype(np.float32)
     return inputs
 
 
 def _failed(what: str, error: Exception) -> DeviceError:
-    """With DALI's own words, which stand between places in a program and what comes of it."""
+    """The error with DALI's own message, without the source locations before it and the consequences after it."""
     words = str(error).rpartition("encountered:")[2].partition("Current pipeline object")[0]
     return DeviceError(f"NVIDIA DALI {what}: {' '.join(words.split())[:300] or type(error).__name__}", _HINT)

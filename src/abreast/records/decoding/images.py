@@ -1,7 +1,6 @@
-"""Any image file to upright sRGB pixels of 8 bits, in one channel or three, or a refusal that says why.
+"""Any image file becomes upright sRGB pixels of 8 bits, in one channel or three, or is refused with the reason.
 
-A closed list of formats, limits on bytes, pixels and scans that are checked before anything is decoded, no animation. Imports
-`index`, `jpeg`, `extras` and `errors`; Pillow, simplejpeg and OpenCV when an image is read.
+Only a fixed list of formats is read, and no animations. The limits on bytes, pixels and scans are checked before decoding.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from abreast.records.decoding.jpeg import Bytes, num_scans
 from abreast.records.extras import extra
 from abreast.records.format.index import MAX_PIXELS
 
-# Pillow's names. What runs another program or a language of its own (EPS, WMF, PDF) is left out.
+# Pillow's names of formats. Formats that run another program or have a language (EPS, WMF, PDF) are left out.
 ENCODING_OF = {
     "JPEG": "jpg",
-    "MPO": "jpg",  # several JPEGs in one file, as phones write them; the first is the picture
+    "MPO": "jpg",  # several JPEGs in one file, as phones write them; the first is the image
     "PNG": "png",
     "WEBP": "webp",
     "BMP": "bmp",
@@ -32,19 +31,19 @@ ENCODING_OF = {
     "TIFF": "tiff",
     "PPM": "ppm",
 }
-_OPENED = tuple(name for name in ENCODING_OF if name != "MPO")  # which is opened as a JPEG
+_OPENED = tuple(name for name in ENCODING_OF if name != "MPO")  # Pillow opens MPO as JPEG
 _ORIENTATION = 0x0112
 _DEEP_MODES = ("I;16", "I;16L", "I;16B", "I;16N")
 _TIFF_BITS, _TIFF_PHOTOMETRIC, _MIN_IS_WHITE = 258, 262, 0
 _CMYK_NOTE = "CMYK without a colour profile: its colours are approximate"
-# Descriptions of profiles that are sRGB as the standard has it, of HP, lcms, the ICC and GIMP. Others that have the word in
-# their name are not, as linear ones.
+# Descriptions of profiles that are exactly the standard's sRGB, by HP, lcms, the ICC and GIMP. Other profiles with sRGB in
+# their name are different, such as linear ones.
 _SRGB = frozenset(
     {"sRGB IEC61966-2.1", "sRGB IEC61966-2-1 black scaled", "sRGB built-in", "sRGB2014", "GIMP built-in sRGB"}
 )
-_PROFILE_NOTE = "its colour profile cannot be used: taken as sRGB"
+_PROFILE_NOTE = "its colour profile cannot be used: its colours are read as sRGB"
 
-# As large as an image can be without compression: 16 bits in three channels.
+# The size of the largest image without compression: 16 bits in three channels.
 MAX_FILE_BYTES = 6 * MAX_PIXELS
 _STRIP_PIXELS = 1 << 20
 # Each scan of a progressive JPEG is a pass over all of its pixels; encoders write about ten.
@@ -56,10 +55,10 @@ Pixels = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Picture:
-    """Upright pixels, height by width by 1 or 3, and what their file was.
+    """Upright pixels, height by width by 1 or 3 channels, and facts about their file.
 
-    `encoding` is a word of `format.ENCODINGS`. `plain` means that a decoder's pixels need no turning and no other colours.
-    `note` says what could not be done exactly.
+    `encoding` is a word of `index.ENCODINGS`. `plain` means that a decoder's pixels are final: they need no turning and no
+    other colours. `note` says if the pixels are not exact, and why.
     """
 
     pixels: Pixels
@@ -73,28 +72,28 @@ def check_file_bytes(size_bytes: int, limit: int | None = None) -> None:
     """Raise `DataError` for a file that is too large to be an image, before it is read."""
     limit = MAX_FILE_BYTES if limit is None else limit
     if size_bytes > limit:
-        raise DataError(f"refused: a file of {size_bytes} bytes, and {limit} are the most")
+        raise DataError(f"refused: a file of {size_bytes} bytes, more than {limit}")
 
 
 def looks_like_image(data: bytes) -> bool:
-    """Whether bytes begin as a file of an image does."""
+    """True if the bytes begin like an image file."""
     return _BEGINNINGS.match(data) is not None
 
 
 def check_scans(data: Bytes) -> None:
-    """Raise `DataError` for a JPEG that makes a decoder go over its pixels again and again."""
+    """Raise `DataError` for a JPEG with so many scans that decoding would take very long."""
     scans = num_scans(data, MAX_SCANS)
     if scans > MAX_SCANS:
-        raise DataError(f"refused: a JPEG of more than {MAX_SCANS} scans", "write it anew with any image program")
+        raise DataError(f"refused: a JPEG of more than {MAX_SCANS} scans", "save it again with any image program")
 
 
 def read_picture(data: bytes, short_side: int | None = None) -> Picture:
-    """Decode; an image whose short side is longer than `short_side` pixels is made smaller. Raises `DataError`."""
+    """The decoded image, shrunk if its short side is longer than `short_side` pixels. Raises `DataError`."""
     try:
         return _picture(data, short_side)
     except (DataError, MemoryError):
         raise
-    except Exception as error:  # decoders raise anything over damaged bytes
+    except Exception as error:  # damaged bytes make decoders raise any kind of error
         what = str(error).partition("\n")[0] or type(error).__name__
         if isinstance(error, extra("PIL").UnidentifiedImageError):
             what = f"not an image in one of {', '.join(_OPENED)}"
@@ -102,12 +101,12 @@ def read_picture(data: bytes, short_side: int | None = None) -> Picture:
 
 
 def shrink(pixels: Pixels, short_side: int | None) -> Pixels:
-    """The image with that short side; a smaller one stays as it is."""
+    """The image, resized to that short side if its own is longer."""
     return resized(pixels, *shrunk_size(pixels.shape[0], pixels.shape[1], short_side))
 
 
 def shrunk_size(height: int, width: int, short_side: int | None) -> tuple[int, int]:
-    """Height and width with that short side, where it is longer."""
+    """Height and width of the image after `shrink`."""
     short = min(height, width)
     if short_side is None or short <= short_side:
         return height, width
@@ -115,7 +114,7 @@ def shrunk_size(height: int, width: int, short_side: int | None) -> tuple[int, i
 
 
 def resized(pixels: Pixels, height: int, width: int) -> Pixels:
-    """A smaller image, each pixel the mean of what it covers; OpenCV's, which does not hold Python's lock."""
+    """A smaller image, in which each pixel is the mean of the area that it covers. OpenCV runs without Python's lock."""
     if pixels.shape[:2] == (height, width):
         return pixels
     smaller: Pixels = extra("cv2").resize(pixels, (width, height), interpolation=extra("cv2").INTER_AREA)
@@ -123,15 +122,15 @@ def resized(pixels: Pixels, height: int, width: int) -> Pixels:
 
 
 def _open(data: bytes) -> Any:
-    """Pillow's image, of which the header is read; refuses what is too large or moves."""
+    """Pillow's image, with only its header read. Raises `DataError` for an image that is too large or animated."""
     image = extra("PIL.Image").open(io.BytesIO(data), formats=_OPENED)
     if image.width * image.height > MAX_PIXELS:
         raise DataError(f"refused: {image.width} x {image.height} pixels are more than {MAX_PIXELS}")
-    # Not by their number: a file of a few hundred megabytes may have millions, and Pillow goes through all to count them.
+    # `n_frames` is not read: a file of a few hundred megabytes may have millions of frames, and Pillow would visit each.
     if image.format != "MPO" and getattr(image, "is_animated", False):
         raise DataError(f"refused: an animated or several-page {image.format}")
     if image.mode in ("I", "F"):
-        raise DataError(f"refused: {image.format} with pixels of type {image.mode}, whose range is not known")
+        raise DataError(f"refused: {image.format} with pixels of type {image.mode}, whose range is unknown")
     return image
 
 
@@ -168,7 +167,7 @@ def _profile(header: Any) -> bytes | None:
 
 
 def _decoded_jpeg(data: bytes, header: Any, short_side: int | None) -> Pixels:
-    """No larger than needed for twice what is wanted: libjpeg decodes to n/8 of the size by itself."""
+    """The pixels at the smallest of libjpeg's sizes (n/8) that has twice the wanted short side or more."""
     at_least = (0, 0)
     if short_side is not None and min(header.height, header.width) > 2 * short_side:
         at_least = shrunk_size(header.height, header.width, 2 * short_side)
@@ -176,13 +175,13 @@ def _decoded_jpeg(data: bytes, header: Any, short_side: int | None) -> Pixels:
 
 
 def decode_jpeg(data: Bytes, colours: str, min_height: int = 0, min_width: int = 0) -> Pixels:
-    """Pixels of a JPEG of which the size was checked, height by width by channels. Raises `ValueError`."""
+    """The pixels of a JPEG, height by width by channels; its size must be checked before. Raises `ValueError`."""
     pixels: Pixels = extra("simplejpeg").decode_jpeg(data, colours, min_height=min_height, min_width=min_width)
     return pixels
 
 
 def _turned(pixels: Pixels, orientation: int) -> Pixels:
-    """Upright: rows flipped, columns flipped, and then both changed for one another, as EXIF's number wants."""
+    """The upright image: rows flipped, columns flipped, and then both axes swapped, each as EXIF's number requires."""
     if orientation in (3, 4, 6, 7):
         pixels = pixels[::-1]
     if orientation in (2, 3, 7, 8):
@@ -193,9 +192,9 @@ def _turned(pixels: Pixels, orientation: int) -> Pixels:
 
 
 def _in_8_bits(image: Any, tags: Mapping[int, Any]) -> Any:
-    """Pillow's image with 8 bits.
+    """Pillow's image, converted to 8 bits.
 
-    It has the numbers of a deep gray TIFF as they stand there, which may be of 12 bits, or count from white.
+    Pillow passes on the stored numbers of a deep gray TIFF, which may have 12 bits, or 0 for white.
     """
     if image.mode not in _DEEP_MODES:
         return image
@@ -207,9 +206,9 @@ def _in_8_bits(image: Any, tags: Mapping[int, Any]) -> Any:
 
 
 def _in_srgb(image: Any, profile: bytes | None, tags: Mapping[int, Any]) -> tuple[Pixels, str | None]:
-    """Pixels in gray or RGB, and what could not be done.
+    """Pixels in gray or RGB, and a note if they are not exact.
 
-    A strip of rows at a time: Pillow's copies of a whole image would take several times its memory.
+    One strip of rows is converted at a time: Pillow's copies of a whole image would take several times its memory.
     """
     rows = max(1, _STRIP_PIXELS // image.width)
     if image.height <= rows:
@@ -242,7 +241,7 @@ def _strip_in_srgb(image: Any, profile: bytes | None) -> tuple[Pixels, str | Non
 
 @functools.lru_cache(maxsize=64)
 def _transform(profile: bytes, mode: str) -> Any:
-    """From that profile to sRGB; None for sRGB itself."""
+    """The transform from that profile to sRGB; None for sRGB itself."""
     cms = extra("PIL.ImageCms")
     source = cms.ImageCmsProfile(io.BytesIO(profile))
     if mode == "RGB" and cms.getProfileDescription(source).strip() in _SRGB:

@@ -1,7 +1,7 @@
-"""What a JPEG's headers say, and where its restart markers are, without decoding it.
+"""The headers and restart markers of a JPEG, read without decoding it.
 
-Works on any bytes: each length is checked before it is used, and nothing is allocated by what a header claims. Source:
-ITU-T T.81, annexes A and B. Imports `errors`.
+Safe for any bytes: each length is checked before its use, and no header decides how much memory is allocated. Source:
+ITU-T T.81, annexes A and B.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from abreast.errors import DataError
 
 SOI, EOI, SOS, DRI = 0xD8, 0xD9, 0xDA, 0xDD
 RST = range(0xD0, 0xD8)
-_TABLES = frozenset({0xDB, 0xC4, DRI, 0xE0, 0xEE})  # quantization, Huffman, JFIF and Adobe's: what decoding needs
+_TABLES = frozenset({0xDB, 0xC4, DRI, 0xE0, 0xEE})  # needed to decode: quantization, Huffman, restarts, JFIF, Adobe
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _WITHOUT_LENGTH = frozenset({0x00, 0x01, SOI, EOI, *RST})
 _SEQUENTIAL_HUFFMAN = (0xC0, 0xC1)
 _MAX_SEGMENTS = 10_000
 
-_MARKER = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]", re.DOTALL)  # what is in coded data left out
+_MARKER = re.compile(rb"\xff+[^\x00\xd0-\xd7\xff]", re.DOTALL)  # except stuffed bytes and restarts, within coded data
 
 Bytes = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True)
 class JpegHeader:
-    """`mcu_width` and `mcu_height` are the pixels of a minimum coded unit; sizes are as stored, before EXIF turns them.
+    """A parsed header. Sizes are as stored, before EXIF's turn; those of an MCU, a minimum coded unit, are in pixels.
 
-    `tables` are the segments that a decoder needs before the frame and the scan, `frame` and `scan` those two.
+    `tables` are the segments that a decoder needs before `frame` and `scan`, which are the other two.
     """
 
     width: int
@@ -43,11 +43,11 @@ class JpegHeader:
     mcu_width: int
     mcu_height: int
     restart_interval: int  # in MCUs; 0 for none
-    sequential: bool  # one scan, Huffman coded, not progressive: what a cut needs
+    sequential: bool  # one scan, Huffman coded, not progressive: can be cut
     tables: bytes
     frame: bytes
     scan: bytes
-    scan_begin: int  # where the coded data begin, in bytes
+    scan_begin: int  # offset of the coded data, in bytes
 
     @property
     def mcus_per_row(self) -> int:
@@ -59,7 +59,7 @@ class JpegHeader:
 
 
 def read_header(data: Bytes) -> JpegHeader:
-    """Parse up to the first scan. Raises `DataError` for what is not a JPEG that can be understood."""
+    """The header, parsed up to the first scan. Raises `DataError` for data that is not a valid JPEG."""
     tables: list[bytes] = []
     frame, interval = b"", 0
     if bytes(data[:2]) != bytes([0xFF, SOI]):
@@ -81,7 +81,7 @@ def read_header(data: Bytes) -> JpegHeader:
 
 
 class HeaderCache:
-    """`read_header` that remembers: the images of one packer often have the very same bytes before their scan."""
+    """`read_header` with a cache: images of one packer often have the same bytes before their scan."""
 
     def __init__(self, max_headers: int = 1024) -> None:
         self._max_headers = max_headers
@@ -89,7 +89,7 @@ class HeaderCache:
         self._headers: dict[bytes, JpegHeader] = {}
 
     def read(self, data: Bytes) -> JpegHeader:
-        """The header of `data`, which nothing behind it can change. Raises `DataError`."""
+        """The header of `data`, which depends only on the bytes before the scan. Raises `DataError`."""
         for length in self._lengths:
             header = self._headers.get(bytes(data[:length]))
             if header is not None:
@@ -105,7 +105,7 @@ class HeaderCache:
 
 
 def _segments(data: Bytes) -> Iterator[tuple[int, int, int]]:
-    """Marker, begin and end of each segment after SOI, the marker's two bytes included."""
+    """Marker, begin and end of each segment after SOI. The marker's two bytes are part of the segment."""
     place, count = 2, 0
     while place + 4 <= len(data):
         count += 1
@@ -134,12 +134,12 @@ def _header(frame: bytes, scan: bytes, tables: bytes, interval: int, scan_begin:
         raise DataError(f"this JPEG has a frame header of {len(frame)} bytes")
     height, width, count = struct.unpack_from(">HHB", frame, 5)
     if not (height and width and 1 <= count <= 4):
-        raise DataError(f"this JPEG says that it has {width} x {height} pixels of {count} components")
+        raise DataError(f"this JPEG claims {width} x {height} pixels of {count} components")
     factors = [(frame[place] >> 4, frame[place] & 15) for place in range(11, len(frame), 3)]
     if not all(1 <= across <= 4 and 1 <= down <= 4 for across, down in factors):
         raise DataError(f"this JPEG has the sampling factors {factors}")
     across, down = map(max, zip(*factors, strict=True))
-    if count == 1:  # one component is not interleaved: its unit is a block, whatever its factors (A.2.2)
+    if count == 1:  # a single component is not interleaved: its MCU is one block, whatever its factors (A.2.2)
         across = down = 1
     return JpegHeader(
         width=width,
@@ -157,14 +157,14 @@ def _header(frame: bytes, scan: bytes, tables: bytes, interval: int, scan_begin:
 
 
 def _is_whole_scan(scan: bytes, num_components: int) -> bool:
-    """Whether all components are in this scan, with all of their coefficients."""
+    """True if this scan has all components, with all of their coefficients."""
     return len(scan) == 8 + 2 * num_components and scan[4] == num_components and scan[-3:] == b"\x00\x3f\x00"
 
 
 def num_scans(data: Bytes, most: int) -> int:
-    """How many scans a decoder finds up to the end of the image; one more than `most` where there are more.
+    """The number of scans that a decoder finds up to the end of the image, counted up to `most + 1`.
 
-    It passes over what is no marker, as libjpeg does, and does not look for a second scan where the first has all components.
+    Like libjpeg, it skips bytes that are not a marker, and ends after a first scan that has all components.
     """
     place, count, components, progressive = 2, 0, 0, False
     while count <= most and (found := _MARKER.search(data, place)) is not None:
@@ -185,9 +185,9 @@ def num_scans(data: Bytes, most: int) -> int:
 
 
 def restart_lengths(data: Bytes, header: JpegHeader | None = None) -> npt.NDArray[np.unsignedinteger[Any]]:
-    """Bytes of each segment of the scan with the two of the marker behind it; EOI is behind the last.
+    """The length in bytes of each segment of the scan, including the marker after it; EOI follows the last segment.
 
-    Empty for an image that cannot be cut: progressive, without restart markers, or with markers that do not fit.
+    Empty for an image that cannot be cut: it is progressive, has no restart markers, or has too many or too few.
     """
     header = header or read_header(data)
     nothing = np.empty(0, np.uint32)
@@ -201,7 +201,7 @@ def restart_lengths(data: Bytes, header: JpegHeader | None = None) -> npt.NDArra
 
 
 def _marker_ends(data: Bytes, begin: int) -> npt.NDArray[np.int64]:
-    """Where the markers RST0, RST1, ... and the EOI behind them end, from `begin`; empty when anything else is found."""
+    """The ends of the markers RST0, RST1, ... and of the EOI after them, from `begin`; empty for any other markers."""
     nothing = np.empty(0, np.int64)
     scan = np.frombuffer(data, np.uint8)[begin:]
     places = np.flatnonzero(scan[:-1] == 0xFF)

@@ -1,6 +1,6 @@
-"""Who paints the rows of batches: threads of this process. Other processes are in `processes.py`.
+"""Painters: they fill the rows of batches with decoded images. Those here are threads of this process.
 
-Imports `buffers`, `crop`, `pixels`, `pool` and `sizes`.
+Others are in `processes.py` and `gpu_painters.py`.
 """
 
 from __future__ import annotations
@@ -18,39 +18,42 @@ from abreast.records.reading.reader import Numbers
 from abreast.records.reading.sizes import Sizes
 from abreast.records.threads import Pool
 
-# Right behind a decode Python is several times as slow, since nothing of it is left in the processor's caches: so that of a
-# few rows is done at once. Of many, the bytes would leave the caches before they are decoded.
+# Python is several times as slow right after a decode, which has emptied the processor's caches. So a few rows are prepared
+# in Python at once. With many rows, their bytes would leave the caches before they are decoded.
 _PREPARED_ROWS = 16
 
 
 class Task(Protocol):
-    """Work that was begun."""
+    """Some rows of a batch, at work."""
 
     def result(self) -> None:
-        """Wait for its end. Raises what it raised."""
+        """Wait for its end. Raises the error of the work."""
 
 
 class Painters(Protocol):
     """Paint rows for one iteration over a loader."""
 
     def array(self, shape: tuple[int, ...]) -> Pixels:
-        """Where they can paint."""
+        """An array that they can paint into."""
 
     def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> Task:
-        """Begin to fill the rows from `first` on of what `array` gave: one for each number of a copy (`sizes.py`)."""
+        """Begin to fill rows of `images`, from row `first` on, one for each number of a copy (`sizes.py`).
+
+        `images` comes from `array`.
+        """
 
     def aside(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call something that takes no part in a batch, soon."""
+        """Call a function soon that is no part of a batch."""
 
     def finish(self) -> None:
-        """All that is asked for is asked for; end when that is done."""
+        """End when all begun tasks are done. No task follows."""
 
     def leave(self) -> None:
-        """End now: forget what is not begun, wait for what is."""
+        """End now: drop tasks that have not begun, and wait for the others."""
 
 
 class Rows:
-    """Rows of batches, in any thread: each has a `Painter` of its own."""
+    """Paints rows of batches. Any thread may call it; each thread has its own `Painter`."""
 
     def __init__(self, sizes: Sizes, channels: int, antialias: bool) -> None:
         self._sizes = sizes
@@ -69,7 +72,7 @@ class Rows:
 
 
 class Batches:
-    """What painters need to know about the batches of a loader, and what all painters of a loader share."""
+    """The properties of a loader's batches that painters need, and the memory that all painters of a loader share."""
 
     def __init__(
         self, sizes: Sizes, image_shape: tuple[int, int, int], antialias: bool, max_rows: int, keep_batches: int

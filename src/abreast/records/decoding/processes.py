@@ -1,7 +1,7 @@
-"""Processes that paint rows of batches into shared memory, as the process sees them that takes the batches.
+"""Decoding processes, seen from the caller's process. They paint rows of batches into memory that both share.
 
-One interpreter's lock limits its threads where there are several tens of cores; these have a lock each. What one does is
-in `decode_process.py`. Imports `buffers`, `decode_process` for what is said between them, `workers` and `errors`.
+The lock of one Python interpreter limits its threads on several tens of cores; each process has its own. The work of a
+process is in `decode_process.py`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class _Process:
     number: int
     process: subprocess.Popen[bytes]
     socket: socket.socket
-    pending: dict[int, int] = field(default_factory=dict)  # rows, by task
+    pending: dict[int, int] = field(default_factory=dict)  # number of rows by task
 
     def silent(self, seconds: float) -> WorkerError:
-        """The error for a process that runs, or is stopped, and does not answer."""
+        """The error for a process that has not ended and does not answer."""
         hint = "the process was stopped, is swapping or reads a slow disk; ABREAST_HANG_SECONDS sets another limit"
         who = f"decoding process {self.number} (process id {self.process.pid})"
         return WorkerError(f"{who} has not answered for {seconds:g} s", hint)
@@ -64,7 +64,7 @@ class _Process:
 
 @dataclass(frozen=True)
 class _Painted:
-    """A task of one of the processes."""
+    """A task that a process works on."""
 
     owner: DecodeProcesses
     number: int
@@ -74,7 +74,7 @@ class _Painted:
 
 
 class ProcessPool:
-    """Decoding processes of a loader: kept from one iteration to the next, since they take half a second to start."""
+    """The decoding processes of a loader. They take half a second to start, so they are kept between iterations."""
 
     def __init__(self, setup: Setup, num_workers: int, keep_batches: int) -> None:
         self._make = partial(DecodeProcesses, setup, num_workers, keep_batches)
@@ -90,7 +90,7 @@ class ProcessPool:
         return Lent(self._make(), self._take_back)
 
     def close(self) -> None:
-        """End the processes; those that are lent, when they come back."""
+        """End the processes. Lent ones end when they come back."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
@@ -125,7 +125,7 @@ class Lent:
 
 
 class DecodeProcesses:
-    """`num_workers` processes with threads each. Used by one thread at a time, in the process that made it."""
+    """`num_workers` processes, each with several threads. For one thread at a time, in the process that made it."""
 
     def __init__(self, setup: Setup, num_workers: int, keep_batches: int) -> None:
         self.is_lost = False
@@ -146,7 +146,7 @@ class DecodeProcesses:
 
     @property
     def is_ours(self) -> bool:
-        """Not of a process that this one was forked from."""
+        """False in a process that was forked from the one that made the processes."""
         return os.getpid() == self._process_id
 
     def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> Task:
@@ -167,7 +167,7 @@ class DecodeProcesses:
         return _Painted(self, task)
 
     def wait_for(self, task: int) -> None:
-        """Take answers until that of a task is there. Raises `DataError` of a damaged sample, `WorkerError` of a loss."""
+        """Take answers until the task's arrives. Raises `DataError` for a damaged sample, `WorkerError` for a lost process."""
         while task not in self._done:
             self._listen()
         self._done.discard(task)
@@ -175,7 +175,7 @@ class DecodeProcesses:
             raise error
 
     def settle(self) -> None:
-        """Wait until nobody writes into a batch any more. Where that cannot be, the processes are ended."""
+        """Wait until no process writes into a batch any more. After a lost process all processes are ended."""
         try:
             while not self.is_lost and any(each.pending for each in self._processes):
                 self._listen()
@@ -190,12 +190,12 @@ class DecodeProcesses:
             self.close()
 
     def close(self) -> None:
-        """End the processes. Batches stay what they are."""
+        """End the processes. Batches stay valid."""
         self.is_lost = True
         self._close()
 
     def _listen(self) -> None:
-        """Take the answers that are there, or wait for the first. Raises `WorkerError` after `hang_seconds` without any."""
+        """Take all answers that are there, or wait for the first. Raises `WorkerError` after `hang_seconds` without one."""
         ready = {descriptor for descriptor, _ in self._poll.poll(1000 * self._hang_seconds)}
         if not ready:
             self.is_lost = True
@@ -219,12 +219,11 @@ class DecodeProcesses:
             self._failed[task] = _error(json.loads(answer[NUMBER.size :]), process.number)
 
 
-def _error(told: dict[str, Any], number: int) -> Exception:
-    if told["traceback"] is None:
-        return DataError(told["message"], told["hint"])
-    return WorkerError(
-        f"decoding process {number} raised {told['message']}\n{told['traceback'].rstrip()}", told["hint"]
-    )
+def _error(described: dict[str, Any], number: int) -> Exception:
+    message, hint, traceback = (described[name] for name in ("message", "hint", "traceback"))
+    if traceback is None:
+        return DataError(message, hint)
+    return WorkerError(f"decoding process {number} raised {message}\n{traceback.rstrip()}", hint)
 
 
 def _started(number: int, setup: Setup, arena: int) -> _Process:
@@ -236,21 +235,21 @@ def _started(number: int, setup: Setup, arena: int) -> _Process:
             [sys.executable, "-c", _BOOT, json.dumps(argument)],
             stdin=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(), arena),
-            start_new_session=True,  # Ctrl-C is the caller's
+            start_new_session=True,  # only the caller gets Ctrl-C
         )
     return _Process(number, process, ours)
 
 
 def _end(processes: list[_Process], process_id: int) -> None:
-    if os.getpid() != process_id:  # forked: they are our parent's
+    if os.getpid() != process_id:  # this is a forked child, and the processes are its parent's
         for each in processes:
-            each.process.returncode = 0  # else its finalizer warns about a child that is not ours
+            each.process.returncode = 0  # otherwise its finalizer warns about a child of another process
             each.socket.close()
         return
     for each in processes:
         each.socket.close()
         with contextlib.suppress(ProcessLookupError):
-            each.process.send_signal(signal.SIGKILL)  # it holds nothing that must be put away
+            each.process.send_signal(signal.SIGKILL)  # it has nothing to clean up
     for each in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             each.process.wait(_END_SECONDS)

@@ -1,8 +1,8 @@
-"""A view of a stored image, made to the size of its place in a batch: cut, decode, resize, mirror.
+"""A view of a stored image, decoded and resized to its place in a batch: cut, decode small, resize, mirror.
 
-What is decoded is as small as it can be: a JPEG is cut to the box first, and libjpeg decodes it at a half, a quarter or an
-eighth where that still covers the place. What is left is a step of less than two, which is bilinear; `antialias` smooths
-before it. Imports `crop`, `decoder`, `images`, `jpeg`, `reader` and `extras`; OpenCV at work.
+As few pixels as possible are decoded: a JPEG is cut to the box first, and libjpeg decodes it at a half, a quarter or an
+eighth if that still covers the place. The last step shrinks by less than two; it is bilinear, and `antialias` smooths
+before it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from abreast.records.decoding.jpeg import Bytes, HeaderCache
 from abreast.records.extras import extra
 from abreast.records.reading.reader import Sample
 
-_SHRINKS = (8, 4, 2)  # where libjpeg has fast ways, and each halves exactly
-_SMOOTHED_FROM = 1.1  # times smaller: below, smoothing changes no more than rounding does
+_SHRINKS = (8, 4, 2)  # libjpeg is fast and exact at these
+_SMOOTHED_FROM = 1.1  # times smaller; below it, smoothing changes no more than rounding
 
 
 class Window(NamedTuple):
-    """Which of some pixels have something of a view, and where among those it lies, in pixels and parts of them."""
+    """The whole pixels that a view touches, and its place among them, in pixels and fractions."""
 
     rows: slice
     columns: slice
@@ -37,7 +37,7 @@ class Window(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether the view is those pixels, and no parts of them."""
+        """True if the view consists of exactly those pixels."""
         rows, columns = self.rows, self.columns
         return (self.height, self.width) == (rows.stop - rows.start, columns.stop - columns.start)
 
@@ -46,7 +46,7 @@ class Window(NamedTuple):
 
 
 def window_at(left: float, top: float, width: float, height: float) -> Window:
-    """Of a view at this place."""
+    """The window of a view at this place."""
     first_row, first_column = int(top), int(left)
     rows = slice(first_row, math.ceil(top + height))
     columns = slice(first_column, math.ceil(left + width))
@@ -54,7 +54,10 @@ def window_at(left: float, top: float, width: float, height: float) -> Window:
 
 
 class Prepared(NamedTuple):
-    """A view of a sample, of which `data` is a JPEG that has it, with pixels of that height and width; None for others."""
+    """A view of a sample, ready to decode. `data` is a JPEG that contains it, decoded to `height` by `width`.
+
+    Other images have no `data`, and are decoded whole.
+    """
 
     sample: Sample
     flip: bool
@@ -65,7 +68,7 @@ class Prepared(NamedTuple):
 
 
 class Scratch:
-    """Memory that is used again, for one array after another: to get new each time takes longer than to fill it."""
+    """Memory for one array after another. New memory for each would take longer to get than to fill."""
 
     def __init__(self) -> None:
         self._memory = np.empty(0, np.uint8)
@@ -78,7 +81,7 @@ class Scratch:
 
 
 class Painter:
-    """Puts views of samples into their places. One per thread: it keeps the memory that it decodes into."""
+    """Paints views of samples into their places. One per thread, since it keeps the memory that it decodes into."""
 
     def __init__(self, channels: int, antialias: bool) -> None:
         self._channels = channels
@@ -90,11 +93,11 @@ class Painter:
         self._decode_jpeg: Any = extra("simplejpeg").decode_jpeg
 
     def paint(self, sample: Sample, box: Box, flip: bool, place: Pixels) -> None:
-        """Fill `place`, a contiguous array of height by width by channels. Raises `DataError` for a damaged image."""
+        """Fill `place`, a contiguous array, height by width by channels. Raises `DataError` for a damaged image."""
         self.finish(self.prepare(sample, box, flip, place.shape), place)
 
     def prepare(self, sample: Sample, box: Box, flip: bool, size: tuple[int, ...]) -> Prepared:
-        """What can be done in Python ahead of `finish`; `size` is that of the place."""
+        """The part of the work that runs in Python, before `finish`. `size` is that of the place."""
         if not is_plain_jpeg(sample):
             return Prepared(sample, flip, window_at(box.left, box.top, box.width, box.height))
         header = checked_header(sample, self.headers.read(sample.data))
@@ -106,7 +109,7 @@ class Painter:
         return Prepared(sample, flip, window, piece.data, -(-piece.height // shrink), -(-piece.width // shrink))
 
     def finish(self, view: Prepared, place: Pixels) -> None:
-        """Fill `place`: nearly all of it without Python's lock."""
+        """Fill `place`, nearly all of the time without Python's lock."""
         turned = view.flip and view.data is not None
         if view.data is None:
             pixels = self._with_channels(view.window.of(decode(view.sample)))
@@ -118,12 +121,12 @@ class Painter:
             return
         made = self._mirrored.array(*place.shape)
         self._resize(pixels, view.window, made)
-        if turned:  # blue is first: bytes are mirrored twice as fast as pixels of three, and that makes red first
+        if turned:  # rows are BGR: mirroring their bytes makes RGB, and is twice as fast as mirroring pixels of three
             made, place = (each.reshape(len(each), -1) for each in (made, place))
         self._cv2.flip(made, 1, dst=place)
 
     def _with_channels(self, pixels: Pixels) -> Pixels:
-        """In gray or in colours, as the batch is."""
+        """The pixels in gray or in colours, as the batch has them."""
         if pixels.shape[2] == self._channels:
             return pixels
         code = self._cv2.COLOR_GRAY2RGB if self._channels == 3 else self._cv2.COLOR_RGB2GRAY
@@ -154,7 +157,7 @@ class Painter:
         if window.is_whole:
             self._cv2.resize(pixels, (width, height), dst=place, interpolation=self._cv2.INTER_LINEAR)
             return
-        # Where the centre of each pixel lies, as `resize` has it.
+        # The centre of each pixel of the place among the pixels, as `resize` defines it.
         move = np.array(
             [
                 [across, 0, window.left + across / 2 - 0.5],
@@ -166,9 +169,10 @@ class Painter:
         self._cv2.warpAffine(pixels, move, (width, height), dst=place, flags=flags, borderMode=border)
 
     def _smoothed(self, pixels: Pixels, down: float, across: float) -> Pixels:
-        """What a bilinear resize, so many times smaller, then sees as one with a filter as wide as its step does.
+        """Pixels of which a bilinear resize, which shrinks by `down` and `across`, makes an antialiased image.
 
-        The variance of a triangle is a sixth of its half width squared: three taps add what is missing to that of width 1.
+        A bilinear resize has a triangle of half width 1 as its filter; an antialiased one has half width `down` or
+        `across`. The variance of a triangle is a sixth of its squared half width: three taps add the difference.
         """
         smooth = self._smooth.array(*pixels.shape)
         border = self._cv2.BORDER_REPLICATE
@@ -176,7 +180,7 @@ class Painter:
         return smooth
 
     def _reduced(self, pixels: Pixels, window: Window, times: int) -> tuple[Pixels, Window]:
-        """Each pixel the mean of `times` by `times`, which OpenCV has a fast way for; the last ones of a few more."""
+        """Pixels that are means of `times` by `times`, which OpenCV computes fast. The border is repeated to fill blocks."""
         rows, columns = (-(-size // times) for size in pixels.shape[:2])
         below, beside = rows * times - pixels.shape[0], columns * times - pixels.shape[1]
         if below or beside:
@@ -187,7 +191,7 @@ class Painter:
 
 
 class PainterHere(threading.local):
-    """Each thread finds a `painter` of its own in it."""
+    """A thread-local: each thread has its own `painter`."""
 
     def __init__(self, channels: int, antialias: bool) -> None:
         self.painter = Painter(channels, antialias)

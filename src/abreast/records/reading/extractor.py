@@ -1,7 +1,4 @@
-"""Take images and columns out of a packed data set again, as plain files.
-
-Imports `reader`, `durable`, `tar` and `errors`.
-"""
+"""`extract`: the images and columns of a packed data set as plain files."""
 
 from __future__ import annotations
 
@@ -26,16 +23,16 @@ _PART = SAMPLES + ".part"  # its name until all of it is written
 
 
 def extract(folder: str | PathLike[str], dest: str | PathLike[str]) -> int:
-    """Write each image as a file of its key into the new or empty folder `dest`, and the columns to `samples.jsonl`.
+    """Write each image into a file named by its key, and the columns into `samples.jsonl`. Returns the number of samples.
 
-    Numbers that are not finite are `null` there. Gives how many there are. Raises `DataError`; after any error `dest` is as
-    it was before.
+    `dest` is a new or empty folder. Numbers that are not finite become `null`. Raises `DataError`; after any error `dest`
+    is as it was before.
     """
     target = Path(fspath(dest))
     with Records(folder) as records:
         try:
             if target.exists() and (not target.is_dir() or any(target.iterdir())):
-                raise DataError(f"{target} is not an empty folder", "name a folder that is empty or not there yet")
+                raise DataError(f"{target} is not an empty folder", "name a folder that is empty or does not exist yet")
             with _all_or_nothing(target) as made:
                 _extract(records, target, made)
         except OSError as error:
@@ -45,7 +42,7 @@ def extract(folder: str | PathLike[str], dest: str | PathLike[str]) -> int:
 
 @contextlib.contextmanager
 def _all_or_nothing(target: Path) -> Iterator[set[str]]:
-    """Make the folder. When what follows fails, remove what it named, and the folders that are new."""
+    """Make the folder. If the block fails, remove the files whose names it added to the set, and the new folders."""
     new = [path for path in (target, *target.parents) if not path.exists()]
     made: set[str] = set()
     try:
@@ -62,7 +59,7 @@ def _all_or_nothing(target: Path) -> Iterator[set[str]]:
 
 
 def _extract(records: Records, target: Path, made: set[str]) -> None:
-    """`made` gets the names in `target` that are ours. The list of samples has its name last: it is there when all is."""
+    """Write all files, and add their names in `target` to `made`. The list of samples gets its name last."""
     made |= {SAMPLES, _PART}
     with _new_file(target / _PART) as lines:
         for sample in records:
@@ -76,7 +73,7 @@ def _extract(records: Records, target: Path, made: set[str]) -> None:
 
 
 def _new_file(path: Path) -> Any:
-    """Opened for writing; one that is there already, or a link, is an error."""
+    """A new file, opened for writing. A file or link that exists already is an error."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb")
 
 

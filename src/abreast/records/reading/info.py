@@ -1,7 +1,4 @@
-"""What is in a packed data set, in words and as data.
-
-Imports `reader`, `index`, `columns` and `progress`.
-"""
+"""`abreast records info`: the description of a packed data set, as text and as data."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ _SHOWN_CLASSES = 10
 
 
 def content(folder: str | PathLike[str]) -> dict[str, Any]:
-    """What the manifest says, for JSON."""
+    """The content of the manifest, for JSON."""
     with Records(folder) as records:
         facts = dataclasses.asdict(records.manifest)
         return facts | {"columns": [column.to_json() for column in records.columns]}
 
 
 def report(folder: str | PathLike[str]) -> str:
-    """A few lines about counts, sizes, columns and classes."""
+    """A few lines that describe counts, sizes, columns and classes."""
     with Records(folder) as records:
         facts = records.manifest
         size = sum(shard.tar_bytes + shard.index_bytes for shard in facts.shards)

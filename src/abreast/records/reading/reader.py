@@ -1,7 +1,6 @@
-"""Samples of a packed data set by their number: bytes and columns, out of mapped memory, checked each time.
+"""`Records`: samples of a packed data set by number. Bytes and columns come from mapped memory, and are always checked.
 
-`Records` may be used by many threads, goes through `fork`, and may be sent to other processes, which open the files
-themselves. Imports `format`, `manifest`, `columns`, `checksum` and `errors`.
+Many threads may use one `Records`. It works after `fork`, and can be pickled: other processes open the files themselves.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ Numbers = npt.NDArray[np.int64]  # of samples
 
 @dataclass(frozen=True)
 class Sample:
-    """`data` are the stored bytes, in mapped memory; height and width are of the upright image.
+    """A stored image with its columns. `data` is in mapped memory; height and width are those of the upright image.
 
-    `encoding` is `npy` for raw pixels, or an extension such as `jpg`. `restarts` are the bytes of each segment of a JPEG
-    that can be cut, else empty. `orientation` is EXIF's; only images that were kept as they were have one but 1. `plain`
-    means that a decoder's pixels need no turning and no other colours.
+    `encoding` is `npy` for raw pixels, or an extension such as `jpg`. `restarts` has the bytes of each segment of a JPEG
+    that can be cut, else it is empty. `orientation` is EXIF's, and 1 except for images stored with `storage="keep"`.
+    `plain` means that a decoder's pixels are final: they need no turning and no other colours.
     """
 
     number: int
@@ -61,7 +60,7 @@ class _Shard:
     path: Path  # of the tar
     index: Index
     memory: mmap.mmap
-    data: npt.NDArray[np.uint8]  # a view of it
+    data: npt.NDArray[np.uint8]  # a view of `memory`
 
     def place(self, i: int) -> tuple[int, int]:
         begin = int(self.index.samples["offset"][i])
@@ -73,14 +72,14 @@ class _Shard:
         self.memory.madvise(mmap.MADV_WILLNEED, first, end - first)
 
     def sample(self, i: int, with_columns: bool) -> Sample:
-        # All fields at once: one after another they would take longer than the checksum.
+        # All fields are read at once: one by one they would take longer than the checksum.
         begin, size, _, _, checksum, height, width, channels, encoding, orientation, plain = self.index.samples[
             i
         ].item()
         data = self.data[begin : begin + size]
         number = self.index.first_sample + i
         if crc32c(data) != checksum:
-            what = f"sample {number} ({self.index.keys[i]}), bytes {begin} to {begin + size}, has another checksum"
+            what = f"the checksum of sample {number} ({self.index.keys[i]}), bytes {begin} to {begin + size}, is wrong"
             raise DataError(f"{self.path} is damaged: {what}", HINT)
         return Sample(
             number=number,
@@ -99,15 +98,15 @@ class _Shard:
     def _columns(self, i: int) -> dict[str, Any]:
         try:
             return {name: stored.value(i) for name, stored in self.index.columns.items()}
-        except ValueError as error:  # text that is no UTF-8, or a shape without elements that no array can have
+        except ValueError as error:  # text that is not UTF-8, or an empty shape that is too large for an array
             what = f"the columns of sample {self.index.first_sample + i} cannot be read: {error}"
             raise DataError(f"{self.path}: {what}", HINT) from None
 
 
 class Records:
-    """A packed data set. Opening reads the manifest and the files' sizes; a shard is opened when it is first used.
+    """A packed data set. Opening it reads the manifest and the sizes of files. A shard is opened when it is first used.
 
-    Raises `DataError` for a folder that is not packed to its end, and for damage, when it is met.
+    Raises `DataError` for a folder that is not completely packed, and for damage, as soon as a damaged file is read.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
@@ -126,11 +125,11 @@ class Records:
         return self.manifest.num_samples
 
     def __getitem__(self, number: int) -> Sample:
-        """The sample with this number, over all shards; -1 is the last."""
+        """The sample with this number, counted over all shards; -1 is the last."""
         return self.sample(number)
 
     def sample(self, number: int, with_columns: bool = True) -> Sample:
-        """The same; to read its columns takes as long as all else, where they are not wanted."""
+        """The sample with this number. Without columns it is read in half of the time."""
         size = len(self)
         if not -size <= number < size:
             raise IndexError(f"sample {number} of {size}")
@@ -157,18 +156,17 @@ class Records:
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """What the numbers of the column `label` mean, where the source had names."""
+        """The names of the classes that the column `label` counts, None if the source had none."""
         return self.manifest.class_names
 
     def column(self, name: str) -> Array:
-        """All values of a column of numbers, samples first. Raises `DataError` where they have different shapes."""
+        """All values of a column of numbers, samples first. Raises `DataError` if values have different shapes."""
         found = self._values(name)
         if found is None:
             names = ", ".join(each.name for each in self.columns if self._values(each.name) is not None) or "none"
-            what = (
-                "no column" if name not in [each.name for each in self.columns] else "no one shape of numbers in column"
-            )
-            raise DataError(f"{self.folder} has {what} {name!r}", f"columns of one shape: {names}")
+            known = name in [each.name for each in self.columns]
+            what = f"not numbers of one shape in column {name!r}" if known else f"no column {name!r}"
+            raise DataError(f"{self.folder} has {what}", f"columns of numbers of one shape: {names}")
         return found
 
     def _values(self, name: str) -> Array | None:
@@ -184,28 +182,28 @@ class Records:
         return np.concatenate(known) if same else None
 
     def will_need(self, numbers: Iterable[int]) -> None:
-        """Let the system begin to read these samples from the disk, where they are not in memory yet."""
+        """Ask the system to begin reading these samples from the disk, if they are not in memory yet."""
         for number in numbers:
             place = bisect.bisect_right(self._ends, number)
             shard = self._opened(place)
             shard.will_need(number - shard.index.first_sample)
 
     def notes(self) -> tuple[Note, ...]:
-        """What was skipped when this was packed, and what could not be done exactly."""
+        """Notes of the packer: items that it skipped, and images that it could not pack exactly."""
         return tuple(note for place in range(len(self._ends)) for note in self.index(place).notes)
 
     def index(self, place: int) -> Index:
-        """The index of one shard, opened and checked; `place` counts from 0."""
+        """The checked index of one shard; `place` counts shards from 0."""
         return self._opened(place).index
 
     def shards(self) -> Iterator[tuple[Path, Index]]:
-        """Each tar's path with its index, which is opened and checked."""
+        """The path of each tar with its checked index."""
         for place in range(len(self._ends)):
             shard = self._opened(place)
             yield shard.path, shard.index
 
     def close(self) -> None:
-        """Give the files back, as soon as no sample's `data` is in use any more."""
+        """Close the files, each as soon as no sample's `data` is in use any more."""
         with self._lock:
             self._closed = True
             self._shards.clear()
@@ -230,14 +228,14 @@ class Records:
         data = np.frombuffer(_mapped(path, facts.index_bytes), np.uint8)
         index = index_file.from_bytes(data.data, str(path))
         if hashlib.sha256(data.data).hexdigest() != facts.index_sha256:
-            raise DataError(f"{path} is whole, and not the one that belongs to {manifest.MANIFEST}", HINT)
+            raise DataError(f"{path} is intact, but it does not belong to this {manifest.MANIFEST}", HINT)
         _check_belongs(path, index, facts, self._ends[place] - facts.num_samples, self.columns)
         tar = path.with_suffix(".tar")
         memory = _mapped(tar, facts.tar_bytes)
         return _Shard(tar, index, memory, np.frombuffer(memory, np.uint8))
 
 
-# A child that forks while another thread holds the lock would wait for it for ever.
+# If another thread holds the lock during a fork, the child would wait for it for ever.
 _OPEN: weakref.WeakSet[Records] = weakref.WeakSet()
 
 
@@ -252,7 +250,7 @@ os.register_at_fork(after_in_child=_renew_locks)
 def _check_belongs(
     path: Path, index: Index, facts: manifest.Shard, first_sample: int, columns: tuple[ColumnType, ...]
 ) -> None:
-    """Of what a manifest says that does not lie, though it may have been made by somebody else."""
+    """Check that an index belongs to its manifest, which may come from an untrusted source."""
     same = (index.num_samples, index.first_sample, index.shard_bytes) == (
         facts.num_samples,
         first_sample,
@@ -268,13 +266,13 @@ def _check_size(path: Path, size_bytes: int) -> None:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", HINT) from None
     if not stat.S_ISREG(found.st_mode):
-        raise DataError(f"{path} is not a file", HINT)  # to open a pipe could take for ever
+        raise DataError(f"{path} is not a file", HINT)  # opening a pipe could wait for ever
     if found.st_size != size_bytes:
         raise DataError(f"{path} has {found.st_size} bytes, and {manifest.MANIFEST} says {size_bytes}", HINT)
 
 
 def _mapped(path: Path, size_bytes: int) -> mmap.mmap:
-    """The file's bytes. Memory and descriptor are given back with the last array that views them."""
+    """The file's bytes. Memory and descriptor are released with the last array that views them."""
     try:
         with path.open("rb") as file:
             _check_size(path, size_bytes)
@@ -290,4 +288,4 @@ def _mapped(path: Path, size_bytes: int) -> mmap.mmap:
 def _map(descriptor: int, size_bytes: int) -> mmap.mmap:
     if sys.version_info >= (3, 13):
         return mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ, trackfd=False)
-    return mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)  # keeps a descriptor of its own
+    return mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)  # keeps a second descriptor

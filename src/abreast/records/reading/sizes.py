@@ -1,7 +1,7 @@
-"""The same samples packed in several sizes, and which of them a view is read from.
+"""The same samples packed in several sizes, and the choice of the size that each crop is read from.
 
-A crop that is made smaller anyway has all that its place can show in a smaller copy of the image too, of which there is less
-to decode. Imports `reader` and `errors`.
+A crop that becomes smaller anyway can be read from a smaller copy of its image, as long as that copy has enough pixels.
+There is less to decode then.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Boxes = npt.NDArray[np.int64]
 class Sizes:
     """A data set and smaller ones of the same samples. Opening it reads every shard's index.
 
-    A *copy* has a number too: that of the sample in the largest data set, and further by the number of samples for each that
-    is smaller. Raises `DataError` for data sets of other samples, other shapes or larger images.
+    Copy `number + i * num_samples` is the sample `number` of data set `i`, where data set 0 is the largest. Raises
+    `DataError` if the data sets differ in samples or in shapes of images, or if an image is larger than in data set 0.
     """
 
     def __init__(self, largest: Records, smaller: Sequence[str | PathLike[str]] = ()) -> None:
@@ -35,19 +35,19 @@ class Sizes:
         for records, found in zip(others, sides[1:], strict=True):
             _check_same(largest, records)
             _check_smaller(records, found, sides[0])
-        order = sorted(range(len(sides)), key=lambda i: -int(sides[i].sum()))  # as it was where two are equal
+        order = sorted(range(len(sides)), key=lambda i: -int(sides[i].sum()))  # stable for equal sizes
         self.records = [(largest, *others)[i] for i in order]
         self._sides = [sides[i] for i in order]
         self._num_samples = len(largest)
 
     @property
     def data_sets(self) -> list[str]:
-        """Which they are, from the largest to the smallest."""
+        """The names of the data sets (`Manifest.data_set`), from the largest to the smallest."""
         return [records.manifest.data_set for records in self.records]
 
     @property
     def sides(self) -> Sides:
-        """Height and width by samples, as they are largest."""
+        """Height and width by samples, in the largest data set."""
         return self._sides[0]
 
     def copies(self, numbers: Numbers, boxes: Boxes, size: tuple[int, int]) -> tuple[Numbers, Boxes]:
@@ -69,18 +69,18 @@ class Sizes:
         return copies, found
 
     def sample(self, copy: int) -> Sample:
-        """Without its columns."""
+        """The sample of this copy, without its columns."""
         size, number = divmod(copy, self._num_samples)
         return self.records[size].sample(number, with_columns=False)
 
     def will_need(self, copies: Numbers) -> None:
-        """Let the system begin to read these copies from the disk, where they are not in memory yet."""
+        """Ask the system to begin reading these copies from the disk, if they are not in memory yet."""
         sizes, numbers = np.divmod(copies, self._num_samples)
         for i, records in enumerate(self.records):
             records.will_need(numbers[sizes == i].tolist())
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close the files."""
         for records in self.records:
             records.close()
 
@@ -98,7 +98,8 @@ def _check_same(largest: Records, records: Records) -> None:
         raise DataError(f"{records.folder} has {len(records)} samples, and {largest.folder} has {len(largest)}", _HINT)
     ours, theirs = (_keys(each) for each in (largest, records))
     if ours != theirs:
-        raise DataError(f"{records.folder} does not have the samples of {largest.folder}, or not in that order", _HINT)
+        what = f"{records.folder} does not have the samples of {largest.folder} in the same order"
+        raise DataError(what, _HINT)
 
 
 def _keys(records: Records) -> tuple[bytes, list[int]]:
@@ -108,14 +109,12 @@ def _keys(records: Records) -> tuple[bytes, list[int]]:
 
 
 def _check_smaller(records: Records, sides: Sides, full: Sides) -> None:
-    """No side is longer than in the largest, and shapes are the same but for what whole pixels make of them."""
+    """Raise `DataError` if a side is longer than in the largest, or if a shape differs by more than rounding."""
     (height, width), (full_height, full_width) = sides, full
     larger = (height > full_height) | (width > full_width)
     other = np.abs(height * full_width - width * full_height) > np.maximum(full_height, full_width)
     wrong = np.flatnonzero(larger | other)
     if wrong.size:
         i = int(wrong[0])
-        what = (
-            f"{width[i]} x {height[i]} pixels, and {full_width[i]} x {full_height[i]} in the data set that it goes with"
-        )
-        raise DataError(f"sample {i} in {records.folder} has {what}", "give data sets of the same images, made smaller")
+        what = f"{width[i]} x {height[i]} pixels, and {full_width[i]} x {full_height[i]} in the largest data set"
+        raise DataError(f"sample {i} in {records.folder} has {what}", "give smaller data sets of the same images")

@@ -1,7 +1,4 @@
-"""Look at every byte of a packed data set.
-
-Imports `reader`, `manifest`, `checksum` and `errors`.
-"""
+"""`verify`: a check of every byte of a packed data set."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ from abreast.records.reading.reader import Records
 
 
 def verify(folder: str | PathLike[str]) -> list[str]:
-    """What is damaged, in words, with files, samples and bytes; empty when every byte is as it was written.
+    """One line for each damage, with file, sample and bytes; empty if every byte is as it was written.
 
-    Raises `DataError` for a folder that is not there, or holds nothing of the kind.
+    Raises `DataError` if the folder does not exist or holds no data set.
     """
     path = Path(fspath(folder))
     if not _is_known(path):
@@ -41,7 +38,7 @@ def verify(folder: str | PathLike[str]) -> list[str]:
 
 
 def _is_known(folder: Path) -> bool:
-    """Whether there is anything of a data set. Raises `DataError` for a folder that cannot be looked into."""
+    """True if the folder has any file of a data set. Raises `DataError` for a folder that cannot be read."""
     try:
         known = any((folder / name).exists() for name in (manifest.MANIFEST, manifest.PACKING))
         return known or any(folder.glob("shard-*"))
@@ -57,14 +54,17 @@ def _damage(path: Path, size_bytes: int, digest: str) -> str | None:
         if found.st_size != size_bytes:
             return f"{path} has {found.st_size} bytes, and {manifest.MANIFEST} says {size_bytes}"
         if sha256_of_file(path) != digest:
-            return f"{path} has another SHA-256 than {manifest.MANIFEST} says"
+            return f"the SHA-256 of {path} is not the one in {manifest.MANIFEST}"
     except OSError as error:
         return f"cannot read {path}: {error.strerror}"
     return None
 
 
 def _damaged_samples(folder: Path, places: Sequence[int], known: bool) -> Iterator[str]:
-    """What is wrong with the samples of these shards; that the data set cannot be opened is said unless the reason is `known`."""
+    """One line for each damaged sample of these shards, or for a data set that cannot be opened.
+
+    The second is left out if other damage is `known`, which explains it.
+    """
     try:
         records = Records(folder)
     except DataError as error:
@@ -77,7 +77,7 @@ def _damaged_samples(folder: Path, places: Sequence[int], known: bool) -> Iterat
 
 
 def _damaged_in_shard(records: Records, place: int) -> Iterator[str]:
-    """Its samples are counted by its index, which is as long as it says; a manifest may claim any number."""
+    """One line for each damaged sample of a shard, counted by its index: a manifest may claim any number of samples."""
     try:
         index = records.index(place)
     except DataError as error:
