@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from abreast.errors import AbreastError
     from abreast.launchers import is_main_process, rank
     from abreast.parallel import DataParallel, devices, parallelize, use_cpu_devices
-    from abreast.records.read.image_records import ImageRecords
+    from abreast.records.loading.image_records import ImageRecords
     from abreast.timeline.device_trace import DeviceTrace
     from abreast.timeline.timeline import Timeline
 
@@ -38,7 +38,7 @@ _HOMES = {
     "AbreastError": "abreast.errors",
     "DataParallel": "abreast.parallel",
     "DeviceTrace": "abreast.timeline.device_trace",
-    "ImageRecords": "abreast.records.read.image_records",
+    "ImageRecords": "abreast.records.loading.image_records",
     "Timeline": "abreast.timeline.timeline",
     "check": "abreast.checking.model",
     "devices": "abreast.parallel",

@@ -20,7 +20,6 @@ from abreast.stdout import flush, plain, say
 
 if TYPE_CHECKING:
     from abreast.hardware import Device
-    from abreast.records import Progress
     from abreast.run import RunOptions
 
 # What the same thing is called by torchrun, Accelerate, Lightning and others.
@@ -172,81 +171,20 @@ def _add_plan(commands: Any) -> None:
 
 
 def _add_pack(commands: Any) -> None:
-    about = "pack images into shards that are read fast, at any place, and checked"
+    from abreast.records.packing.options import add_arguments
+
+    about = "pack images into shards that are fast to read at any place, and checked"
     parser = _add_command(commands, "pack", about)
-    parser.add_argument(
-        "source",
-        metavar="SOURCE",
-        help="a folder of images, of a folder per class, or of shards; a list, a CSV or Parquet table, or a shard: "
-        "a tar in WebDataset's layout, TFRecord, RecordIO",
-    )
-    parser.add_argument("dest", metavar="DEST", help="the folder to make; where a packer was stopped, it goes on")
-    parser.add_argument("--size", metavar="N", type=int, help="short side in pixels of images that are larger")
-    parser.add_argument("--quality", metavar="N", type=int, help="of JPEG, 1 to 100 (default: 95)")
-    parser.add_argument(
-        "--storage",
-        choices=("jpeg", "raw", "png", "keep"),
-        default="jpeg",
-        help="jpeg with restart markers, raw pixels, png, or the files' own bytes (default: jpeg)",
-    )
-    parser.add_argument("--threads", metavar="N", type=int, help="default: one per core that this process may use")
-    _add_option(
-        parser,
-        "--shard-mb",
-        metavar="MB",
-        type=float,
-        default=1000,
-        help="size of a shard, in 10^6 bytes (default: 1000)",
-    )
-    _add_option(parser, "--shuffle-seed", metavar="N", type=int, help="pack in an order that this number draws")
-    _add_option(
-        parser,
-        "--split",
-        metavar="PARTS",
-        help="pack parts into folders of DEST: train=0.9,val=0.1 draws them, train,val are folders or shards of SOURCE",
-    )
-    _add_option(
-        parser, "--split-seed", metavar="N", type=int, default=0, help="another number draws other parts (default: 0)"
-    )
-    _add_option(
-        parser, "--image", metavar="NAME", help="the column, feature or extension of the images, if it cannot be told"
-    )
-    _add_option(
-        parser,
-        "--columns",
-        metavar="NAMES",
-        help="the columns to take, between commas, if not all; NEW=OLD calls one otherwise",
-    )
-    _add_option(
-        parser,
-        "--on-error",
-        choices=("stop", "skip"),
-        default="stop",
-        help="what to do at an image that cannot be packed (default: stop)",
-    )
+    add_arguments(parser, _add_option)
     parser.set_defaults(command=_pack)
 
 
 def _add_records(commands: Any) -> None:
-    about = "look into packed images: info, show, verify, extract"
-    parser = _add_command(commands, "records", about)
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for name, about, command in (
-        ("info", "say what is in it", _records_info),
-        ("show", "make a picture of samples as training sees them", _records_show),
-        ("verify", "check every byte; the exit code is 1 when one is damaged", _records_verify),
-        ("extract", "write the images as files, and their columns as lines of JSON", _records_extract),
-    ):
-        action = _add_command(actions, name, about)
-        action.add_argument("folder", metavar="DEST", help="a folder that `abreast pack` made")
-        if name == "info":
-            action.add_argument("--json", action="store_true", help="print the manifest's content as JSON")
-        if name == "show":
-            _add_option(action, "--output", ("-o",), metavar="FILE", default="sheet.png", help="default: sheet.png")
-            action.add_argument("--seed", metavar="N", type=int, default=0, help="show others (default: 0)")
-        if name == "extract":
-            action.add_argument("target", metavar="FOLDER", help="an empty folder, or a new one")
-        action.set_defaults(command=command)
+    from abreast.records.options import add_actions
+
+    parser = _add_command(commands, "records", "look into packed images: info, show, verify, extract")
+    add_actions(parser, _add_command, _add_option)
+    parser.set_defaults(command=_records)
 
 
 def _add_script(parser: argparse.ArgumentParser) -> None:
@@ -396,71 +334,12 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _pack(options: argparse.Namespace) -> int:
-    from abreast.records import pack
+    from abreast.records.packing.command import run
 
-    names = "size quality storage threads shard_mb shuffle_seed split split_seed image columns on_error"
-    settings = {name: getattr(options, name) for name in names.split()}
-    line = _ProgressLine()
-    try:
-        summary = pack(options.source, options.dest, **settings, progress=line.show)
-    except KeyboardInterrupt:
-        line.end()
-        print("abreast: stopped\nhint: the same command goes on behind the last whole shard", file=sys.stderr)
-        return 130
-    finally:
-        line.end()
-    say(str(summary))
-    return 0
+    return run(options)
 
 
-class _ProgressLine:
-    """One line on a terminal's stderr that changes; elsewhere a new line now and then."""
+def _records(options: argparse.Namespace) -> int:
+    from abreast.records.command import run
 
-    def __init__(self, every_seconds: float = 10.0) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._every_seconds = every_seconds
-        self._shown_seconds = 0.0
-        self._width = 0
-
-    def show(self, progress: Progress) -> None:
-        text = str(progress)
-        if self._terminal:
-            print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
-            self._width = len(text)
-        elif progress.seconds - self._shown_seconds >= self._every_seconds:
-            self._shown_seconds = progress.seconds
-            print(text, file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._width:
-            print(file=sys.stderr)
-        self._width = 0
-
-
-def _records_info(options: argparse.Namespace) -> int:
-    from abreast.records.read.info import content, report
-
-    say(json.dumps(content(options.folder), indent=2) if options.json else report(options.folder))
-    return 0
-
-
-def _records_show(options: argparse.Namespace) -> int:
-    from abreast.records.read.sheet import write_sheet
-
-    say(f"{options.output}: {write_sheet(options.folder, options.output, options.seed)} samples")
-    return 0
-
-
-def _records_verify(options: argparse.Namespace) -> int:
-    from abreast.records import verify
-
-    problems = verify(options.folder)
-    say("\n".join(problems) or f"{options.folder}: every byte is as it was written")
-    return 1 if problems else 0
-
-
-def _records_extract(options: argparse.Namespace) -> int:
-    from abreast.records import extract
-
-    say(f"{options.target}: {extract(options.folder, options.target):,} images")
-    return 0
+    return run(options)

@@ -59,7 +59,7 @@ def _classes(case: Case) -> int | None:
     """Of a record set; None: as the model has them."""
     if case.input in ("host", "device") or ":" in case.input:
         return None
-    from abreast.records.read.info import content
+    from abreast.records.reading.info import content
 
     names = content(case.input).get("class_names")
     return len(names) if names else None
