@@ -20,12 +20,12 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         (
             {"__main__", "cli"},
             {"bench", "checking", "doctor", "machine", "page", "plan", "records", "samplers", "timeline"},
-            {"numerics", "parallel", "run"},
+            {"devices_command", "numerics", "parallel", "run", "run_command"},
             {"backend"},
             {"exact", "feed", "workers"},
             {
-                *("errors", "gradient_bytes", "hardware", "launchers", "nearest", "plain_json", "provenance"),
-                *("spans", "stdout", "threads", "units", "users_line", "whole_file"),
+                *("errors", "gradient_bytes", "hardware", "launchers", "nearest", "options", "plain_json"),
+                *("provenance", "spans", "stdout", "threads", "units", "users_line", "whole_file"),
             },
         ),
     )

@@ -13,20 +13,63 @@ from pathlib import Path
 from typing import Any
 
 from abreast import provenance
-from abreast.bench import cases, lines, table
-from abreast.bench.case_file import read_requests
-from abreast.bench.cases import Case, Cell, Request
+from abreast.bench import lines, table
+from abreast.bench.cases import Cell
+from abreast.bench.from_options import cells_of
 from abreast.bench.run import Listener, key_of, measure, measurements, missing
 from abreast.bench.series import comparisons, read_predictions
-from abreast.errors import DataError, DeviceError
-from abreast.hardware import CPU_DEVICES, list_devices
-from abreast.run import BACKENDS, installed, require
+from abreast.errors import DataError
+from abreast.options import add_option
 from abreast.stdout import say
 from abreast.units import counted
 from abreast.whole_file import writable
 
 
-def bench(options: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "models",
+        metavar="MODEL",
+        nargs="*",
+        help="of Keras Applications, or alexnet, cifar10, mlp, transformer, module:function",
+    )
+    parser.add_argument("--cases", metavar="FILE", help="more cases, as a JSON list of objects")
+    parser.add_argument("--backend", metavar="NAMES", help="jax, tensorflow, torch, or several between commas")
+    parser.add_argument("--devices", metavar="COUNTS", help="as 1,2,4 or 1-4 (default: 1, 2, 4, ... and all)")
+    add_option(parser, "--cpu-devices", metavar="N", type=int, help="simulate up to N devices on the CPU")
+    parser.add_argument("--batch", metavar="N", type=int, help="rows per device (default: the model's)")
+    add_option(parser, "--global-batch", metavar="N", type=int, help="rows in all, on any number of devices")
+    parser.add_argument(
+        "--precision", metavar="KINDS", default="float32", help="float32, bfloat16, float16 (default: float32)"
+    )
+    parser.add_argument(
+        "--input",
+        metavar="SOURCE",
+        default="host",
+        help="noise from the host, made on the device, a folder of records, or module:function (default: host)",
+    )
+    add_option(parser, "--input-shape", metavar="SIZES", help="of one row, as 32,32,3 (default: the model's)")
+    parser.add_argument(
+        "--variant",
+        metavar="SETTINGS",
+        action="append",
+        default=[],
+        help="abreast again, as prefetch=0,batch_norm=local",
+    )
+    parser.add_argument("--against", metavar="RIVALS", help="keras, native, or both, taking turns with abreast")
+    parser.add_argument("--rounds", metavar="N", type=int, default=5, help="turns of each side (default: 5)")
+    parser.add_argument("--steps", metavar="N", type=int, help="timed steps of a turn (default: half a second of them)")
+    add_option(parser, "--warm-up", metavar="N", type=int, default=3, help="steps dropped in each turn (default: 3)")
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=1800.0, help="for all sides of one case (default: 1800)"
+    )
+    add_option(parser, "--output", ("-o",), metavar="FILE", default="bench.jsonl", help="default: bench.jsonl")
+    parser.add_argument("--again", action="store_true", help="measure anew what FILE has already")
+    parser.add_argument("--report", metavar="FOLDER", help="make a page and figures of all in FILE")
+    parser.add_argument("--png", action="store_true", help="figures as PNG too, drawn by a browser without a window")
+    parser.add_argument("--predicted", metavar="FILE", help="predictions to draw beside what was measured")
+
+
+def run(options: argparse.Namespace) -> int:
     """Measure what is not yet measured, print it, and write the report; gives the exit code, 1 where something failed."""
     if not options.models and not options.cases and options.report is None:
         raise DataError("nothing to do", "name a model, as in `abreast bench mlp`, or a folder for --report")
@@ -36,7 +79,7 @@ def bench(options: argparse.Namespace) -> int:
     for half in (lines.half_line(Path(path)) for path in (output, options.predicted) if path):
         if half is not None:
             _say(half)
-    cells = cells_of(options)
+    cells = cells_of(options, _say)
     _check_report(options)
     if not cells and not known:
         raise DataError(f"there are no measurements in {options.output}", "measure first, or name their file with -o")
@@ -51,79 +94,6 @@ def bench(options: argparse.Namespace) -> int:
     for failure in failures:
         _say(f"failed: {failure.splitlines()[0]}")
     return 1 if failures else 0
-
-
-def cells_of(options: argparse.Namespace) -> list[Cell]:
-    """Everything that is asked for, each once; raises `AbreastError` for what cannot be meant, before anything runs."""
-    _check_counts(options)
-    if not options.models and not options.cases:
-        return []
-    most, simulated = _devices(options)
-    devices = cases.counts(options.devices) if options.devices else cases.doubling(most)
-    defaults = Request(
-        model="",
-        backends=_backends(options.backend),
-        devices=devices,
-        batch=options.batch,
-        global_batch=options.global_batch,
-        precision=tuple(options.precision.split(",")),
-        input=options.input,
-        input_shape=cases.shape_of(options.input_shape) if options.input_shape else None,
-        variants=tuple(options.variant),
-        against=tuple(options.against.split(",")) if options.against else (),
-    )
-    requests = [Request(**vars(defaults) | {"model": model}) for model in options.models]
-    if options.cases:
-        requests += read_requests(Path(options.cases), defaults)
-    settings = {"simulated": simulated, "rounds": options.rounds, "steps": options.steps, "warm_up": options.warm_up}
-    found: dict[Case, Cell] = {}
-    absent: dict[str, None] = {}
-    for request in requests:
-        _check_there(request, most, simulated)
-        for cell in request.cells(**settings):
-            found.setdefault(cell.case, cell)
-        absent |= dict.fromkeys(request.absent())
-    for words in absent:
-        _say(words)
-    return list(found.values())
-
-
-def _check_counts(options: argparse.Namespace) -> None:
-    for name, least in (("rounds", 1), ("steps", 1), ("warm_up", 1), ("cpu_devices", 1)):
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise DataError(f"--{name.replace('_', '-')} {value}", f"give a whole number, at least {least}")
-    if not options.timeout > 0:
-        raise DataError(f"--timeout {options.timeout:g}", "give seconds above 0")
-
-
-def _devices(options: argparse.Namespace) -> tuple[int, bool]:
-    """How many devices there are, and whether they are simulated."""
-    if options.cpu_devices is not None:
-        return options.cpu_devices, True
-    found = list_devices()
-    return len(found), CPU_DEVICES in os.environ and found[0].kind == "cpu"
-
-
-def _check_there(request: Request, most: int, simulated: bool) -> None:
-    if max(request.devices) > most:
-        hint = "raise --cpu-devices" if simulated else "simulate them with --cpu-devices N, or ask for fewer"
-        raise DeviceError(f"{max(request.devices)} devices asked for, and there are {most}", hint)
-    for backend in request.backends:
-        if backend in BACKENDS:
-            require(backend)
-
-
-def _backends(text: str | None) -> tuple[str, ...]:
-    if text:
-        return tuple(text.split(","))
-    set_ = os.environ.get("KERAS_BACKEND")
-    if set_:
-        return (set_,)
-    there = installed()
-    if not there:
-        raise DataError("no backend is installed", 'pip install "abreast[jax]"')
-    return there[:1]
 
 
 def _measured(

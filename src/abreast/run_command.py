@@ -1,0 +1,73 @@
+"""`abreast run`, and the options of a script with its placement, which `doctor` and `check` have too."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from abreast.options import add_option
+from abreast.run import BACKENDS, RunOptions, run_script
+
+# The names of the same option in torchrun, Accelerate, Lightning and others.
+_DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-processes")
+
+
+def run(options: argparse.Namespace) -> int:
+    return run_script(options.script, options.arguments, run_options(options), module=options.module)
+
+
+def run_options(options: argparse.Namespace) -> RunOptions:
+    """Where the models of the script train."""
+    return RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add a script with its arguments, and where its models train."""
+    parser.usage = f"{parser.prog} [options] SCRIPT [arguments of the script]"
+    add_option(
+        parser,
+        "--devices",
+        elsewhere=_DEVICES_ELSEWHERE,
+        metavar="SPEC",
+        default="auto",
+        help=f"auto (every accelerator), a number, indices as 0,2, or names as gpu:0,gpu:1 (default: auto); "
+        f"also spelled {', '.join(_DEVICES_ELSEWHERE)}",
+    )
+    add_option(parser, "--cpu-devices", metavar="N", type=int, help="simulate N devices on the CPU")
+    add_option(parser, "--backend", choices=BACKENDS, help="set KERAS_BACKEND for the script")
+    add_option(
+        parser,
+        "--batch-norm",
+        choices=("global", "local"),
+        default="global",
+        help="statistics of the whole batch, or of each device's rows (default: global)",
+    )
+    add_option(parser, "--check-numerics", action="store_true", help="stop at the first loss that is not finite")
+    add_option(
+        parser,
+        "--no-check-rows",
+        dest="check_rows",
+        action="store_false",
+        help="do not look at the first batch for layers that relate its rows (TensorFlow, PyTorch)",
+    )
+    add_option(
+        parser,
+        "--prefetch",
+        metavar="N",
+        type=int,
+        help="batches that wait on the devices while a step runs; 0 feeds in the training thread (default: 2, and 0 "
+        "for sources that could see what callbacks do)",
+    )
+    add_option(
+        parser,
+        "--prefetch-bytes",
+        metavar="BYTES",
+        type=int,
+        help="memory for them (default: an eighth of what is free)",
+    )
+    add_option(
+        parser, "--input-timeout", metavar="SECONDS", type=float, help="end a fit that waits so long for one batch"
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
+    parser.add_argument("script", metavar="SCRIPT", help="a Python file; what follows it goes to the script untouched")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
