@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 import lines
 import numpy as np
 from numpy.typing import NDArray
+from published_model import breakdown
 from scaling_rows import Case, read_cases
 
 from abreast.errors import AbreastError, DataError
-from abreast.plan.closed_form import breakdown
 from abreast.plan.constants import shipped
 from abreast.plan.interval import interval
 from abreast.plan.scenario import Scenarios

@@ -15,12 +15,12 @@ from typing import Any
 
 import lines
 import numpy as np
+from published_model import breakdown
 from scaling_rows import Case, read_cases
 
 from abreast.bench.report import alone
 from abreast.errors import AbreastError, DataError
 from abreast.page.figures import Curve, curves_figure
-from abreast.plan.closed_form import breakdown
 from abreast.plan.constants import Constants
 from abreast.plan.interval import interval
 from abreast.plan.machine import find_machine

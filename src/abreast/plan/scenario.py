@@ -5,14 +5,15 @@ Here is no formula; `closed_form` and `simulate` read these. Imports `errors` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abreast.errors import DataError
-from abreast.plan.software import EXCHANGES, LINKS, NETWORKS, SOFTWARE
+from abreast.plan.software import EXCHANGES, LINKS, NETWORKS, SOFTWARE, Software
 
 Numbers = NDArray[np.float64]
 
@@ -39,17 +40,16 @@ class Scenario:
     step_accumulation: int = 1  # micro-steps that `step_seconds` holds
     shares_board: bool = False  # two dies on one board, as K80 and M60
     ragged: bool = False  # steps of replicas differ with their samples: text, detection, speech
-    real_data: bool = False
-    host_rows: float = 0.0  # rows that one host reads in a step, where its pipeline is known to be of the old kind
-    small_rows: bool = False  # rows of some kilobytes, as CIFAR-10
     by_processor: bool = False  # the cores that compute also exchange
-    slow_half_precision: bool = False  # a TensorFlow graph of towers in half precision, without XLA, with batch norms
+
+    exchanges: ClassVar[Mapping[str, str]] = EXCHANGES
+    softwares: ClassVar[Mapping[str, Software]] = SOFTWARE
 
     def __post_init__(self) -> None:
         for name in ("step_seconds", "num_devices", "num_hosts", "num_parameters", "batch_share", "accumulation"):
             if not getattr(self, name) > 0:
                 raise DataError(f"{name} is {getattr(self, name)}", "it is a number above zero")
-        for name in ("gradient_bytes", "num_tensors", "host_rows"):
+        for name in ("gradient_bytes", "num_tensors"):
             if not getattr(self, name) >= 0:
                 raise DataError(f"{name} is {getattr(self, name)}", "it is zero or more")
         if self.num_hosts > self.num_devices:
@@ -57,8 +57,8 @@ class Scenario:
                 f"{self.num_devices} devices on {self.num_hosts} hosts", "every host has at least one device"
             )
         for name, known in (
-            ("exchange", EXCHANGES),
-            ("software", SOFTWARE),
+            ("exchange", self.exchanges),
+            ("software", self.softwares),
             ("device_link", LINKS),
             ("network", NETWORKS),
         ):
@@ -70,10 +70,10 @@ class Scenarios:
     """Many scenarios as columns, so that a formula is written once and is fast for thousands."""
 
     def __init__(self, scenarios: Sequence[Scenario]) -> None:
-        self.size = len(scenarios)
+        self._softwares = scenarios[0].softwares
         self._numbers: dict[str, Numbers] = {}
         self._words: dict[str, tuple[list[str], NDArray[np.intp]]] = {}
-        for field in fields(Scenario):
+        for field in fields(scenarios[0]):
             column = np.array([getattr(one, field.name) for one in scenarios])
             if column.dtype.kind == "U":  # fits look words up thousands of times
                 words, places = np.unique(column, return_inverse=True)
@@ -97,3 +97,7 @@ class Scenarios:
         words, places = self._words[name]
         column: Numbers = np.array([value(word) for word in words], float)[places]
         return column
+
+    def of_software(self, value: Callable[[Software], float]) -> Numbers:
+        """A number for the software of each scenario."""
+        return self.look_up("software", lambda name: value(self._softwares[name]))

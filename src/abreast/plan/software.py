@@ -26,10 +26,6 @@ EXCHANGES = {
     "ring": "all-reduce over a ring of all devices",
     "tree": "all-reduce over a double binary tree",
     "hierarchical": "a ring in each host, then a ring of the hosts",
-    "ps-cpu": "a parameter server in the host's memory",
-    "ps-gpu": "a parameter server on one device",
-    "ps-sharded": "the parameters shared out over all devices, each serving its part",
-    "ps-hosts": "every host serves its part of the parameters to the others",
 }
 
 
@@ -41,7 +37,6 @@ class Software:
     exposed: str  # the share of the exchange that costs time although it overlaps
     launch: str  # time per tensor
     straggle: str  # how much a step lengthens per doubling of the devices
-    window: str = "backward"  # what the exchange can hide behind: `backward` or `step`
     first_bucket_bytes: float = math.inf  # where the first bucket is smaller than the others
     unanswered_bytes: float = math.inf  # what a host sends to the next before it waits for an answer, a round trip
     by_processor: bool = False  # the cores that compute also send, receive and add up the gradients
@@ -58,11 +53,6 @@ SOFTWARE = {
         _DDP, about="PyTorch on CPUs: the same over TCP, by gloo", unanswered_bytes=2**22, by_processor=True
     ),
     "fused": Software("Horovod, Fleet, MXNet's NCCL: fused tensors, overlapped", "fused", "fused", "process"),
-    "priority": Software("BytePS, ByteScheduler: overlapped with the next step too", "priority", "fused", "process", "step"),
     "unoverlapped": Software("the exchange after the backward pass", "unoverlapped", "fused", "process"),
-    "threads": Software("one process, a thread per device, parameters broadcast at each step", "fused", "fused", "threads"),
-    "servers": Software("TensorFlow's parameter servers over gRPC", "servers", "fused", "process", "step"),
-    "towers": Software("TensorFlow 1.0 to 1.4, a tower per device in one graph", "towers", "towers", "process", "step"),
     "towers-nccl": Software("TensorFlow 1.15 and 2, towers with NCCL in one graph", "towers-nccl", "towers", "process"),
-    "slices": Software("Keras 2 with sliced batches in one graph", "unoverlapped", "towers", "process"),
 }  # fmt: skip
