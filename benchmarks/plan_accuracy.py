@@ -5,7 +5,7 @@
 Takes files with the columns of `measurements_open.csv` and `machines.csv`. Of a series it uses the row of one device, beside the
 model's public shape and the machine's facts. Without `--leave-one-out` the constants are those that ship. With it, each machine
 is predicted by constants, and given intervals, that were fitted to all other machines. Beside it stands the null model: perfect
-linear scaling. `--record` appends a line to `results/plan_accuracy.jsonl`. Imports `abreast.plan`.
+linear scaling. `--record` appends a line to `results/plan_accuracy.jsonl`.
 """
 
 from __future__ import annotations

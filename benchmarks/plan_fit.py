@@ -4,7 +4,7 @@
 
 Each constant is held near what was expected of it before (`expected` and `spread`, a logarithm, in `constants.json`), so that
 one about which the rows say nothing keeps its expectation. Machines count alike, however many rows they have. Prints the
-constants; `--write` puts them into the file that ships. Imports `abreast.plan` and scipy.
+constants; `--write` puts them into the file that ships.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     step = compute x (1 + straggling) + exposed exchange + launches + update, or the input pipeline where that is slower
 
-The parts without the exchange come from `abreast.plan.step_parts`. The exchange is a formula here; `abreast plan` simulates it,
+The parts without the exchange come from `abreast.plan.terms`. The exchange is a formula here; `abreast plan` simulates it,
 and a test compares the two. Parameter servers, towers of TensorFlow 1, BytePS and the sliced batches of Keras 2 are only here,
 since abreast does not train with them.
 """
@@ -20,13 +20,13 @@ from abreast.plan.collectives import Number, ring_seconds, tree_seconds
 from abreast.plan.constants import Constants
 from abreast.plan.scenario import Numbers, Scenario, Scenarios
 from abreast.plan.software import Software
-from abreast.plan.step_parts import (
+from abreast.plan.terms import (
     BACKWARD_SHARE,
     bucket_seconds,
     device_link_rate,
     exposed_share,
     network_rate,
-    step_parts,
+    terms,
 )
 
 _INPUT_POWER = 8  # how sharply the slower of computing and reading decides
@@ -84,7 +84,7 @@ class Breakdown:
 
 
 def breakdown(many: Scenarios, constants: Constants) -> Breakdown:
-    parts = step_parts(many, constants)
+    parts = terms(many, constants)
     exchange = exchange_seconds(many, constants)
     window = parts.micro_step * np.where(many.among("software", *_WHOLE_STEP), 1.0, BACKWARD_SHARE)
     exposed = exposed_seconds(exchange, window, exposed_share(many, constants, exchange)) + bucket_seconds(many)

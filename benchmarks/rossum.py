@@ -3,7 +3,7 @@
     python benchmarks/rossum.py --measurements measurements_open.csv --machines machines.csv
 
 The measured rates are cited, everything else is predicted: each machine by constants that were fitted without it. Appends lines
-to `results/rossum.jsonl`, of which `plan_page.py` makes tables and figures. Imports `abreast.plan` and bench's `figures`.
+to `results/rossum.jsonl`, of which `plan_page.py` makes tables and figures.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of published scaling measurements as scenarios: the CSV columns read, nothing predicted.
 
 Of a series only its row of one device is used, beside the model's public shape and the machine's facts. A row that does not
-make sense gives a reason instead of a scenario. Imports `abreast.plan`.
+make sense gives a reason instead of a scenario.
 """
 
 from __future__ import annotations

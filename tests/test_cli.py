@@ -289,9 +289,7 @@ def test_a_stdout_that_takes_nothing_is_one_error(folder: Folder, command: str, 
     lines.append(folder.path / "bench.jsonl", [measured])
     result = folder.bash(f"{sys.executable} -m abreast {command} >{stdout}")
     assert result.code == 2
-    said = result.err.removeprefix(
-        "abreast: 1 measurement of this in bench.jsonl already; --again measures them anew\n"
-    )
+    said = result.err.removeprefix("abreast: 1 measurement already in bench.jsonl; --again measures again\n")
     assert said.startswith(f"abreast: error: cannot write to stdout: {why}\nhint: ")
     assert said.count("\n") == 2
     assert [path.name for path in folder.path.iterdir()] == ["bench.jsonl"]

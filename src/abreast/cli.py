@@ -1,7 +1,7 @@
 """The command line: a table of commands, and what happens to their errors.
 
-The options of a command, and what it does with them, are in the module that the table names. Only the module of the command
-that is typed is imported. Data goes to stdout, everything else to stderr.
+The options of a command and its work are in the module that the table names. Only the module of the typed command is
+imported. Data goes to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _COMMANDS = {
     "run": ("abreast.run_command", "run an unchanged Keras script with its models on several devices"),
     "doctor": (
         "abreast.doctor.command",
-        "run a Keras script up to its first fit; say where the time of that goes, and what to do",
+        "run a Keras script up to its first fit; report where the time of that fit goes, and what to do",
     ),
     "check": (
         "abreast.checking.command",
-        "run a Keras script with plain Keras and on devices; say whether both compute the same, and why not",
+        "run a Keras script with plain Keras and on devices; report whether both compute the same, and why not",
     ),
     "bench": (
         "abreast.bench.command",
-        "measure how models scale over the devices, beside other ways; make a report of what was measured",
+        "measure how models scale over the devices, beside other ways; write a report of the measurements",
     ),
     "machine": (
         "abreast.machine.command",
@@ -46,7 +46,7 @@ _COMMANDS = {
     ),
     "plan": (
         "abreast.plan.command",
-        "predict how a training scales: throughput, efficiency, what is in the way, what an epoch costs",
+        "predict how a training scales: throughput, efficiency, the bottleneck, the cost of an epoch",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""How every command adds its options: one spelling in the help, and the others that users type."""
+"""The function with which every command adds its options: one spelling in the help, and other spellings that users type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`abreast run`, and the options of a script with its placement, which `doctor` and `check` have too."""
+"""`abreast run`, and the options for a script and its devices, which `doctor` and `check` also have."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_options(options: argparse.Namespace) -> RunOptions:
-    """Where the models of the script train."""
+    """The options that place the models of the script."""
     return RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add a script with its arguments, and where its models train."""
+    """Add the options for a script, its arguments, and the devices of its models."""
     parser.usage = f"{parser.prog} [options] SCRIPT [arguments of the script]"
     add_option(
         parser,
@@ -56,18 +56,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         help="batches that wait on the devices while a step runs; 0 feeds in the training thread (default: 2, and 0 "
-        "for sources that could see what callbacks do)",
+        "for sources that could see the effects of callbacks)",
     )
     add_option(
         parser,
         "--prefetch-bytes",
         metavar="BYTES",
         type=int,
-        help="memory for them (default: an eighth of what is free)",
+        help="memory for these batches (default: an eighth of the free memory)",
     )
     add_option(
-        parser, "--input-timeout", metavar="SECONDS", type=float, help="end a fit that waits so long for one batch"
+        parser, "--input-timeout", metavar="SECONDS", type=float, help="end a fit that waits SECONDS for one batch"
     )
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
-    parser.add_argument("script", metavar="SCRIPT", help="a Python file; what follows it goes to the script untouched")
+    parser.add_argument(
+        "script", metavar="SCRIPT", help="a Python file; all arguments after it go to the script unchanged"
+    )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

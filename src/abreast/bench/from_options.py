@@ -16,7 +16,7 @@ from abreast.run import BACKENDS, installed, require
 
 
 def cells_of(options: argparse.Namespace, tell: Callable[[str], None]) -> list[Cell]:
-    """Everything that is asked for, each once; raises `AbreastError` for what cannot be meant, before anything runs."""
+    """All cells of the request, each once. Raises `AbreastError` for an invalid request, before anything runs."""
     _check_counts(options)
     if not options.models and not options.cases:
         return []
@@ -60,7 +60,7 @@ def _check_counts(options: argparse.Namespace) -> None:
 
 
 def _devices(options: argparse.Namespace) -> tuple[int, bool]:
-    """How many devices there are, and whether they are simulated."""
+    """The number of devices, and whether they are simulated."""
     if options.cpu_devices is not None:
         return options.cpu_devices, True
     found = list_devices()
@@ -69,8 +69,10 @@ def _devices(options: argparse.Namespace) -> tuple[int, bool]:
 
 def _check_there(request: Request, most: int, simulated: bool) -> None:
     if max(request.devices) > most:
-        hint = "raise --cpu-devices" if simulated else "simulate them with --cpu-devices N, or ask for fewer"
-        raise DeviceError(f"{max(request.devices)} devices asked for, and there are {most}", hint)
+        hint = (
+            "raise --cpu-devices" if simulated else "simulate devices with --cpu-devices N, or give a lower --devices"
+        )
+        raise DeviceError(f"{max(request.devices)} devices asked for, but there are {most}", hint)
     for backend in request.backends:
         if backend in BACKENDS:
             require(backend)

@@ -15,8 +15,8 @@ from abreast.whole_file import writable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", metavar="N", type=int, default=30, help="steps as given to measure (default: 30)")
-    parser.add_argument("--html", metavar="FILE", help="write a page of the diagnosis too")
-    parser.add_argument("--json", metavar="FILE", help="write the diagnosis as data too")
+    parser.add_argument("--html", metavar="FILE", help="also write the diagnosis as a page")
+    parser.add_argument("--json", metavar="FILE", help="also write the diagnosis as JSON")
     run_command.add_arguments(parser)
 
 
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             if path is not None:
                 write(diagnosis, path)
-        except AbreastError as error:  # the other one may go well
+        except AbreastError as error:  # the other file can still be written
             print(plain(f"abreast: error: {error}"), file=sys.stderr)
             code = 2
     return code

@@ -16,11 +16,13 @@ from abreast.stdout import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_option(parser, "--output", ("-o",), metavar="FILE", help="write it there (default: stdout)")
-    parser.add_argument("--quick", action="store_true", help="list what is there, and measure nothing")
-    parser.add_argument("--backend", choices=BACKENDS, help="what sums over devices")
+    add_option(parser, "--output", ("-o",), metavar="FILE", help="write the JSON to FILE (default: stdout)")
+    parser.add_argument("--quick", action="store_true", help="list the hardware, and measure nothing")
+    parser.add_argument("--backend", choices=BACKENDS, help="the framework that sums over devices")
     add_option(parser, "--cpu-devices", metavar="N", type=int, help="sum over N simulated devices")
-    parser.add_argument("--disk", metavar="FOLDER", default=".", help="of which disk (default: this folder's)")
+    parser.add_argument(
+        "--disk", metavar="FOLDER", default=".", help="measure the disk of FOLDER (default: this folder)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,7 +1,6 @@
-"""Closed forms of exchanging one buffer between devices: bandwidth and latency, alone on their links.
+"""Closed forms for the exchange of one buffer between devices, from bandwidth and latency; nothing else uses the links.
 
-Every function takes numbers or arrays of them, and gives seconds. `simulate` is checked against these. Imports nothing of
-abreast.
+Every function takes numbers or arrays, and returns seconds.
 """
 
 from __future__ import annotations
@@ -38,5 +37,5 @@ def tree_seconds(
 def gather_seconds(
     size_bytes: Number, num_devices: Number, bytes_per_second: Number, latency_seconds: Number = 0.0
 ) -> Number:
-    """All-gather of a buffer per device, as sparse gradients need: each receives `n - 1` of them."""
+    """All-gather of one buffer per device, which sparse gradients need: each device receives `n - 1` buffers."""
     return (num_devices - 1) * (size_bytes / bytes_per_second + latency_seconds)

@@ -21,19 +21,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--machine",
         metavar="NAME",
         required=True,
-        help="one that ships, or a JSON file: of `abreast machine`, or one that describes it",
+        help="a machine that ships, or a JSON file: written by `abreast machine`, or by hand",
     )
     parser.add_argument("--devices", metavar="N", type=int, help="the most devices to plan for (default: one host)")
-    parser.add_argument("--hosts", metavar="N", type=int, help="hosts of that many devices (default: as few as can be)")
+    parser.add_argument("--hosts", metavar="N", type=int, help="hosts for these devices (default: as few as possible)")
     parser.add_argument(
-        "--batch", metavar="ROWS", type=float, help="rows of one device in a step (default: those measured, or 32)"
+        "--batch", metavar="ROWS", type=float, help="rows of one device in a step (default: as measured, or 32)"
     )
-    add_option(parser, "--step-time", metavar="TIME", help="of one device with that batch, as 125ms or 0.125s")
-    add_option(parser, "--step-from", metavar="FILE", help="take it from the last line of a file of `abreast bench`")
+    add_option(
+        parser, "--step-time", metavar="TIME", help="step time of one device with that batch, as 125ms or 0.125s"
+    )
+    add_option(
+        parser, "--step-from", metavar="FILE", help="read the step time from the last line of a file of `abreast bench`"
+    )
     parser.add_argument(
         "--measured",
         metavar="FILE",
-        help="lines of `abreast bench`, to stand beside the prediction; gives the step too",
+        help="lines of `abreast bench`, to show beside the prediction; they give the step time too",
     )
     parser.add_argument("--precision", default="fp32", metavar="NAME", help="fp32, tf32, fp16 or bf16 (default: fp32)")
     parser.add_argument("--exchange", default="ring", metavar="NAME", help=f"{', '.join(EXCHANGES)} (default: ring)")
@@ -56,24 +60,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MB",
         type=float,
         default=25,
-        help="of 10^6 bytes; 0 sends each tensor (default: 25)",
+        help="size of a bucket in 10^6 bytes; 0 sends each tensor alone (default: 25)",
     )
     add_option(parser, "--no-overlap", action="store_true", help="exchange after the backward pass")
     add_option(parser, "--one-process", action="store_true", help="one process drives all devices of a host")
     add_option(parser, "--no-staging", action="store_true", help="copy each batch when its step begins")
-    add_option(parser, "--row-bytes", metavar="BYTES", type=float, default=0.0, help="input of one row")
+    add_option(parser, "--row-bytes", metavar="BYTES", type=float, default=0.0, help="size of the input of one row")
     add_option(
         parser,
         "--input-rate",
         metavar="ROWS",
         type=float,
-        help="rows per second that the input pipeline of a host gives",
+        help="rows per second from the input pipeline of one host",
     )
     parser.add_argument(
         "--strong", action="store_true", help="the devices share one batch, instead of each having its own"
     )
     parser.add_argument(
-        "--stragglers", metavar="SPREAD", type=float, default=0.0, help="of replicas' step times, as 0.1"
+        "--stragglers", metavar="SPREAD", type=float, default=0.0, help="spread of the replicas' step times, as 0.1"
     )
     add_option(
         parser,
@@ -81,15 +85,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIMES",
         type=float,
         default=1.0,
-        help="one device's link is so many times as slow",
+        help="the link of one device is TIMES as slow",
     )
-    add_option(parser, "--slow-network", metavar="TIMES", type=float, default=1.0, help="one host's network is")
+    add_option(
+        parser,
+        "--slow-network",
+        metavar="TIMES",
+        type=float,
+        default=1.0,
+        help="the network of one host is TIMES as slow",
+    )
     add_option(
         parser, "--lost", metavar="SHARE", type=float, default=0.0, help="share of transfers that fail and are repeated"
     )
     add_option(parser, "--epoch-rows", metavar="N", type=float, help="rows of an epoch, for its price")
-    parser.add_argument("--price", metavar="PRICE", type=float, help="of one device for one hour")
-    parser.add_argument("--html", metavar="FILE", help="write a page of the plan too")
+    parser.add_argument("--price", metavar="PRICE", type=float, help="price of one device for one hour")
+    parser.add_argument("--html", metavar="FILE", help="also write the plan as a page")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
 
@@ -98,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     plan = make_plan(options)
     say(json.dumps(as_data(plan), indent=2) if options.json else text(plan))
     if target is not None:
-        from abreast.plan.page import write_page  # what draws is slow to load
+        from abreast.plan.page import write_page  # drawing modules load slowly
 
         write_page(plan, target)
     return 0

@@ -26,7 +26,7 @@ _USUAL_ROWS = 32.0
 def make_plan(options: argparse.Namespace) -> Plan:
     for name, number in (("devices", options.devices), ("hosts", options.hosts)):
         if number is not None and number < 1:
-            raise DataError(f"--{name} {number}", "give a whole number, at least one")
+            raise DataError(f"--{name} {number}", "give a whole number, at least 1")
     measured = None
     if options.measured is not None:
         half = lines.half_line(Path(options.measured))
@@ -43,13 +43,13 @@ def make_plan(options: argparse.Namespace) -> Plan:
     price = None
     if options.price is not None or options.epoch_rows is not None:
         if options.price is None or options.epoch_rows is None:
-            raise DataError("a price needs the rows of an epoch and the price", "give --epoch-rows and --price")
+            raise DataError("the cost of an epoch needs its rows and a price", "give --epoch-rows and --price")
         price = cost(_last_predicted(points), options.epoch_rows, options.price)
     return Plan(setup, points, worth(points), helps(setup, points[-1]), price, measured)
 
 
 def _last_predicted(points: Sequence[Prediction]) -> Prediction:
-    """The most devices of which something is predicted; of one device, something always is."""
+    """The prediction for the most devices; there is always one for a single device."""
     return [point for point in points if not point.abstains][-1]
 
 
@@ -86,7 +86,7 @@ def setup_of(options: argparse.Namespace, measured: Comparison | None = None) ->
 
 
 def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
-    """As given; else as it ships, with the tensors that were measured, if any."""
+    """The model of the options, or one that ships; measured tensors replace its own."""
     if options.parameters is not None:
         return model_of(options.parameters, options.tensors, options.model or "the model")
     found = None
@@ -94,18 +94,18 @@ def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
         name = options.model or str(measured.facts["model"])
         found = with_measured_shape(find_model(name) if is_known(name) else None, measured)
     if found is None and options.model is None:
-        raise DataError("no model is given", "say `--model resnet50`, or `--parameters 25.6e6`")
+        raise DataError("no model is given", "give `--model resnet50`, or `--parameters 25.6e6`")
     model = found or find_model(options.model)
     return model if options.tensors is None else with_tensors(model, options.tensors)
 
 
 def _check_even(setup: Setup, num_devices: int, num_hosts: int) -> None:
-    """An error that says which numbers of devices there can be."""
+    """Raise `DataError` for numbers that do not fit, with the nearest number of devices that does."""
     per_host = setup.machine.devices_per_host
     if num_devices % num_hosts:
         near = min(per_host, max(1, round(num_devices / num_hosts))) * num_hosts
         raise DataError(
             f"{num_devices} devices on {num_hosts} hosts, with {per_host} each",
-            f"as many on each host, as {near} devices",
+            f"give each host the same number, for example {near} devices in all",
         )
     setup.check_devices(num_devices, num_hosts)

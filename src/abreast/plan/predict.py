@@ -1,6 +1,6 @@
-"""A set-up on so many devices: throughput, efficiency, its interval, and where the time goes.
+"""The prediction for a number of devices: throughput, efficiency, interval, and the parts of a step.
 
-The exchange is simulated, tensor by tensor; what it takes besides comes from the constants. Imports the rest of this package.
+The exchange is simulated bucket by bucket (`simulate`); the other parts are formulas with fitted constants (`terms`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from abreast.plan.scenario import Scenario, Scenarios
 from abreast.plan.setup import Setup
 from abreast.plan.simulate import Simulated, Wires, Work, exchange_seconds, simulate
 from abreast.plan.software import SOFTWARE
-from abreast.plan.step_parts import (
+from abreast.plan.terms import (
     BACKWARD_SHARE,
     bucket_seconds,
     device_link_rate,
     exposed_share,
     network_rate,
-    step_parts,
+    terms,
 )
 
 _DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
-_RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
+_RETRY_SECONDS = 0.2  # TCP's shortest time before it retransmits
 _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
 
 
@@ -34,7 +34,8 @@ _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
 class Prediction:
     """Rates are rows per second of all devices; `parts` are seconds of a step and add up to `step_seconds`.
 
-    `efficiency` is the rate over that of as many devices that each train alone with the same settings.
+    `efficiency` is the rate over the rate of as many devices that each train alone with the same settings. `busy` has the seconds
+    of each simulated resource.
     """
 
     num_devices: int
@@ -51,12 +52,12 @@ class Prediction:
 
 
 def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Constants | None = None) -> Prediction:
-    """One point. `abstains` says why, where the interval would be too wide to be of use."""
+    """The prediction for one number of devices. `abstains` gives the reason where the interval is too wide to be useful."""
     setup.check_devices(num_devices, num_hosts)
     known = constants or shipped()
     scenario = scenario_of(setup, num_devices, num_hosts)
     many = Scenarios([scenario])
-    alone = step_parts(many, known)
+    alone = terms(many, known)
     work = _work(setup, scenario, float(alone.compute[0]))
     wires = _wires(setup, scenario, many, known)
     slowdown = _slowdown(setup, num_devices)
@@ -78,7 +79,7 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     parts |= _feeding(setup, rows_of_step / num_hosts, num_devices // num_hosts, sum(parts.values()))
     step = sum(parts.values())
     rate = rows_of_step / step
-    # The rate of as many devices that train alone, accumulating as these do: what is saved on updates is no efficiency.
+    # Devices that train alone accumulate too: saved updates are no efficiency.
     linear = rows_of_step / float(alone.alone[0])
     efficiency = rate / linear
     low, high = (float(each) for each in interval(efficiency, bool(setup.machine.assumed), known.interval))
@@ -107,7 +108,7 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
 
 
 def predictions(setup: Setup, most_devices: int, num_hosts: int | None = None) -> list[Prediction]:
-    """One device, then twice as many each time, host by host once the first is full, up to so many."""
+    """Predictions for 1, 2, 4, ... devices up to `most_devices`; with several hosts, only full hosts."""
     per_host = setup.machine.devices_per_host
     counts = [count for count in _doubling(most_devices) if count <= per_host or count % per_host == 0]
     found = []
@@ -145,9 +146,9 @@ def scenario_of(setup: Setup, num_devices: int, num_hosts: int) -> Scenario:
 
 
 def buckets(setup: Setup) -> list[list[float]]:
-    """Parameters per tensor, in the order of the backward pass, put together until a bucket is full.
+    """Parameters per tensor for each bucket, in the order of the backward pass.
 
-    The tensor that fills it is its last, as in PyTorch, whose first bucket is small so that the exchange begins early
+    The tensor that fills a bucket is its last. PyTorch's first bucket is small, so that the exchange begins early
     (`DistributedDataParallel`, torch 2.13).
     """
     found: list[list[float]] = []
@@ -163,7 +164,7 @@ def buckets(setup: Setup) -> list[list[float]]:
 
 
 def _work(setup: Setup, scenario: Scenario, compute_seconds: float) -> Work:
-    """The step of one device, each bucket ready when its tensors are."""
+    """The step of one device; each bucket is ready when its tensors are."""
     micro_step = compute_seconds / scenario.accumulation
     groups = buckets(setup)
     tensors = sum(len(group) for group in groups)
@@ -179,7 +180,7 @@ def _work(setup: Setup, scenario: Scenario, compute_seconds: float) -> Work:
 
 
 def _wires(setup: Setup, scenario: Scenario, many: Scenarios, constants: Constants) -> Wires:
-    """The machine's links at the rates that an exchange sees; `many` is the scenario as columns."""
+    """The machine's links with usable rates; `many` is the scenario as columns."""
     machine = setup.machine
     return Wires(
         scenario.exchange,
@@ -213,13 +214,13 @@ def _waiting(run: Simulated, compute: float) -> float:
 
 
 def _feeding(setup: Setup, host_rows: float, devices_per_host: int, busy: float) -> dict[str, float]:
-    """What copies, starting the devices, and the input pipeline add; staged copies only where they are the slowest."""
+    """Seconds that copies, the start of the devices, and the input pipeline add; staged copies are hidden by computing."""
     copy = host_rows / devices_per_host * setup.row_bytes / setup.machine.host_copy_bytes_per_second
     copies = max(0.0, copy - busy) if setup.staged else copy
     dispatch = _DISPATCH_SECONDS * devices_per_host if setup.one_process else 0.0
     starting = max(0.0, dispatch - busy - copies)
     reading = 0.0 if setup.input_rows_per_second is None else host_rows / setup.input_rows_per_second
-    # What is read while the devices compute costs nothing; without staging, nothing is.
+    # With staging, reading is hidden while the devices compute.
     waits = max(0.0, reading - busy - copies - starting) if setup.staged else reading
     return {"copies": copies, "dispatch": starting, "input": waits}
 
@@ -235,6 +236,6 @@ def _doubling(most: int) -> list[int]:
 
 
 def with_machine_link(setup: Setup, kind: str, bytes_per_second: float) -> Setup:
-    """The same on a machine whose devices are joined otherwise."""
+    """The same set-up with another link between the devices."""
     link = replace(setup.machine.device_link, kind=kind, bytes_per_second=bytes_per_second)
     return setup.on(replace(setup.machine, device_link=link))

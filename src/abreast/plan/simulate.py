@@ -1,7 +1,6 @@
-"""One training step, event by event: forward, backward tensor by tensor, and the exchange of each bucket over its links.
+"""One training step, event by event: forward, backward bucket by bucket, and the exchange of each bucket over its links.
 
-Devices that are alike are simulated once; give their slowdowns, and each is simulated for itself. Rates here are usable ones:
-`predict` takes them from the constants. Imports `collectives`, `events` and `errors`.
+One device is simulated, the slowest: every bucket waits for it. Rates are usable rates, which `predict` takes from the constants.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _DEVICE = "device 0"
 
 @dataclass(frozen=True)
 class Work:
-    """What one device does in a step. Buckets are in the order in which the backward pass has them ready."""
+    """The work of one device in a step. Buckets are in the order of the backward pass."""
 
     forward_seconds: float
-    backward_seconds: Sequence[float]  # until each bucket is ready, from the one before it
-    bucket_bytes: Sequence[float]  # as they travel
+    backward_seconds: Sequence[float]  # from the bucket before it until this one is ready
+    bucket_bytes: Sequence[float]  # on the wire
     accumulation: int = 1
     overlap: bool = True
-    encode_seconds: float = 0.0  # of compressing, per bucket
+    encode_seconds: float = 0.0  # to compress one bucket
 
     def __post_init__(self) -> None:
         if len(self.backward_seconds) != len(self.bucket_bytes):
@@ -36,7 +35,7 @@ class Work:
             )
         numbers = [self.forward_seconds, self.encode_seconds, *self.backward_seconds, *self.bucket_bytes]
         if any(not (math.isfinite(number) and number >= 0) for number in numbers):
-            raise DataError("a time or a size that is negative or no number", "seconds and bytes, zero or more")
+            raise DataError("a time or a size is negative or not finite", "give seconds and bytes, zero or more")
         if self.accumulation < 1:
             raise DataError(f"accumulation of {self.accumulation} steps", "1 or more")
 
@@ -47,7 +46,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Wires:
-    """The links of an exchange, with usable rates in bytes per second. `slow_links` multiply the time on the slowest link."""
+    """The links of an exchange, with usable rates in bytes per second."""
 
     exchange: str
     num_devices: int
@@ -56,27 +55,25 @@ class Wires:
     device_latency_seconds: float = 0.0
     network_bytes_per_second: float = math.inf
     network_latency_seconds: float = 0.0
-    slow_device_link: float = 1.0  # times as slow as the others
+    slow_device_link: float = 1.0  # how many times as slow as the others the slowest link is
     slow_network_link: float = 1.0
-    lost_share: float = 0.0  # of transfers that fail
+    lost_share: float = 0.0  # the share of transfers that fail
     retry_seconds: float = 0.0  # until a failed transfer is tried again
-    unanswered_bytes: float = math.inf  # between hosts, before the sender waits for an answer
-    sparse: bool = False  # all-gather of what each device chose, as top-k needs
+    unanswered_bytes: float = math.inf  # between hosts, until the sender waits for an answer
+    sparse: bool = False  # all-gather of the values that each device chose (top-k)
 
     def __post_init__(self) -> None:
         if self.exchange not in EXCHANGES:
             raise DataError(f"exchange is {self.exchange!r}", f"one of {', '.join(EXCHANGES)}")
         if self.num_devices < 1 or self.num_hosts < 1 or self.num_devices % self.num_hosts:
             raise DataError(
-                f"{self.num_devices} devices on {self.num_hosts} hosts", "as many on each host, and at least one"
+                f"{self.num_devices} devices on {self.num_hosts} hosts", "give each host the same number, at least 1"
             )
         rates = (self.device_bytes_per_second, self.network_bytes_per_second)
         if any(not rate > 0 for rate in rates) or not 0 <= self.lost_share < 1:
-            raise DataError(
-                "a rate that is not above zero, or a share that is not below one", "rates in bytes per second"
-            )
+            raise DataError("a rate is not above zero, or a share is not below one", "give rates in bytes per second")
         if min(self.slow_device_link, self.slow_network_link) < 1:
-            raise DataError("a slow link that is faster than the others", "slow links are 1 or more times as slow")
+            raise DataError("a slow link is faster than the others", "give 1 or more: how many times as slow it is")
 
     @property
     def devices_per_host(self) -> int:
@@ -89,7 +86,7 @@ class Wires:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A step: its time, what each resource was in use for, and what the exchange added to the computation."""
+    """The time of a step and of its computation, and the seconds that each resource was busy."""
 
     seconds: float
     compute_seconds: float
@@ -166,9 +163,9 @@ def _stages(size: float, wires: Wires) -> list[_Stage]:
 
 
 def _latency(wires: Wires) -> float:
-    """Of a ring's turns or a tree's levels: those that cross hosts wait for the network, the others for the host's links.
+    """Latency of a ring's turns or a tree's levels: some cross hosts and wait for the network, the others stay in a host.
 
-    As NCCL counts them (src/graph/tuning.cc): of `2 (n - 1)` turns, `2 m` cross hosts.
+    NCCL counts them so (src/graph/tuning.cc): of `2 (n - 1)` turns, `2 m` cross hosts.
     """
     near, far, hosts = wires.device_latency_seconds, wires.network_latency_seconds, wires.num_hosts
     if wires.exchange == "tree":

@@ -1,6 +1,6 @@
-"""The words of the model: kinds of links, ways to exchange gradients, and generations of software with their habits.
+"""The words of the model: kinds of links, exchanges of gradients, and software.
 
-Names only; the numbers that go with them are in `constants.json`. Imports nothing of abreast.
+Only names are here; their numbers are in `constants.json`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-# Between devices of a host. Of each, a constant is the share of its rate that an all-reduce sees: of the nominal one, of that
-# of `measured` copies, and all of it where the `all-reduce` was measured.
+# Links between the devices of a host. For each kind, a constant is the share of its rate that an all-reduce reaches: of the
+# nominal rate, of the rate of `measured` copies, and the full rate of a measured `all-reduce`.
 LINKS = (
     "nvlink",
     "nvlink-assumed",
@@ -31,28 +31,28 @@ EXCHANGES = {
 
 @dataclass(frozen=True)
 class Software:
-    """How a generation of software exchanges gradients: which constants are its own."""
+    """How a kind of software exchanges gradients; the words name its constants."""
 
     about: str
-    exposed: str  # the share of the exchange that costs time although it overlaps
+    exposed: str  # the share of a hidden exchange that still costs time
     launch: str  # time per tensor
     straggle: str  # how much a step lengthens per doubling of the devices
-    first_bucket_bytes: float = math.inf  # where the first bucket is smaller than the others
-    unanswered_bytes: float = math.inf  # what a host sends to the next before it waits for an answer, a round trip
+    first_bucket_bytes: float = math.inf  # where it is smaller than the others
+    unanswered_bytes: float = math.inf  # bytes that a host sends before it waits for an answer, one round trip
     by_processor: bool = False  # the cores that compute also send, receive and add up the gradients
 
 
 _DDP = Software(
-    "PyTorch and JAX: buckets that are reduced while the backward pass goes on",
+    "PyTorch and JAX: buckets that are reduced during the backward pass",
     *("ddp", "fused", "process"),
     first_bucket_bytes=2**20,
 )
 SOFTWARE = {
     "ddp": _DDP,
     "gloo": replace(
-        _DDP, about="PyTorch on CPUs: the same over TCP, by gloo", unanswered_bytes=2**22, by_processor=True
+        _DDP, about="PyTorch on CPUs: the same over TCP, with gloo", unanswered_bytes=2**22, by_processor=True
     ),
     "fused": Software("Horovod, Fleet, MXNet's NCCL: fused tensors, overlapped", "fused", "fused", "process"),
-    "unoverlapped": Software("the exchange after the backward pass", "unoverlapped", "fused", "process"),
+    "unoverlapped": Software("an exchange after the backward pass", "unoverlapped", "fused", "process"),
     "towers-nccl": Software("TensorFlow 1.15 and 2, towers with NCCL in one graph", "towers-nccl", "towers", "process"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The parts of a step that are not its exchange, and the rates and shares that an exchange gets, for many scenarios at once.
+"""The terms of the scaling model without the exchange, and the rates of the links, for many scenarios at once.
 
 The constants are fitted (`constants`). The exchange itself is simulated (`simulate`).
 """
@@ -22,7 +22,7 @@ _BUCKET_PASSES = 2  # each gradient is read, and written into its bucket
 
 
 @dataclass(frozen=True)
-class StepParts:
+class Terms:
     """Seconds per optimizer step."""
 
     micro_step: Numbers  # one micro-step of one device, without the update
@@ -33,14 +33,14 @@ class StepParts:
     alone: Numbers  # the whole step of one device that trains alone; the efficiency compares with it
 
 
-def step_parts(many: Scenarios, constants: Constants) -> StepParts:
+def terms(many: Scenarios, constants: Constants) -> Terms:
     update = _update_seconds(many, constants)
     share, accumulation = many.number("batch_share"), many.number("accumulation")
     whole = (many.number("step_seconds") - update) / many.number("step_accumulation")
     micro_step = whole * share + np.where(share < 1, constants["slicing.step"], 0.0)
     accumulating = _accumulation_seconds(many)
     compute = micro_step * accumulation + accumulating
-    return StepParts(
+    return Terms(
         micro_step,
         compute,
         compute * straggling_share(many, constants),
