@@ -20,11 +20,20 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         (
             {"__main__", "cli"},
             {"bench", "checking", "doctor", "machine", "page", "plan", "records", "samplers", "timeline"},
-            {"numerics", "parallel", "run", "state"},
+            {"devices_command", "numerics", "parallel", "run", "run_command", "state"},
             {"backend"},
             {"exact", "feed", "workers"},
             {
-                *("errors", "gradient_bytes", "hardware", "keras_private", "launchers", "nearest", "plain_json"),
+                *(
+                    "errors",
+                    "gradient_bytes",
+                    "hardware",
+                    "keras_private",
+                    "launchers",
+                    "nearest",
+                    "options",
+                    "plain_json",
+                ),
                 *("provenance", "shares"),
                 *("spans", "staging", "stdout", "threads", "units", "users_line", "whole_file"),
             },

@@ -55,5 +55,5 @@ def test_public_names_are_there_after_their_modules_are_imported() -> None:
 
 def test_the_options_of_the_commands_load_no_numpy() -> None:
     """A script that `abreast run` starts may want to configure NumPy before it is imported."""
-    program = "import abreast.records.packing.options, abreast.records.options, sys; sys.exit('numpy' in sys.modules)"
+    program = "import abreast.records.packing.command, abreast.records.command, sys; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -19,9 +19,8 @@ import keras
 
 from abreast import parallel
 from abreast.backend.contract import BatchNorm
-from abreast.checking.command import check_steps
+from abreast.checking.command import STEPS, check_steps
 from abreast.checking.log import Writer, read
-from abreast.checking.options import STEPS
 from abreast.checking.order import compare_runs
 from abreast.checking.process import Run
 from abreast.checking.recorder import Recorder

@@ -7,7 +7,6 @@ machine that nobody has here looks like (`plan/`). Imports `hardware`, `topology
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -16,12 +15,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from abreast import __version__, provenance, whole_file
-from abreast.backend.registry import BACKENDS, installed, require
-from abreast.errors import AbreastError, DataError
+from abreast import __version__, provenance
+from abreast.backend.registry import BACKENDS, installed
+from abreast.errors import AbreastError
 from abreast.hardware import CPU_DEVICES, Device, list_devices, num_cores
 from abreast.machine import gpu_copies, gpu_links, host_speeds, topology
-from abreast.stdout import say
 from abreast.units import byte_count, duration
 
 FORMAT = 1
@@ -29,25 +27,6 @@ _GPU_SIZES = [1 << power for power in range(12, 29, 2)]  # 4 KiB to 256 MiB
 _CPU_SIZES = [1 << power for power in range(12, 25, 2)]  # 4 KiB to 16 MiB
 _ALL_REDUCE_SECONDS = 600
 Tell = Callable[[str], None]
-
-
-def machine_command(options: argparse.Namespace) -> int:
-    """What `abreast machine` does; gives the exit code."""
-    target = None if options.output is None else whole_file.writable(options.output)
-    if options.cpu_devices is not None and options.cpu_devices < 1:
-        raise DataError(f"--cpu-devices {options.cpu_devices}", "give a whole number, at least 1")
-    if not Path(options.disk).is_dir():
-        raise DataError(f"--disk {options.disk}: there is no such folder", "name a folder that you may write to")
-    if options.backend is not None:
-        require(options.backend)
-    found = machine(Path(options.disk), options.backend, options.cpu_devices, measures=not options.quick, tell=_tell)
-    text = json.dumps(found, indent=2) + "\n"
-    if target is None:
-        say(text.removesuffix("\n"))
-    else:
-        whole_file.write("the machine", text, target)
-        _tell(f"wrote {options.output}")
-    return 0
 
 
 def machine(
@@ -148,7 +127,3 @@ def _said(facts: dict[str, Any]) -> list[str]:
         what = f"all-reduce of {byte_count(entry['bytes'])} over {entry['devices']}"
         lines.append(f"  {what}: {duration(entry['seconds'])}, bus {rate}/s")
     return lines
-
-
-def _tell(text: str) -> None:
-    print(f"abreast: {text}", file=sys.stderr, flush=True)
