@@ -88,7 +88,7 @@ def test_a_script_without_a_fit_says_so(folder: Folder) -> None:
     folder.write("train.py", "print('hello')")
     result = folder.abreast("doctor", "train.py")
     assert (result.code, result.out) == (2, "")
-    assert "abreast: error: train.py ended without a call of fit\nhint: " in result.err
+    assert "abreast: error: train.py ended without calling fit\nhint: " in result.err
 
 
 def test_a_script_that_fails_before_its_fit_ends_as_in_python(folder: Folder) -> None:

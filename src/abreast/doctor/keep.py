@@ -1,7 +1,4 @@
-"""A model as it was: what a diagnosis changes (weights, optimizer, random generators, callbacks) and puts back.
-
-Imports Keras, NumPy and `backend`.
-"""
+"""Restores everything that a diagnosis changes: weights, optimizer, random generators, callbacks and saved files."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from keras.src.backend.common import global_state
 
 from abreast.backend import current_backend
 
-# Attributes that hold where callbacks of Keras write.
-_WRITTEN = {
+# The attributes in which Keras's callbacks hold the paths that they write to.
+_PATH_ATTRIBUTES = {
     keras.callbacks.ModelCheckpoint: ("filepath",),
     keras.callbacks.CSVLogger: ("filename",),
     keras.callbacks.TensorBoard: ("log_dir",),
@@ -34,7 +31,7 @@ _ATTRIBUTES = (
 
 
 def build(model: Any, batch: Any) -> None:
-    """Make every variable of a compiled model, its losses, metrics and optimizer, as the first `fit` would."""
+    """Create every variable of a compiled model, its losses, metrics and optimizer, as the first `fit` would."""
     try:
         model._symbolic_build(data_batch=batch)
     except Exception:
@@ -45,7 +42,7 @@ def build(model: Any, batch: Any) -> None:
 
 @contextmanager
 def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
-    """Put back the variables of a model that is built, and its callbacks, at the end of the block, however it ends."""
+    """Restore the variables of a built model, and its callbacks, at the end of the block, also after an error."""
     with _kept(model, callbacks), saving_elsewhere(), _writing_elsewhere(callbacks):
         yield
 
@@ -68,16 +65,16 @@ def _kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of what a callback may add to; anything else is itself."""
+    """A copy of a container that a callback may change in place; any other value unchanged."""
     return copy.copy(value) if isinstance(value, list | dict | set | np.ndarray) else value
 
 
 @contextmanager
 def _writing_elsewhere(callbacks: Sequence[Any]) -> Iterator[None]:
-    """Give callbacks that write files a folder that is deleted. Whoever calls this puts their attributes back."""
+    """Redirect callbacks that write files to a temporary folder. The caller restores their attributes."""
     with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder:
         for callback in callbacks:
-            for kind, names in _WRITTEN.items():
+            for kind, names in _PATH_ATTRIBUTES.items():
                 for name in names if isinstance(callback, kind) else ():
                     path = getattr(callback, name, None)
                     if isinstance(path, str | os.PathLike):
@@ -87,7 +84,7 @@ def _writing_elsewhere(callbacks: Sequence[Any]) -> Iterator[None]:
 
 @contextmanager
 def saving_elsewhere() -> Iterator[None]:
-    """Let models save into a folder that is deleted: no checkpoint of the user's is overwritten."""
+    """Redirect models' saving to a temporary folder, so that no checkpoint of the user is overwritten."""
     trainer: Any = keras.Model
     plain = {name: getattr(trainer, name) for name in ("save", "save_weights")}
     with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder:
@@ -121,7 +118,10 @@ def _variables(model: Any) -> list[Any]:
 
 @contextmanager
 def kept_random() -> Iterator[None]:
-    """Global generators: Python's, NumPy's, the framework's; Keras's own is a variable, made when it is first needed."""
+    """Restore the global random generators of Python, NumPy, the framework and Keras at the end of the block.
+
+    Keras's own generator is a variable, and is created when it is first needed.
+    """
     backend = current_backend()
     state, legacy, framework = random.getstate(), np.random.get_state(), backend.random_state()
     seeds = global_state.get_global_attribute(_SEEDS)
