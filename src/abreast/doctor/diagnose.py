@@ -32,7 +32,7 @@ from abreast.hardware import num_cores
 from abreast.launchers import read_world
 from abreast.samplers.nvml import NvidiaDevices
 from abreast.samplers.processor import Processor
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.samplers.sampler import Sampler
 from abreast.spans import Span
 
@@ -201,7 +201,7 @@ class _Doctor:
                 raise
             return None
 
-    def _listen(self, diagnosed: DiagnosedFit) -> tuple[list[Span], list[Sample]]:
+    def _listen(self, diagnosed: DiagnosedFit) -> tuple[list[Span], list[DeviceSample]]:
         """The spans of a few steps as given, and samples of the devices over the same time."""
         self.tell("recording some steps as given")
         seen: list[Span] = []

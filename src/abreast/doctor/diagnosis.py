@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.spans import Span
 
 
@@ -45,7 +45,7 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     experiments: tuple[Experiment, ...] = ()
     spans: tuple[Span, ...] = ()  # of a few steps
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[DeviceSample, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)  # versions, machine, sizes
     mean_rows: float = 0.0  # rows of a step on average; 0: `batch_rows`, the rows of the largest batch
 

@@ -1,4 +1,7 @@
-"""Restores everything that a diagnosis changes: weights, optimizer, random generators, callbacks and saved files."""
+"""A model as it was: what a diagnosis changes (weights, optimizer, random generators, callbacks) and puts back.
+
+Imports Keras, NumPy and `backend`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from keras.src.backend.common import global_state
 
 from abreast.backend import current_backend
 
-# The attributes in which Keras's callbacks hold the paths that they write to.
-_PATH_ATTRIBUTES = {
+# Attributes that hold where callbacks of Keras write.
+_WRITTEN = {
     keras.callbacks.ModelCheckpoint: ("filepath",),
     keras.callbacks.CSVLogger: ("filename",),
     keras.callbacks.TensorBoard: ("log_dir",),
@@ -31,7 +34,7 @@ _ATTRIBUTES = (
 
 
 def build(model: Any, batch: Any) -> None:
-    """Create every variable of a compiled model, its losses, metrics and optimizer, as the first `fit` would."""
+    """Make every variable of a compiled model, its losses, metrics and optimizer, as the first `fit` would."""
     try:
         model._symbolic_build(data_batch=batch)
     except Exception:
@@ -42,7 +45,7 @@ def build(model: Any, batch: Any) -> None:
 
 @contextmanager
 def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
-    """Restore the variables of a built model, and its callbacks, at the end of the block, also after an error."""
+    """Put back the variables of a model that is built, and its callbacks, at the end of the block, however it ends."""
     with _kept(model, callbacks), saving_elsewhere(), _writing_elsewhere(callbacks):
         yield
 
@@ -65,7 +68,7 @@ def _kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of a container that a callback may change in place; any other value unchanged."""
+    """A copy of what a callback may add to; anything else is itself."""
     return copy.copy(value) if isinstance(value, list | dict | set | np.ndarray) else value
 
 
@@ -74,7 +77,7 @@ def _writing_elsewhere(callbacks: Sequence[Any]) -> Iterator[None]:
     """Redirect callbacks that write files to a temporary folder. The caller restores their attributes."""
     with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder:
         for callback in callbacks:
-            for kind, names in _PATH_ATTRIBUTES.items():
+            for kind, names in _WRITTEN.items():
                 for name in names if isinstance(callback, kind) else ():
                     path = getattr(callback, name, None)
                     if isinstance(path, str | os.PathLike):
@@ -118,10 +121,7 @@ def _variables(model: Any) -> list[Any]:
 
 @contextmanager
 def kept_random() -> Iterator[None]:
-    """Restore the global random generators of Python, NumPy, the framework and Keras at the end of the block.
-
-    Keras's own generator is a variable, and is created when it is first needed.
-    """
+    """Global generators: Python's, NumPy's, the framework's; Keras's own is a variable, made when it is first needed."""
     backend = current_backend()
     state, legacy, framework = random.getstate(), np.random.get_state(), backend.random_state()
     seeds = global_state.get_global_attribute(_SEEDS)

@@ -15,7 +15,7 @@ from abreast.page.markup import Markup, joined, shortened, tag
 from abreast.page.palette import colour_classes
 from abreast.page.sections import MOST_ROWS, section, table
 from abreast.page.tracks import track_chart, track_order
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.spans import MAIN, READER, STAGER, Span
 from abreast.timeline.step_spans import CALLBACKS, STEPS
 from abreast.units import UNKNOWN, byte_count, byte_unit, count, duration, share
@@ -52,7 +52,7 @@ def timeline(diagnosis: Diagnosis) -> Markup:
 
 def devices(diagnosis: Diagnosis) -> Markup:
     """Utilisation and memory over time."""
-    by_device: dict[str, list[Sample]] = defaultdict(list)
+    by_device: dict[str, list[DeviceSample]] = defaultdict(list)
     for sample in sorted(diagnosis.samples, key=lambda sample: sample.time_ns):
         by_device[sample.device].append(sample)
     if not by_device:
@@ -180,7 +180,7 @@ def _lines(
     return line_chart(series, colours, label, lambda time: f"{time:.5g} s", describe, top=top, unit=unit)
 
 
-def _sampled(name: str, samples: Sequence[Sample]) -> tuple[str, ...]:
+def _sampled(name: str, samples: Sequence[DeviceSample]) -> tuple[str, ...]:
     clocks = [one.clock_mhz for one in samples if one.clock_mhz is not None]
     return (
         shortened(name, 80),

@@ -16,12 +16,12 @@ from abreast.doctor.findings import all_reduce_seconds, findings
 from abreast.doctor.input_findings import waiting_seconds
 from abreast.doctor.saving import saved
 from abreast.doctor.trials import TrialRunner
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.spans import Span
 
 
 def verdict(
-    call: FitCall, facts: Facts, runner: TrialRunner, seen: Sequence[Span], samples: Sequence[Sample]
+    call: FitCall, facts: Facts, runner: TrialRunner, seen: Sequence[Span], samples: Sequence[DeviceSample]
 ) -> Diagnosis:
     return Diagnosis(
         model=call.model.name,
