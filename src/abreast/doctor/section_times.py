@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from abreast.doctor.diagnosis import Diagnosis
-from abreast.page.charts import Series, legend, line_chart, thinned
+from abreast.page.charts import Line, legend, line_chart, thinned
 from abreast.page.markup import Markup, joined, shortened, tag
 from abreast.page.palette import colour_classes
 from abreast.page.sections import MOST_ROWS, section, table
@@ -61,10 +61,10 @@ def devices(diagnosis: Diagnosis) -> Markup:
     names = list(by_device)[:MOST_ROWS]
     start = min(samples[0].time_ns for samples in by_device.values())
     busy = [
-        _series(name, [(one.time_ns, one.utilisation) for one in by_device[name]], start, len(names)) for name in names
+        _line(name, [(one.time_ns, one.utilisation) for one in by_device[name]], start, len(names)) for name in names
     ]
     held = [
-        _series(name, [(one.time_ns, one.memory_bytes) for one in by_device[name]], start, len(names)) for name in names
+        _line(name, [(one.time_ns, one.memory_bytes) for one in by_device[name]], start, len(names)) for name in names
     ]
     few = len(names) <= len(_LINE_COLOURS)
     colours = (
@@ -164,20 +164,20 @@ def _totals(spans: Sequence[Span], names: Sequence[str]) -> Markup:
     return tag("details", tag("summary", "Numbers of the timeline"), numbers)
 
 
-def _series(name: str, points: Sequence[tuple[int, float]], start: int, num_series: int) -> Series:
+def _line(name: str, points: Sequence[tuple[int, float]], start: int, num_lines: int) -> Line:
     seconds = [((time - start) / 1e9, value) for time, value in points]
-    return Series(name, thinned(seconds, max(20, min(400, _MOST_POINTS // num_series))))
+    return Line(name, thinned(seconds, max(20, min(400, _MOST_POINTS // num_lines))))
 
 
 def _lines(
-    series: Sequence[Series],
+    lines: Sequence[Line],
     colours: Mapping[str, str],
     label: str,
     describe: Callable[[float], str],
     top: float | None,
     unit: float,
 ) -> Markup:
-    return line_chart(series, colours, label, lambda time: f"{time:.5g} s", describe, top=top, unit=unit)
+    return line_chart(lines, colours, label, lambda time: f"{time:.5g} s", describe, top=top, unit=unit)
 
 
 def _sampled(name: str, samples: Sequence[DeviceSample]) -> tuple[str, ...]:

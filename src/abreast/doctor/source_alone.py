@@ -109,7 +109,7 @@ class SourceAlone:
         self._structure = self._structure or batch.structure
         if batch.structure != self._structure:
             raise DataError(
-                f"a batch has the arrays {names(batch.structure)}, the first batch had {names(self._structure)}",
+                f"a batch has the arrays {names(batch.structure)}, the first one had {names(self._structure)}",
                 "every batch of a source needs the same structure",
             )
 
