@@ -6,7 +6,6 @@ Imports Keras and NumPy.
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from typing import Any
 
@@ -34,11 +33,6 @@ def compute_in_float64() -> None:
 
 def _ignore_policy(policy: Any) -> None:
     print(f"abreast: --float64 ignores the dtype policy {policy}", file=sys.stderr)
-
-
-def float64_environment() -> dict[str, str]:
-    """What a process needs before its framework starts."""
-    return {"JAX_ENABLE_X64": "1"}
 
 
 def switch_off_random(model: Any) -> None:
@@ -69,8 +63,3 @@ def rounding_of(model: Any) -> float:
 def seed(number: int) -> None:
     """Seed all generators, as a script may do itself; NumPy's keeps what the script did before it imported Keras."""
     keras.utils.set_random_seed(number)
-
-
-def hash_environment() -> dict[str, str]:
-    """The same order of sets of strings on both sides."""
-    return {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}
