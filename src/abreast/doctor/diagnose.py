@@ -24,6 +24,7 @@ from abreast.doctor.keep import build, kept, kept_random
 from abreast.doctor.remedies import DiagnosedFit
 from abreast.doctor.source_alone import SourceAlone
 from abreast.doctor.steps import check_steps
+from abreast.doctor.tensor_cores import have_tensor_cores
 from abreast.doctor.trials import Trial, TrialRunner
 from abreast.doctor.verdict import verdict
 from abreast.errors import DataError, LaunchError
@@ -146,7 +147,7 @@ class _Doctor:
             run_eagerly=bool(model.run_eagerly),
             jit_compile=bool(model.jit_compile),
             steps_per_execution=int(model.steps_per_execution or 1),
-            has_tensor_cores=once.have_tensor_cores(self.devices),
+            has_tensor_cores=have_tensor_cores(self.devices),
             reduced_precision=remedies.compute_is_reduced(model),
             batch_norm="global" if self.placement is None else self.placement.batch_norm,
             has_batch_norm=remedies.has_batch_norm(model),

@@ -1,4 +1,4 @@
-"""Measurements that a diagnosis takes once: each callback's time, a validation, processor time, and device features."""
+"""Measurements that a diagnosis takes once: each callback's time, a validation, processor time, the learning rate."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ _EPOCH_METHODS = ("on_epoch_end",)
 _VALIDATION_STEPS = 12
 _WARMUP, _LEAST_CALLS = 3, 6  # calls of Keras
 _TICKS = os.sysconf("SC_CLK_TCK")
-# The first CUDA architecture whose tensor cores support bfloat16.
-_AMPERE = (8, 0)
 
 
 class CallbackTimes:
@@ -205,17 +203,3 @@ def _idle_seconds() -> float:
         return int(Path("/proc/stat").read_text().split()[4]) / _TICKS
     except (OSError, IndexError, ValueError):
         return 0.0
-
-
-def have_tensor_cores(devices: Sequence[str]) -> bool:
-    """True if every device is an NVIDIA GPU that multiplies bfloat16 on tensor cores."""
-    if not all(name.startswith("gpu:") for name in devices):
-        return False
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(int(name.removeprefix("gpu:"))) for name in devices]
-        return all(tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)) >= _AMPERE for handle in handles)
-    except Exception:  # no driver, or a GPU of another vendor
-        return False
