@@ -60,7 +60,7 @@ def test_a_profiler_that_runs_already_is_an_error(workers: Workers, tmp_path: Pa
 
 @pytest.mark.parametrize("steps", [(3, 3), (-1, 4), 7, (1.5, 3), (1, 2, 3)], ids=str)
 def test_wrong_steps_are_refused(workers: Workers, steps: Any) -> None:
-    with pytest.raises(RemoteError, match="hint: give the first step and the one behind the last") as caught:
+    with pytest.raises(RemoteError, match="hint: give the first step and the step after the last one") as caught:
         workers.abreast.run(make, steps=steps)
     assert "BackendError" in caught.value.kinds
 

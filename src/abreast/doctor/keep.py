@@ -57,7 +57,7 @@ def kept_random() -> Iterator[None]:
 
 @contextmanager
 def _writing_elsewhere(callbacks: Sequence[Any]) -> Iterator[None]:
-    """Give callbacks that write files a folder that is deleted. Whoever calls this puts their attributes back."""
+    """Redirect callbacks that write files to a temporary folder. The caller restores their attributes."""
     with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder:
         for callback in callbacks:
             for kind, names in _WRITTEN.items():
@@ -70,7 +70,7 @@ def _writing_elsewhere(callbacks: Sequence[Any]) -> Iterator[None]:
 
 @contextmanager
 def saving_elsewhere() -> Iterator[None]:
-    """Let models save into a folder that is deleted: no checkpoint of the user's is overwritten."""
+    """Redirect models' saving to a temporary folder, so that no checkpoint of the user is overwritten."""
     trainer: Any = keras.Model
     plain = {name: getattr(trainer, name) for name in ("save", "save_weights")}
     with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder:

@@ -1,8 +1,7 @@
-"""`abreast machine`: facts about this machine and what its links were measured to carry, as JSON.
+"""`abreast machine`: facts about this machine and the measured rates of its links, as JSON.
 
-Keys carry their units; what is not there, or could not be measured, is left out, and `notes` says why. Not here: what a
-machine that nobody has here looks like (`plan/`). Imports `hardware`, `topology`, `gpu_links`, `gpu_copies`, `host_speeds`,
-`whole_file`; a framework runs in a process of its own (`all_reduce_times`).
+Keys include their units. Facts that are missing or could not be measured are left out, and `notes` says why. Not here:
+descriptions of other machines (`plan/`). A framework runs only in a process of its own (`all_reduce_times.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Tell = Callable[[str], None]
 def machine(
     folder: Path, backend: str | None = None, cpu_devices: int | None = None, *, measures: bool = True, tell: Tell
 ) -> dict[str, Any]:
-    """Everything that can be told of this machine; with `measures`, what its links carry too."""
+    """All facts about this machine, and, with `measures`, the measured rates of its links."""
     devices = list_devices({name: value for name, value in os.environ.items() if name != CPU_DEVICES})
     gpus = [device for device in devices if device.kind == "gpu"]
     found = _system() | _links(gpus)
@@ -67,7 +66,7 @@ def _system() -> dict[str, Any]:
 
 
 def numa_nodes(root: Path = Path("/")) -> list[dict[str, Any]]:
-    """Each node's number, and its cores as the kernel lists them."""
+    """The number of each NUMA node, and its cores as the kernel lists them."""
     folders = sorted((root / "sys/devices/system/node").glob("node[0-9]*"), key=lambda folder: int(folder.name[4:]))
     return [{"node": int(folder.name[4:]), "cores": (folder / "cpulist").read_text().strip()} for folder in folders]
 
@@ -82,7 +81,7 @@ def _links(gpus: Sequence[Device]) -> dict[str, Any]:
         except AbreastError as error:
             notes.append(f"the topology is not known: {error.message}")
     elif len(gpus) > 1:
-        notes.append("the topology is not known: nvidia-smi gave none")
+        notes.append("the topology is not known: nvidia-smi printed none")
     found = {"gpus": gpu_links.gpu_facts(gpus), "links": gpu_links.links(gpus, known)}
     return found | ({"topology_text": text} if text is not None else {}) | ({"notes": notes} if notes else {})
 
@@ -95,7 +94,7 @@ def _all_reduce(gpus: Sequence[Device], backend: str | None, cpu_devices: int | 
     simulated = cpu_devices is not None or not gpus
     most = cpu_devices or len(gpus) or max(2, min(4, num_cores()))
     if most < 2:
-        return {"notes": ["all-reduce was not measured: it takes 2 devices"]}
+        return {"notes": ["all-reduce was not measured: it needs at least 2 devices"]}
     counts = sorted({*(1 << power for power in range(1, most.bit_length())), most})
     request = {"devices": counts, "sizes": _CPU_SIZES if simulated else _GPU_SIZES, "simulated": simulated}
     command = [sys.executable, "-m", "abreast.machine.all_reduce_times", json.dumps(request)]
@@ -105,16 +104,16 @@ def _all_reduce(gpus: Sequence[Device], backend: str | None, cpu_devices: int | 
             command, env=environment, capture_output=True, text=True, timeout=_ALL_REDUCE_SECONDS, check=True
         )
     except subprocess.TimeoutExpired:
-        return {"notes": [f"all-reduce was not measured: no end after {_ALL_REDUCE_SECONDS} s"]}
+        return {"notes": [f"all-reduce was not measured: it did not end within {_ALL_REDUCE_SECONDS} s"]}
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or [""])[-1]
         return {"notes": [f"all-reduce was not measured: {last[:300]}"]}
-    notes = ["the devices that summed were simulated on the CPU"] if simulated else []
+    notes = ["all-reduce was measured on devices simulated on the CPU"] if simulated else []
     return {"all_reduce": json.loads(done.stdout), "all_reduce_simulated": simulated, "notes": notes}
 
 
 def _said(facts: dict[str, Any]) -> list[str]:
-    """What was measured, in words."""
+    """The measured facts as lines to print."""
     lines = []
     for name, value in facts.items():
         if isinstance(value, float):

@@ -1,7 +1,6 @@
 """`DeviceTrace`: a Keras callback that runs the backend's own profiler over chosen steps of a training.
 
-Which profiler, and how its files are opened, is the backend's to say (`Tracer` in `backend/instruments.py`). Imports Keras
-and `parallel`.
+The backend chooses the profiler and says how to open its files (`Tracer` in `backend/instruments.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ _JOIN_SECONDS = 60.0
 
 
 class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Profiles the steps from the first of `steps` up to, and without, the second; counted from 0 over all epochs.
+    """Profiles the steps from `steps[0]` to `steps[1] - 1`, counted from 0 over all epochs. Its files go to `logdir`.
 
-    Its files go to `logdir`. It is slow while it runs: leave some steps before it for compilation, and trace few.
+    Steps are slow while it runs: begin after some steps, which compile, and trace few.
     """
 
     def __init__(self, steps: tuple[int, int] = (10, 20), logdir: str | PathLike[str] = "device-trace") -> None:
@@ -39,7 +38,7 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         self._num_begun = self._first = 0
         self._handle: Any = None
 
-    # What Keras calls.
+    # Called by Keras.
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._end()
@@ -62,7 +61,7 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
                 file=sys.stderr,
             )
 
-    # What `Fit` tells of all callbacks: `on_train_batch_end` of our own would keep Keras from working ahead.
+    # Called by `Fit`, as a `EventListener`. A callback with its own `on_train_batch_end` would keep Keras from working ahead.
 
     def before(self, event: str, index: int, logs: Any, time_ns: int) -> None:
         if event == "on_train_batch_begin":
@@ -93,14 +92,14 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         running, self._running = self._running, None
         if running is None:
             return
-        if self._handle is not None:  # what is still under way belongs to the traced steps
+        if self._handle is not None:  # work that is still under way belongs to the traced steps
             self._instruments.finished(self._handle)
             self._handle = None
         running.stop()
 
 
 class _Running:
-    """A profiler that runs, and a thread that stops it when the fit around it fails."""
+    """A running profiler, and a thread that stops it if the fit around it fails."""
 
     def __init__(self, tracer: Tracer, fit: Fit, logdir: Path) -> None:
         self.tracer = tracer
@@ -113,7 +112,7 @@ class _Running:
         fit.when_forgotten(self._finish)
 
     def stop(self) -> None:
-        """Stop the profiler in this thread and say where its files are."""
+        """Stop the profiler from this thread and print where its files are."""
         self.tracer.end_step()
         self._finish()
         self._thread.join(_JOIN_SECONDS)
@@ -125,7 +124,7 @@ class _Running:
                 return
 
     def _finish(self) -> None:
-        """Stop the profiler and say where its files are, unless that is done, or this thread cannot."""
+        """Stop the profiler and print where its files are, unless it is stopped already or this thread cannot stop it."""
         self._done.set()
         with self._lock:
             if self._is_stopped or (how := self.tracer.stop()) is None:
@@ -143,5 +142,5 @@ def _checked(steps: Any) -> tuple[int, int]:
     except (TypeError, ValueError):
         is_range = False
     if not is_range:
-        raise BackendError(f"steps={steps!r}", "give the first step and the one behind the last, as (10, 20)")
+        raise BackendError(f"steps={steps!r}", "give the first step and the step after the last one, as (10, 20)")
     return first, end
