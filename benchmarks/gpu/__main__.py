@@ -34,7 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _with_wheels(folder: Path, given: Sequence[str]) -> int:
     """The same command with the packages of a folder, in a process that can import them."""
     with tempfile.TemporaryDirectory(prefix="abreast-wheels-") as target:
-        added = wheels.install(folder, Path(target))
+        try:
+            added = wheels.install(folder, Path(target))
+        except subprocess.CalledProcessError:  # pip has said why
+            python = f"{sys.version_info.major}.{sys.version_info.minor}"
+            print(f"hint: collect them for this Python: make gpu-wheels GPU_PYTHON={python}", file=sys.stderr)
+            return 2
         print(f"from {folder}: {', '.join(added) or 'nothing that is missing here'}", file=sys.stderr, flush=True)
         path = os.pathsep.join([target, *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, "-m", "benchmarks.gpu", *given, "--wheels", ""]
@@ -42,7 +47,7 @@ def _with_wheels(folder: Path, given: Sequence[str]) -> int:
 
 
 def _options(given: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=(__doc__ or "").split(": ")[1])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=(__doc__ or "").partition(": ")[2])
     parser.add_argument("--devices", default="gpu", help="gpu, or cpu:N for N simulated devices (default: gpu)")
     parser.add_argument(
         "--seconds",

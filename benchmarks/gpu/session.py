@@ -36,7 +36,8 @@ def session(options: argparse.Namespace) -> int:
     found = []
     for row in results(PARTS, machine, Budget(options.seconds), only):
         kept_rows.append(output, row, lines.origin())
-        print(f"{row.status}: {row.part} {row.backend} {row.figure or row.why}", file=sys.stderr, flush=True)
+        if row.seconds:
+            print(f"{row.status}: {row.part} {row.backend}, {row.seconds:.0f} s", file=sys.stderr, flush=True)
         found.append(row)
     print(report(in_order(found), on_cpu | kept_rows.figures_on_the_cpu(kept_rows.kept(output))))
     print(f"{time.monotonic() - began:.0f} s of {options.seconds:.0f} s; lines in {output}")

@@ -41,23 +41,23 @@ def _short(text: str) -> str:
 
 
 def _lists(rows: Sequence[Row]) -> list[str]:
-    missing = _by_reason([(row.why, _name(row)) for row in rows if row.status == "missing"])
-    not_tried = _by_reason([(each, _name(row)) for row in rows for each in row.absent])
-    left_out = _by_reason([(row.why, _name(row)) for row in rows if row.status == "left out"])
-    failed = [f"{_name(row)}: {row.why}" for row in rows if row.status == "failed"]
+    missing = _by_reason([(row.why, row) for row in rows if row.status == "missing"])
+    not_tried = _by_reason([(each, row) for row in rows for each in row.absent])
+    left_out = _by_reason([(row.why, row) for row in rows if row.status == "left out"])
+    failed = [f"{row.part} {row.backend} {row.devices} {row.kind}: {row.why}" for row in rows if row.status == "failed"]
     titled = (("missing", missing), ("not tried", not_tried), ("left out", left_out), ("failed", failed))
     return ["\n".join([f"{title}:", *(f"  {line}" for line in found)]) for title, found in titled if found]
 
 
-def _by_reason(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """A line per reason, with all rows that it is the reason for."""
-    names: dict[str, list[str]] = {}
-    for reason, name in pairs:
-        names.setdefault(reason, []).append(name)
-    return [f"{reason} ({', '.join(found)})" for reason, found in names.items()]
+def _by_reason(pairs: Sequence[tuple[str, Row]]) -> list[str]:
+    """A line per reason, with the parts and backends that it is the reason for."""
+    found: dict[str, list[Row]] = {}
+    for reason, row in pairs:
+        found.setdefault(reason, []).append(row)
+    return [f"{reason} ({_names(rows)})" for reason, rows in found.items()]
 
 
-def _name(row: Row) -> str:
-    return " ".join(
-        part for part in (row.part, row.backend, f"{row.devices} {row.kind}" if row.devices else "") if part
-    )
+def _names(rows: Sequence[Row]) -> str:
+    parts = ", ".join(dict.fromkeys(row.part for row in rows))
+    backends = ", ".join(dict.fromkeys(row.backend for row in rows if row.backend))
+    return f"{parts} on {backends}" if backends else parts

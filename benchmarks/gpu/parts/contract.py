@@ -56,7 +56,7 @@ def run(place: Place) -> Found:
         codes = {devices: side.wait() for devices, side in sides.items()}
         plain, parallel = (dict(_results(Path(folder) / f"{devices}")) for devices in (0, place.devices))
         found = {
-            name: _compared(place, name, plain[name], parallel[name])
+            name: compared(place, name, plain[name], parallel[name])
             for name in NAMES
             if {name} <= plain.keys() & parallel.keys()
         }
@@ -107,7 +107,7 @@ def _results(path: Path) -> Iterator[tuple[str, Results]]:
                 return
 
 
-def _compared(place: Place, name: str, plain: Results, parallel: Results) -> Comparison:
+def compared(place: Place, name: str, plain: Results, parallel: Results) -> Comparison:
     case = CASES[name]
     without = PLAIN_IS_WRONG.get((place.backend, case.source))
     comparison = compare(plain, parallel, tolerance(case) * _ALLOWED_TIMES[place.kind], without=without)

@@ -30,7 +30,13 @@ def run(place: Place) -> Found:
         rates = {decoder: _images_per_second(data, decoder) for decoder in ("cpu", "gpu")}
         chosen, said = _auto(data)
         trained = _fit(data, place) if place.backend else None
-    facts = {"by": by, "differences": differences, "images_per_second": rates, "auto": chosen, "said": said}
+    facts: dict[str, Any] = {
+        "by": by,
+        "differences": differences,
+        "images_per_second": rates,
+        "auto": chosen,
+        "said": said,
+    }
     facts |= {"loss": trained}
     figure = f"{rates['gpu']:,.0f} images/s, CPU {rates['cpu']:,.0f}, auto takes {chosen}"
     absent = [f"a GPU: {by} decoded"] if place.simulated else []

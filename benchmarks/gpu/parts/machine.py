@@ -13,6 +13,8 @@ from typing import Any
 
 from benchmarks.gpu.place import Found, Place
 
+# Notes on what the machine lacks.
+_SAID_AS_ABSENT = ("it takes 2 devices", "no backend is installed")
 _LEAST_PINNED = 1e9  # bytes per second, of one lane of PCIe 3
 
 
@@ -39,9 +41,10 @@ def figure(facts: dict[str, Any]) -> str:
 
 def problems(facts: dict[str, Any], place: Place) -> list[str]:
     if place.simulated:
-        return [] if facts.get("all_reduce") or place.devices < 2 else ["all-reduce was not measured"]
+        can_sum = place.backend and place.devices > 1
+        return ["all-reduce was not measured"] if can_sum and not facts.get("all_reduce") else []
     found = [] if facts["gpus"] else ["no GPU is in it"]
-    found += [note for note in facts["notes"] if "not measured" in note and "takes 2 devices" not in note]
+    found += [note for note in facts["notes"] if "not measured" in note and not note.endswith(_SAID_AS_ABSENT)]
     there = facts.get("host_to_device_bytes_per_second", {})
     for kind in ("pinned", "pageable"):
         found += [] if there.get(kind) else [f"copies from {kind} memory were not measured"]
@@ -51,7 +54,8 @@ def problems(facts: dict[str, Any], place: Place) -> list[str]:
 
 def absent(facts: dict[str, Any], place: Place) -> list[str]:
     """What takes a second GPU, or a program that is not here."""
-    found = ["a GPU"] if place.simulated else []
+    found = ["a GPU: copies, links"] if place.simulated else []
+    found += [] if place.backend else ["a framework: all-reduce"]
     if not place.simulated and len(facts["gpus"]) < 2:
         found.append("a second GPU: links, copies between GPUs, all-reduce")
     return found + ([] if shutil.which("nvidia-smi") else ["nvidia-smi: the topology"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def problems(facts: dict[str, Any], place: Place) -> list[str]:
     if place.kind == "gpu":
         sampled = {name for name, share in facts["busy"].items() if share is not None}
         found += [f"no utilisation of {name} was sampled" for name in place.names if name not in sampled]
-    if facts["cost"] > _MOST_COST:
+    if place.judges_time and facts["cost"] > _MOST_COST:
         found.append(f"a step takes {facts['cost']:.2f} times as long with it")
     return found
 
@@ -86,8 +87,6 @@ def _task(place: Place) -> tuple[Any, Any, Any]:
 
 def _ratio(samples: dict[str, Any]) -> float:
     """Steps in turns with a timeline over those in the turns around them."""
-    import statistics
-
     medians = {side: [statistics.median(turn) for turn in samples[side]] for side in ("without", "with", "control")}
     around = map(statistics.fmean, zip(medians["without"], medians["control"], strict=False))
-    return statistics.median(one / other for one, other in zip(medians["with"], around, strict=False))
+    return float(statistics.median(one / other for one, other in zip(medians["with"], around, strict=False)))
