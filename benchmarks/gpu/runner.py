@@ -26,7 +26,7 @@ from benchmarks.gpu.machine import BACKENDS, Machine
 from benchmarks.gpu.rows import Row, Status
 
 ROOT = Path(__file__).resolve().parents[2]
-LEAST_SECONDS = 15.0  # no part begins with less
+_LEAST_SHARE = 0.5  # of its limit: no part begins with less
 _RESERVE_SECONDS = 10.0  # between the limit that a body knows and the one that ends it
 _CORES_PER_PART = 4
 _LOG_CHARACTERS = 3000
@@ -48,7 +48,10 @@ class Budget:
 
     def limit_seconds(self, part: Part) -> float:
         """How long a part may take that begins now."""
-        return min(part.limit_seconds * self._factor, self.left_seconds())
+        return min(self.usual_seconds(part), self.left_seconds())
+
+    def usual_seconds(self, part: Part) -> float:
+        return part.limit_seconds * self._factor
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,16 @@ def run(todo: Sequence[Job], machine: Machine, budget: Budget) -> Iterator[Row]:
 
 def run_job(job: Job, machine: Machine, budget: Budget) -> Row:
     """Run a body to its end, or to its limit."""
-    limit = budget.limit_seconds(job.part)
-    if limit < LEAST_SECONDS:
-        return job.row(machine, "left out", why=f"{max(0.0, limit):.0f} s were left")
+    limit, usual = budget.limit_seconds(job.part), budget.usual_seconds(job.part)
+    if limit < _LEAST_SHARE * usual:
+        return job.row(machine, "left out", why=f"{max(0.0, limit):.0f} s were left, of {usual:.0f} s")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="abreast-gpu-", ignore_cleanup_errors=True) as folder:
         outcome = _outcome(job, machine, limit, Path(folder))
-    return _row(job, machine, outcome, time.monotonic() - began)
+    if "late" in outcome and limit < usual:
+        outcome["late"] += f", of {usual:.0f} s"
+        return _row(job, machine, "left out", outcome, began)
+    return _row(job, machine, _status(outcome), outcome, began)
 
 
 def _outcome(job: Job, machine: Machine, limit: float, folder: Path) -> dict[str, Any]:
@@ -119,17 +125,19 @@ def _outcome(job: Job, machine: Machine, limit: float, folder: Path) -> dict[str
         process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
-        why = _wait(process, limit)
+        late = _wait(process, limit)
         said = (folder / "log").read_text(errors="replace")[-_LOG_CHARACTERS:]
-    if result.exists() and why is None:
+    if late is not None:
+        return {"late": late, "log": said}
+    if result.exists():
         outcome: dict[str, Any] = json.loads(result.read_text())
-        return outcome | ({"log": said} if "error" in outcome or outcome.get("problems") else {})
+        return outcome | ({} if _status(outcome) == "passed" else {"log": said})
     last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
-    return {"error": why or f"the process ended with code {process.returncode}: {last}", "log": said}
+    return {"error": f"the process ended with code {process.returncode}: {last}", "log": said}
 
 
 def _wait(process: subprocess.Popen[bytes], limit: float) -> str | None:
-    """Why a process was ended; None where it ended by itself. What it started and left behind is ended too."""
+    """Says so where a process had to be ended. What it started and left behind is ended in any case."""
     try:
         process.wait(limit)
         return None
@@ -151,13 +159,20 @@ def environment_of(job: Job, simulated: bool) -> dict[str, str]:
     return inherited | lines.STEADY_HEAP | own | chosen | place
 
 
-def _row(job: Job, machine: Machine, outcome: dict[str, Any], seconds: float) -> Row:
-    facts = outcome.get("facts", {}) | ({"log": outcome["log"]} if "log" in outcome else {})
-    told = {"seconds": round(seconds, 1), "facts": facts}
+def _status(outcome: dict[str, Any]) -> Status:
     if "missing" in outcome:
-        return job.row(machine, "missing", why=outcome["missing"], **told)
-    if "error" in outcome:
-        return job.row(machine, "failed", why=outcome["error"], **told)
-    problems = outcome["problems"]
-    told |= {"figure": outcome["figure"], "absent": outcome["absent"], "why": "; ".join(problems)}
-    return job.row(machine, "failed" if problems else "passed", **told)
+        return "missing"
+    return "failed" if "error" in outcome or "late" in outcome or outcome["problems"] else "passed"
+
+
+def _row(job: Job, machine: Machine, status: Status, outcome: dict[str, Any], began: float) -> Row:
+    whys = [outcome[name] for name in ("missing", "error", "late") if name in outcome]
+    return job.row(
+        machine,
+        status,
+        figure=outcome.get("figure", ""),
+        why="; ".join([*whys, *outcome.get("problems", ())]),
+        absent=outcome.get("absent", ()),
+        facts=outcome.get("facts", {}) | ({"log": outcome["log"]} if "log" in outcome else {}),
+        seconds=round(time.monotonic() - began, 1),
+    )

@@ -25,6 +25,7 @@ def raises(place: Place) -> Found:
 
 
 def lacks(place: Place) -> Found:
+    print("a warning that says more")
     raise Missing("a thing: not installed")
 
 

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from abreast.hardware import Device
+from abreast.machine import gpu_copies
 from benchmarks.gpu.parts import bench, contract, decoding, doctor, feeding, machine, overhead, staging, timeline, trace
 from benchmarks.gpu.place import Place
 from tests.contract.catalogue import CASES
 from tests.contract.compare import Comparison
 from tests.harness.client import ROOT
+from tests.measure.fake_cuda import Clock, FakeCuda
 from tests.measure.traced import num_on_gpus
 
 ON_GPU = Place("jax", 1, simulated=False, seconds=60.0)
@@ -143,6 +146,16 @@ def test_copies_that_were_not_measured_or_are_slow_are_faults() -> None:
     no_framework = Place("", 2, simulated=True, seconds=60.0)
     assert machine.problems({"gpus": [], "notes": []}, no_framework) == []
     assert "a framework: all-reduce" in machine.absent({"gpus": [], "notes": []}, no_framework)
+
+
+def test_what_a_driver_gives_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(gpu_copies, "time", clock)
+    gpus = [Device("gpu:0", "gpu", 0, "Some GPU", 2**34, "GPU-0", "0000:00:00.0")]
+    for pinned, faults in ((12e9, 0), (0.5e9, 1)):
+        rates = {"pageable": 3e9, "pinned": pinned, "peer": 20e9, "staged": 8e9, "root": 16e9}
+        facts = {"gpus": [{}], "notes": []} | gpu_copies.measure(gpus, [], FakeCuda(clock, rates))
+        assert len(machine.problems(facts, ON_GPU)) == faults
 
 
 def line(side: str, median: float) -> dict[str, Any]:
