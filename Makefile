@@ -16,7 +16,11 @@ NIGHTLY_TESTS := tests/contract tests/feed tests/test_exact.py tests/test_keras_
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-full test-oldest test-nightly nightly check-nightly lint format bench clean
+# Small packages for a machine with a GPU and without network, and the Python that it has.
+WHEELS ?=
+GPU_PYTHON ?= 3.12
+GPU_FLAGS ?=
+.PHONY: help demo test test-full test-oldest test-nightly nightly check-nightly lint format bench gpu gpu-wheels clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -71,6 +75,13 @@ format: $(READY)  ## put the code in the project's format
 
 bench: $(READY)  ## measure the overhead of a step over a hand-written loop
 	$(BIN)/python benchmarks/step_overhead.py
+
+# With the Python and the frameworks that are there: nothing is set up.
+gpu:  ## try on the GPUs of this machine all that needs one, in eight minutes, with the frameworks that PYTHON has
+	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) -m benchmarks.gpu $(if $(WHEELS),--wheels $(WHEELS)) $(GPU_FLAGS)
+
+gpu-wheels:  ## collect small packages that such a machine may lack into gpu-wheels/; there: make gpu WHEELS=gpu-wheels
+	@$(PYTHON) benchmarks/gpu/wheels.py $(or $(WHEELS),gpu-wheels) --python $(GPU_PYTHON)
 
 clean:  ## remove what make made
 	rm -rf $(VENV) $(VENV)-oldest $(VENV)-nightly demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

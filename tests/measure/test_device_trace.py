@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import RemoteError, Workers
+from tests.measure.traced import traced_steps
 
 STEPS = {2, 3}
 
@@ -66,36 +67,6 @@ def test_wrong_steps_are_refused(workers: Workers, steps: Any) -> None:
 
 
 # Bodies.
-
-
-def traced_steps(logdir: str) -> set[int]:
-    """The steps that the files name."""
-    import gzip
-    import json
-
-    import keras
-
-    backend = keras.backend.backend()
-    if backend == "torch":
-        events = json.loads((Path(logdir) / "rank0.trace.json").read_text())["traceEvents"]
-        names = [event["name"] for event in events if event.get("name", "").startswith("step ")]
-        return {int(name.removeprefix("step ")) for name in names}
-    if backend == "jax":
-        with gzip.open(next(Path(logdir).rglob("perfetto_trace.json.gz"))) as file:
-            events = json.load(file)["traceEvents"]
-        return {int(event["args"]["step_num"]) for event in events if "step_num" in event.get("args", {})}
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-    space = xplane_pb2.XSpace.FromString(next(Path(logdir).rglob("*.xplane.pb")).read_bytes())
-    return {
-        stat.int64_value
-        for plane in space.planes
-        for line in plane.lines
-        for event in line.events
-        if plane.event_metadata[event.metadata_id].name == "train"
-        for stat in event.stats
-        if plane.stat_metadata[stat.metadata_id].name == "step_num"
-    }
 
 
 def task() -> tuple[Any, Any, Any]:
