@@ -18,21 +18,21 @@ from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
-from abreast.exact.members import OF_CALLS, leaf_metrics, optimizers
+from abreast.exact.members import LEFT_BY_CALLS, leaf_metrics, optimizers
 from abreast.exact.metrics import adds_up, metrics, update_metrics
 from abreast.exact.own_step import overrides_step, state_rule_of_own_step
 from abreast.exact.refusals import check_layers
-from abreast.exact.relations import Ground, Relations
-from abreast.exact.replica import Link, Replica, current, is_inside, replica, unpack, valid_rows
+from abreast.exact.relations import Probe, Relations
+from abreast.exact.replica import Replica, ReplicaLink, current, is_inside, replica, unpack, valid_rows
 from abreast.exact.row_check import RowCheck, related_rows
-from abreast.exact.telling import warn_once
+from abreast.exact.warn_once import warn_once
 
 __all__ = [
-    "OF_CALLS",
-    "Ground",
-    "Link",
+    "LEFT_BY_CALLS",
+    "Probe",
     "Relations",
     "Replica",
+    "ReplicaLink",
     "RowCheck",
     "adds_up",
     "announce_random",

@@ -21,13 +21,13 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 
 from abreast.exact.members import leaf_metrics, members, watched
 from abreast.exact.replica import is_number
-from abreast.exact.rows import Part, RowAxis, distance, row_axis, ways_to_cut
+from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
 
 THE_STEP = -1  # the number of what calls the model: a step of the user's own
 _thread = threading.local()
 
 
-class Place(NamedTuple):
+class TensorPlace(NamedTuple):
     """One tensor of one call: the `leaf`th of what member `number` took ("in") or gave ("out") in its `turn`th call."""
 
     number: int
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     leaf: int
 
 
-class Whole:
+class FullRun:
     """The run of all rows: keeps every tensor. The other runs are compared with it."""
 
     def __init__(self, model: Any, states: list[Any]) -> None:
@@ -46,7 +46,7 @@ class Whole:
         self._states = states
         self._stack = [THE_STEP]
         self._turns: Counter[int] = Counter()
-        self.tensors: dict[Place, Any] = {}
+        self.tensors: dict[TensorPlace, Any] = {}
         self.callers: dict[tuple[int, int], int] = {}
         self.losses: dict[int, list[Any]] = {}  # by the member whose `add_loss` was called
         self.adders: dict[int, int] = {}  # the watched member in whose call it was
@@ -81,7 +81,7 @@ class Whole:
             name: value for name, value in numbers.items() if not any(np.array_equal(value, each) for each in known)
         }
 
-    def tensor(self, place: Place, leaf: Any) -> Any:
+    def tensor(self, place: TensorPlace, leaf: Any) -> Any:
         """What goes on in the place of a tensor that was met."""
         self.tensors[place] = leaf
         return leaf
@@ -160,7 +160,7 @@ class Whole:
     def _met(self, number: int, turn: int, side: str, data: Any) -> Any:
         leaves = tree.flatten(data)
         going_on = [
-            self.tensor(Place(number, turn, side, index), leaf) if is_tensor(leaf) else leaf
+            self.tensor(TensorPlace(number, turn, side, index), leaf) if is_tensor(leaf) else leaf
             for index, leaf in enumerate(leaves)
         ]
         if all(new is old for new, old in zip(going_on, leaves, strict=True)):
@@ -168,20 +168,20 @@ class Whole:
         return tree.pack_sequence_as(data, going_on)
 
 
-class Led(Whole):
+class PartRun(FullRun):
     """A run that is compared with that of the whole, tensor by tensor: `distances` has what differs at all."""
 
-    def __init__(self, model: Any, states: list[Any], whole: Whole, part: Part) -> None:
+    def __init__(self, model: Any, states: list[Any], whole: FullRun, part: RowRange) -> None:
         super().__init__(model, states)
         self.whole, self.part = whole, part
-        self.distances: dict[Place, float] = {}
-        self.axes: dict[Place, RowAxis | None] = {}
-        self.unclear: set[Place] = set()
+        self.distances: dict[TensorPlace, float] = {}
+        self.axes: dict[TensorPlace, RowAxis | None] = {}
+        self.unclear: set[TensorPlace] = set()
         self._known: dict[
             int, Any
         ] = {}  # tensors that hold what they should, kept so that no other gets their identity
 
-    def tensor(self, place: Place, leaf: Any) -> Any:
+    def tensor(self, place: TensorPlace, leaf: Any) -> Any:
         expected = self.whole.tensors.get(place)
         if expected is None:
             return leaf
@@ -207,13 +207,13 @@ class Led(Whole):
         return expected
 
 
-class Again(Led):
+class PerturbedRun(PartRun):
     """The whole once more, with every tensor moved by about its rounding: what differs now is rounding, or drawn."""
 
-    def __init__(self, model: Any, states: list[Any], whole: Whole, rows: int) -> None:
-        super().__init__(model, states, whole, Part(rows, 0, rows))
+    def __init__(self, model: Any, states: list[Any], whole: FullRun, rows: int) -> None:
+        super().__init__(model, states, whole, RowRange(rows, 0, rows))
 
-    def tensor(self, place: Place, leaf: Any) -> Any:
+    def tensor(self, place: TensorPlace, leaf: Any) -> Any:
         expected = self.whole.tensors.get(place)
         if expected is None:
             return leaf
@@ -265,9 +265,9 @@ def as_array(leaf: Any) -> Any:
     return ops.convert_to_numpy(ops.stop_gradient(leaf) if keras.backend.is_float_dtype(leaf.dtype) else leaf)
 
 
-def running() -> Whole | None:
+def running() -> FullRun | None:
     """The run that this thread is in."""
-    run: Whole | None = getattr(_thread, "run", None)
+    run: FullRun | None = getattr(_thread, "run", None)
     return run
 
 

@@ -14,7 +14,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from abreast.exact import calls, layers, losses
-from abreast.exact.still import RANDOM_FUNCTIONS
+from abreast.exact.dry_run import RANDOM_FUNCTIONS
 
 
 @functools.cache

@@ -13,10 +13,10 @@ import keras
 from keras import ops
 
 from abreast.errors import ModelError
+from abreast.exact.dry_run import is_dry_run
 from abreast.exact.members import leaf_metrics
 from abreast.exact.replica import Replica, current, with_gradient_times
-from abreast.exact.still import is_still
-from abreast.exact.telling import warn_once
+from abreast.exact.warn_once import warn_once
 
 if TYPE_CHECKING:
     from abreast.exact.relations import Relations
@@ -29,7 +29,7 @@ _plain_add_weight: Any = keras.layers.Layer.add_weight
 
 def moments(layer: Any, inputs: Any, mask: Any) -> tuple[Any, Any]:
     """Mean and variance over the rows of all replicas (Chan's combination of the parts, so nothing cancels)."""
-    if is_still():  # a probe, which looks for layers that nobody knows to relate rows
+    if is_dry_run():  # a probe, which looks for layers that nobody knows to relate rows
         return ops.cast(layer.moving_mean, inputs.dtype), ops.cast(layer.moving_variance, inputs.dtype)
     running = current()
     if running is None or not running.global_batch_norm:

@@ -14,7 +14,7 @@ from keras.src.models.functional import Functional
 
 # What calls of `fit` and its siblings leave on a model, made anew where it is needed: it holds what is the caller's alone (data,
 # callbacks) and compiled code. Another thread may be in such a call.
-OF_CALLS = (
+LEFT_BY_CALLS = (
     "train_function",
     "test_function",
     "predict_function",

@@ -15,7 +15,7 @@ from keras import ops, tree
 from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
 from abreast.exact.members import leaf_metrics
 from abreast.exact.own_step import is_users
-from abreast.exact.replica import Replica, all_rows, current, gather, is_number, repeats, valid_rows
+from abreast.exact.replica import Replica, all_rows, current, gather, is_duplicate_of_replica_0, is_number, valid_rows
 
 _METRIC_MODULES = "keras.src.metrics."
 # The state of every metric class of Keras adds up over rows, except where its function mixes rows.
@@ -74,12 +74,12 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
     def update_state(*args: Any, **kwargs: Any) -> Any:
         running = current()
         if running is None:
-            return None if together and repeats() else plain(*args, **kwargs)
+            return None if together and is_duplicate_of_replica_0() else plain(*args, **kwargs)
         kinds = _kinds_of_scalars(running, number, (args, kwargs))
         if not together or _means_over_rows(metric, args):
             args, kwargs = gather(running, args, kinds), gather(running, kwargs, kinds)
             with all_rows(running):
-                return None if together and repeats() else plain(*args, **kwargs)
+                return None if together and is_duplicate_of_replica_0() else plain(*args, **kwargs)
         if isinstance(running.rows, int) and running.rows == 0:
             return None  # some functions refuse an empty tensor
         if not isinstance(running.rows, int):
@@ -140,7 +140,7 @@ def _contribution_update(metric: Any, plain: Callable[..., Any]) -> Callable[...
     def update_state(value: Any, sample_weight: Any = None) -> Any:
         running = current()
         if running is None:
-            return None if repeats() else plain(value, sample_weight)
+            return None if is_duplicate_of_replica_0() else plain(value, sample_weight)
         if running.own_step:  # a mean over this replica's rows
             value = value * ops.cast(running.weight, value.dtype)
         # Keras 3.15 counts a batch by its rows where they are known when it traces, else as one.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from abreast.exact.telling import warn_once
+from abreast.exact.warn_once import warn_once
 
 
 def overrides_step(model: Any, kind: str = "train") -> bool:

@@ -14,7 +14,7 @@ from keras import ops
 from abreast.errors import ModelError
 from abreast.exact.own_step import reductions
 from abreast.exact.row_check import is_checked, settled_states
-from abreast.exact.telling import warn_once
+from abreast.exact.warn_once import warn_once
 
 
 def check_layers(model: Any) -> None:

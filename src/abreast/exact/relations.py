@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 from keras import backend, tree
 
-from abreast.exact.calls import THE_STEP, Again, Led, Place, Whole, as_array, resolution
+from abreast.exact.calls import THE_STEP, FullRun, PartRun, PerturbedRun, TensorPlace, as_array, resolution
+from abreast.exact.dry_run import drew, dry_run, rewind_generators
 from abreast.exact.members import leaf_metrics, members, name_of, name_of_owner
-from abreast.exact.rows import Part, RowAxis, distance, follows_rows, size
-from abreast.exact.still import drew, redraw, still
+from abreast.exact.rows import RowAxis, RowRange, distance, follows_rows, size
 
 _MOST_ROWS = 8  # of each part
 _PART_BYTES = 1 << 20
@@ -28,7 +28,7 @@ _TIMES_ROUNDING = 16
 Axes = tuple[RowAxis | None, ...]
 
 
-class Ground(Protocol):
+class Probe(Protocol):
     """What a backend lends: the state that Keras does not see, and how sure its numbers are."""
 
     noise: float  # the relative difference that kernels may make between batches of different lengths
@@ -37,7 +37,7 @@ class Ground(Protocol):
         """A context whose end puts back the framework's random generators, gradients and the state of its own modules."""
         ...
 
-    def redraw(self) -> None:
+    def rewind_generators(self) -> None:
         """Let the framework's random generators begin as when `unchanged` was entered."""
         ...
 
@@ -127,52 +127,54 @@ _one_at_a_time = threading.Lock()  # it changes what belongs to all threads, and
 
 
 def relations(
-    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, ground: Ground, kind: str
+    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, probe: Probe, kind: str
 ) -> Relations:
     """What `forward(data)`, a step of that kind or a call of the model, shows with `2 * part_rows` rows."""
     with _one_at_a_time:
-        return _relations(model, forward, data, part_rows, ground, kind)
+        return _relations(model, forward, data, part_rows, probe, kind)
 
 
 def _relations(
-    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, ground: Ground, kind: str
+    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, probe: Probe, kind: str
 ) -> Relations:
     states = _states(model)
-    parts = [Part(2 * part_rows, first, first + part_rows) for first in (0, part_rows)]
-    with still(model) as held, ground.unchanged():
-        whole = Whole(model, states)
+    parts = [RowRange(2 * part_rows, first, first + part_rows) for first in (0, part_rows)]
+    with dry_run(model) as snapshot, probe.unchanged():
+        whole = FullRun(model, states)
         whole.run(forward, data)
-        numbers = [held.numbers()]
+        numbers = [snapshot.numbers()]
         runs = []
         for part in parts:
-            run = Led(model, states, whole, part)
-            held.put_back()
-            ground.redraw()
-            redraw()
+            run = PartRun(model, states, whole, part)
+            snapshot.put_back()
+            probe.rewind_generators()
+            rewind_generators()
             run.run(forward, _cut(data, part))
-            numbers.append(held.numbers())
+            numbers.append(snapshot.numbers())
             runs.append(run)
-        draws = drew() or ground.drew()
-        found = _Finder(model, states, whole, runs, ground, kind)
+        draws = drew() or probe.drew()
+        found = _Finder(model, states, whole, runs, probe, kind)
         kept = _kept(*numbers)
         if kept and not draws:  # to find whether the next call reads it: one run leaves it, another goes on
-            held.put_back()
+            snapshot.put_back()
             for _ in range(2):
-                ground.redraw()
-                redraw()
-                run = Led(model, states, whole, Part(2 * part_rows, 0, 2 * part_rows))
+                probe.rewind_generators()
+                rewind_generators()
+                run = PartRun(model, states, whole, RowRange(2 * part_rows, 0, 2 * part_rows))
                 run.run(forward, data)
             found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
-            held.put_back()
+            snapshot.put_back()
         if found.suspects():
-            again = Again(model, states, whole, 2 * part_rows)  # without `redraw`: what is drawn differs
+            again = PerturbedRun(
+                model, states, whole, 2 * part_rows
+            )  # without `rewind_generators`: what is drawn differs
             again.run(forward, data)
             found.clear(again)
     result = found.relations()
     result.draws = draws
-    result.foreign = ground.foreign()
+    result.foreign = probe.foreign()
     if found.reads_kept:
-        result.kept = f"{name_of_owner(held.owner(kept[0]))}.{kept[1]}"
+        result.kept = f"{name_of_owner(snapshot.owner(kept[0]))}.{kept[1]}"
     return result
 
 
@@ -186,7 +188,7 @@ def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
     return None
 
 
-def _cut(data: Any, part: Part) -> Any:
+def _cut(data: Any, part: RowRange) -> Any:
     return tree.map_structure(lambda leaf: None if leaf is None else leaf[part.first : part.last], data)
 
 
@@ -203,23 +205,25 @@ _WORDS = {"sum": "a sum over rows", "neither": "neither a mean nor a sum over ro
 class _Finder:
     """What the runs show; `clear` allows for what a further run of the same rows shows to be rounding, or drawn."""
 
-    def __init__(self, model: Any, states: list[Any], whole: Whole, runs: list[Led], ground: Ground, kind: str) -> None:
+    def __init__(
+        self, model: Any, states: list[Any], whole: FullRun, runs: list[PartRun], probe: Probe, kind: str
+    ) -> None:
         self.members = members(model)
-        self.whole, self.runs, self.ground, self._kind_of_step = whole, runs, ground, kind
+        self.whole, self.runs, self.probe, self._kind_of_step = whole, runs, probe, kind
         self._before = {id(state): as_array(state.value) for state in states if id(state) in whole.new_states}
         self._fine = ("same", "mean") if kind == "train" else ("same",)
         self._numbers = whole.logs.keys() - {metric.name for metric in model.metrics}
-        self._again: Again | None = None
+        self._again: PerturbedRun | None = None
         self.reads_kept = False
         halves = {getattr(member, "compute_dtype", None) for member in self.members} & {"float16", "bfloat16"}
-        self._noise = max(ground.noise, 5e-2 if halves else 0.0)
+        self._noise = max(probe.noise, 5e-2 if halves else 0.0)
         self._find()
 
     def suspects(self) -> bool:
         unlike = any("neither" in kinds for each in self._scalars.values() for kinds in each)
         return bool(self._places or self._states or self._losses or self._logs or unlike or self._gradients != "mean")
 
-    def clear(self, again: Again) -> None:
+    def clear(self, again: PerturbedRun) -> None:
         self._again = again
         self._find()
 
@@ -262,29 +266,29 @@ class _Finder:
         logs = {name: self._log_kind(name) for name in sorted(self._numbers)}
         self._logs = {name: kind for name, kind in logs.items() if kind != "mean"}
 
-    def _related_places(self) -> dict[Place, float]:
-        worst: dict[Place, float] = {}
+    def _related_places(self) -> dict[TensorPlace, float]:
+        worst: dict[TensorPlace, float] = {}
         for run in self.runs:
             for place, far in run.distances.items():
                 if far > self.tolerance(place) and self._counts(place):
                     worst[place] = max(far, worst.get(place, 0.0))
         return worst
 
-    def _counts(self, place: Place) -> bool:
+    def _counts(self, place: TensorPlace) -> bool:
         if place.number == THE_STEP and self._kind_of_step != "predict":
             return False
         doer = self._doer(place)
-        return doer == THE_STEP or not self.ground.knows(self.members[doer])
+        return doer == THE_STEP or not self.probe.knows(self.members[doer])
 
-    def _doer(self, place: Place) -> int:
+    def _doer(self, place: TensorPlace) -> int:
         """Whose doing a tensor is: what a member takes comes of its caller's code."""
         return place.number if place.side == "out" else self.whole.callers[place.number, place.turn]
 
-    def tolerance(self, place: Place) -> float:
+    def tolerance(self, place: TensorPlace) -> float:
         computed = None if place.number == THE_STEP else getattr(self.members[place.number], "compute_dtype", None)
         coarse = max(map(_resolution_of, (computed, backend.standardize_dtype(self.whole.tensors[place].dtype))))
         rounding = 0.0 if self._again is None else self._again.distances.get(place, 0.0)
-        return max(self.ground.noise, 8 * coarse, _TIMES_ROUNDING * rounding)
+        return max(self.probe.noise, 8 * coarse, _TIMES_ROUNDING * rounding)
 
     def _kind(self, whole: Any, parts: list[Any], again: Any) -> str:
         """How a value follows its rows; `again` is that of the further run, None before it."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from abreast.exact.relations import Relations
 
 
-class Link(Protocol):
+class ReplicaLink(Protocol):
     """How a replica reaches the others. Tensors are the backend's."""
 
     @property
@@ -61,7 +61,7 @@ class Replica:
     """
 
     model: Any
-    link: Link
+    link: ReplicaLink
     rows: Any
     total_rows: Any
     counts: Any
@@ -93,7 +93,7 @@ def is_inside() -> bool:
     return getattr(_thread, "inside", 0) > 0
 
 
-def repeats() -> bool:
+def is_duplicate_of_replica_0() -> bool:
     """Whether this thread works on the rows of all replicas, as another replica does that counts."""
     whose: Replica | None = getattr(_thread, "whose", None)
     return current() is None and whose is not None and whose.link.index > 0
@@ -167,7 +167,7 @@ def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyT
 
 
 def shared(running: Replica, share: Any) -> Any:
-    """The sum of the replicas' shares; this replica's own carries a gradient, as in `Link.gather_rows`."""
+    """The sum of the replicas' shares; this replica's own carries a gradient, as in `ReplicaLink.gather_rows`."""
     own = share * running.link.num_replicas
     return own + ops.stop_gradient(running.link.all_sum(ops.stop_gradient(share)) - own)
 

@@ -17,8 +17,8 @@ from abreast.exact.install import install
 from abreast.exact.layers import announce_random
 from abreast.exact.members import members, name_of
 from abreast.exact.own_step import is_users, overrides_step
-from abreast.exact.relations import Ground, Relations, relations, rows_to_look_at
-from abreast.exact.telling import warn_once
+from abreast.exact.relations import Probe, Relations, relations, rows_to_look_at
+from abreast.exact.warn_once import warn_once
 
 _found: WeakKeyDictionary[Any, Relations] = WeakKeyDictionary()
 _checked: WeakKeyDictionary[Any, dict[tuple[Any, ...], Relations]] = WeakKeyDictionary()
@@ -45,7 +45,7 @@ class RowCheck:
         self._kind, self._model = kind, model
         self.is_due = True
 
-    def __call__(self, rows: int, shard_rows: int, num_bytes: int, take: Callable[[int], Any], ground: Ground) -> None:
+    def __call__(self, rows: int, shard_rows: int, num_bytes: int, take: Callable[[int], Any], probe: Probe) -> None:
         """`take(n)` gives the first `n` rows of the batch, as tensors. Raises `ModelError`."""
         part_rows = rows_to_look_at(rows, shard_rows, num_bytes // rows)
         if not part_rows:
@@ -56,13 +56,13 @@ class RowCheck:
         key = (self._kind if own else self._kind == "train", *map(id, members(self._model)))
         if key not in checked:
             install()
-            checked[key] = self._look(take(2 * part_rows), part_rows, ground)
+            checked[key] = self._look(take(2 * part_rows), part_rows, probe)
         _say(self._kind, self._model, checked[key], own)
 
-    def _look(self, data: Any, part_rows: int, ground: Ground) -> Relations:
+    def _look(self, data: Any, part_rows: int, probe: Probe) -> Relations:
         model = self._model
         try:
-            found = relations(model, _forward(self._kind, model), data, part_rows, ground, self._kind)
+            found = relations(model, _forward(self._kind, model), data, part_rows, probe, self._kind)
         except Exception as error:  # whatever a user's code raises on fewer rows; if it is more, the step raises it too
             warn_once(
                 model,

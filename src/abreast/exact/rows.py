@@ -21,7 +21,7 @@ class RowAxis:
 
 
 @dataclass(frozen=True)
-class Part:
+class RowRange:
     """Rows `first` to `last` of a batch of `total`."""
 
     total: int
@@ -33,7 +33,7 @@ class Part:
         return self.last - self.first
 
 
-def row_axis(whole: Sequence[int], cut: Sequence[int], part: Part) -> RowAxis | None:
+def row_axis(whole: Sequence[int], cut: Sequence[int], part: RowRange) -> RowAxis | None:
     """The one axis that follows the rows; None where the shapes are equal. Raises `ValueError` for anything else."""
     differing = [index for index, (a, b) in enumerate(zip(whole, cut, strict=False)) if a != b]
     if len(whole) == len(cut) and not differing:
@@ -46,7 +46,7 @@ def row_axis(whole: Sequence[int], cut: Sequence[int], part: Part) -> RowAxis | 
     raise ValueError(f"shapes {tuple(whole)} and {tuple(cut)} differ by more than rows")
 
 
-def ways_to_cut(whole: Any, axis: RowAxis | None, part: Part) -> list[Any]:
+def ways_to_cut(whole: Any, axis: RowAxis | None, part: RowRange) -> list[Any]:
     """The part's rows of an array: entries of a row side by side or, as in time-major layouts, `part.total` apart."""
     if axis is None:
         return [whole]

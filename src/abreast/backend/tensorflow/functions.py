@@ -2,7 +2,7 @@
 
 Replicas cannot meet inside a graph of its own, and a graph made earlier keeps the variables of one replica. Arguments, results
 and converted `if` and `for` are those of `tf.function`. Not here: steps (`step.py`), and who asks for this
-(`turns.py`, `ground.py`). Imports TensorFlow, Keras and `errors`.
+(`turns.py`, `probe.py`). Imports TensorFlow, Keras and `errors`.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _in_graph(graph: Any) -> Iterator[None]:
 
 
 class TurnLink:
-    """`exact.Link` over turns: sums are made on one device and read by all."""
+    """`exact.ReplicaLink` over turns: sums are made on one device and read by all."""
 
     def __init__(self, turns: Turns, index: int, reduce: Callable[[list[Any]], list[Any]]) -> None:
         self.index = index

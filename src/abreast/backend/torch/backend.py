@@ -29,9 +29,9 @@ from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer
 from abreast.backend.tensorflow.guard import keep_off_gpus
 from abreast.backend.torch import seeds
 from abreast.backend.torch.channel import ChannelClosed
-from abreast.backend.torch.ground import TorchGround
 from abreast.backend.torch.memory import note_requests
 from abreast.backend.torch.peers import Peers
+from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.staging import StagedShard, begin_copy
 from abreast.backend.torch.team import SentShards, Team
 from abreast.backend.torch.trace import TorchTracer
@@ -343,12 +343,12 @@ def _install() -> None:
 
 
 def _check_rows(check: exact.RowCheck, kind: Kind, model: Any, batch: HostBatch, placement: Placement) -> None:
-    ground = TorchGround(model, _here().startswith("gpu"), exact.overrides_step(model, "train") and kind == "train")
+    probe = TorchProbe(model, _here().startswith("gpu"), exact.overrides_step(model, "train") and kind == "train")
 
     def rows(count: int) -> Any:
         return begin_copy(batch.rows_at(slice(count)), _here()).ready()
 
-    check(batch.rows, shares_of(batch.rows, placement.num_devices).counts[0], batch.num_bytes, rows, ground)
+    check(batch.rows, shares_of(batch.rows, placement.num_devices).counts[0], batch.num_bytes, rows, probe)
 
 
 def _build(model: Any, batch: HostBatch) -> None:

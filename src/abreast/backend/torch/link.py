@@ -18,7 +18,7 @@ from abreast import spans
 
 
 class TorchLink:
-    """`exact.Link` over a process group. Without a group (one device) every call is the identity.
+    """`exact.ReplicaLink` over a process group. Without a group (one device) every call is the identity.
 
     `waiting` is entered around everything that may wait for other ranks, so that a watchdog blames those that do not.
     """

@@ -219,7 +219,7 @@ def _state(value: Any) -> dict[str, Any]:
         return {"__state__": state}
     kept = {name: part for name, part in state.items() if not (isinstance(name, str) and name.startswith("_abreast"))}
     if isinstance(value, Trainer):
-        kept |= {name: None for name in exact.OF_CALLS if name in kept}
+        kept |= {name: None for name in exact.LEFT_BY_CALLS if name in kept}
     if isinstance(value, keras.Layer):
         kept |= {"_losses": [], "_loss_ids": set()} if "_loss_ids" in kept else {}
     for name in _identities(value):

@@ -29,7 +29,7 @@ _MISSING = "abreast: no such name"  # travels between processes, so no object of
 
 # What `fit` and its siblings keep on a model for themselves, and what each rank makes anew.
 _NOT_STATE = {
-    *exact.OF_CALLS,
+    *exact.LEFT_BY_CALLS,
     *OF_WEIGHT_DECAY,
     "stop_training",
     "stop_evaluating",

@@ -1,6 +1,6 @@
 """Running a model without leaving a trace: nothing drawn, no variable assigned, Python objects put back as they were.
 
-Inside `still(model)` Keras's random functions give numbers that are the same for every row (a dropout keeps all, a normal
+Inside `dry_run(model)` Keras's random functions give numbers that are the same for every row (a dropout keeps all, a normal
 gives its mean), BatchNormalization takes its moving statistics for the moments of the batch, and assignments to Keras's
 variables stay in a scope. What Python's and NumPy's generators give comes of others, in this thread: a source in another
 thread goes on drawing from the global ones. What the framework draws by itself, and state that Keras does not see, the
@@ -23,7 +23,7 @@ import numpy as np
 from keras import ops
 from keras.src import backend
 
-from abreast.exact.members import OF_CALLS
+from abreast.exact.members import LEFT_BY_CALLS
 
 _thread = threading.local()
 _CONTAINERS = (list, dict, set, collections.deque)
@@ -44,47 +44,47 @@ _NOT_OWN = {
 }
 
 
-def is_still() -> bool:
-    return getattr(_thread, "still", False)
+def is_dry_run() -> bool:
+    return getattr(_thread, "is_dry_run", False)
 
 
 @contextmanager
-def still(model: Any) -> Iterator[Held]:
+def dry_run(model: Any) -> Iterator[Snapshot]:
     """Give every Python object that the model holds its attributes and items back at the end."""
     _install()
-    held = Held(model)
-    _thread.still = True
-    redraw()
+    snapshot = Snapshot(model)
+    _thread.is_dry_run = True
+    rewind_generators()
     changed = [_lead(random, random.Random, "python"), _lead(np.random, np.random.RandomState, "numpy")]
     try:
-        yield held
+        yield snapshot
     finally:
-        _thread.still = False
+        _thread.is_dry_run = False
         for module, functions in changed:
             vars(module).update(functions)
-        held.put_back()
+        snapshot.put_back()
 
 
-def redraw() -> None:
-    """Let what Python and NumPy draw inside `still` begin anew."""
+def rewind_generators() -> None:
+    """Let what Python and NumPy draw inside `dry_run` begin anew."""
     _thread.python, _thread.numpy = random.Random(0), np.random.RandomState(0)
 
 
 def drew() -> bool:
-    """Whether anything drew from Python's or NumPy's global generator since `redraw`."""
+    """Whether anything drew from Python's or NumPy's global generator since `rewind_generators`."""
     now, fresh = (each.get_state(legacy=False)["state"] for each in (_thread.numpy, np.random.RandomState(0)))
     is_numpy_moved = now["pos"] != fresh["pos"] or not np.array_equal(now["key"], fresh["key"])
     return is_numpy_moved or bool(_thread.python.getstate() != random.Random(0).getstate())
 
 
 def _lead(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
-    """Let the functions of a module's global generator be those of another one in a thread inside `still`."""
+    """Let the functions of a module's global generator be those of another one in a thread inside `dry_run`."""
     names = [each for each in dir(kind) if not each.startswith("_") and each in vars(module)]
     plain = {each: vars(module)[each] for each in names}
 
     def led(each: str) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:
-            function = getattr(getattr(_thread, name), each) if is_still() else plain[each]
+            function = getattr(getattr(_thread, name), each) if is_dry_run() else plain[each]
             return function(*args, **kwargs)
 
         return draw
@@ -93,7 +93,7 @@ def _lead(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
     return module, plain
 
 
-class Held:
+class Snapshot:
     """Attributes and items of what a model holds, as they are now."""
 
     def __init__(self, model: Any) -> None:
@@ -132,7 +132,7 @@ class Held:
         for place, (attributes, before) in enumerate(self._attributes):
             for name, value in list(attributes.items()):
                 old: Any = before.get(name)
-                if value is old or name in OF_CALLS or not _is_number(value) or np.shape(old) != np.shape(value):
+                if value is old or name in LEFT_BY_CALLS or not _is_number(value) or np.shape(old) != np.shape(value):
                     continue
                 with suppress(TypeError, ValueError):  # text
                     found[place, name] = np.asarray(ops.convert_to_numpy(value), "float64")
@@ -143,10 +143,10 @@ class Held:
 
     def put_back(self) -> None:
         for attributes, before in self._attributes:
-            for name in [name for name in list(attributes) if name not in before and name not in OF_CALLS]:
+            for name in [name for name in list(attributes) if name not in before and name not in LEFT_BY_CALLS]:
                 del attributes[name]
             for name, value in before.items():
-                if attributes.get(name, self) is not value and name not in OF_CALLS:
+                if attributes.get(name, self) is not value and name not in LEFT_BY_CALLS:
                     attributes[name] = value
         for container, before in self._items:
             now = container if isinstance(container, dict) else list(container)
@@ -203,16 +203,16 @@ def _refill(container: Any, items: Any) -> None:
 
 @functools.cache
 def _install() -> None:
-    """Once. Outside of `still`, and in other threads, Keras's random functions are what they were."""
+    """Once. Outside of `dry_run`, and in other threads, Keras's random functions are what they were."""
     functions: Any = backend.random
-    for name, calm in _CALM.items():
-        setattr(functions, name, _unless_still(getattr(functions, name), calm))
+    for name, fixed in _WITHOUT_DRAWS.items():
+        setattr(functions, name, _unless_dry_run(getattr(functions, name), fixed))
 
 
-def _unless_still(plain: Callable[..., Any], calm: Callable[..., Any]) -> Callable[..., Any]:
+def _unless_dry_run(plain: Callable[..., Any], fixed: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def draw(*args: Any, **kwargs: Any) -> Any:
-        return calm(*args, **kwargs) if is_still() else plain(*args, **kwargs)
+        return fixed(*args, **kwargs) if is_dry_run() else plain(*args, **kwargs)
 
     return draw
 
@@ -257,7 +257,7 @@ def _beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None
     return _full(shape, alpha / (alpha + beta), dtype)
 
 
-_CALM: dict[str, Callable[..., Any]] = {
+_WITHOUT_DRAWS: dict[str, Callable[..., Any]] = {
     "normal": _normal,
     "truncated_normal": _normal,
     "uniform": _uniform,
@@ -269,4 +269,4 @@ _CALM: dict[str, Callable[..., Any]] = {
     "binomial": _binomial,
     "beta": _beta,
 }
-RANDOM_FUNCTIONS = tuple(_CALM)
+RANDOM_FUNCTIONS = tuple(_WITHOUT_DRAWS)

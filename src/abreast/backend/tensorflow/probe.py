@@ -20,8 +20,8 @@ from abreast.backend.tensorflow.functions import inlined
 _SEED = 5_915_587_277  # any number that nobody seeds with
 
 
-class TensorFlowGround:
-    """See `exact.Ground`."""
+class TensorFlowProbe:
+    """See `exact.Probe`."""
 
     def __init__(self, model: Any, device: str) -> None:
         self._model, self.device = model, device
@@ -52,7 +52,7 @@ class TensorFlowGround:
             if everywhere is not None:
                 everywhere.reset(state)
 
-    def redraw(self) -> None:
+    def rewind_generators(self) -> None:
         if self._seeds is not None:
             self._seeds.own = random.Random(_SEED)
 

@@ -28,8 +28,8 @@ class _Draws(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class TorchGround:
-    """See `exact.Ground`."""
+class TorchProbe:
+    """See `exact.Probe`."""
 
     def __init__(self, model: Any, on_gpu: bool, with_gradients: bool) -> None:
         self._model, self._with_gradients = model, with_gradients
@@ -63,13 +63,13 @@ class TorchGround:
                 for parameter, version, copy in kept:
                     if parameter._version != version:
                         parameter.copy_(copy)
-            self.redraw()
+            self.rewind_generators()
 
     def _assignable(self) -> list[Any]:
         """What a step of the user's own may change past Keras, by an optimizer of PyTorch's."""
         return list(self._model.parameters()) if self._with_gradients else []
 
-    def redraw(self) -> None:
+    def rewind_generators(self) -> None:
         on_cpu, on_gpus = self._drawn
         torch.set_rng_state(on_cpu)
         for index, state in enumerate(on_gpus):
