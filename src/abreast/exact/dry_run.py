@@ -1,10 +1,10 @@
-"""Running a model without leaving a trace: nothing drawn, no variable assigned, Python objects put back as they were.
+"""Dry runs of a model: no random number is drawn, no variable is assigned, and Python objects are restored.
 
-Inside `dry_run(model)` Keras's random functions give numbers that are the same for every row (a dropout keeps all, a normal
-gives its mean), BatchNormalization takes its moving statistics for the moments of the batch, and assignments to Keras's
-variables stay in a scope. What Python's and NumPy's generators give comes of others, in this thread: a source in another
-thread goes on drawing from the global ones. What the framework draws by itself, and state that Keras does not see, the
-backend puts back. Imports Keras, NumPy; no framework.
+Inside `dry_run(model)`, Keras's random functions return numbers that are the same for every row: a dropout keeps all, a normal
+returns its mean. BatchNormalization uses its moving statistics as the moments of the batch. Assignments to Keras's variables stay
+in a scope. This thread draws from private generators in place of Python's and NumPy's global ones; a source in another thread
+continues with the global ones. The backend restores the framework's generators and state that Keras does not see.
+Imports no framework.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _thread = threading.local()
 _CONTAINERS = (list, dict, set, collections.deque)
 _MOST_OBJECTS = 100_000
 _MOST_BYTES = 1 << 24  # of an array
-_MOST_NUMBERS = 4096  # of an attribute whose values count
+_MOST_NUMBERS = 4096  # of an attribute that `Snapshot.numbers` reports
 _NOT_OWN = {
     "tensorflow",
     "torch",
@@ -50,12 +50,12 @@ def is_dry_run() -> bool:
 
 @contextmanager
 def dry_run(model: Any) -> Iterator[Snapshot]:
-    """Give every Python object that the model holds its attributes and items back at the end."""
+    """Inside, runs of the model leave no trace; at the end, the Python objects that it holds are restored."""
     _install()
     snapshot = Snapshot(model)
     _thread.is_dry_run = True
     rewind_generators()
-    changed = [_lead(random, random.Random, "python"), _lead(np.random, np.random.RandomState, "numpy")]
+    changed = [_redirect(random, random.Random, "python"), _redirect(np.random, np.random.RandomState, "numpy")]
     try:
         yield snapshot
     finally:
@@ -66,35 +66,35 @@ def dry_run(model: Any) -> Iterator[Snapshot]:
 
 
 def rewind_generators() -> None:
-    """Let what Python and NumPy draw inside `dry_run` begin anew."""
+    """Reset the generators that replace Python's and NumPy's inside `dry_run`."""
     _thread.python, _thread.numpy = random.Random(0), np.random.RandomState(0)
 
 
 def drew() -> bool:
-    """Whether anything drew from Python's or NumPy's global generator since `rewind_generators`."""
+    """Whether anything in this thread drew from Python's or NumPy's generators since `rewind_generators`."""
     now, fresh = (each.get_state(legacy=False)["state"] for each in (_thread.numpy, np.random.RandomState(0)))
     is_numpy_moved = now["pos"] != fresh["pos"] or not np.array_equal(now["key"], fresh["key"])
     return is_numpy_moved or bool(_thread.python.getstate() != random.Random(0).getstate())
 
 
-def _lead(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
-    """Let the functions of a module's global generator be those of another one in a thread inside `dry_run`."""
+def _redirect(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
+    """Redirect a module's random functions to a private generator, for threads inside `dry_run`; return the plain functions."""
     names = [each for each in dir(kind) if not each.startswith("_") and each in vars(module)]
     plain = {each: vars(module)[each] for each in names}
 
-    def led(each: str) -> Callable[..., Any]:
+    def redirected(each: str) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:
             function = getattr(getattr(_thread, name), each) if is_dry_run() else plain[each]
             return function(*args, **kwargs)
 
         return draw
 
-    vars(module).update({each: led(each) for each in names})
+    vars(module).update({each: redirected(each) for each in names})
     return module, plain
 
 
 class Snapshot:
-    """Attributes and items of what a model holds, as they are now."""
+    """The present attributes and items of all Python objects that a model holds; `put_back` restores them."""
 
     def __init__(self, model: Any) -> None:
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -110,7 +110,7 @@ class Snapshot:
                 todo.extend(self._note(value))
 
     def _note(self, value: Any) -> list[Any]:
-        """Remember one object; gives what it holds."""
+        """Remember one object; return the values that it holds."""
         value = _unwrapped(value)
         if isinstance(value, _CONTAINERS):
             copy = dict(value) if isinstance(value, dict) else list(value)
@@ -127,7 +127,7 @@ class Snapshot:
         return []
 
     def numbers(self) -> dict[tuple[int, str], Any]:
-        """Attributes that are numbers, or arrays of the shape that they had, and were set anew, by owner and name."""
+        """Numbers and arrays that were assigned to attributes since, with the shape of the old value, by owner and name."""
         found = {}
         for place, (attributes, before) in enumerate(self._attributes):
             for name, value in list(attributes.items()):
@@ -165,14 +165,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _unwrapped(value: Any) -> Any:
-    """The plain container inside one of TensorFlow's, which tracks what is put into it."""
+    """The plain container inside a tracking container of TensorFlow; any other value as it is."""
     if type(value).__module__.startswith("tensorflow."):
         return getattr(value, "__wrapped__", None) or getattr(value, "_storage", value)
     return value
 
 
 def _is_own(value: Any) -> bool:
-    """Whether it is Keras's or the user's object, whose attributes are Python's."""
+    """Whether an object is Keras's or the user's, with plain Python attributes."""
     if isinstance(value, type | types.ModuleType | types.FunctionType) or not hasattr(value, "__dict__"):
         return False
     if isinstance(value, keras.utils.PyDataset):  # another thread may be reading it
@@ -187,7 +187,7 @@ def _same(now: Any, before: Any) -> bool:
 
 
 def _refill(container: Any, items: Any) -> None:
-    """Without the hooks that Keras's tracked containers have."""
+    """Fill a container without calling the hooks of Keras's tracked containers."""
     if isinstance(container, dict):
         dict.clear(container)
         dict.update(container, items)
@@ -203,7 +203,7 @@ def _refill(container: Any, items: Any) -> None:
 
 @functools.cache
 def _install() -> None:
-    """Once. Outside of `dry_run`, and in other threads, Keras's random functions are what they were."""
+    """Wrap Keras's random functions, once. Outside of `dry_run`, and in other threads, they do what they did before."""
     functions: Any = backend.random
     for name, fixed in _WITHOUT_DRAWS.items():
         setattr(functions, name, _unless_dry_run(getattr(functions, name), fixed))

@@ -1,7 +1,4 @@
-"""Puts this package's arithmetic in Keras's place; outside of a replica's step all of it is what it was.
-
-Imports Keras; no framework.
-"""
+"""Replaces functions of Keras by those of this package; outside of our steps and runs they behave as Keras's own."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from abreast.exact.dry_run import RANDOM_FUNCTIONS
 
 @functools.cache
 def install() -> None:
-    """Once per process."""
+    """Replace the functions. Runs once per process."""
     keras_loss.reduce_weighted_values = losses.reduce_values
     keras_loss.scale_loss_for_distribution = losses.unless_inside(keras_loss.scale_loss_for_distribution)
     keras_loss.unscale_loss_for_distribution = losses.unless_inside(keras_loss.unscale_loss_for_distribution)

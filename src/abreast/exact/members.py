@@ -1,7 +1,4 @@
-"""A model's optimizers, and its layers and operations: numbered alike in every process, and which are looked at one by one.
-
-Imports Keras; no framework.
-"""
+"""A model's members, which are its layers and operations, and its optimizers. Members have the same numbers in every process."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from typing import Any
 import keras
 from keras.src.models.functional import Functional
 
-# What calls of `fit` and its siblings leave on a model, made anew where it is needed: it holds what is the caller's alone (data,
-# callbacks) and compiled code. Another thread may be in such a call.
+# Attributes that `fit` and its siblings leave on a model. They hold compiled code and what belongs to the caller (data,
+# callbacks), and each process makes its own. Another thread may be in such a call.
 LEFT_BY_CALLS = (
     "train_function",
     "test_function",
@@ -36,7 +33,7 @@ def members(model: Any) -> list[Any]:
 
 
 def watched(model: Any) -> dict[int, int]:
-    """By their identity, the numbers of members that are called one by one: what Keras's own layers hold is theirs."""
+    """`{identity: number}` of the members whose calls are recorded: all except those inside Keras's own composite layers."""
     inside: set[int] = set()
     for layer in model._flatten_layers():
         if is_whole(layer):
@@ -50,7 +47,7 @@ def watched(model: Any) -> dict[int, int]:
 
 
 def optimizers(model: Any) -> list[Any]:
-    """The optimizers of a model: the compiled one, and those that it, its layers and objects of the user's in them hold."""
+    """The optimizers of a model: the compiled one, and those held by the model, its layers and the user's objects in them."""
     found: dict[int, Any] = {}
     seen: set[int] = set()
     todo = deque([getattr(model, "optimizer", None), *model._flatten_layers()])
@@ -70,7 +67,7 @@ _MOST_OBJECTS = 10_000
 
 
 def _held(value: Any) -> Iterable[Any]:
-    """What a layer, a container or an object of the user's holds."""
+    """The values that a layer, a container or a user's object holds."""
     if isinstance(value, Mapping):
         return list(value.values())
     if isinstance(value, (list, tuple, set)):
@@ -85,12 +82,12 @@ _NOT_USERS = {"abreast", "builtins", "functools", "jax", "keras", "numpy", "tens
 
 
 def is_whole(layer: Any) -> bool:
-    """Whether a layer is one of Keras's own that holds others: it calls them as it likes, many times or in loops."""
+    """Whether a layer is Keras's own and holds others; it may call them many times or in loops."""
     return type(layer).__module__.startswith("keras.src.layers.") and bool(layer._layers)
 
 
 def name_of_owner(value: Any) -> str:
-    """A layer's name, or the class of another object."""
+    """The name of a layer; for an object without a name, its class."""
     return name_of(value) if isinstance(getattr(value, "name", None), str) else type(value).__name__
 
 
@@ -100,7 +97,7 @@ def name_of(member: Any) -> str:
 
 
 def leaf_metrics(model: Any) -> list[Any]:
-    """Every metric of a model that holds state of its own."""
+    """The metrics of a model that hold state themselves; a container of metrics is replaced by its parts."""
     leaves: list[Any] = []
     for metric in model.metrics:
         leaves.extend(metric.metrics if hasattr(metric, "metrics") and not metric._variables else [metric])

@@ -1,7 +1,4 @@
-"""Metrics of replicas: those whose state adds up see their replica's rows, all others the rows of all.
-
-Imports Keras; no framework.
-"""
+"""Metrics of replicas: a metric whose state adds up gets its replica's rows, every other metric gets the rows of all."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _FUNCTIONS_MIXING_ROWS = {"pearson_correlation", "concordance_correlation"}
 def update_metrics(running: Replica, contribution: Any, x: Any, y: Any, y_pred: Any, weight: Any) -> Any:
     """Add this step to the metrics' states. Call inside `with replica(running), metrics(model)`, with the valid rows only.
 
-    Gives what the user's own `compute_metrics` does, else None.
+    Returns the result of the user's own `compute_metrics`, if there is one, else None.
     """
     model = running.model
     _add_mean(model._loss_tracker, contribution)
@@ -50,7 +47,7 @@ def adds_up(metric: Any) -> bool:
 
 @contextmanager
 def metrics(model: Any) -> Iterator[None]:
-    """Lead every `update_state` of a model's metrics through this module while steps run."""
+    """Inside, `update_state` and `result` of a model's metrics count the rows of all replicas once."""
     contributions = set(map(id, model._compile_loss.metrics)) if getattr(model, "_compile_loss", None) else set()
     changed = []
     for number, metric in enumerate(leaf_metrics(model)):
@@ -94,7 +91,7 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
 
 
 def _kinds_of_scalars(running: Replica, number: int, data: Any) -> dict[int, str]:
-    """How the numbers for a whole batch in `data` follow its rows, as a check found it, by their identity."""
+    """`{identity: kind}` of the numbers for a whole batch in `data`, as the row check found."""
     found = running.relations
     calls = [] if found is None else found.scalars.get(f"{running.kind} {number}", [])
     if not calls:
@@ -106,7 +103,7 @@ def _kinds_of_scalars(running: Replica, number: int, data: Any) -> dict[int, str
 
 
 def _scalar(running: Replica, dtype: Any, value: Any, weight: Any, kinds: dict[int, str]) -> tuple[Any, Any]:
-    """One value for the batch, and what it counts: this replica's share, as of a mean over rows; a sum counts whole."""
+    """A number for the whole batch, and its weight. The weight is this replica's share of the rows; a sum counts in full."""
     share, is_sum = ops.cast(running.weight, dtype), kinds.get(id(value)) == "sum"
     number = ops.cast(value, dtype)
     number = ops.divide_no_nan(number, share) if is_sum else number
@@ -117,7 +114,7 @@ def _scalar(running: Replica, dtype: Any, value: Any, weight: Any, kinds: dict[i
 
 
 def _result(metric: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """What a user's own step, or `compute_metrics`, reads of a metric: its state summed over the replicas' parts."""
+    """A metric's `result` for a user's own step or `compute_metrics`: from the state summed over the replicas."""
     together = adds_up(metric)
 
     def result() -> Any:
@@ -132,7 +129,7 @@ def _result(metric: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _means_over_rows(metric: Any, args: Any) -> bool:
-    """Whether a metric's function, which takes the mean over the last axis, takes it over rows that are numbers."""
+    """Whether a metric's function, which averages over the last axis, would average over rows: each row is one number."""
     return isinstance(metric, keras.metrics.MeanMetricWrapper) and len(args) > 1 and len(args[1].shape) == 1
 
 
@@ -143,14 +140,14 @@ def _contribution_update(metric: Any, plain: Callable[..., Any]) -> Callable[...
             return None if is_duplicate_of_replica_0() else plain(value, sample_weight)
         if running.own_step:  # a mean over this replica's rows
             value = value * ops.cast(running.weight, value.dtype)
-        # Keras 3.15 counts a batch by its rows where they are known when it traces, else as one.
+        # Keras 3.15 weights a batch by its rows if they are known when it traces, else by 1.
         return _add_mean(metric, value, by_rows=sample_weight is not None)
 
     return update_state
 
 
 def _add_mean(metric: Any, contribution: Any, by_rows: bool = True) -> None:
-    """Add a loss to a `Mean` of rows, or of batches: what the replicas add is what one device would."""
+    """Add a loss to a `Mean` over rows, or over batches; the replicas together add what one device adds."""
     running = current()
     assert running is not None
     dtype = metric.total.dtype
@@ -160,7 +157,7 @@ def _add_mean(metric: Any, contribution: Any, by_rows: bool = True) -> None:
 
 
 def _none_of_stand_in(running: Replica, data: Any) -> Any:
-    """All rows of what a step or a layer saw, masks included; none on a replica that has a stand-in row only."""
+    """The data with its masks; without the stand-in row on a replica that has no other."""
 
     def head(leaf: Any) -> Any:
         if len(getattr(leaf, "shape", ())) == 0:

@@ -1,8 +1,8 @@
-"""Finds what of a model relates the rows of a batch to one another, by running a few rows whole and in two parts.
+"""The search for parts of a model that relate the rows of a batch to one another: a few rows are run whole and in two parts.
 
-Outputs of layers and operations, values between them, added losses, and states of own. Each is named by the innermost member
-whose doing it is; that member works on the rows of all replicas from then on (`gathered.py`). Not here: how runs are watched
-(`calls.py`). Imports Keras, NumPy; no framework.
+Compared are the outputs of layers and operations, values between them, added losses and the layers' own states. A difference is
+attributed to the innermost member that causes it. From then on that member works on the rows of all replicas (`gathered.py`).
+Not here: how runs are recorded (`calls.py`). Imports no framework.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ Axes = tuple[RowAxis | None, ...]
 
 
 class Probe(Protocol):
-    """What a backend lends: the state that Keras does not see, and how sure its numbers are."""
+    """The backend's part of the search: framework state that Keras does not see, and the precision of the kernels."""
 
-    noise: float  # the relative difference that kernels may make between batches of different lengths
+    noise: float  # largest relative difference of a kernel's results between batches of different lengths
 
     def unchanged(self) -> Any:
-        """A context whose end puts back the framework's random generators, gradients and the state of its own modules."""
+        """A context that restores, at its end, the framework's random generators, gradients and the state of its own modules."""
         ...
 
     def rewind_generators(self) -> None:
-        """Let the framework's random generators begin as when `unchanged` was entered."""
+        """Set the framework's random generators to their state when `unchanged` was entered."""
         ...
 
     def drew(self) -> bool:
-        """Whether anything drew from them by itself, past Keras, since then."""
+        """Whether anything drew from these generators since then, except through Keras."""
         ...
 
     def foreign(self) -> str:
-        """Where a layer holds a variable of the framework's that Keras does not see, and that a run changed; else nothing."""
+        """The attribute that holds a framework variable which Keras does not track and a run changed; "" if there is none."""
         ...
 
     def knows(self, member: Any) -> bool:
-        """Whether a member relates rows in a way that the backend handles."""
+        """Whether a member relates rows in a way that the backend handles itself."""
         ...
 
 
 @dataclass(frozen=True)
 class CallAxes:
-    """Where one call of a member takes and gives rows, leaf by leaf."""
+    """The row axes of one call's inputs and outputs, leaf by leaf."""
 
     inputs: Axes
     outputs: Axes
 
     @staticmethod
     def of(fields: dict[str, Any]) -> CallAxes:
-        """From `asdict`."""
+        """The inverse of `asdict`."""
         return CallAxes(*(_axes_of(fields[side]) for side in ("inputs", "outputs")))
 
 
@@ -73,27 +73,27 @@ def _axes_of(side: list[dict[str, int] | None]) -> Axes:
 
 @dataclass
 class Relations:
-    """What was found of a model. Members go by their number (`members.py`), so that workers understand it."""
+    """The findings about a model. Members are named by number (`members.py`), which is the same in all processes."""
 
     gathered: dict[int, tuple[CallAxes, ...]] = field(default_factory=dict)
     sums: set[int] = field(default_factory=set)  # members whose added losses are sums over rows
     refused: str = ""  # why the model cannot be trained as it is
     reasons: dict[int, str] = field(default_factory=dict)
-    no_means: str = ""  # what a step of the user's own gives that is no mean over rows
-    foreign: str = ""  # a variable of the framework's own that a step changes
-    draws: bool = False  # random numbers that are not Keras's
-    kept: str = ""  # the Python attribute in which a layer keeps what it makes of its rows, for its next call
+    no_means: str = ""  # a result of the user's own step that is not a mean over rows
+    foreign: str = ""  # an attribute with a framework variable that a step changes and Keras does not track
+    draws: bool = False  # whether the model draws random numbers past Keras
+    kept: str = ""  # the Python attribute in which a layer keeps results of its rows for its next call
 
-    assigned: set[int] = field(default_factory=set)  # places in `model.variables` of weights that a step sets itself
-    # How the numbers for a whole batch that a metric gets follow its rows, by kind of step and metric, and call by call.
+    assigned: set[int] = field(default_factory=set)  # indices in `model.variables` of weights that a user's step sets
+    # `{"KIND OF STEP NUMBER OF METRIC": kinds}`: per call of the metric, the kind of each number that it gets for a whole batch.
     scalars: dict[str, list[list[str]]] = field(default_factory=dict)
-    settled: set[int] = field(default_factory=set, compare=False)  # by identity: the states whose rule is known
+    settled: set[int] = field(default_factory=set, compare=False)  # identities of the states whose rule is known
 
     def __bool__(self) -> bool:
         return bool(self.gathered or self.sums or self.assigned or self.scalars)
 
     def steps_part(self) -> str:
-        """What the steps of another process need of it, as JSON; `of_steps_part` reads that."""
+        """The findings that the steps of another process need, as JSON; `of_steps_part` reads them."""
         gathered = {number: [asdict(call) for call in calls] for number, calls in self.gathered.items()}
         rest = {"sums": sorted(self.sums), "assigned": sorted(self.assigned), "scalars": self.scalars}
         return json.dumps({"gathered": gathered, **rest})
@@ -119,17 +119,17 @@ class Relations:
 
 
 def rows_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> int:
-    """Rows of each of the two parts: as many as a device gets, as far as 8 rows, 1 MiB and the batch go. 0: too few."""
+    """Number of rows in each of the two parts: a device's rows, limited to 8 rows, 1 MiB and half the batch; 0 if too few."""
     return min(shard_rows, max(2, min(_MOST_ROWS, _PART_BYTES // max(1, row_bytes))), rows // 2)
 
 
-_one_at_a_time = threading.Lock()  # it changes what belongs to all threads, and puts it back
+_one_at_a_time = threading.Lock()  # a search changes objects that all threads share, and restores them
 
 
 def relations(
     model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, probe: Probe, kind: str
 ) -> Relations:
-    """What `forward(data)`, a step of that kind or a call of the model, shows with `2 * part_rows` rows."""
+    """The findings of `forward(data)`, a step of kind `kind` or a call of the model, on `2 * part_rows` rows."""
     with _one_at_a_time:
         return _relations(model, forward, data, part_rows, probe, kind)
 
@@ -155,7 +155,7 @@ def _relations(
         draws = drew() or probe.drew()
         found = _Finder(model, states, whole, runs, probe, kind)
         kept = _kept(*numbers)
-        if kept and not draws:  # to find whether the next call reads it: one run leaves it, another goes on
+        if kept and not draws:  # does the next call read it? Run twice without putting it back in between
             snapshot.put_back()
             for _ in range(2):
                 probe.rewind_generators()
@@ -165,9 +165,7 @@ def _relations(
             found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
             snapshot.put_back()
         if found.suspects():
-            again = PerturbedRun(
-                model, states, whole, 2 * part_rows
-            )  # without `rewind_generators`: what is drawn differs
+            again = PerturbedRun(model, states, whole, 2 * part_rows)  # generators go on, so random numbers differ
             again.run(forward, data)
             found.clear(again)
     result = found.relations()
@@ -179,7 +177,7 @@ def _relations(
 
 
 def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
-    """The first attribute that holds something else after a part of the rows than after all of them."""
+    """The first attribute whose value after a part of the rows differs from its value after all rows; else None."""
     for place, value in whole.items():
         if any(
             place in part and not np.allclose(part[place], value, rtol=1e-4, atol=0, equal_nan=True) for part in parts
@@ -193,7 +191,7 @@ def _cut(data: Any, part: RowRange) -> Any:
 
 
 def _states(model: Any) -> list[Any]:
-    """The variables that a call may assign, and that are nobody else's to combine."""
+    """The variables that a call may assign, except those of metrics, which `metrics.py` combines."""
     metrics = {id(variable) for metric in leaf_metrics(model) for variable in metric.variables}
     variables = {id(variable): variable for variable in model.variables if id(variable) not in metrics}
     return list(variables.values())
@@ -203,7 +201,7 @@ _WORDS = {"sum": "a sum over rows", "neither": "neither a mean nor a sum over ro
 
 
 class _Finder:
-    """What the runs show; `clear` allows for what a further run of the same rows shows to be rounding, or drawn."""
+    """The differences between the runs; `clear` drops those that a further run explains by rounding or random numbers."""
 
     def __init__(
         self, model: Any, states: list[Any], whole: FullRun, runs: list[PartRun], probe: Probe, kind: str
@@ -281,7 +279,7 @@ class _Finder:
         return doer == THE_STEP or not self.probe.knows(self.members[doer])
 
     def _doer(self, place: TensorPlace) -> int:
-        """Whose doing a tensor is: what a member takes comes of its caller's code."""
+        """The member that computed a tensor: an input of a call comes from the caller's code."""
         return place.number if place.side == "out" else self.whole.callers[place.number, place.turn]
 
     def tolerance(self, place: TensorPlace) -> float:
@@ -291,7 +289,7 @@ class _Finder:
         return max(self.probe.noise, 8 * coarse, _TIMES_ROUNDING * rounding)
 
     def _kind(self, whole: Any, parts: list[Any], again: Any) -> str:
-        """How a value follows its rows; `again` is that of the further run, None before it."""
+        """How a value follows its rows; `again` is the value in the further run, None before that run."""
         noise = (
             self._noise if again is None else max(self._noise, _TIMES_ROUNDING * distance(_wide(whole), _wide(again)))
         )
@@ -319,7 +317,7 @@ class _Finder:
         return kinds
 
     def _assigned(self, settled: set[int]) -> set[int]:
-        """Weights that a step sets itself to means over rows: nobody else combines them."""
+        """Indices of the weights that a user's step sets itself, to means over rows; no other rule combines them."""
         model = self.members[0]
         known = {id(each) for layer in model._flatten_layers() for each in layer._non_trainable_variables}
         return {
@@ -336,7 +334,7 @@ class _Finder:
         return self._kind(whole, parts, again)
 
     def _kind_of_all(self, whole: list[Any], parts: list[list[Any]], again: list[Any] | None) -> str:
-        """The kind that all values of a list have."""
+        """The common kind of all values of a list; "neither" if they differ in kind, "mean" if there are none."""
         others = [*parts, *([] if again is None else [again])]
         if any(len(other) != len(whole) for other in others):
             return "neither"
@@ -344,13 +342,13 @@ class _Finder:
         return kinds.pop() if len(kinds) == 1 else "neither" if kinds else "mean"
 
     def _kinds(self, whole: list[Any], parts: list[list[Any]], again: list[Any] | None) -> list[str]:
-        """The kind of each value of lists that are as long as one another."""
+        """The kind of each value; all lists have the same length."""
         further = again or [None] * len(whole)
         rows = zip(whole, further, *parts, strict=True)
         return [self._kind(value, list(of_parts), more) for value, more, *of_parts in rows]
 
     def _state_kind(self, state: int) -> str:
-        """ "mean" where the mean over rows of the replicas' states is the state of one device; "same" where all have that."""
+        """ "same" if every run reaches the same state, "mean" if the state is the mean of the parts' states, else the kind."""
         before = self._before[state]
         if before.dtype.kind not in "fV" and before.dtype.name != "bfloat16":
             new = [run.new_states.get(state, before) for run in (self.whole, *self.runs)]
@@ -368,7 +366,7 @@ class _Finder:
         return state in self.whole.new_states and not np.array_equal(self.whole.new_states[state], self._before[state])
 
     def _gather(self, result: Relations, number: int, reason: str) -> None:
-        """Let a member work on all rows, or the innermost of its callers that can."""
+        """Mark a member to work on the rows of all replicas, or, if its row axes are unknown, its innermost possible caller."""
         result.reasons.setdefault(number, reason)
         todo = [number]
         while todo:
@@ -385,7 +383,7 @@ class _Finder:
         return "the step" if number == THE_STEP else name_of(self.members[number])
 
     def _axes(self, number: int) -> tuple[CallAxes, ...] | None:
-        """Where each call of a member takes and gives rows; None where it cannot be known."""
+        """The row axes of each call of a member; None where they cannot be determined."""
         run, calls = self.runs[0], []
         turns = [turn for callee, turn in self.whole.callers if callee == number]
         for turn in sorted(turns):

@@ -1,7 +1,4 @@
-"""Warnings that are given once for a model, however many of its steps they hold for.
-
-Imports no framework and nothing of Keras.
-"""
+"""Warnings that are given once per model, however many steps they concern."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from weakref import WeakKeyDictionary
 
 from abreast import users_line
 
-_told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+_given: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
 def warn_once(about: Any, topic: str, message: str) -> None:
-    """Warn, as from the user's line, unless this was done for the object and the topic before."""
-    topics = _told.setdefault(about, set())
+    """Warn, with the user's line as the place, unless this topic was warned of for this object before."""
+    topics = _given.setdefault(about, set())
     if topic not in topics:
         topics.add(topic)
         users_line.warn(message)
