@@ -26,7 +26,7 @@ from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
 from abreast.errors import BackendError, DataError, ModelError
 from abreast.exact import overrides_step
-from abreast.feed import DEFAULT_STAGING, Feed, Source, Stage, Staging, Watch, cut_validation, wait_for_turn
+from abreast.feed import DEFAULT_STAGING, BetweenSteps, Feed, Source, Stager, Staging, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.hardware import DeviceSpec, choose
 from abreast.launchers import read_world
@@ -324,7 +324,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
         arguments["validation_data"] = _feed(
             placement,
             data_adapter_utils.unpack_x_y_sample_weight(arguments["validation_data"]),
-            Watch(callbacks=acting),
+            BetweenSteps(callbacks=acting),
             batch_size=arguments["validation_batch_size"] or arguments["batch_size"],
             steps_per_epoch=arguments["validation_steps"],
         )
@@ -332,7 +332,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     arguments["x"] = _feed(
         placement,
         (arguments["x"], arguments["y"], arguments["sample_weight"]),
-        Watch(model, acting, _own_python_step(model), save_on_batches(arguments["callbacks"])),
+        BetweenSteps(model, acting, _own_python_step(model), save_on_batches(arguments["callbacks"])),
         batch_size=arguments["batch_size"],
         steps_per_epoch=arguments["steps_per_epoch"],
         shuffle=arguments["shuffle"],
@@ -346,18 +346,18 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
 
 def _feed_evaluate(arguments: dict[str, Any], placement: Placement) -> None:
     data = (arguments["x"], arguments["y"], arguments["sample_weight"])
-    watch = Watch(callbacks=_acting(arguments["callbacks"]))
+    between_steps = BetweenSteps(callbacks=_acting(arguments["callbacks"]))
     arguments["x"] = _feed(
-        placement, data, watch, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
+        placement, data, between_steps, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
     )
     arguments["y"] = arguments["sample_weight"] = None
 
 
 def _feed_predict(arguments: dict[str, Any], placement: Placement) -> None:
     data = (arguments["x"], None, None)
-    watch = Watch(callbacks=_acting(arguments["callbacks"]))
+    between_steps = BetweenSteps(callbacks=_acting(arguments["callbacks"]))
     arguments["x"] = _feed(
-        placement, data, watch, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
+        placement, data, between_steps, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
     )
 
 
@@ -369,7 +369,11 @@ _FEEDS: dict[str, Callable[[dict[str, Any], Placement], None]] = {
 
 
 def _feed(
-    placement: Placement, data: tuple[Any, Any, Any], watch: Watch, batch_size: int | None, **options: Any
+    placement: Placement,
+    data: tuple[Any, Any, Any],
+    between_steps: BetweenSteps,
+    batch_size: int | None,
+    **options: Any,
 ) -> Feed:
     if batch_size is not None and batch_size < 1:
         raise DataError(
@@ -381,13 +385,13 @@ def _feed(
     if isinstance(x, DataAdapter):
         _check_alone(y=y, sample_weight=weight, class_weight=options.get("class_weight"))
     backend = placement.backend
-    stage = Stage(
+    stage = Stager(
         functools.partial(backend.put, placement=placement),
         backend.discard,
         functools.partial(backend.drawn, placement),
     )
     source = Source(x, {"y": y, "sample_weight": weight, "batch_size": batch_size, **options}, backend.source)
-    return Feed(source, stage, placement.staging, watch)
+    return Feed(source, stage, placement.staging, between_steps)
 
 
 def _acting(callbacks: Any) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ cuts the validation's rows off. Imports Keras, NumPy, `errors`, `threads`, `user
 backend says how a batch is put on devices.
 """
 
-from abreast.feed.adapter import Feed, FeedIterator, Handed, Watch, take
+from abreast.feed.adapter import BetweenSteps, Feed, FeedIterator, Handed, take
 from abreast.feed.batch import HostBatch, not_numbers
-from abreast.feed.pipeline import Stage, Taken
+from abreast.feed.pipeline import Stager, Taken
 from abreast.feed.source import Source
 from abreast.feed.staging import DEFAULT_STAGING, Staging
 from abreast.feed.tf_data import dataset_views, not_dense
@@ -18,15 +18,15 @@ from abreast.feed.validation_split import cut_validation
 
 __all__ = [
     "DEFAULT_STAGING",
+    "BetweenSteps",
     "Feed",
     "FeedIterator",
     "Handed",
     "HostBatch",
     "Source",
-    "Stage",
+    "Stager",
     "Staging",
     "Taken",
-    "Watch",
     "cut_validation",
     "dataset_views",
     "not_dense",

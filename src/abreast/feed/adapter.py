@@ -17,14 +17,14 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.habits import Habits
-from abreast.feed.pipeline import Pipeline, Stage, Taken
+from abreast.feed.pipeline import BatchPipeline, Stager, Taken
 from abreast.feed.source import Source
 from abreast.feed.staging import Staging
 from abreast.feed.workers import end_workers
 
 
 @dataclass(frozen=True)
-class Watch:
+class BetweenSteps:
     """What changes what a source could see: the model in training, and by name the user's code that acts on batches."""
 
     model: Any = None
@@ -47,7 +47,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     The source is opened when Keras first asks for something: plain Keras opens that of validation after the first epoch.
     """
 
-    def __init__(self, source: Source, stage: Stage, staging: Staging, watch: Watch) -> None:
+    def __init__(self, source: Source, stage: Stager, staging: Staging, between_steps: BetweenSteps) -> None:
         self.stage = stage
         self.staging = staging
         self.structure: tuple[Any, ...] | None = None
@@ -55,7 +55,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.may_be_empty = False
         self.last_batch: HostBatch | None = None
         self._source = source
-        self._watch = watch
+        self._between_steps = between_steps
         self._iterator: FeedIterator | None = None
 
     @cached_property
@@ -63,7 +63,12 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         adapter = self._source.open()
         if adapter.num_batches == 0 and not self.may_be_empty:
             raise DataError("the data source is empty", "give at least one row")
-        habits = Habits(adapter, self.staging, self._watch.model, (*self._watch.callbacks, *self._watch.steps))
+        habits = Habits(
+            adapter,
+            self.staging,
+            self._between_steps.model,
+            (*self._between_steps.callbacks, *self._between_steps.steps),
+        )
         # A source whose wait has a limit needs a thread of its own; others run where plain Keras runs them.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
@@ -80,16 +85,16 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     @property
     def users_code_between_steps(self) -> bool:
         """Whether the user's callbacks act on batches, or the source is read between them."""
-        return bool(self._watch.callbacks) or self._open.habits.between
+        return bool(self._between_steps.callbacks) or self._open.habits.between
 
     @property
     def state_is_read_between_steps(self) -> bool:
-        return self._watch.saves or self.users_code_between_steps
+        return self._between_steps.saves or self.users_code_between_steps
 
     def __iter__(self) -> FeedIterator:
         self._close_iterator()
         opened = self._open
-        pipeline = Pipeline(opened.begin(), self.check, self.stage, opened.staging, opened.habits)
+        pipeline = BatchPipeline(opened.begin(), self.check, self.stage, opened.staging, opened.habits)
         self._iterator = FeedIterator(self, pipeline)
         self._permit(self._iterator)
         return self._iterator
@@ -170,7 +175,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 class FeedIterator:
     """Batches of one source. `next` gives Keras the plain batch, or one to hand to a step."""
 
-    def __init__(self, feed: Feed, pipeline: Pipeline) -> None:
+    def __init__(self, feed: Feed, pipeline: BatchPipeline) -> None:
         self.pipeline = pipeline
         self.hands_staged = False  # whether `next` gives a `Handed`
         self._feed = feed

@@ -33,7 +33,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Stage:
+class Stager:
     """How a backend stages batches; `drawn` gives what changes when a source draws from a generator that steps draw from."""
 
     put: Callable[[HostBatch], Any]
@@ -41,14 +41,14 @@ class Stage:
     drawn: Callable[[], bytes | None]
 
 
-class Pipeline:
+class BatchPipeline:
     """Batches of one iterator. `permitted` is how many of them, from its first, a step may ask for."""
 
     def __init__(
         self,
         batches: Iterator[Any],
         check: Callable[[HostBatch], HostBatch],
-        stage: Stage,
+        stage: Stager,
         staging: Staging,
         habits: Habits,
     ) -> None:

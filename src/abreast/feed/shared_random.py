@@ -1,6 +1,6 @@
 """Whether a source and something else both draw from the random generators that all of Python shares.
 
-Reading ahead would change who draws first. Not here: the generator of a framework (`Stage.drawn`). Imports NumPy.
+Reading ahead would change who draws first. Not here: the generator of a framework (`Stager.drawn`). Imports NumPy.
 """
 
 from __future__ import annotations

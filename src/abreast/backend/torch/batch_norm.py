@@ -33,7 +33,7 @@ def install() -> None:
 
 
 @functools.cache
-def be_traced() -> None:
+def allow_tracing() -> None:
     """Let `torch.compile` look into these functions: by their names it takes them for torch's own, and calls them unseen."""
     rules: Any = torch._dynamo.trace_rules.get_torch_obj_rule_map()
     for ours, plain in ((_functional, _plain_functional), (_operation, _plain_operation)):
@@ -41,7 +41,7 @@ def be_traced() -> None:
             rules[plain] = rules.pop(ours)
 
 
-def group_is_ours() -> None:
+def mark_group_as_ours() -> None:
     """Say that abreast made torch's process group: of what runs outside of a step, the workers know nothing."""
     _groups_of_ours.append(True)
 

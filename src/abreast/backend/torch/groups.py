@@ -25,7 +25,7 @@ class Groups:
         # A file, not a TCP store, which would listen. gloo and NCCL bind to loopback: the ranks share a host.
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(variable, "lo")
-        batch_norm.group_is_ours()
+        batch_norm.mark_group_as_ours()
         store = dist.PrefixStore(f"team-{team}", dist.FileStore(rendezvous))  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
         self._links = {size: TorchLink(dist.group.WORLD, rank, size)}

@@ -24,7 +24,7 @@ class Hooks:
     def __init__(self, model: Any) -> None:
         self._count, self._names = RemovableHandle.next_id, _names(model)
 
-    def are_others(self, model: Any) -> bool:
+    def have_changed(self, model: Any) -> bool:
         """Whether the script has set hooks since. PyTorch counts all that anything registers: only then is there a look."""
         if self._count == RemovableHandle.next_id:
             return False

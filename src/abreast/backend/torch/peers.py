@@ -46,7 +46,7 @@ class Peers:
             torch.cuda.set_device(world.local_rank)
         choose_interface(world.master_addr, os.environ)
         if not dist.is_initialized():
-            batch_norm.group_is_ours()
+            batch_norm.mark_group_as_ours()
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
                 init_method=f"tcp://{world.master_addr}:{world.master_port}",

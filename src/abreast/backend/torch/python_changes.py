@@ -36,7 +36,7 @@ def apply_changes(model: Any, data: bytes) -> None:
 
 
 def load_with_modules(data: bytes) -> Any:
-    """The model that `Watch.dump` made, and beside it what this process's modules lack."""
+    """The model that `PythonState.dump` made, and beside it what this process's modules lack."""
     model, beside = load_model_and(data)
     for change in beside:  # one by one: a path may lead through code that an earlier one puts there
         _apply(model, [(change.part, change.paths, change.edit)])

@@ -57,7 +57,7 @@ class _Node:
 _MOST_PATHS = 4
 
 
-class Watch:
+class PythonState:
     """What was seen of a model's Python state; `changes` compares it with what is there."""
 
     def __init__(self, model: Any) -> None:
@@ -91,7 +91,7 @@ class Watch:
 
     def dump_changes(self) -> bytes | None:
         """What somebody changed since the last `accept`; None for nothing. Raises `UnknownObject`, `ModelError`."""
-        if self._hooks.are_others(self._model()) or (
+        if self._hooks.have_changed(self._model()) or (
             [*map(vars, self._installed)] != self._as_installed and self._note_patches()
         ):
             raise UnknownObject

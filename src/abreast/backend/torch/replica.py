@@ -14,7 +14,7 @@ import torch
 from abreast.backend.contract import Kind
 from abreast.backend.torch import messages
 from abreast.backend.torch.memory import Memory
-from abreast.backend.torch.python_state import Watch
+from abreast.backend.torch.python_state import PythonState
 from abreast.backend.torch.step import ReplicaStep
 
 # Where a model keeps its replica: that refers to the model, so a table of ours would hold both for good.
@@ -39,8 +39,8 @@ class Replica:
 
     forget: Callable[[], Any]  # called when it ends, too: the workers need not keep theirs
 
-    def __init__(self, key: int, step: ReplicaStep, identity: Any, watch: Watch) -> None:
-        self.key, self.step, self.identity, self.watch = key, step, identity, watch
+    def __init__(self, key: int, step: ReplicaStep, identity: Any, python_state: PythonState) -> None:
+        self.key, self.step, self.identity, self.python_state = key, step, identity, python_state
         self.seen: set[Kind] = set()
         self.size = step.link.num_replicas
         variables = messages.numbered_variables(step.model)
@@ -76,7 +76,7 @@ class Replica:
 
     def accept(self) -> None:
         """Before the user's code runs: what is there now, the workers have too."""
-        self.watch.skip()
+        self.python_state.skip()
         self._memory = Memory(self._all_tensors())
 
     def note_writes(self) -> None:

@@ -1,7 +1,7 @@
-"""Batches for one worker through shared memory: memfd, without a name, gone with its last user, also after kill -9.
+"""Batches for one worker, in shared memory. A memfd has no name and ends with its last user, also after kill -9.
 
-`ShardWriter` copies a shard into a slot that both processes map, `ShardReader` gives it back as views. A shard's structure,
-dtypes and shapes are sent once and then named by a number. Linux only. Imports NumPy, `errors` and the channel.
+`SharedMemoryWriter` copies a shard into a slot that both processes map; `SharedMemoryReader` returns it as views. A shard's
+structure, dtypes and shapes are sent once and then named by a number. Linux only. Imports no framework.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_LAYOUTS = 1024
 _MAX_SLOTS = mmap.PAGESIZE // 8
 
 
-class ShardWriter:
+class SharedMemoryWriter:
     """The caller's side of the batch memory of one worker: as many slots as shards have been pending at once."""
 
     def __init__(self, channel: Channel, max_pending: int = 3) -> None:
@@ -119,7 +119,7 @@ class ShardWriter:
             os.close(fd)
 
 
-class ShardReader:
+class SharedMemoryReader:
     """The worker's side of the batch memory. `on_slot` is called with a slot's new memory, and what it had before."""
 
     def __init__(self, on_slot: Callable[[Any, Any], None] | None = None) -> None:

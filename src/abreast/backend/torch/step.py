@@ -166,7 +166,7 @@ class _Forward(torch.nn.Module):
         modules = (module for layer in model._flatten_layers() for module in layer.modules())
         if model.jit_compile or any(isinstance(module, OptimizedModule) for module in modules):
             keep_out_of_graphs()
-            batch_norm.be_traced()
+            batch_norm.allow_tracing()
         self.call = torch.compile(model) if model.jit_compile else model
 
     def forward(self, x: Any, training: bool) -> Any:

@@ -32,9 +32,9 @@ from abreast.backend.torch.groups import Groups, rendezvous_file
 from abreast.backend.torch.hooks import check_hooks
 from abreast.backend.torch.interface import check_interface
 from abreast.backend.torch.model import UnknownObject
-from abreast.backend.torch.python_state import Watch
+from abreast.backend.torch.python_state import PythonState
 from abreast.backend.torch.replica import Replica, forget, keep, replica_of
-from abreast.backend.torch.shards import ShardWriter
+from abreast.backend.torch.shards import SharedMemoryWriter
 from abreast.backend.torch.staging import StagedShard
 from abreast.backend.torch.step import ReplicaStep
 from abreast.errors import BackendError, WorkerError
@@ -90,7 +90,7 @@ class Team:
         }
         pairs = {rank: channel_pair() for rank in range(1, size)}
         self._channels = {rank: ours for rank, (ours, _) in pairs.items()}
-        self._writers = {rank: ShardWriter(channel) for rank, channel in self._channels.items()}
+        self._writers = {rank: SharedMemoryWriter(channel) for rank, channel in self._channels.items()}
         self.job = workers.Job(
             "abreast.backend.torch.worker",
             ranks=list(pairs),
@@ -137,8 +137,8 @@ class Team:
         exact.check_layers(model)
         check_hooks(model)
         key = next(self._keys)
-        watch = Watch(model)
-        data = watch.dump_model()
+        python_state = PythonState(model)
+        data = python_state.dump_model()
         with self._translated():
             self._tell_forgotten()
             if not self.groups.has(size):
@@ -146,7 +146,7 @@ class Team:
                 self.groups.open(size)
             self._send_all(range(1, size), messages.MODEL, (key, size, data, global_batch_norm, seeds.seed_of(model)))
             step = ReplicaStep(model, self.groups.link(size), global_batch_norm)
-        replica = Replica(key, step, identity, watch)
+        replica = Replica(key, step, identity, python_state)
         replica.forget = weakref.finalize(replica, self._forgotten.append, key)
         return replica
 
@@ -169,14 +169,14 @@ class Team:
     def _send_changes(self, replica: Replica) -> bool:
         """Let the workers' Python state be rank 0's; False where they need the model anew."""
         try:
-            data = replica.watch.dump_changes()
+            data = replica.python_state.dump_changes()
         except UnknownObject:
             return False
         if data is not None:
             self.collect_gradients(replica.step.model)
             with self._translated():
                 self._send_all(range(1, replica.size), messages.STATE, (replica.key, data))
-        replica.watch.accept()
+        replica.python_state.accept()
         return True
 
     def accept_state(self, model: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from abreast import workers
 from abreast.backend.torch.channel import Channel, ChannelClosed, Message
-from abreast.backend.torch.shards import ShardReader
+from abreast.backend.torch.shards import SharedMemoryReader
 
 
 def main(worker: workers.Worker) -> None:
@@ -38,7 +38,7 @@ class _Replicas:
         self.worker, self.channel, self.options = worker, channel, options
         self.messages, self.state, self.step, self.stage = messages, python_changes, torch_step, staging
         self.all_reduce, self.settings, self.seeds = all_reduce, settings, seeds
-        self.reader = ShardReader(staging.pin_slot)
+        self.reader = SharedMemoryReader(staging.pin_slot)
         self.staged: dict[bytes, Any] = {}
         self.steps: dict[int, Any] = {}
         channel.send(messages.READY)
