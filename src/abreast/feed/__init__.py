@@ -1,10 +1,9 @@
 """Any Keras data source as global batches, read ahead of the step and staged on the devices.
 
-`batch.py` is one batch and its shards, `source.py` what the user gave, `ahead.py` a thread that works ahead, `pipeline.py` the
-way of a batch from its source to the devices, `adapter.py` what Keras sees. `habits.py` decides whether a source is read
-ahead, with `in_process.py`, `shared_random.py` and `turns.py`; `workers.py` ends a source's workers; `validation_split.py`
-cuts the validation's rows off. Imports Keras, NumPy, `errors`, `threads`, `users_line` and `measure.spans`; no framework: a
-backend says how a batch is put on devices.
+`batch.py` holds one batch and its shards, `source.py` the user's data source, `ahead.py` a thread that works ahead, `pipeline.py`
+the way of a batch from its source to the devices, and `adapter.py` the adapter that Keras sees. `habits.py` decides whether a
+source is read ahead, with `in_process.py`, `shared_random.py` and `turns.py`. `workers.py` ends a source's workers.
+`validation_split.py` cuts off the rows for validation. Imports no framework: a backend puts batches on devices.
 """
 
 from abreast.feed.adapter import BetweenSteps, Feed, FeedIterator, Handed, take

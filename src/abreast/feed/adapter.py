@@ -1,7 +1,7 @@
-"""What Keras sees of a staged source: a data adapter whose iterators give batches in plain Keras's order.
+"""The data adapter of a staged source: its iterators return batches in plain Keras's order.
 
-Order, epochs and shuffling stay those of the Keras data adapter that plain `fit` would have used. Within an epoch batches
-are read ahead; never past its end, so that what happens between epochs happens between the same batches. Imports Keras.
+Order, epochs and shuffling are those of the Keras data adapter that plain `fit` would have used. Batches are read ahead within an
+epoch, never past its end. So whatever happens between epochs happens between the same batches as with plain Keras.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from abreast.feed.workers import end_workers
 
 @dataclass(frozen=True)
 class BetweenSteps:
-    """What changes what a source could see: the model in training, and by name the user's code that acts on batches."""
+    """Code that runs between steps and that a source could see the effects of: the model in training, and user code by name."""
 
     model: Any = None
     callbacks: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
-    saves: bool = False  # whether a callback of Keras's saves the model's state between steps
+    saves: bool = False  # whether one of Keras's callbacks saves the model's state between steps
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class _Open:
 
 
 class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
-    """A Keras data adapter that hands a step function staged batches, and lets Keras see them as its own.
+    """A Keras data adapter that passes staged batches to a step function, and plain batches to Keras.
 
-    The source is opened when Keras first asks for something: plain Keras opens that of validation after the first epoch.
+    The source is opened when Keras first asks for something, because plain Keras opens a validation source after the first epoch.
     """
 
     def __init__(self, source: Source, stage: Stager, staging: Staging, between_steps: BetweenSteps) -> None:
@@ -69,7 +69,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
             self._between_steps.model,
             (*self._between_steps.callbacks, *self._between_steps.steps),
         )
-        # A source whose wait has a limit needs a thread of its own; others run where plain Keras runs them.
+        # With `input_timeout` the source needs a thread of its own; otherwise it runs where plain Keras runs it.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
         return _Open(adapter, self._source.begin(adapter), staging, habits)
@@ -84,7 +84,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @property
     def users_code_between_steps(self) -> bool:
-        """Whether the user's callbacks act on batches, or the source is read between them."""
+        """Whether the user's callbacks act on batches, or the source is read between steps."""
         return bool(self._between_steps.callbacks) or self._open.habits.between
 
     @property
@@ -100,7 +100,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         return self._iterator
 
     def check(self, batch: HostBatch) -> HostBatch:
-        """The batch; raises `DataError` when it is built otherwise than the first one."""
+        """The batch; raises `DataError` if its structure differs from that of the first batch."""
         if self.structure is None:
             self.structure = batch.structure
         elif batch.structure != self.structure:
@@ -111,7 +111,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         return batch
 
     def close(self) -> None:
-        """End the threads of the present iterator and the source's workers, also in the middle of an epoch."""
+        """End the present iterator's threads and the source's workers, also in the middle of an epoch."""
         if "_open" not in vars(self):
             return
         self._close_iterator()
@@ -161,7 +161,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.adapter.on_epoch_end()
 
     def _permit(self, iterator: FeedIterator) -> None:
-        """Let an iterator be read as far as Keras will ask for in one epoch. Called at its beginning."""
+        """Allow an iterator to read the batches that Keras will ask for in one epoch. Called when the epoch begins."""
         if (draws := self._open.habits.draws) is not None:
             draws.begin_epoch()
         steps = self._source.steps_per_epoch
@@ -173,11 +173,11 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
 
 class FeedIterator:
-    """Batches of one source. `next` gives Keras the plain batch, or one to hand to a step."""
+    """Batches of one source. `next` returns a plain batch to Keras, or a `Handed` that Keras passes to a step."""
 
     def __init__(self, feed: Feed, pipeline: BatchPipeline) -> None:
         self.pipeline = pipeline
-        self.hands_staged = False  # whether `next` gives a `Handed`
+        self.hands_staged = False  # whether `next` returns a `Handed`
         self._feed = feed
 
     def __iter__(self) -> FeedIterator:
@@ -189,7 +189,7 @@ class FeedIterator:
 
     @property
     def state_is_read_between_steps(self) -> bool:
-        """Whether somebody reads variables, or assigns to them, between two steps."""
+        """Whether any code reads or assigns variables between two steps."""
         return self._feed.state_is_read_between_steps
 
     @property
@@ -199,7 +199,7 @@ class FeedIterator:
 
     @property
     def source(self) -> Any:
-        """What the user gave."""
+        """The data source that the user passed."""
         return self._feed.source
 
     def take(self) -> Taken:
@@ -210,14 +210,16 @@ class FeedIterator:
 
 
 class Handed:
-    """A batch of a `FeedIterator` in Keras's hands: a step takes it, or Keras looks at it (by `next`) to build a model."""
+    """A batch that Keras passes on: a step calls `take`, or Keras reads it with `next` to build a model."""
 
     def __init__(self, iterator: FeedIterator) -> None:
         self.adapter = iterator.adapter
         self.state_is_read_between_steps = iterator.state_is_read_between_steps
         self._iterator = iterator
         self._taken = iterator.take()
-        self.after_users_code = self.before_users_code = True  # whether it may run around its step
+        self.after_users_code = self.before_users_code = (
+            True  # whether the user's code may run before and after its step
+        )
 
     def __next__(self) -> Any:
         return self._taken.host.data
@@ -228,9 +230,9 @@ class Handed:
 
 
 def take(iterator: Any, put: Callable[[HostBatch], Any]) -> Taken:
-    """The next batch of a `FeedIterator`, or of any iterator (`train_on_batch` brings a generator of its own).
+    """The next batch of a `FeedIterator`, or of any iterator (`train_on_batch` passes a generator of its own).
 
-    A step asks here; so from now on the feed works ahead.
+    Called by steps. From the first call on, the feed works ahead.
     """
     if isinstance(iterator, FeedIterator):
         iterator = Handed(iterator)

@@ -1,8 +1,7 @@
-"""Notices a source that writes into arrays that it gave before: read ahead, they would change under a waiting batch.
+"""Detection of sources that write into arrays of earlier batches: with reading ahead, a waiting batch would change.
 
-Most such sources have one buffer. It is seen at their second batch, which is read while no other waits; from then on every
-batch is copied as it comes. One with a ring of buffers may be seen only when a waiting batch has changed: that is an error.
-Imports NumPy, Keras's tree and `errors`.
+Most such sources have one buffer. That shows at their second batch, which is read while no other batch waits. From then on every
+batch is copied after it is read. A ring of buffers may show only when a waiting batch has changed: that is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _PROBE_BYTES = 64
 
 
 class ReuseGuard:
-    """Looks at the arrays of each batch read; `window` is the number of batches that may be waiting."""
+    """Examines the arrays of each batch that is read; `window` is the number of batches that may wait."""
 
     def __init__(self, window: int) -> None:
         self.copies = False
@@ -30,12 +29,12 @@ class ReuseGuard:
         self._num_read = 0
 
     def begin(self) -> None:
-        """Another iterator of the same source begins; what it learnt of the source stays."""
+        """Begin with another iterator of the same source; `copies` stays as it is."""
         self._seen.clear()
         self._num_read = 0
 
     def guard(self, data: Any, num_finished: int) -> Any:
-        """The batch, or a copy of it; raises `DataError` when one after the first `num_finished` was overwritten."""
+        """The batch, or a copy of it; raises `DataError` if a batch after the first `num_finished` was overwritten."""
         index, self._num_read = self._num_read, self._num_read + 1
         while self._seen and self._seen[0].index < index - self._window:
             self._seen.popleft()
@@ -44,8 +43,8 @@ class ReuseGuard:
                 mark.leaf = None
         if any(mark.has_changed() for mark in self._seen):
             raise DataError(
-                "the data source wrote into a batch that it had given, while that still waited for its step",
-                "let it give a new array each time (or a copy), or train with prefetch=0",
+                "the data source wrote into an earlier batch, while that still waited for its step",
+                "let the source return a new array (or a copy) each time, or train with prefetch=0",
             )
         leaves = [leaf for leaf in tree.flatten(data) if (view := _view(leaf)) is not None and view.size]
         addresses = {_address(leaf) for leaf in leaves}
@@ -57,14 +56,14 @@ class ReuseGuard:
 
 
 class _Seen:
-    """Where an array's memory is, while its owner lives, and what was in it."""
+    """The address of an array's memory, its owner and a checksum of its contents."""
 
     __slots__ = ("address", "index", "leaf", "probe", "root")
 
     def __init__(self, index: int, leaf: Any) -> None:
         self.index = index
         self.address = _address(leaf)
-        self.leaf: Any = leaf  # until its step is over: a device of the CPU may read it where it is
+        self.leaf: Any = leaf  # kept until its step has finished: a CPU device may read this memory directly
         root = leaf
         while isinstance(getattr(root, "base", None), np.ndarray):
             root = root.base
@@ -76,7 +75,7 @@ class _Seen:
 
 
 def _view(leaf: Any) -> np.ndarray[Any, Any] | None:
-    """The memory of an array, or of a tensor of PyTorch on the CPU; None for what cannot be written into."""
+    """The memory of an array, or of a PyTorch tensor on the CPU; None for other leaves, which a source cannot overwrite."""
     if isinstance(leaf, np.ndarray):
         return leaf
     if not hasattr(leaf, "data_ptr") or leaf.device.type != "cpu":
@@ -84,7 +83,7 @@ def _view(leaf: Any) -> np.ndarray[Any, Any] | None:
     try:
         view: np.ndarray[Any, Any] = leaf.detach().numpy()
         return view
-    except (TypeError, RuntimeError):  # a type that NumPy does not know
+    except (TypeError, RuntimeError):  # a dtype that NumPy does not have
         return None
 
 
@@ -102,7 +101,7 @@ def _address(leaf: Any) -> int:
 
 
 def _probe(leaf: Any) -> int:
-    """A number that changes when the first or the last bytes of an array do."""
+    """A checksum of the first and last bytes of an array."""
     array = _view(leaf)
     assert array is not None
     if not array.flags.c_contiguous or array.dtype.hasobject:
