@@ -435,8 +435,8 @@ def test_a_script_that_chooses_another_backend_than_the_command_is_refused(folde
     assert result == Result(
         2,
         "",
-        "abreast: error: --backend torch was asked for, but the script chose jax\n"
-        "hint: leave out --backend, or take KERAS_BACKEND=jax out of the script\n",
+        "abreast: error: --backend is torch, but the script chose jax\n"
+        "hint: leave out --backend, or remove KERAS_BACKEND=jax from the script\n",
     )
 
 

@@ -1,6 +1,6 @@
 """abreast: Keras 3 models train on every GPU of a machine, with TensorFlow, JAX or PyTorch underneath.
 
-The public names. Importing this loads neither Keras nor a framework: both come when a name is first used.
+This module holds the public names. Importing it loads neither Keras nor a framework: both are loaded when a name is first used.
 """
 
 from __future__ import annotations

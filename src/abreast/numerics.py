@@ -1,7 +1,7 @@
-"""Finds the step, and the rank, at which a loss stops being a finite number.
+"""Detection of the step, and the rank, at which a loss stops being a finite number.
 
-Asked for by `check_numerics` (raises) or by Keras's `TerminateOnNaN` in the callbacks (one line on stderr). Reading the loss
-at every step waits for the devices, so nobody pays who did not ask. Imports Keras, NumPy, `errors` and `feed`.
+The check runs with `check_numerics`, which raises, or with Keras's `TerminateOnNaN` among the callbacks, which prints one line on
+stderr. Reading the loss at every step waits for the devices, so the check is off by default.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from abreast.feed import Feed
 
 
 class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Says once where the loss became NaN or infinite; `stop` raises `NumericsError`."""
+    """Reports once where the loss became NaN or infinite; with `stop`, raises `NumericsError`."""
 
     def __init__(self, feed: Feed, num_devices: int, stop: bool) -> None:
         super().__init__()
         self.feed, self.num_devices, self.stop = feed, num_devices, stop
         self.epoch = 0
-        self.said = False
+        self.has_reported = False
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self.epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         loss = (logs or {}).get("loss")
-        if self.said or loss is None or np.isfinite(float(loss)):
+        if self.has_reported or loss is None or np.isfinite(float(loss)):
             return
-        self.said = True
+        self.has_reported = True
         message = f"the loss is {float(loss)} after step {batch} of epoch {self.epoch} ({self._where()})"
-        hint = "look at that step's rows; a lower learning rate or clipping helps where the rows are sound"
+        hint = "look at that step's rows; if they are sound, try a lower learning rate or gradient clipping"
         if self.stop:
             raise NumericsError(message, hint)
         print(f"abreast: {message}\nhint: {hint}", file=sys.stderr)
@@ -52,7 +52,7 @@ class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
 
 def watch_loss(callbacks: Any, feed: Feed, num_devices: int, check_numerics: bool) -> Any:
-    """The callbacks, with a `LossWatch` before them if anything asks for one."""
+    """The callbacks, with a `LossWatch` in front if `check_numerics` or a `TerminateOnNaN` asks for it."""
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return callbacks
     given = list(callbacks) if isinstance(callbacks, Sequence) else [] if callbacks is None else [callbacks]

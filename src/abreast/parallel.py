@@ -1,7 +1,7 @@
-"""`DataParallel` and `parallelize`: which models train on several devices, and how Keras's own `fit` is led there.
+"""`DataParallel` and `parallelize`: which models train on several devices, and how Keras's own `fit` gets there.
 
-A model is tagged with a `Placement`; `fit`, `evaluate`, `predict` and the `_on_batch` methods of a tagged model run Keras's own
-code over our feed and our step functions. Untagged models are plain Keras. Imports Keras, `feed`, `devices` and `backend`.
+A model is tagged with a `Placement`. `fit`, `evaluate`, `predict` and the `_on_batch` methods of a tagged model run Keras's own
+code with our feed and our step functions. Untagged models are plain Keras.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ _active = threading.local()  # the placements whose `with` blocks this thread is
 class DataParallel:
     """Train every model made or compiled inside the `with` block on all of `devices`.
 
-    `devices`: `"auto"` (every accelerator), a number, indices or names. `batch_norm`: `"global"` takes the statistics of the
-    whole batch, as one device would; `"local"` those of each device's rows. `check_rows` looks at the first batch for layers
-    that relate its rows to one another, where devices see only their own (TensorFlow, PyTorch). `prefetch` batches wait on
-    the devices while a step runs, as many as fit into `prefetch_bytes` (by default an eighth of the free memory); 0 feeds in
-    the training thread. None is 2, and 0 where the source could see what callbacks or steps change. A step that waits
-    `input_timeout` seconds for its batch ends `fit`. Raises `DeviceError`, `BackendError`.
+    `devices`: `"auto"` (every accelerator), a number, indices or names. `batch_norm`: `"global"` uses the statistics of the
+    whole batch, as one device would; `"local"` uses those of each device's rows. `check_numerics` raises `NumericsError` when
+    the loss is not finite. `check_rows` searches, on the first batch, for layers that relate its rows to one another; needed
+    where a device sees only its own rows (TensorFlow, PyTorch). `prefetch` batches wait on the devices while a step runs, or as
+    many as fit into `prefetch_bytes` (by default an eighth of the free memory); 0 feeds in the training thread. None means 2, or
+    0 for a source that could see changes by callbacks or steps. A step that waits `input_timeout` seconds for its batch ends
+    `fit`. Raises `DeviceError`, `BackendError`.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class DataParallel:
         _stack().pop()
 
     def close(self) -> None:
-        """End worker processes and give back their memory; a later `fit` starts them again."""
+        """End the worker processes and free their memory; a later `fit` starts them again."""
         self.placement.backend.close(self.placement)
 
 
@@ -95,7 +96,7 @@ def parallelize(
     prefetch_bytes: int | None = None,
     input_timeout: float | None = None,
 ) -> Model:
-    """Let an existing model (built, compiled, trained, or not yet) train on all of `devices`; gives the same object.
+    """Let an existing model (built, compiled, trained, or not yet) train on all of `devices`; returns the same object.
 
     The arguments are those of `DataParallel`.
     """
@@ -109,14 +110,14 @@ def parallelize(
 
 
 def use_cpu_devices(count: int) -> None:
-    """Simulate `count` devices on the CPU, to try things without a GPU; call it before anything is computed."""
+    """Simulate `count` devices on the CPU, for trials without a GPU. Call it before anything is computed."""
     if count < 1:
         raise BackendError(f"{count} simulated CPU devices", "ask for at least 1")
     current_backend().use_cpu_devices(count)
 
 
 def devices() -> tuple[str, ...]:
-    """Names of the devices that the current backend can train on, as `("gpu:0", "gpu:1")`."""
+    """Names of the devices that the current backend can train on, such as `("gpu:0", "gpu:1")`."""
     return current_backend().device_names()
 
 
@@ -129,7 +130,7 @@ def default_placement(
     check_rows: bool = True,
     staging: Staging = DEFAULT_STAGING,
 ) -> Iterator[Placement]:
-    """Place every model of the process that is in no scope of its own: what `abreast run` does for a whole script."""
+    """Inside, place every model of the process that is in no scope of its own. `abreast run` does this for a whole script."""
     global _default
     before, _default = _default, _placement(devices, batch_norm, check_numerics, check_rows, staging)
     try:
@@ -141,7 +142,7 @@ def default_placement(
 
 @contextmanager
 def nothing_placed() -> Iterator[None]:
-    """Train all models of the process with plain Keras, wherever they are placed: one side of a comparison."""
+    """Inside, train all models of the process with plain Keras, whatever their placement: one side of a comparison."""
     global _nothing_placed
     _nothing_placed = True
     _forget_step_functions()
@@ -154,7 +155,7 @@ def nothing_placed() -> Iterator[None]:
 
 @contextmanager
 def placed(model: Any, devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = "global") -> Iterator[None]:
-    """Train a model on `devices` inside the block, then where it trained before."""
+    """Inside, train a model on `devices`; afterwards it trains where it trained before."""
     before = _placements.get(model)
     placement = _placement(devices, batch_norm, False, True, DEFAULT_STAGING)
     _tag(model, placement)
@@ -170,10 +171,10 @@ def placed(model: Any, devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = 
 
 
 def placement_facts() -> dict[str, list[str]]:
-    """The devices of all models that are placed now, and how their BatchNormalization counts rows."""
-    of = [] if _nothing_placed else list(_placements.values())
-    devices = sorted({device for placement in of for device in placement.devices})
-    return {"devices": devices, "batch_norm": sorted({placement.batch_norm for placement in of})}
+    """The devices of all models that are placed now, and the `batch_norm` settings of their placements."""
+    placements = [] if _nothing_placed else list(_placements.values())
+    devices = sorted({device for placement in placements for device in placement.devices})
+    return {"devices": devices, "batch_norm": sorted({placement.batch_norm for placement in placements})}
 
 
 def _forget_step_functions() -> None:
@@ -198,7 +199,7 @@ def _placement(
 
 
 def placement_of(model: Any) -> Placement | None:
-    """Where a model trains; None for plain Keras. A first use inside a scope tags it."""
+    """A model's placement; None for plain Keras. A first use inside a scope tags the model."""
     if _nothing_placed:
         return None
     placement = _placements.get(model)
@@ -228,16 +229,16 @@ def _tag(model: Any, placement: Placement) -> Placement:
 
 @functools.cache
 def _install() -> None:
-    """Lead `keras.Model` to several devices. Once."""
+    """Extend `keras.Model` to several devices. Runs once."""
     model: Any = keras.Model
     _lead(model)
     model.__init__ = _tagging(model.__init__)
-    # Keras restores a loaded model's compile settings only if `compile` is that of this very class.
+    # Keras restores a loaded model's compile settings only if the model's `compile` is that of this class.
     base_trainer.Trainer.compile = _tagging(base_trainer.Trainer.compile)
 
 
 def _lead(trainer: Any) -> None:
-    """Lead the public methods of a class through `_method`, and its step functions to the backend's."""
+    """Wrap the public methods of a class by `_method`, and the makers of its step functions by `_maker`."""
     for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
         setattr(trainer, name, _method(getattr(trainer, name), _FEEDS.get(name)))
     for kind in _KINDS:
@@ -250,7 +251,7 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
     @functools.wraps(plain)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         placement = placement_of(self)
-        if placement is None or "_use_cached_eval_dataset" in kwargs:  # the second is Keras's own validation in `fit`
+        if placement is None or "_use_cached_eval_dataset" in kwargs:  # Keras passes this in the validation of `fit`
             return plain(self, *args, **kwargs)
         if placement.num_devices > 1:
             wait_for_turn(f"the data source calls {plain.__name__} of a model on {placement.num_devices} devices")
@@ -289,7 +290,7 @@ def _maker(plain: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
 
 
 def _watched(step: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
-    """A step function that leaves a span of each call."""
+    """A step function that records a span for each call."""
     number = _KINDS.index(kind)
 
     def watched(*arguments: Any) -> Any:
@@ -328,7 +329,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
             batch_size=arguments["validation_batch_size"] or arguments["batch_size"],
             steps_per_epoch=arguments["validation_steps"],
         )
-        arguments["validation_data"].may_be_empty = True  # Keras warns and trains on
+        arguments["validation_data"].may_be_empty = True  # Keras warns and continues
     arguments["x"] = _feed(
         placement,
         (arguments["x"], arguments["y"], arguments["sample_weight"]),
@@ -377,7 +378,7 @@ def _feed(
 ) -> Feed:
     if batch_size is not None and batch_size < 1:
         raise DataError(
-            f"batch_size={batch_size}", "a batch has at least 1 row; batch_size counts those of all devices"
+            f"batch_size={batch_size}", "a batch has at least 1 row; batch_size counts the rows of all devices"
         )
     x, y, weight = data
     if isinstance(x, Feed):
@@ -395,22 +396,22 @@ def _feed(
 
 
 def _acting(callbacks: Any) -> tuple[str, ...]:
-    """The user's callbacks that may change, between two batches, what a source reads."""
+    """Names of the user's callbacks that may change, between two batches, what a source reads."""
     return tuple(dict.fromkeys(type(each).__name__ for each in acting_on_batches(callbacks)))
 
 
 def _own_python_step(model: Any) -> tuple[str, ...]:
-    """The user's `train_step` where it runs as Python at each batch: in a compiled one it ran once."""
+    """The name of the user's `train_step`, if its Python runs at every batch; compiled, it runs only once."""
     if overrides_step(model) and (keras.backend.backend() == "torch" or model.run_eagerly):
         return (f"{type(model).__name__}.train_step",)
     return ()
 
 
 def _check_alone(**beside: Any) -> None:
-    """Keras does not hand what is given beside a data adapter to it."""
+    """Raise `DataError` for arguments beside a data adapter: Keras would not pass them to it."""
     for name, value in beside.items():
         if value is not None:
             raise DataError(
-                f"{name} goes with arrays, and this source brings its own targets and weights",
+                f"{name} can only be used with arrays; this source has its own targets and weights",
                 "name columns of the data set: ImageRecords(..., targets=..., weights=...)",
             )
