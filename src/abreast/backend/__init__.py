@@ -1,6 +1,6 @@
-"""A package per framework behind one seam (`contract.py`). The only place that imports a framework.
+"""One package per framework, behind one interface (`contract.py`). Only modules in here import a framework.
 
-Importing this loads neither Keras nor a framework: worker processes start here.
+Importing this module loads neither Keras nor a framework, because worker processes start here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def current_backend() -> Backend:
-    """The backend that Keras was imported with; raises `BackendError` for one that we do not know."""
+    """The backend that Keras was imported with; raises `BackendError` for an unknown one."""
     import keras
 
     name = keras.backend.backend()

@@ -1,4 +1,4 @@
-"""TensorFlow's profiler over some steps, for `Backend.trace`. Imports TensorFlow."""
+"""TensorFlow's profiler over some steps, for `Backend.trace`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TensorFlowTracer:
         except (tf.errors.AlreadyExistsError, tf.errors.UnavailableError) as error:
             raise BackendError(
                 f"TensorFlow's profiler cannot start: {error.message}",
-                "end the other one, with tf.profiler.experimental.stop; Keras's TensorBoard callback starts one by "
+                "end the other trace, with tf.profiler.experimental.stop; Keras's TensorBoard callback starts one with "
                 "`profile_batch`",
             ) from error
 
