@@ -1,4 +1,4 @@
-"""Where a model is looked at before its first step on several PyTorch devices: in rank 0's process. Imports torch and Keras."""
+"""PyTorch's part of the row check before the first step: the model runs in rank 0's process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from abreast.backend.torch.buffers import Buffers
 
 
 class _Draws(TorchDispatchMode):
-    """Notes whether an operation of this thread may draw random numbers; some do not with what they are given."""
+    """Notes whether an operation of this thread may draw random numbers. With some arguments such an operation draws none."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -33,7 +33,7 @@ class TorchProbe:
 
     def __init__(self, model: Any, on_gpu: bool, with_gradients: bool) -> None:
         self._model, self._with_gradients = model, with_gradients
-        self.noise = 4e-3 if on_gpu else 3e-6  # kernels of a GPU are chosen by the number of rows
+        self.noise = 4e-3 if on_gpu else 3e-6  # a GPU's kernels are chosen by the number of rows
         self._drawn: Any = None
         self._draws = _Draws()
 
@@ -66,7 +66,7 @@ class TorchProbe:
             self.rewind_generators()
 
     def _assignable(self) -> list[Any]:
-        """What a step of the user's own may change past Keras, by an optimizer of PyTorch's."""
+        """Parameters that a user's own step may change past Keras, with one of PyTorch's optimizers."""
         return list(self._model.parameters()) if self._with_gradients else []
 
     def rewind_generators(self) -> None:
@@ -84,14 +84,14 @@ class TorchProbe:
         return ""
 
     def knows(self, member: Any) -> bool:
-        """PyTorch's own BatchNorm: `exact` makes it that of all rows, or says what it does."""
+        """True for PyTorch's own BatchNorm: `batch_norm.py` lets it see the rows of all replicas, unless they are local."""
         return isinstance(member, TorchModuleWrapper) and any(
             isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in member.modules()
         )
 
 
 def _note(optimizer: Any, known: dict[Any, Any]) -> None:
-    """Keep the state that one of PyTorch's own optimizers has before its first step in a look; let that see the gradients."""
+    """Keep the state of one of PyTorch's own optimizers before its first step in a run, and record its gradients."""
     run = exact.running()
     if run is None:
         return
