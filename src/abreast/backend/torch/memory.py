@@ -22,7 +22,7 @@ _UNCOUNTED = ("untyped_storage", "data_ptr")
 
 # Attributes of storages. Python keeps the object of a storage as long as torch keeps the storage.
 _ASKED = "_abreast_asked"  # time of the last request
-_LENT = "_abreast_lent"  # allocated by torch, although torch reports NumPy's memory after a call of `numpy`
+_LENT = "_abreast_lent"  # torch allocated it, and takes it for NumPy's after a call of `numpy`
 _OPEN = "_abreast_open"  # a storage or pointer was given out, which is not counted as an owner
 
 _times = itertools.count(1)

@@ -84,7 +84,7 @@ class TorchProbe:
         return ""
 
     def knows(self, member: Any) -> bool:
-        """True for PyTorch's own BatchNorm: `batch_norm.py` lets it see the rows of all replicas, unless they are local."""
+        """True for PyTorch's own BatchNorm: `batch_norm.py` lets it see the rows of all replicas, or they are to be local."""
         return isinstance(member, TorchModuleWrapper) and any(
             isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in member.modules()
         )

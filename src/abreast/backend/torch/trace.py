@@ -1,4 +1,4 @@
-"""PyTorch's profiler over some steps of rank 0, for `Backend.trace`. Imports torch."""
+"""PyTorch's profiler over some steps of rank 0, for `Backend.trace`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from abreast.errors import BackendError
 
 
 class TorchTracer:
-    """See `Tracer` in `backend/contract.py`. The workers, which are processes of their own, are not traced."""
+    """See `Tracer` in `backend/contract.py`. The workers, which are other processes, are not traced."""
 
     def __init__(self, logdir: str) -> None:
-        if torch._C._autograd._profiler_enabled():  # torch would end the other one without a word
+        if torch._C._autograd._profiler_enabled():  # torch would end the other profiler silently
             raise BackendError("PyTorch's profiler is already running", "end the other torch.profiler first")
         on_gpu = torch.cuda.is_available()
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
