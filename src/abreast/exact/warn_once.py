@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from abreast import users_line
+
+LISTENERS: list[Callable[[str], None]] = []  # called with each warning, also where a filter hides it
 
 _given: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
@@ -15,4 +18,6 @@ def warn_once(about: Any, topic: str, message: str) -> None:
     topics = _given.setdefault(about, set())
     if topic not in topics:
         topics.add(topic)
+        for listener in LISTENERS:
+            listener(message)
         users_line.warn(message)
