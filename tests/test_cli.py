@@ -261,7 +261,7 @@ def test_a_missing_script_is_named(folder: Folder) -> None:
 @pytest.mark.parametrize("name", ["absent", "absent.module", "json.absent"])
 def test_a_missing_module_is_named(folder: Folder, name: str) -> None:
     result = folder.abreast("run", "-m", name)
-    hint = "hint: without -m the name of a file is expected\n"
+    hint = "hint: without -m, give the name of a file\n"
     assert (result.code, result.err) == (2, f"abreast: error: there is no module {name!r}\n{hint}")
 
 

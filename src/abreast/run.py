@@ -120,7 +120,7 @@ def _prepare(target: str, arguments: Sequence[str], module: bool) -> Any:
     except (ModuleNotFoundError, ValueError):
         found = False
     if not found:
-        raise LaunchError(f"there is no module {target!r}", "without -m the name of a file is expected")
+        raise LaunchError(f"there is no module {target!r}", "without -m, give the name of a file")
     return functools.partial(runpy.run_module, target, run_name="__main__", alter_sys=True)
 
 

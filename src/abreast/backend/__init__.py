@@ -1,6 +1,7 @@
-"""One package per framework, behind one interface (`contract.py`). Only modules in here import a framework.
+"""One package per framework, behind one interface (`contract.py`).
 
-Importing this module loads neither Keras nor a framework, because worker processes start here.
+Only modules in here import a framework, except for the rivals in `bench`. Importing this module loads neither Keras nor a
+framework, because worker processes start here.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def check_layers(model: Any) -> None:
     for layer in model._flatten_layers():
         if getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
             raise ModelError(
-                f"{layer.name} is stateful: it keeps a state for each row of a batch, and each replica has other rows",
+                f"{layer.name} is stateful: it keeps a state for each row of a batch, and each replica gets different rows",
                 "train it on one device, or with KERAS_BACKEND=jax",
             )
         if getattr(layer, "activity_regularizer", None) is not None and _sums_activity():

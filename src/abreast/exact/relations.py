@@ -241,7 +241,7 @@ class _Finder:
             result.no_means = f"which gives {metric.name} a number that is {_WORDS['neither']}"
         for place, far in self._places.items():
             how = f"by {far:.1g} of their size" if np.isfinite(far) else "in shape, or in what is finite"
-            self._gather(result, self._doer(place), f"what it makes of the same rows differs {how}")
+            self._gather(result, self._doer(place), f"its results for the same rows differ {how}")
         for number, kind in self._losses.items():
             if kind == "sum":
                 result.sums.add(number)

@@ -116,8 +116,8 @@ def _say(kind: str, model: Any, found: Relations, own_step: bool) -> None:
         warn_once(
             model,
             f"kept {found.kept}",
-            f"{found.kept} keeps in Python what it makes of its rows, for its next call: each device keeps a value of its own "
-            "rows, which differs from that of one device. A variable (add_weight) would be shared",
+            f"{found.kept} keeps results of its rows in Python for its next call: each device keeps those of its own rows, "
+            "which differ from what one device keeps. A variable (add_weight) would be shared",
         )
     if found.no_means or found.refused:
         warn_once(
