@@ -104,17 +104,17 @@ def _looks(model: Any) -> dict[str, Callable[[], float]]:
     from abreast.backend.torch.contents import Contents
     from abreast.backend.torch.memory import Memory
     from abreast.backend.torch.messages import identity, numbered_variables
-    from abreast.backend.torch.python_state import Watch
+    from abreast.backend.torch.python_state import PythonState
 
-    watch = Watch(model)
+    state = PythonState(model)
 
     def look() -> float:
-        watch.skip()  # what the turns of `fit` left
-        return _seconds(watch.changes, _LOOKS)
+        state.skip()  # what the turns of `fit` left
+        return _seconds(state.changes, _LOOKS)
 
     tensors = [variable.value for variable in numbered_variables(model)]
     return {
-        "first look": lambda: _seconds(lambda: Watch(model), 3),
+        "first look": lambda: _seconds(lambda: PythonState(model), 3),
         "look": look,
         "memory, twice a step": lambda: _seconds(lambda: Memory(tensors).written(tensors), _LOOKS),
         "contents, where somebody has the memory": lambda: _seconds(lambda: Contents(tensors), _LOOKS),

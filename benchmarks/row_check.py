@@ -57,14 +57,14 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
 }
 
 
-def ground(model: Any) -> Any:
+def probe(model: Any) -> Any:
     if keras.backend.backend() == "torch":
-        from abreast.backend.torch.ground import TorchGround
+        from abreast.backend.torch.probe import TorchProbe
 
-        return TorchGround(model, on_gpu=False, with_gradients=False)
-    from abreast.backend.tensorflow.ground import TensorFlowGround
+        return TorchProbe(model, on_gpu=False, with_gradients=False)
+    from abreast.backend.tensorflow.probe import TensorFlowProbe
 
-    return TensorFlowGround(model, "/CPU:0")
+    return TensorFlowProbe(model, "/CPU:0")
 
 
 def seconds(name: str, training: bool) -> float:
@@ -73,7 +73,7 @@ def seconds(name: str, training: bool) -> float:
     batch = HostBatch.of((np.random.default_rng(0).normal(size=(128, *shape)).astype("float32"),))
     rows = rows_to_look_at(batch.rows, batch.rows // _DEVICES, batch.num_bytes // batch.rows)
     data = keras.ops.convert_to_tensor(batch.rows_at(slice(2 * rows))[0])
-    here = ground(model)
+    here = probe(model)
     start = time.perf_counter()
     found = relations(model, lambda x: model(x, training=training), data, rows, here, "train" if training else "test")
     assert not found, found

@@ -307,7 +307,7 @@ def test_a_missing_script_is_named(folder: Folder) -> None:
 @pytest.mark.parametrize("name", ["absent", "absent.module", "json.absent"])
 def test_a_missing_module_is_named(folder: Folder, name: str) -> None:
     result = folder.abreast("run", "-m", name)
-    hint = "hint: without -m the name of a file is expected\n"
+    hint = "hint: without -m, give the name of a file\n"
     assert (result.code, result.err) == (2, f"abreast: error: there is no module {name!r}\n{hint}")
 
 
@@ -481,8 +481,8 @@ def test_a_script_that_chooses_another_backend_than_the_command_is_refused(folde
     assert result == Result(
         2,
         "",
-        "abreast: error: --backend torch was asked for, but the script chose jax\n"
-        "hint: leave out --backend, or take KERAS_BACKEND=jax out of the script\n",
+        "abreast: error: --backend is torch, but the script chose jax\n"
+        "hint: leave out --backend, or remove KERAS_BACKEND=jax from the script\n",
     )
 
 

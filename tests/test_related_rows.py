@@ -115,7 +115,7 @@ def alarms(names: list[str], policies: list[str]) -> list[str]:
                         forward = functools.partial(_forward, model, training)
                         if not _works(forward, data):
                             continue
-                        result = relations(model, forward, keras.ops.convert_to_tensor(data), 4, _ground(model), kind)
+                        result = relations(model, forward, keras.ops.convert_to_tensor(data), 4, _probe(model), kind)
                         if result or result.reasons or result.refused:
                             found.append(f"{policy} {name}, {which}, training={training}: {result}")
         finally:
@@ -140,16 +140,16 @@ def _forward(model: Any, training: bool, data: Any) -> Any:
     return model(data, training=training)
 
 
-def _ground(model: Any) -> Any:
+def _probe(model: Any) -> Any:
     import keras
 
     if keras.backend.backend() == "torch":
-        from abreast.backend.torch.ground import TorchGround
+        from abreast.backend.torch.probe import TorchProbe
 
-        return TorchGround(model, on_gpu=False, with_gradients=False)
-    from abreast.backend.tensorflow.ground import TensorFlowGround
+        return TorchProbe(model, on_gpu=False, with_gradients=False)
+    from abreast.backend.tensorflow.probe import TensorFlowProbe
 
-    return TensorFlowGround(model, "/CPU:0")
+    return TensorFlowProbe(model, "/CPU:0")
 
 
 def test_layers_that_work_row_by_row_raise_no_alarm(workers: Workers, pytestconfig: pytest.Config) -> None:

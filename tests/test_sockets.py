@@ -117,5 +117,5 @@ def test_a_loopback_that_is_down_is_refused_by_name() -> None:
     )
     if end.stderr.startswith("unshare:"):
         pytest.skip("this machine makes no network namespaces")
-    assert "BackendError: PyTorch's workers meet on the network interface lo" in end.stderr
+    assert "BackendError: PyTorch's workers use the network interface lo" in end.stderr
     assert "ip link set lo up" in end.stderr

@@ -20,7 +20,7 @@ import pytest
 
 from abreast import workers
 from abreast.backend.torch.channel import Channel, ChannelClosed, channel_pair
-from abreast.backend.torch.shards import DESCRIPTOR_BYTES, ShardReader, ShardWriter
+from abreast.backend.torch.shards import DESCRIPTOR_BYTES, SharedMemoryReader, SharedMemoryWriter
 from abreast.errors import DataError, LaunchError, WorkerError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="worker processes need Linux")
@@ -101,8 +101,8 @@ def return_when_closed(worker):
 
 def sum_shards(worker):
     from abreast.backend.torch.channel import Channel
-    from abreast.backend.torch.shards import ShardReader
-    channel, reader = Channel.from_fd(worker.fds[0]), ShardReader()
+    from abreast.backend.torch.shards import SharedMemoryReader
+    channel, reader = Channel.from_fd(worker.fds[0]), SharedMemoryReader()
     while True:
         try:
             message = channel.receive()
@@ -359,7 +359,7 @@ def ends() -> Iterator[tuple[Channel, Channel]]:
     worker.close()
 
 
-def take(reader: ShardReader, channel: Channel) -> bytes:
+def take(reader: SharedMemoryReader, channel: Channel) -> bytes:
     while True:
         message = channel.receive(5)
         if not reader.accept(message):
@@ -401,7 +401,7 @@ def test_abort_wakes_who_waits(ends: tuple[Channel, Channel]) -> None:
 )
 def test_a_shard_arrives_as_it_was(ends: tuple[Channel, Channel], dtype: str) -> None:
     caller, worker = ends
-    writer, reader = ShardWriter(caller), ShardReader()
+    writer, reader = SharedMemoryWriter(caller), SharedMemoryReader()
     kind = np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
     x = np.arange(30).reshape(5, 6).astype(kind)
     tree = ({"x": x, "none": None}, [x[::2], x.T], np.zeros((0, 3), kind), 1.5)
@@ -419,12 +419,12 @@ def test_a_shard_arrives_as_it_was(ends: tuple[Channel, Channel], dtype: str) ->
 
 def test_text_is_refused(ends: tuple[Channel, Channel]) -> None:
     with pytest.raises(DataError, match="StringLookup"):
-        ShardWriter(ends[0]).write(np.array(["a", "b"]))
+        SharedMemoryWriter(ends[0]).write(np.array(["a", "b"]))
 
 
 def test_a_slot_is_used_again_only_after_its_release(ends: tuple[Channel, Channel]) -> None:
     caller, worker = ends
-    writer, reader = ShardWriter(caller, max_pending=2), ShardReader()
+    writer, reader = SharedMemoryWriter(caller, max_pending=2), SharedMemoryReader()
     for i in range(2):
         caller.send(1, writer.write(np.full(4, i)))
     first, second = take(reader, worker), take(reader, worker)
@@ -439,7 +439,7 @@ def test_a_slot_is_used_again_only_after_its_release(ends: tuple[Channel, Channe
 
 def test_slots_grow_with_the_shards(ends: tuple[Channel, Channel]) -> None:
     caller, worker = ends
-    writer, reader = ShardWriter(caller), ShardReader()
+    writer, reader = SharedMemoryWriter(caller), SharedMemoryReader()
     for i, rows in enumerate([1, 10, 100_000, 3, 200_000, 1, 300_000]):
         caller.send(1, writer.write({"x": np.full(rows, i)}))
         descriptor = take(reader, worker)
@@ -450,7 +450,7 @@ def test_slots_grow_with_the_shards(ends: tuple[Channel, Channel]) -> None:
 
 def test_many_shapes_are_forgotten_again(ends: tuple[Channel, Channel]) -> None:
     caller, worker = ends
-    writer, reader = ShardWriter(caller), ShardReader()
+    writer, reader = SharedMemoryWriter(caller), SharedMemoryReader()
     for rows in range(1, 2600):
         caller.send(1, writer.write(np.full(rows, 1, np.int8)))
         descriptor = take(reader, worker)
@@ -463,7 +463,7 @@ def test_a_worker_process_reads_what_the_caller_writes(start: StartJob) -> None:
     caller, worker = channel_pair()
     job = start("sum_shards", pass_fds={1: (worker.fileno(),)})
     worker.close()
-    writer = ShardWriter(caller)
+    writer = SharedMemoryWriter(caller)
     for i in range(200):
         caller.send(1, writer.write({"x": np.full((8, 4), i, np.float32)}))
         assert caller.receive(60).object() == 32.0 * i
@@ -477,7 +477,7 @@ def test_the_memory_goes_with_its_users(ends: tuple[Channel, Channel]) -> None:
     this = psutil.Process()
     gc.collect()  # what tests before left
     before = this.num_fds(), len(list(Path("/dev/shm").iterdir()))
-    writer, reader = ShardWriter(caller), ShardReader()
+    writer, reader = SharedMemoryWriter(caller), SharedMemoryReader()
     caller.send(1, writer.write(np.zeros(1 << 20)))
     reader.read(take(reader, worker))
     writer.close()

@@ -1,4 +1,4 @@
-"""Finds the step, and the rank, at which a loss stops being a finite number.
+"""Detection of the step, and the rank, at which a loss stops being a finite number.
 
 `check_numerics` asks for this and raises; Keras's `TerminateOnNaN` among the callbacks asks for it too, and gets one line on
 stderr. Nothing else turns it on, because reading the loss at every step waits for the devices.
@@ -52,7 +52,7 @@ class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
 
 def watch_loss(callbacks: Any, feed: Feed, num_devices: int, check_numerics: bool) -> Any:
-    """The callbacks, with a `LossWatch` before them if anything asks for one."""
+    """The callbacks, with a `LossWatch` in front if `check_numerics` or a `TerminateOnNaN` asks for it."""
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return callbacks
     given = list(callbacks) if isinstance(callbacks, Sequence) else [] if callbacks is None else [callbacks]

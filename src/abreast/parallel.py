@@ -1,7 +1,7 @@
-"""`DataParallel` and `parallelize`: which models train on several devices, and how Keras's own `fit` is led there.
+"""`DataParallel` and `parallelize`: which models train on several devices, and how Keras's own `fit` gets there.
 
-A model is tagged with a `Placement`; `fit`, `evaluate`, `predict` and the `_on_batch` methods of a tagged model run Keras's own
-code over our feed and our step functions. Untagged models are plain Keras. Imports Keras, `feed`, `devices` and `backend`.
+A model is tagged with a `Placement`. `fit`, `evaluate`, `predict` and the `_on_batch` methods of a tagged model run Keras's own
+code with our feed and our step functions. Untagged models are plain Keras.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
 from abreast.errors import BackendError, DataError, ModelError
 from abreast.exact import overrides_step
-from abreast.feed import Feed, Source, Watch, cut_validation, wait_for_turn
+from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.hardware import DeviceSpec, choose
 from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
@@ -47,12 +47,13 @@ _active = threading.local()  # the placements whose `with` blocks this thread is
 class DataParallel:
     """Train every model made or compiled inside the `with` block on all of `devices`.
 
-    `devices`: `"auto"` (every accelerator), a number, indices or names. `batch_norm`: `"global"` takes the statistics of the
-    whole batch, as one device would; `"local"` those of each device's rows. `check_rows` looks at the first batch for layers
-    that relate its rows to one another, where devices see only their own (TensorFlow, PyTorch). `prefetch` batches wait on
-    the devices while a step runs, as many as fit into `prefetch_bytes` (by default an eighth of the free memory); 0 feeds in
-    the training thread. None is 2, and 0 where the source could see what callbacks or steps change. A step that waits
-    `input_timeout` seconds for its batch ends `fit`. Raises `DeviceError`, `BackendError`.
+    `devices`: `"auto"` (every accelerator), a number, indices or names. `batch_norm`: `"global"` uses the statistics of the
+    whole batch, as one device would; `"local"` uses those of each device's rows. `check_numerics` raises `NumericsError` when
+    the loss is not finite. `check_rows` searches, on the first batch, for layers that relate its rows to one another; needed
+    where a device sees only its own rows (TensorFlow, PyTorch). `prefetch` batches wait on the devices while a step runs, or as
+    many as fit into `prefetch_bytes` (by default an eighth of the free memory); 0 feeds in the training thread. None means 2, or
+    0 for a source that could see changes by callbacks or steps. A step that waits `input_timeout` seconds for its batch ends
+    `fit`. Raises `DeviceError`, `BackendError`.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class DataParallel:
         _stack().pop()
 
     def close(self) -> None:
-        """End worker processes and give back their memory; a later `fit` starts them again."""
+        """End the worker processes and free their memory; a later `fit` starts them again."""
         self.placement.backend.close(self.placement)
 
 
@@ -96,7 +97,7 @@ def parallelize(
     prefetch_bytes: int | None = None,
     input_timeout: float | None = None,
 ) -> Model:
-    """Let an existing model (built, compiled, trained, or not yet) train on all of `devices`; gives the same object.
+    """Let an existing model (built, compiled, trained, or not yet) train on all of `devices`; returns the same object.
 
     The arguments are those of `DataParallel`.
     """
@@ -110,14 +111,14 @@ def parallelize(
 
 
 def use_cpu_devices(count: int) -> None:
-    """Simulate `count` devices on the CPU, to try things without a GPU; call it before anything is computed."""
+    """Simulate `count` devices on the CPU, for trials without a GPU. Call it before anything is computed."""
     if count < 1:
         raise BackendError(f"{count} simulated CPU devices", "ask for at least 1")
     current_backend().use_cpu_devices(count)
 
 
 def devices() -> tuple[str, ...]:
-    """Names of the devices that the current backend can train on, as `("gpu:0", "gpu:1")`."""
+    """Names of the devices that the current backend can train on, such as `("gpu:0", "gpu:1")`."""
     return current_backend().device_names()
 
 
@@ -130,7 +131,7 @@ def default_placement(
     check_rows: bool = True,
     staging: Staging = DEFAULT_STAGING,
 ) -> Iterator[Placement]:
-    """Place every model of the process that is in no scope of its own: what `abreast run` does for a whole script."""
+    """Inside, place every model of the process that is in no scope of its own. `abreast run` does this for a whole script."""
     global _default
     before, _default = _default, _placement(devices, batch_norm, check_numerics, check_rows, staging)
     try:
@@ -142,7 +143,7 @@ def default_placement(
 
 @contextmanager
 def nothing_placed() -> Iterator[None]:
-    """Train all models of the process with plain Keras, wherever they are placed: one side of a comparison."""
+    """Inside, train all models of the process with plain Keras, whatever their placement: one side of a comparison."""
     global _nothing_placed
     _nothing_placed = True
     _forget_step_functions()
@@ -155,7 +156,7 @@ def nothing_placed() -> Iterator[None]:
 
 @contextmanager
 def placed(model: Any, devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = "global") -> Iterator[None]:
-    """Train a model on `devices` inside the block, then where it trained before."""
+    """Inside, train a model on `devices`; afterwards it trains where it trained before."""
     before = _placements.get(model)
     placement = _placement(devices, batch_norm, False, True, DEFAULT_STAGING)
     _tag(model, placement)
@@ -182,10 +183,10 @@ def on_first_devices(model: Any, count: int) -> Iterator[None]:
 
 
 def placement_facts() -> dict[str, list[str]]:
-    """The devices of all models that are placed now, and how their BatchNormalization counts rows."""
-    of = [] if _nothing_placed else list(_placements.values())
-    devices = sorted({device for placement in of for device in placement.devices})
-    return {"devices": devices, "batch_norm": sorted({placement.batch_norm for placement in of})}
+    """The devices of all models that are placed now, and the `batch_norm` settings of their placements."""
+    placements = [] if _nothing_placed else list(_placements.values())
+    devices = sorted({device for placement in placements for device in placement.devices})
+    return {"devices": devices, "batch_norm": sorted({placement.batch_norm for placement in placements})}
 
 
 def _forget_step_functions() -> None:
@@ -210,7 +211,7 @@ def _placement(
 
 
 def placement_of(model: Any) -> Placement | None:
-    """Where a model trains; None for plain Keras. A first use inside a scope tags it."""
+    """A model's placement; None for plain Keras. A first use inside a scope tags the model."""
     if _nothing_placed:
         return None
     placement = _placements.get(model)
@@ -246,7 +247,7 @@ def _tag_with_its_step(model: Any, placement: Placement) -> None:
 
 @functools.cache
 def _install() -> None:
-    """Lead `keras.Model` to several devices. Once."""
+    """Extend `keras.Model` to several devices. Runs once."""
     model: Any = keras.Model
     _lead(model)
     model.__init__ = _tagging(model.__init__)
@@ -255,7 +256,7 @@ def _install() -> None:
 
 
 def _lead(trainer: Any) -> None:
-    """Lead the public methods of a class through `_method`, and its step functions to the backend's."""
+    """Wrap the public methods of a class by `_method`, and the makers of its step functions by `_maker`."""
     for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
         setattr(trainer, name, _method(getattr(trainer, name), _FEEDS.get(name)))
     for kind in _KINDS:
@@ -268,7 +269,7 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
     @functools.wraps(plain)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         placement = placement_of(self)
-        if placement is None or "_use_cached_eval_dataset" in kwargs:  # the second is Keras's own validation in `fit`
+        if placement is None or "_use_cached_eval_dataset" in kwargs:  # Keras passes this in the validation of `fit`
             return plain(self, *args, **kwargs)
         if placement.num_devices > 1:
             wait_for_turn(f"the data source calls {plain.__name__} of a model on {placement.num_devices} devices")
@@ -308,7 +309,7 @@ def _maker(plain: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
 
 
 def _watched(step: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
-    """A step function that leaves a span of each call."""
+    """A step function that records a span for each call."""
     number = _KINDS.index(kind)
 
     def watched(*arguments: Any) -> Any:
@@ -343,15 +344,15 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
         arguments["validation_data"] = _feed(
             placement,
             unpack_x_y_sample_weight(arguments["validation_data"]),
-            Watch(callbacks=acting),
+            BetweenSteps(callbacks=acting),
             batch_size=arguments["validation_batch_size"] or arguments["batch_size"],
             steps_per_epoch=arguments["validation_steps"],
         )
-        arguments["validation_data"].may_be_empty = True  # Keras warns and trains on
+        arguments["validation_data"].may_be_empty = True  # Keras warns and continues
     arguments["x"] = _feed(
         placement,
         (arguments["x"], arguments["y"], arguments["sample_weight"]),
-        Watch(model, acting, _own_python_step(model, placement), save_on_batches(arguments["callbacks"])),
+        BetweenSteps(model, acting, _own_python_step(model, placement), save_on_batches(arguments["callbacks"])),
         batch_size=arguments["batch_size"],
         steps_per_epoch=arguments["steps_per_epoch"],
         shuffle=arguments["shuffle"],
@@ -365,18 +366,18 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
 
 def _feed_evaluate(arguments: dict[str, Any], placement: Placement) -> None:
     data = (arguments["x"], arguments["y"], arguments["sample_weight"])
-    watch = Watch(callbacks=_acting(arguments["callbacks"]))
+    between_steps = BetweenSteps(callbacks=_acting(arguments["callbacks"]))
     arguments["x"] = _feed(
-        placement, data, watch, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
+        placement, data, between_steps, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
     )
     arguments["y"] = arguments["sample_weight"] = None
 
 
 def _feed_predict(arguments: dict[str, Any], placement: Placement) -> None:
     data = (arguments["x"], None, None)
-    watch = Watch(callbacks=_acting(arguments["callbacks"]))
+    between_steps = BetweenSteps(callbacks=_acting(arguments["callbacks"]))
     arguments["x"] = _feed(
-        placement, data, watch, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
+        placement, data, between_steps, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
     )
 
 
@@ -388,11 +389,15 @@ _FEEDS: dict[str, Callable[[dict[str, Any], Placement], None]] = {
 
 
 def _feed(
-    placement: Placement, data: tuple[Any, Any, Any], watch: Watch, batch_size: int | None, **options: Any
+    placement: Placement,
+    data: tuple[Any, Any, Any],
+    between_steps: BetweenSteps,
+    batch_size: int | None,
+    **options: Any,
 ) -> Feed:
     if batch_size is not None and batch_size < 1:
         raise DataError(
-            f"batch_size={batch_size}", "a batch has at least 1 row; batch_size counts those of all devices"
+            f"batch_size={batch_size}", "a batch has at least 1 row; batch_size counts the rows of all devices"
         )
     x, y, weight = data
     if isinstance(x, Feed):
@@ -401,11 +406,11 @@ def _feed(
         _check_alone(y=y, sample_weight=weight, class_weight=options.get("class_weight"))
     backend = placement.backend
     source = Source(x, {"y": y, "sample_weight": weight, "batch_size": batch_size, **options}, backend.source)
-    return Feed(source, backend.stage(placement), placement.staging, watch)
+    return Feed(source, backend.stage(placement), placement.staging, between_steps)
 
 
 def _acting(callbacks: Any) -> tuple[str, ...]:
-    """The user's callbacks that may change, between two batches, what a source reads."""
+    """Names of the user's callbacks that may change, between two batches, what a source reads."""
     return tuple(dict.fromkeys(type(each).__name__ for each in acting_on_batches(callbacks)))
 
 
@@ -417,10 +422,10 @@ def _own_python_step(model: Any, placement: Placement) -> tuple[str, ...]:
 
 
 def _check_alone(**beside: Any) -> None:
-    """Keras does not hand what is given beside a data adapter to it."""
+    """Raise `DataError` for arguments beside a data adapter: Keras would not pass them to it."""
     for name, value in beside.items():
         if value is not None:
             raise DataError(
-                f"{name} goes with arrays, and this source brings its own targets and weights",
+                f"{name} can only be used with arrays; this source has its own targets and weights",
                 "name columns of the data set: ImageRecords(..., targets=..., weights=...)",
             )

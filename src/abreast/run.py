@@ -30,7 +30,7 @@ from abreast.staging import Staging
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where the models of a script train; the names are those of `DataParallel`."""
+    """Options for training the models of a script; the names are those of `DataParallel`."""
 
     devices: DeviceSpec = "auto"
     cpu_devices: int | None = None
@@ -53,11 +53,11 @@ def run_script(
     plain: bool = False,
     failed: Callable[[BaseException], None] | None = None,
 ) -> int:
-    """Run a file (or, with `module`, a module by name) as `__main__`; gives the exit code that Python would give.
+    """Run a file (or, with `module`, a module by name) as `__main__`; returns the exit code that Python would return.
 
-    `placed` is called once the script has imported Keras and its models will be placed; with `plain` they stay plain Keras.
-    `SystemExit` passes through. What the script raises goes to `failed` and is shown as Python shows it, without our frames.
-    `AbreastError` comes out only when the script cannot start, or its models cannot be placed.
+    `placed` is called after the script has imported Keras, when its models will be placed; with `plain` they stay plain Keras.
+    `SystemExit` passes through. Other exceptions of the script go to `failed` and are printed as Python prints them, without
+    our frames. `AbreastError` is raised only if the script cannot start, or its models cannot be placed.
     """
     parse_devices(options.devices)
     if options.backend is not None:
@@ -85,7 +85,7 @@ def run_script(
 
 
 def _prepare(target: str, arguments: Sequence[str], module: bool) -> Any:
-    """Set `sys.argv` and `sys.path` as Python would, and give what runs the code."""
+    """Set `sys.argv` and `sys.path` as Python would; return a function that runs the code."""
     folder = "" if module else os.path.dirname(os.path.realpath(target))
     if not module and not os.path.exists(target):
         raise LaunchError(
@@ -103,12 +103,12 @@ def _prepare(target: str, arguments: Sequence[str], module: bool) -> Any:
     except (ModuleNotFoundError, ValueError):
         found = False
     if not found:
-        raise LaunchError(f"there is no module {target!r}", "without -m the name of a file is expected")
+        raise LaunchError(f"there is no module {target!r}", "without -m, give the name of a file")
     return functools.partial(runpy.run_module, target, run_name="__main__", alter_sys=True)
 
 
 def _execute_file(path: str) -> None:
-    """As `runpy.run_path`, but with `sys.argv[0]` as typed, and with a `__main__` that lives until the process ends."""
+    """Like `runpy.run_path`, except that `sys.argv[0]` stays as typed and `__main__` lives until the process ends."""
     with io.open_code(path) as file:
         code = compile(file.read(), path, "exec", dont_inherit=True)
     module = ModuleType("__main__")
@@ -121,8 +121,8 @@ def _execute_file(path: str) -> None:
 class _Placing(importlib.abc.MetaPathFinder):
     """Enters the placement when the script's import of Keras is complete.
 
-    Keras may arrive in the middle of another import (TensorFlow's, or our own `parallel`), when that other module is
-    not yet usable. So the imports of all these are counted, and the outermost one ends the wait.
+    Another import (of TensorFlow, or of our own `parallel`) may import Keras, and that other module is then not yet usable.
+    So all these imports are counted, and the placement begins when the outermost one is complete.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class _Placing(importlib.abc.MetaPathFinder):
         others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
         spec = next(filter(None, others), None)
         if spec is not None and spec.loader is not None:
-            # Only this one method is changed, so that `importlib.resources` and others find the loader that they know.
+            # Only this method is replaced, so that `importlib.resources` and others still find a loader of the known type.
             spec.loader.exec_module = functools.partial(self._execute, spec.loader.exec_module)  # type: ignore[method-assign]
         return spec
 
@@ -202,12 +202,12 @@ class _Placing(importlib.abc.MetaPathFinder):
     def _check_backend(self) -> None:
         running = sys.modules["keras"].backend.backend()
         if self.options.backend not in (None, running):
-            message = f"--backend {self.options.backend} was asked for, but the script chose {running}"
-            raise BackendError(message, f"leave out --backend, or take KERAS_BACKEND={running} out of the script")
+            message = f"--backend is {self.options.backend}, but the script chose {running}"
+            raise BackendError(message, f"leave out --backend, or remove KERAS_BACKEND={running} from the script")
 
 
 def _show(error: BaseException) -> int:
-    """Print what Python would print for an exception of the script, and give Python's exit code."""
+    """Print an exception of the script as Python would; return Python's exit code."""
     trace = _without_ours(error.__traceback__)
     if isinstance(error, AbreastError):
         calls = traceback.extract_tb(trace)

@@ -70,10 +70,10 @@ class Stage(Generic[Staged]):
 
 @dataclass(frozen=True)
 class Staging:
-    """`prefetch` batches wait on the devices, as many as fit into `budget_bytes` (None: an eighth of the free memory).
+    """`prefetch` batches wait on the devices, or as many as fit into `budget_bytes` (None: an eighth of the free memory).
 
-    `prefetch=None`: 2, and 0 where a source could see what happens between steps. `input_timeout` ends a `fit` that waits
-    that many seconds for one batch; None waits for ever, and says so.
+    `prefetch=None` means 2, or 0 for a source that could see effects of code between steps. `input_timeout` ends a `fit` that
+    waits that many seconds for one batch; None waits for ever, and reports the wait.
     """
 
     prefetch: int | None = None
@@ -95,13 +95,13 @@ class Staging:
 
     @property
     def most(self) -> int:
-        """How many batches may wait."""
+        """The largest number of batches that may wait."""
         return DEFAULT_PREFETCH if self.prefetch is None else self.prefetch
 
     def depth(self, batch_bytes: int) -> int:
-        """How many batches of that size to have ready: at most `most`, within the budget; 0 when not one fits.
+        """Number of batches of that size to have ready: at most `most`, within the budget; 0 if not one fits.
 
-        One more is on the host by then: the next one, which the reader has in hand.
+        The reader holds one more, the next batch, on the host.
         """
         if not self.most or not batch_bytes:
             return self.most

@@ -230,13 +230,13 @@ STEPS_BY_DEVICES = """
 """
 READ_TWICE = """
     from abreast.feed import pipeline
-    take, kept = pipeline.Pipeline.take, []
+    take, kept = pipeline.BatchPipeline.take, []
 
     def take_twice(self):
         kept.append(take(self))
         return pipeline.Taken(kept[-1 if len(kept) < 3 else -2].host, None)
 
-    pipeline.Pipeline.take = take_twice
+    pipeline.BatchPipeline.take = take_twice
     compiled(layers.Dense(8, name="hidden")).fit(x, y, batch_size=8, shuffle=False, verbose=0)
 """
 

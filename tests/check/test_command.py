@@ -47,6 +47,18 @@ model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, activation="
 model.compile(keras.optimizers.SGD(0.02), "mse")
 model.fit(x * (FACTOR if is_placed else 1.0), y, batch_size=64, epochs=2, verbose=0)
 """
+RELATES_ROWS = """
+import keras, numpy as np
+
+class Centred(keras.layers.Layer):
+    def call(self, x):
+        return x - keras.ops.mean(x, axis=0, keepdims=True)
+
+x, y = np.random.rand(40, 3), np.random.rand(40, 1)
+model = keras.Sequential([keras.Input((3,)), Centred(), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, y, batch_size=8, verbose=0)
+"""
 BY_DEVICES = (
     BEGIN
     + """
@@ -70,6 +82,14 @@ def test_an_exact_script_is_equal_and_goes_on_behind_its_cut_fit(folder: Folder)
     assert result.out.startswith("equal: 6 steps, ")
     assert "4 simulated devices, jax" in result.out
     assert result.err.count("epochs 100 ['--seed', '1'] input") == 2
+
+
+@pytest.mark.full
+def test_what_abreast_announces_is_listed(folder: Folder) -> None:
+    folder.write("train.py", RELATES_ROWS)
+    result = folder.abreast("check", "--backend", "tensorflow", "--devices", "2", "--steps", "2", "train.py")
+    assert result.code == 0, result.err
+    assert "announced: the rows of a batch are related to one another by Centred" in result.out
 
 
 @pytest.mark.full

@@ -139,11 +139,11 @@ def _own_moments() -> Iterator[None]:
     import keras
 
     from abreast.exact import layers
-    from abreast.exact.still import is_still
+    from abreast.exact.dry_run import is_dry_run
 
     def moments(layer: Any, inputs: Any, mask: Any) -> Any:
         together = layers.moments(layer, inputs, mask)  # in the look at the first batch too, which else would notice
-        return together if is_still() else layers._plain_moments(layer, inputs, mask)
+        return together if is_dry_run() else layers._plain_moments(layer, inputs, mask)
 
     with _replaced(keras.layers.BatchNormalization, "_moments", moments):
         yield

@@ -79,7 +79,7 @@ def said() -> Iterator[io.StringIO]:
         with contextlib.suppress(ImportError):
             from abreast.feed import habits
 
-            habits._told.clear()
+            habits._reported.clear()
     with contextlib.redirect_stderr(io.StringIO()) as text:
         yield text
 

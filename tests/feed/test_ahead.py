@@ -91,7 +91,7 @@ def test_a_source_with_one_buffer_trains_on_its_rows(workers: Workers, same: boo
 
 def test_a_source_with_a_ring_of_buffers_trains_on_its_rows_or_is_refused(workers: Workers) -> None:
     seen = workers.abreast.run(bodies.rows_seen, buffers=3)
-    assert seen == list(range(8)) or "wrote into a batch that it had given" in seen
+    assert seen == list(range(8)) or "wrote into an earlier batch" in seen
 
 
 def test_the_same_arrays_again_and_again_are_no_error(workers: Workers) -> None:

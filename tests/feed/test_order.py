@@ -102,7 +102,7 @@ def test_the_fit_after_an_early_end_begins_at_the_next_batch(workers: Workers) -
 
 def test_a_data_set_that_was_read_too_far_by_an_early_end_is_announced(workers: Workers) -> None:
     said = [workers.abreast.run(bodies.dataset_after_an_early_end, devices=2, prefetch=depth) for depth in (2, 0)]
-    assert ["read 3 batches further than the steps went" in each for each in said] == [True, False]
+    assert ["3 batches that were read ahead from the data source are lost" in each for each in said] == [True, False]
 
 
 def test_a_source_that_asks_a_placed_model_takes_turns_with_the_steps(workers: Workers) -> None:

@@ -137,21 +137,21 @@ def fit_with_a_generator(place: str) -> str:
 
 def edits_that_travel() -> list[str]:
     """What is sent when a layer counts its calls and a callback acts on batches, but changes nothing."""
-    from abreast.backend.torch.python_state import Watch
+    from abreast.backend.torch.python_state import PythonState
 
     sent: list[str] = []
-    plain = Watch.dump_changes
+    plain = PythonState.dump_changes
 
     def dump_changes(self: Any) -> Any:
         sent.extend(change.name for change in self.changes())
         return plain(self)
 
-    Watch.dump_changes = dump_changes  # type: ignore[method-assign]
+    PythonState.dump_changes = dump_changes  # type: ignore[method-assign]
     try:
         train(["counter_of_a_step"], "batch", devices=2, changes=False)
         train(["counter_of_a_step"], "epoch", devices=2, changes=False)
     finally:
-        Watch.dump_changes = plain  # type: ignore[method-assign]
+        PythonState.dump_changes = plain  # type: ignore[method-assign]
     return sent
 
 

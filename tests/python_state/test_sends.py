@@ -16,7 +16,7 @@ def sends(kind: str) -> list[int]:
     import numpy as np
 
     import abreast
-    from abreast.backend.torch.python_state import Watch
+    from abreast.backend.torch.python_state import PythonState
 
     class Own(keras.Model):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -38,9 +38,9 @@ def sends(kind: str) -> list[int]:
     model = made[kind]()
     model.compile("adam", "mse", metrics=["mae"])
     abreast.parallelize(model)
-    found, plain = 0, Watch.dump_model
+    found, plain = 0, PythonState.dump_model
 
-    def counted(self: Watch) -> bytes:
+    def counted(self: PythonState) -> bytes:
         nonlocal found
         found += 1
         return plain(self)
@@ -55,13 +55,13 @@ def sends(kind: str) -> list[int]:
         lambda: model.train_on_batch(x, y),
         lambda: model.fit(x, y, batch_size=6, verbose=0),
     ]
-    Watch.dump_model = counted  # type: ignore[method-assign]
+    PythonState.dump_model = counted  # type: ignore[method-assign]
     try:
         for call in calls:
             call()
             counts.append(found)
     finally:
-        Watch.dump_model = plain  # type: ignore[method-assign]
+        PythonState.dump_model = plain  # type: ignore[method-assign]
     return counts
 
 

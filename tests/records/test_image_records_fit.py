@@ -120,7 +120,10 @@ def test_what_fit_would_not_look_at_is_refused(folder: Path, workers: Workers, a
     with pytest.raises(RemoteError) as caught:
         workers.abreast.run(body("fitted_with"), folder=str(folder), **{argument: given})
     assert "DataError" in caught.value.kinds
-    assert f"{argument} goes with arrays" in caught.value.message and "targets=..., weights=..." in caught.value.message
+    assert (
+        f"{argument} can only be used with arrays" in caught.value.message
+        and "targets=..., weights=..." in caught.value.message
+    )
 
 
 @pytest.mark.parametrize("devices", [1, 2, 4])

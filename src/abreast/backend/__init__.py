@@ -1,6 +1,7 @@
-"""A package per framework behind one seam (`contract.py`). The only place that imports a framework.
+"""One package per framework, behind one interface (`contract.py`).
 
-Importing this loads neither Keras nor a framework: worker processes start here.
+Only modules in here import a framework, except for the rivals in `bench`. Importing this module loads neither Keras nor a
+framework, because worker processes start here.
 """
 
 from abreast.backend.registry import current_backend

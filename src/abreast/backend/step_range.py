@@ -1,6 +1,6 @@
-"""One step at a time, named for a framework's profiler and for NVIDIA's Nsight Systems, which shows it beside the kernels.
+"""Names of steps for a framework's profiler and for NVIDIA's Nsight Systems, which shows them beside the kernels.
 
-The latter through the package `nvtx`, where that is installed. Imports no framework.
+Nsight Systems gets them through the package `nvtx`, if that is installed. Imports no framework.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class StepRange:
-    """`annotate` gives the profiler's name for a step, around it; NVTX has one only on a GPU."""
+    """The range of the present step. `annotate(number)` is the profiler's context for a step; NVTX is used only on a GPU."""
 
     def __init__(self, annotate: Callable[[int], AbstractContextManager[Any]], on_gpu: bool) -> None:
         self._annotate = annotate
@@ -23,7 +23,7 @@ class StepRange:
             self._nvtx = importlib.import_module("nvtx")
 
     def begin(self, number: int) -> None:
-        """Begin a step, after the end of the one before."""
+        """End the previous step, if it has not ended, and begin a step."""
         self.end()
         if self._nvtx is not None:
             self._nvtx.push_range(f"step {number}")

@@ -11,7 +11,6 @@ import os
 import random
 import sys
 import threading
-import warnings
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -130,16 +129,16 @@ class _Recording:
         self._stack.enter_context(self._recorder.recording())
 
     def _keep_announcements(self) -> None:
-        """Note the warnings that abreast gives: what it announces."""
-        plain = warnings.showwarning
+        """Note the differences that abreast announces, each once."""
+        from abreast.exact.warn_once import LISTENERS
+
         announced = self._recorder.facts.setdefault("announced", [])
 
-        def show(message: Any, category: Any, filename: str, *rest: Any) -> None:
-            if str(message) not in announced and _speaks_of_devices(str(message), filename):
-                announced.append(str(message))
-            plain(message, category, filename, *rest)
+        def keep(message: str) -> None:
+            if message not in announced:
+                announced.append(message)
 
-        warnings.showwarning = show  # type: ignore[assignment]  # the same arguments, the rest passed on
+        LISTENERS.append(keep)
 
     def failed(self, error: BaseException) -> None:
         self._outcome["error"] = {
@@ -156,12 +155,6 @@ class _Recording:
         self._recorder.facts |= placement_facts()
         self._recorder.end()
         (Path(self._side.folder) / "facts.json").write_text(json.dumps(self._recorder.facts))
-
-
-def _speaks_of_devices(message: str, filename: str) -> bool:
-    return (
-        "abreast" in message or "replica" in message or filename.startswith(os.path.dirname(os.path.dirname(__file__)))
-    )
 
 
 def _end_with_parent(lifeline: int) -> None:

@@ -1,16 +1,15 @@
-"""What makes n replicas compute what one device would, when each sees only its rows: losses, metrics, normalization.
+"""Losses, metrics and normalization that make n replicas, each with its own rows, compute what one device computes.
 
 For backends that run a model once per replica (TensorFlow, PyTorch). After `install()`, inside `with replica(...)`:
 
-- a loss that works row by row gives this replica's *contribution*: the replicas' contributions add up to the loss of the global
-  batch, for every reduction; a loss that mixes rows (or that we do not know) gets the rows of all replicas;
-- extra losses (`add_loss`, regularizers) are means over rows, and count by them;
-- BatchNormalization takes the moments of the global batch (unless the placement says "local");
+- a loss that works row by row returns this replica's *contribution*: the contributions of all replicas add up to the loss of
+  the global batch, for every reduction. A loss that mixes rows, and an unknown loss, gets the rows of all replicas;
+- extra losses (`add_loss`, regularizers) are means over rows, weighted by the replica's number of rows;
+- BatchNormalization uses the moments of the global batch, unless the placement says "local";
 - a metric whose state adds up is updated with this replica's rows; every other metric gets the rows of all replicas;
-- a layer that a `RowCheck` has found to relate rows gets the rows of all replicas.
+- a layer that a `RowCheck` found to relate rows gets the rows of all replicas.
 
-Private names of Keras are used in this package and nowhere else above `backend/`; `tests/test_exact.py` fails when Keras
-changes them. Imports Keras; no framework.
+The package uses private names of Keras; `tests/test_exact.py` fails when Keras changes them. Imports no framework.
 """
 
 from abreast.exact.calls import running
@@ -18,21 +17,21 @@ from abreast.exact.gathered import gathering
 from abreast.exact.install import install
 from abreast.exact.layers import announce_random, diverging_variables, exchange
 from abreast.exact.losses import loss_contribution
-from abreast.exact.members import OF_CALLS, leaf_metrics, optimizers
+from abreast.exact.members import LEFT_BY_CALLS, leaf_metrics, optimizers
 from abreast.exact.metrics import adds_up, metrics, update_metrics
 from abreast.exact.own_step import overrides_step, state_rule_of_own_step
 from abreast.exact.refusals import check_layers
-from abreast.exact.relations import Ground, Relations
-from abreast.exact.replica import Link, Replica, current, is_inside, replica, unpack, valid_rows
+from abreast.exact.relations import Probe, Relations
+from abreast.exact.replica import Replica, ReplicaLink, current, is_inside, replica, unpack, valid_rows
 from abreast.exact.row_check import RowCheck, related_rows
-from abreast.exact.telling import warn_once
+from abreast.exact.warn_once import warn_once
 
 __all__ = [
-    "OF_CALLS",
-    "Ground",
-    "Link",
+    "LEFT_BY_CALLS",
+    "Probe",
     "Relations",
     "Replica",
+    "ReplicaLink",
     "RowCheck",
     "adds_up",
     "announce_random",

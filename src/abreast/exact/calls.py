@@ -1,8 +1,8 @@
-"""Runs of a model whose members' calls are looked at: of a batch whole, of a part of its rows, and of the whole again.
+"""Recorded runs of a model: with all rows of a batch, with a part of them, and with all rows again.
 
-A run of a part is *led*: what a member gives is replaced by the part's rows of what it gave in the run of the whole, so that a
-difference is that of one member, and what comes after it is judged by itself. Here: inputs, outputs, added losses and new
-states of calls. Not here: what follows of them (`relations.py`). Imports Keras, NumPy; no framework.
+A run records the inputs, outputs, added losses and new states of each member's calls. A run of a part replaces each output by
+the part's rows of the output in the full run. So a difference belongs to one member, and later members are judged by themselves.
+Not here: conclusions from the records (`relations.py`). Imports no framework.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from keras import ops, tree
 
 from abreast.exact.members import leaf_metrics, members, watched
 from abreast.exact.replica import is_number
-from abreast.exact.rows import Part, RowAxis, distance, row_axis, ways_to_cut
+from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
 from abreast.keras_private.masks import get_keras_mask, set_keras_mask
 
-THE_STEP = -1  # the number of what calls the model: a step of the user's own
+THE_STEP = -1  # the number of the model's caller: a step of the user's own
 _thread = threading.local()
 
 
-class Place(NamedTuple):
-    """One tensor of one call: the `leaf`th of what member `number` took ("in") or gave ("out") in its `turn`th call."""
+class TensorPlace(NamedTuple):
+    """One tensor of one call: input ("in") or output ("out") `leaf` of member `number` in its call number `turn`."""
 
     number: int
     turn: int
@@ -36,8 +36,8 @@ class Place(NamedTuple):
     leaf: int
 
 
-class Whole:
-    """The run of all rows: keeps every tensor. The other runs are compared with it."""
+class FullRun:
+    """The run with all rows, which keeps every tensor. The other runs are compared with it."""
 
     def __init__(self, model: Any, states: list[Any]) -> None:
         self.members = members(model)
@@ -46,25 +46,24 @@ class Whole:
         self._states = states
         self._stack = [THE_STEP]
         self._turns: Counter[int] = Counter()
-        self.tensors: dict[Place, Any] = {}
+        self.tensors: dict[TensorPlace, Any] = {}
         self.callers: dict[tuple[int, int], int] = {}
         self.losses: dict[int, list[Any]] = {}  # by the member whose `add_loss` was called
-        self.adders: dict[int, int] = {}  # the watched member in whose call it was
-        self.owners: dict[int, int] = {}  # of a state: the member in whose call it changed
+        self.adders: dict[int, int] = {}  # of these members: the watched member in whose call `add_loss` was called
+        self.owners: dict[int, int] = {}  # identity of a state -> member in whose call it changed
         self.new_states: dict[int, Any] = {}
         self.gradients: list[list[Any]] = []  # by call of an optimizer
-        self.logs: dict[str, Any] = {}  # numbers that a step gives
-        self.scalars: dict[
-            int, list[list[Any]]
-        ] = {}  # numbers for a whole batch, by the metric that got them and its call
+        self.logs: dict[str, Any] = {}  # numbers that a step returns
+        # Numbers for a whole batch: metric -> its calls -> the numbers that the call got.
+        self.scalars: dict[int, list[list[Any]]] = {}
 
     def run(self, forward: Callable[[Any], Any], data: Any) -> None:
-        """`forward(data)` with every watched member's call led through this object; variables keep what they hold."""
+        """Run `forward(data)` and record the call of every watched member; variables keep their values."""
         scope = keras.StatelessScope()
         self._scope = scope
         with self._watching(), scope:
             result = forward(data)
-            self.logs = self._numbers_of(result)  # as it is: what was met goes on as the whole gave it
+            self.logs = self._numbers_of(result)  # this run's own numbers, not those of the full run
             self._met(THE_STEP, 0, "out", result)
         for state in self._states:
             value = scope.get_current_value(state)
@@ -72,7 +71,7 @@ class Whole:
                 self.new_states[id(state)] = as_array(value)
 
     def _numbers_of(self, result: Any) -> dict[str, Any]:
-        """The numbers that a step gives, without results of metrics: those are made of the rows of all replicas."""
+        """The numbers that a step returns, except results of metrics, which come from the rows of all replicas."""
         if not isinstance(result, dict):
             return {}
         numbers = {name: as_array(value) for name, value in result.items() if is_tensor(value) and is_number(value)}
@@ -81,8 +80,8 @@ class Whole:
             name: value for name, value in numbers.items() if not any(np.array_equal(value, each) for each in known)
         }
 
-    def tensor(self, place: Place, leaf: Any) -> Any:
-        """What goes on in the place of a tensor that was met."""
+    def tensor(self, place: TensorPlace, leaf: Any) -> Any:
+        """Record a tensor; return the tensor that the run continues with."""
         self.tensors[place] = leaf
         return leaf
 
@@ -93,7 +92,7 @@ class Whole:
             self.losses.setdefault(number, []).append(as_array(ops.sum(each)))
 
     def note_gradients(self, gradients: Any) -> None:
-        """In the place of an optimizer's `apply`."""
+        """Replaces an optimizer's `apply`: record the gradients, change nothing."""
         dense = [None if gradient is None else ops.convert_to_tensor(gradient) for gradient in gradients]
         self.gradients.append([None if gradient is None else as_array(gradient) for gradient in dense])
 
@@ -160,7 +159,7 @@ class Whole:
     def _met(self, number: int, turn: int, side: str, data: Any) -> Any:
         leaves = tree.flatten(data)
         going_on = [
-            self.tensor(Place(number, turn, side, index), leaf) if is_tensor(leaf) else leaf
+            self.tensor(TensorPlace(number, turn, side, index), leaf) if is_tensor(leaf) else leaf
             for index, leaf in enumerate(leaves)
         ]
         if all(new is old for new, old in zip(going_on, leaves, strict=True)):
@@ -168,20 +167,19 @@ class Whole:
         return tree.pack_sequence_as(data, going_on)
 
 
-class Led(Whole):
-    """A run that is compared with that of the whole, tensor by tensor: `distances` has what differs at all."""
+class PartRun(FullRun):
+    """A run that is compared with the full run, tensor by tensor; `distances` has an entry for every tensor that differs."""
 
-    def __init__(self, model: Any, states: list[Any], whole: Whole, part: Part) -> None:
+    def __init__(self, model: Any, states: list[Any], whole: FullRun, part: RowRange) -> None:
         super().__init__(model, states)
         self.whole, self.part = whole, part
-        self.distances: dict[Place, float] = {}
-        self.axes: dict[Place, RowAxis | None] = {}
-        self.unclear: set[Place] = set()
-        self._known: dict[
-            int, Any
-        ] = {}  # tensors that hold what they should, kept so that no other gets their identity
+        self.distances: dict[TensorPlace, float] = {}
+        self.axes: dict[TensorPlace, RowAxis | None] = {}
+        self.unclear: set[TensorPlace] = set()
+        # Tensors with the expected values, by identity. They are kept alive: no other tensor can get the same identity.
+        self._known: dict[int, Any] = {}
 
-    def tensor(self, place: Place, leaf: Any) -> Any:
+    def tensor(self, place: TensorPlace, leaf: Any) -> Any:
         expected = self.whole.tensors.get(place)
         if expected is None:
             return leaf
@@ -199,21 +197,18 @@ class Led(Whole):
         best = distances.index(min(distances))
         if distances[best]:
             self.distances[place] = distances[best]
-            leaf = replaced(leaf, self.going_on(ways[best]))
+            leaf = replaced(leaf, ways[best])
         self._known[id(leaf)] = leaf
         return leaf
 
-    def going_on(self, expected: Any) -> Any:
-        return expected
 
+class PerturbedRun(PartRun):
+    """The full run again, with every tensor changed by about its rounding: differences come from rounding or random numbers."""
 
-class Again(Led):
-    """The whole once more, with every tensor moved by about its rounding: what differs now is rounding, or drawn."""
+    def __init__(self, model: Any, states: list[Any], whole: FullRun, rows: int) -> None:
+        super().__init__(model, states, whole, RowRange(rows, 0, rows))
 
-    def __init__(self, model: Any, states: list[Any], whole: Whole, rows: int) -> None:
-        super().__init__(model, states, whole, Part(rows, 0, rows))
-
-    def tensor(self, place: Place, leaf: Any) -> Any:
+    def tensor(self, place: TensorPlace, leaf: Any) -> Any:
         expected = self.whole.tensors.get(place)
         if expected is None:
             return leaf
@@ -225,7 +220,7 @@ class Again(Led):
 
 
 def moved(array: Any) -> Any:
-    """An array with every second number a little larger, the others smaller."""
+    """A copy of an array in which every second number is a little larger, and the others are a little smaller."""
     wide = array.astype(np.float32) if array.dtype.itemsize < 4 else array.copy()
     step = wide.dtype.type(4 * resolution(array))
     wide.reshape(-1)[::2] *= 1 + step
@@ -234,14 +229,14 @@ def moved(array: Any) -> Any:
 
 
 def resolution(array: Any) -> float:
-    """The distance of neighbouring numbers of an array's type, relative to them."""
+    """The relative distance between neighbouring numbers of an array's type; 0 for types that are not floating."""
     if array.dtype.kind == "V" or array.dtype.name == "bfloat16":
         return 2.0**-7
     return float(np.finfo(array.dtype).eps) if array.dtype.kind in "fc" else 0.0
 
 
 def replaced(leaf: Any, array: Any) -> Any:
-    """A tensor with other values, and the gradient and the mask of `leaf`."""
+    """A tensor with the values of `array`, and with the gradient and the mask of `leaf`."""
     other = ops.convert_to_tensor(array, dtype=keras.backend.standardize_dtype(leaf.dtype))
     if keras.backend.is_float_dtype(other.dtype) and np.isfinite(array.astype(np.float64)).all():
         other = other + (leaf - ops.stop_gradient(leaf))
@@ -252,12 +247,12 @@ def replaced(leaf: Any, array: Any) -> Any:
 
 
 def call_name(member: Any) -> str:
-    """What Keras calls of a layer or an operation."""
+    """The name of the method that Keras calls on a layer or an operation."""
     return "call" if getattr(member, "quantization_mode", None) is None else "quantized_call"
 
 
 def is_tensor(leaf: Any) -> bool:
-    """Whether it has values: what a function is traced with, or a KerasTensor, has none."""
+    """Whether a leaf is a tensor with values; a KerasTensor and a tensor of a traced function have none."""
     return ops.is_tensor(leaf) and not isinstance(leaf, keras.KerasTensor) and "Symbolic" not in type(leaf).__name__
 
 
@@ -265,14 +260,14 @@ def as_array(leaf: Any) -> Any:
     return ops.convert_to_numpy(ops.stop_gradient(leaf) if keras.backend.is_float_dtype(leaf.dtype) else leaf)
 
 
-def running() -> Whole | None:
-    """The run that this thread is in."""
-    run: Whole | None = getattr(_thread, "run", None)
+def running() -> FullRun | None:
+    """The run that this thread is in; None outside of runs."""
+    run: FullRun | None = getattr(_thread, "run", None)
     return run
 
 
 def noted(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """An optimizer's `apply`, which in a run of ours changes nothing: the gradients are noted."""
+    """An optimizer's `apply` that records the gradients in a run of ours, and changes nothing there."""
 
     @functools.wraps(plain)
     def apply(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:

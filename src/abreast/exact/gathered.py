@@ -1,7 +1,7 @@
-"""Members of a model that relate rows, during the steps of replicas: they work on the rows of all replicas.
+"""Layers and operations that relate rows: during a step, every replica runs them on the rows of all replicas.
 
-Each replica computes the same of them and goes on with its own rows, so that values and gradients are those of one device; the
-work of these members is not shared. Imports Keras; no framework.
+Every replica computes the same outputs and continues with its own rows. So values and gradients equal those of one device. The
+work of these members is not shared between replicas. Imports no framework.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from abreast.keras_private.masks import get_keras_mask, set_keras_mask
 
 @contextmanager
 def gathering(model: Any, found: Relations | None) -> Iterator[None]:
-    """Lead the calls of the members that `found` names through this module while steps run."""
+    """Inside, run the members that `found` names on the rows of all replicas."""
     if not found:
         yield
         return
@@ -79,7 +79,7 @@ def _joined(running: Replica, leaf: Any, axis: int) -> Any:
 
 
 def _own(running: Replica, leaf: Any, axis: int) -> Any:
-    """This replica's rows; where it has none, the first ones of all as stand-ins."""
+    """This replica's rows of a leaf; a replica without rows gets the first row as a stand-in."""
     index = running.link.index
     has_rows = ops.cast(running.counts[index] > 0, "int32")
     first = ops.sum(ops.cast(running.counts[:index], "int32")) * has_rows

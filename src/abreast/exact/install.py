@@ -1,7 +1,4 @@
-"""Puts this package's arithmetic in Keras's place; outside of a replica's step all of it is what it was.
-
-Imports Keras; no framework.
-"""
+"""Replaces functions of Keras by those of this package; outside of our steps and runs they behave as Keras's own."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import functools
 import keras
 
 from abreast.exact import calls, layers, losses
-from abreast.exact.still import RANDOM_FUNCTIONS
+from abreast.exact.dry_run import RANDOM_FUNCTIONS
 from abreast.keras_private.backend import random
 from abreast.keras_private.losses import loss as keras_loss
 from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
@@ -18,7 +15,7 @@ from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 
 @functools.cache
 def install() -> None:
-    """Once per process."""
+    """Replace the functions. Runs once per process."""
     keras_loss.reduce_weighted_values = losses.reduce_values
     keras_loss.scale_loss_for_distribution = losses.unless_inside(keras_loss.scale_loss_for_distribution)
     keras_loss.unscale_loss_for_distribution = losses.unless_inside(keras_loss.unscale_loss_for_distribution)

@@ -1,7 +1,4 @@
-"""Layers whose result or state depends on which rows a replica sees: BatchNormalization, random layers, running state.
-
-Imports Keras; no framework.
-"""
+"""Layers whose result or state depends on which rows a replica sees: BatchNormalization, random layers, running state."""
 
 from __future__ import annotations
 
@@ -13,15 +10,15 @@ import keras
 from keras import ops
 
 from abreast.errors import ModelError
+from abreast.exact.dry_run import is_dry_run
 from abreast.exact.members import leaf_metrics
 from abreast.exact.replica import Replica, current, with_gradient_times
-from abreast.exact.still import is_still
-from abreast.exact.telling import warn_once
+from abreast.exact.warn_once import warn_once
 
 if TYPE_CHECKING:
     from abreast.exact.relations import Relations
 
-_SEED_STRIDE = 1_000_003  # any number that two generators' seeds are unlikely to differ by
+_SEED_STRIDE = 1_000_003  # the seeds of two generators are unlikely to differ by this number
 _plain_next: Any = keras.random.SeedGenerator.next
 _plain_moments: Any = keras.layers.BatchNormalization._moments
 _plain_add_weight: Any = keras.layers.Layer.add_weight
@@ -29,7 +26,7 @@ _plain_add_weight: Any = keras.layers.Layer.add_weight
 
 def moments(layer: Any, inputs: Any, mask: Any) -> tuple[Any, Any]:
     """Mean and variance over the rows of all replicas (Chan's combination of the parts, so nothing cancels)."""
-    if is_still():  # a probe, which looks for layers that nobody knows to relate rows
+    if is_dry_run():  # BatchNormalization is known to relate rows; the dry run looks for other layers that do
         return ops.cast(layer.moving_mean, inputs.dtype), ops.cast(layer.moving_variance, inputs.dtype)
     running = current()
     if running is None or not running.global_batch_norm:
@@ -60,20 +57,21 @@ def _masked_moments(running: Replica, layer: Any, inputs: Any, mask: Any) -> tup
 
 
 def add_weight(layer: Any, *arguments: Any, **options: Any) -> Any:
-    """Keras's own; refused in a replica's step, which would make a variable that the others lack."""
+    """Keras's `add_weight`, refused in a replica's step: the other replicas would lack the variable."""
     running = current()
     if running is not None and running.counts.shape[0] > 1:
         raise ModelError(
-            f"{layer.name} is built inside a step, on each device for itself: `call` of {running.model.name} does not build it",
+            f"{layer.name} is built inside a step, separately on each device: `call` of {running.model.name} does not build it",
             "build it before fit, by calling it once",
         )
     return _plain_add_weight(layer, *arguments, **options)
 
 
 def exchange(running: Replica, meet: Callable[[Any], Any], tensor: Any) -> Any:
-    """An exchange inside a model, of which the gradients of all replicas' losses count by their rows.
+    """An exchange inside a model; in its gradient, each replica's loss is weighted by the replica's rows.
 
-    A user's own step has them count only when they reach the optimizer: ours by our rows, with what came back from others.
+    In a user's own step, gradients are weighted only when they reach the optimizer, by this replica's rows. Parts that came back
+    from other replicas are then included. The two factors here correct for that.
     """
     if not running.own_step or not keras.backend.is_float_dtype(tensor.dtype):
         return meet(tensor)
@@ -83,7 +81,7 @@ def exchange(running: Replica, meet: Callable[[Any], Any], tensor: Any) -> Any:
 
 
 def next_seed(generator: Any, ordered: bool = True) -> Any:
-    """The next seed, another one on every replica but the first: their states stay equal, so that one can be saved."""
+    """The next seed; replica 0 gets Keras's, the others get different ones. The generators' states stay equal, to save one."""
     seed = _plain_next(generator, ordered)
     running = current()
     _say_random(running)
@@ -93,7 +91,7 @@ def next_seed(generator: Any, ordered: bool = True) -> Any:
 
 
 def announced(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """A random function of Keras's that is announced in a replica's step, also where it is given no seed generator."""
+    """A random function of Keras that is announced in a replica's step, also when it is called without a seed generator."""
 
     @functools.wraps(plain)
     def draw(*arguments: Any, **settings: Any) -> Any:
@@ -109,26 +107,26 @@ def _say_random(running: Replica | None) -> None:
 
 
 def announce_random(model: Any) -> None:
-    """Once per model."""
+    """Warn, once per model, that each replica draws its own random numbers."""
     warn_once(
         model,
         "random",
         f"{model.name} draws random numbers in its step: each replica draws its own for its rows. Training is as random as on "
-        "one device, with other numbers. KERAS_BACKEND=jax draws those of one device",
+        "one device, with other numbers. KERAS_BACKEND=jax draws the numbers of one device",
     )
 
 
 def diverging_variables(model: Any, global_batch_norm: bool, relations: Relations | None) -> list[Any]:
-    """What replicas change by what they see of their own rows: it is averaged over rows after a step.
+    """Variables that each replica changes by its own rows; after a step they are averaged over the rows.
 
-    State of layers, and weights that a look found a step to set itself.
+    These are the state of layers, and the weights that a user's own step sets itself, as the row check found.
     """
     metrics = {id(variable) for metric in leaf_metrics(model) for variable in metric.variables}
     found = {}
     for layer in model._flatten_layers():
         if isinstance(layer, keras.layers.BatchNormalization) and global_batch_norm:
             continue
-        # Not `non_trainable_variables`, which has frozen weights too: those are equal, and an average would round them.
+        # Not `non_trainable_variables`, which includes frozen weights: those are equal already, and an average would round them.
         for variable in layer._non_trainable_variables:
             if id(variable) not in metrics and keras.backend.is_float_dtype(variable.dtype):
                 found[id(variable)] = variable

@@ -1,7 +1,7 @@
 """BatchNormalization over the rows of each device, in a program that sees the rows of all devices (JAX, `batch_norm="local"`).
 
-The rows of a device are those of `Shares`, as on every backend. The moving statistics are the devices' means, weighted by
-their rows. Imports no framework.
+`Shares` defines the rows of a device, as on every backend. The moving statistics are the mean of the devices' statistics,
+weighted by their rows. Imports no framework.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _plain_call: Any = keras.layers.BatchNormalization.call
 
 @contextmanager
 def local_batch_norm(num_devices: int) -> Iterator[None]:
-    """Normalize over `num_devices` groups of rows inside."""
+    """Inside, normalize over `num_devices` groups of rows."""
     _install()
     _thread.num_devices = num_devices
     try:
@@ -51,7 +51,8 @@ def _call(layer: Any, inputs: Any, training: Any = None, mask: Any = None) -> An
 def _normalize(layer: Any, inputs: Any, mask: Any, counts: tuple[int, ...]) -> Any:
     x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
     index, back = _grouping(counts)
-    groups = ops.take(x, index, axis=0)  # (devices, rows, ...): rows of a smaller group repeat, and weigh nothing
+    # (devices, rows, ...): a smaller group is filled up with row 0, whose weight is 0.
+    groups = ops.take(x, index, axis=0)
     weights = np.arange(index.shape[1])[None, :] < np.array(counts)[:, None]
     weights = ops.reshape(ops.cast(weights, x.dtype), (*index.shape, *[1] * (len(x.shape) - 1)))
     weights = ops.broadcast_to(weights, ops.shape(groups))
@@ -74,7 +75,7 @@ def _normalize(layer: Any, inputs: Any, mask: Any, counts: tuple[int, ...]) -> A
 
 
 def _grouping(counts: tuple[int, ...]) -> tuple[Any, Any]:
-    """`(row of each place of each group, place of each row)`; a place beyond a group's rows repeats row 0."""
+    """`(index of the row at each place of each group, place of each row)`; a place beyond a group's rows holds row 0."""
     width = max(counts)
     index = np.zeros((len(counts), width), np.int32)
     back: list[int] = []

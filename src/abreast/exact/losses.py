@@ -1,7 +1,4 @@
-"""Losses of replicas that add up to the loss of the global batch, for every reduction.
-
-Imports Keras; no framework.
-"""
+"""Losses of replicas that add up to the loss of the global batch, for every reduction."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from abreast.keras_private.losses import loss as keras_loss
 from abreast.keras_private.losses import losses as keras_losses
 from abreast.keras_private.modules import KERAS
 
-# Keras's own losses that relate rows of a batch to one another; every other one gives a value per row.
+# Keras's own losses that relate rows of a batch to one another; every other one returns a value per row.
 LOSSES_MIXING_ROWS = {"circle", "dice", "tversky"}
 _plain_reduce: Any = keras_loss.reduce_weighted_values
 _plain_add_loss: Any = keras.layers.Layer.add_loss
@@ -30,16 +27,16 @@ _thread = threading.local()
 
 
 def loss_contribution(running: Replica, x: Any, y: Any, y_pred: Any, weight: Any, training: bool) -> Any:
-    """What this replica adds to the loss: values and gradients of all replicas add up to the one-device ones.
+    """This replica's part of the loss; values and gradients of all replicas add up to those of one device.
 
-    Call inside `with replica(running)`. Stand-in rows may be among the rows: no loss then meets an empty tensor.
+    Call inside `with replica(running)`. The data may include a stand-in row, so that no loss gets an empty tensor.
     """
     model = running.model
     if not is_users(model, "compute_loss"):
         _widen_losses(model)
         with _set("contributes", True):
             return model._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
-    # The user's own compute_loss may relate any rows: give it all of them.
+    # The user's own compute_loss may relate rows to one another, so it gets the rows of all replicas.
     x, y, y_pred, weight = (gather(running, data) for data in (x, y, y_pred, weight))
     extra = [shared(running, loss) for loss in _extra_losses(running)]
     with all_rows(running), _set("losses", extra):
@@ -64,7 +61,7 @@ def _set(name: str, value: Any) -> Iterator[None]:
 
 
 def _widen_losses(model: Any) -> None:
-    """Let losses that mix rows see the rows of all replicas. It stays so: outside of a replica they are what they were."""
+    """Give losses that mix rows the rows of all replicas. The change is permanent; outside of a step it has no effect."""
     compiled = model._compile_loss
     for index, entry in enumerate(compiled._flat_losses or () if compiled is not None else ()):
         if _mixes_rows(entry.loss):
@@ -81,9 +78,9 @@ def _loss_of_all_rows(loss: Any, y_true: Any, y_pred: Any, sample_weight: Any = 
 
 
 def _mixes_rows(loss: Any) -> bool:
-    """Whether rows may matter to one another in a loss: true of all that are not known to work row by row."""
+    """Whether a loss may relate rows to one another: true unless it is known to work row by row."""
     if isinstance(loss, functools.partial) and loss.func is _loss_of_all_rows:
-        return False  # it sees all of them already
+        return False  # it gets the rows of all replicas already
     if type(loss) is keras_losses.LossFunctionWrapper or type(loss).__module__ == keras_losses.__name__:
         options = {**getattr(loss, "_fn_kwargs", {}), "": getattr(loss, "axis", None)}
         return not is_of_keras(loss.fn) or loss.fn.__name__ in LOSSES_MIXING_ROWS or over_rows(options)
@@ -91,7 +88,7 @@ def _mixes_rows(loss: Any) -> bool:
 
 
 def over_rows(options: dict[str, Any]) -> bool:
-    """Whether options of a loss or a metric let it work along the axis of rows."""
+    """Whether the options of a loss or a metric name the axis of rows."""
     return any(
         0 in (axis if isinstance(axis, (list, tuple)) else [axis]) for axis in (options.get("axis"), options.get(""))
     )
@@ -105,13 +102,15 @@ def is_of_keras(function: Any) -> bool:
 def reduce_values(
     values: Any, sample_weight: Any = None, mask: Any = None, reduction: Any = "mean", dtype: Any = None
 ) -> Any:
-    """In the place of Keras's reduction: this replica's contribution to that of the values of all rows."""
+    """Replaces Keras's reduction: this replica's contribution to the reduced values of all rows."""
     running = current()
-    # Losses that a layer's call computes (to add them with `add_loss`) are means over its rows, as plain Keras takes them.
+    # Losses that a layer's call computes, for `add_loss`, are means over this replica's rows, reduced by plain Keras.
     if running is None or not getattr(_thread, "contributes", None) or reduction in (None, "none"):
         return _plain_reduce(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
     values = ops.convert_to_tensor(values, dtype=dtype)
-    if len(values.shape) == 0:  # rows of one entry, over which Keras's losses take the mean: shares of the global mean
+    if (
+        len(values.shape) == 0
+    ):  # Keras's losses have averaged rows of one entry each: take this replica's share of the mean
         values = values * ops.cast(running.weight, values.dtype)
         if sample_weight is None and mask is None:
             return values
@@ -169,7 +168,7 @@ def _row_size(values: Any) -> Any:
 
 
 def add_loss(layer: Any, loss: Any) -> None:
-    """In the place of `Layer.add_loss`."""
+    """Replaces `Layer.add_loss`."""
     if (run := calls.running()) is not None:
         run.add_loss(layer, loss)
         return
@@ -180,29 +179,29 @@ def add_loss(layer: Any, loss: Any) -> None:
     losses = list(loss) if isinstance(loss, (list, tuple)) else [loss]
     if is_sum(layer):
         losses = [_counted_whole(running, each) for each in losses]
-    # On TensorFlow replicas take turns in one set of layers, which would mix their losses.
+    # On TensorFlow, replicas take turns with one set of layers: losses kept on the layers would mix.
     running.added_losses.extend(losses)
 
 
 def is_sum(layer: Any) -> bool:
-    """Whether the losses that a layer adds were found to be sums over rows."""
+    """Whether the row check found that the losses of a layer are sums over rows."""
     return current() is not None and "_abreast_sums" in vars(layer)
 
 
 def _counted_whole(running: Replica, loss: Any) -> Any:
-    """A sum over this replica's rows, so that its share, of `running.weight`, is the sum itself."""
+    """A loss divided by `running.weight`: the later multiplication by the weight restores the sum over this replica's rows."""
     return ops.divide_no_nan(loss, ops.cast(running.weight, loss.dtype))
 
 
 @contextmanager
 def losses_go_to(running: Replica) -> Iterator[None]:
-    """Let losses that are added while rows of all replicas are worked on be means over the rows, in this replica's step."""
+    """Inside, losses added by layers that work on the rows of all replicas belong to this replica's step, as means over rows."""
     with _set("whose_losses", running):
         yield
 
 
 def losses(layer: Any) -> Any:
-    """In the place of `Layer.losses`: of the model of a step, this replica's shares."""
+    """Replaces `Layer.losses`; for the model of a step, it returns this replica's shares."""
     running = current()
     if running is not None and layer is running.model:
         return (
@@ -215,7 +214,7 @@ def losses(layer: Any) -> Any:
 
 
 def unless_inside(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Keras scales losses by the number of TensorFlow replicas; inside our steps, rows say what a replica counts."""
+    """Keras's scaling of losses by the number of TensorFlow replicas, off in our steps: there a replica counts by its rows."""
 
     def scale(value: Any) -> Any:
         return value if is_inside() else plain(value)

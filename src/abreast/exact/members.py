@@ -1,7 +1,4 @@
-"""A model's optimizers, and its layers and operations: numbered alike in every process, and which are looked at one by one.
-
-Imports Keras; no framework.
-"""
+"""A model's members, which are its layers and operations, and its optimizers. Members have the same numbers in every process."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ import keras
 from abreast.keras_private.models import Functional
 from abreast.keras_private.modules import LAYERS
 
-# What calls of `fit` and its siblings leave on a model, made anew where it is needed: it holds what is the caller's alone (data,
-# callbacks) and compiled code. Another thread may be in such a call.
-OF_CALLS = (
+# Attributes that `fit` and its siblings leave on a model. They hold compiled code and what belongs to the caller (data,
+# callbacks), and each process makes its own. Another thread may be in such a call.
+LEFT_BY_CALLS = (
     "train_function",
     "test_function",
     "predict_function",
@@ -38,7 +35,7 @@ def members(model: Any) -> list[Any]:
 
 
 def watched(model: Any) -> dict[int, int]:
-    """By their identity, the numbers of members that are called one by one: what Keras's own layers hold is theirs."""
+    """`{identity: number}` of the members whose calls are recorded: all except those inside Keras's own composite layers."""
     inside: set[int] = set()
     for layer in model._flatten_layers():
         if is_whole(layer):
@@ -52,7 +49,7 @@ def watched(model: Any) -> dict[int, int]:
 
 
 def optimizers(model: Any) -> list[Any]:
-    """The optimizers of a model: the compiled one, and those that it, its layers and objects of the user's in them hold."""
+    """The optimizers of a model: the compiled one, and those held by the model, its layers and the user's objects in them."""
     found: dict[int, Any] = {}
     seen: set[int] = set()
     todo = deque([getattr(model, "optimizer", None), *model._flatten_layers()])
@@ -72,7 +69,7 @@ _MOST_OBJECTS = 10_000
 
 
 def _held(value: Any) -> Iterable[Any]:
-    """What a layer, a container or an object of the user's holds."""
+    """The values that a layer, a container or a user's object holds."""
     if isinstance(value, Mapping):
         return list(value.values())
     if isinstance(value, (list, tuple, set)):
@@ -92,7 +89,7 @@ def is_whole(layer: Any) -> bool:
 
 
 def name_of_owner(value: Any) -> str:
-    """A layer's name, or the class of another object."""
+    """The name of a layer; for an object without a name, its class."""
     return name_of(value) if isinstance(getattr(value, "name", None), str) else type(value).__name__
 
 
@@ -102,7 +99,7 @@ def name_of(member: Any) -> str:
 
 
 def leaf_metrics(model: Any) -> list[Any]:
-    """Every metric of a model that holds state of its own."""
+    """The metrics of a model that hold state themselves; a container of metrics is replaced by its parts."""
     leaves: list[Any] = []
     for metric in model.metrics:
         leaves.extend(metric.metrics if hasattr(metric, "metrics") and not metric._variables else [metric])

@@ -1,7 +1,4 @@
-"""Metrics of replicas: those whose state adds up see their replica's rows, all others the rows of all.
-
-Imports Keras; no framework.
-"""
+"""Metrics of replicas: a metric whose state adds up gets its replica's rows, every other metric gets the rows of all."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from keras import ops, tree
 from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
 from abreast.exact.members import leaf_metrics
 from abreast.exact.own_step import is_users
-from abreast.exact.replica import Replica, all_rows, current, gather, is_number, repeats, valid_rows
+from abreast.exact.replica import Replica, all_rows, current, gather, is_duplicate_of_replica_0, is_number, valid_rows
 from abreast.keras_private.modules import METRICS
 
 # The state of every metric class of Keras adds up over rows, except where its function mixes rows.
@@ -25,7 +22,7 @@ _FUNCTIONS_MIXING_ROWS = {"pearson_correlation", "concordance_correlation"}
 def update_metrics(running: Replica, contribution: Any, x: Any, y: Any, y_pred: Any, weight: Any) -> Any:
     """Add this step to the metrics' states. Call inside `with replica(running), metrics(model)`, with the valid rows only.
 
-    Gives what the user's own `compute_metrics` does, else None.
+    Returns the result of the user's own `compute_metrics`, if there is one, else None.
     """
     model = running.model
     _add_mean(model._loss_tracker, contribution)
@@ -51,7 +48,7 @@ def adds_up(metric: Any) -> bool:
 
 @contextmanager
 def metrics(model: Any) -> Iterator[None]:
-    """Lead every `update_state` of a model's metrics through this module while steps run."""
+    """Inside, `update_state` and `result` of a model's metrics count the rows of all replicas once."""
     contributions = set(map(id, model._compile_loss.metrics)) if getattr(model, "_compile_loss", None) else set()
     changed = []
     for number, metric in enumerate(leaf_metrics(model)):
@@ -75,12 +72,12 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
     def update_state(*args: Any, **kwargs: Any) -> Any:
         running = current()
         if running is None:
-            return None if together and repeats() else plain(*args, **kwargs)
+            return None if together and is_duplicate_of_replica_0() else plain(*args, **kwargs)
         kinds = _kinds_of_scalars(running, number, (args, kwargs))
         if not together or _means_over_rows(metric, args):
             args, kwargs = gather(running, args, kinds), gather(running, kwargs, kinds)
             with all_rows(running):
-                return None if together and repeats() else plain(*args, **kwargs)
+                return None if together and is_duplicate_of_replica_0() else plain(*args, **kwargs)
         if not running.link.rows_are_known:
             args, kwargs = (_none_of_stand_in(running, data) for data in (args, kwargs))
         elif running.rows == 0:
@@ -95,7 +92,7 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
 
 
 def _kinds_of_scalars(running: Replica, number: int, data: Any) -> dict[int, str]:
-    """How the numbers for a whole batch in `data` follow its rows, as a check found it, by their identity."""
+    """`{identity: kind}` of the numbers for a whole batch in `data`, as the row check found."""
     found = running.relations
     calls = [] if found is None else found.scalars.get(f"{running.kind} {number}", [])
     if not calls:
@@ -107,7 +104,7 @@ def _kinds_of_scalars(running: Replica, number: int, data: Any) -> dict[int, str
 
 
 def _scalar(running: Replica, dtype: Any, value: Any, weight: Any, kinds: dict[int, str]) -> tuple[Any, Any]:
-    """One value for the batch, and what it counts: this replica's share, as of a mean over rows; a sum counts whole."""
+    """A number for the whole batch, and its weight. The weight is this replica's share of the rows; a sum counts in full."""
     share, is_sum = ops.cast(running.weight, dtype), kinds.get(id(value)) == "sum"
     number = ops.cast(value, dtype)
     number = ops.divide_no_nan(number, share) if is_sum else number
@@ -118,7 +115,7 @@ def _scalar(running: Replica, dtype: Any, value: Any, weight: Any, kinds: dict[i
 
 
 def _result(metric: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """What a user's own step, or `compute_metrics`, reads of a metric: its state summed over the replicas' parts."""
+    """A metric's `result` for a user's own step or `compute_metrics`: from the state summed over the replicas."""
     together = adds_up(metric)
 
     def result() -> Any:
@@ -133,7 +130,7 @@ def _result(metric: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _means_over_rows(metric: Any, args: Any) -> bool:
-    """Whether a metric's function, which takes the mean over the last axis, takes it over rows that are numbers."""
+    """Whether a metric's function, which averages over the last axis, would average over rows: each row is one number."""
     return isinstance(metric, keras.metrics.MeanMetricWrapper) and len(args) > 1 and len(args[1].shape) == 1
 
 
@@ -141,17 +138,17 @@ def _contribution_update(metric: Any, plain: Callable[..., Any]) -> Callable[...
     def update_state(value: Any, sample_weight: Any = None) -> Any:
         running = current()
         if running is None:
-            return None if repeats() else plain(value, sample_weight)
+            return None if is_duplicate_of_replica_0() else plain(value, sample_weight)
         if running.own_step:  # a mean over this replica's rows
             value = value * ops.cast(running.weight, value.dtype)
-        # Keras 3.15 counts a batch by its rows where they are known when it traces, else as one.
+        # Keras 3.15 weights a batch by its rows if they are known when it traces, else by 1.
         return _add_mean(metric, value, by_rows=sample_weight is not None)
 
     return update_state
 
 
 def _add_mean(metric: Any, contribution: Any, by_rows: bool = True) -> None:
-    """Add a loss to a `Mean` of rows, or of batches: what the replicas add is what one device would."""
+    """Add a loss to a `Mean` over rows, or over batches; the replicas together add what one device adds."""
     running = current()
     assert running is not None
     dtype = metric.total.dtype
@@ -161,7 +158,7 @@ def _add_mean(metric: Any, contribution: Any, by_rows: bool = True) -> None:
 
 
 def _none_of_stand_in(running: Replica, data: Any) -> Any:
-    """All rows of what a step or a layer saw, masks included; none on a replica that has a stand-in row only."""
+    """The data with its masks; without the stand-in row on a replica that has no other."""
 
     def head(leaf: Any) -> Any:
         if len(getattr(leaf, "shape", ())) == 0:

@@ -1,7 +1,4 @@
-"""What of a model replicas cannot share, or share by a rule that is not that of one device: refused by name, or said once.
-
-Imports Keras; no framework.
-"""
+"""Parts of a model that replicas cannot share as one device would: an error or one warning names them."""
 
 from __future__ import annotations
 
@@ -14,34 +11,34 @@ from keras import ops
 from abreast.errors import ModelError
 from abreast.exact.own_step import reductions
 from abreast.exact.row_check import is_checked, settled_states
-from abreast.exact.telling import warn_once
+from abreast.exact.warn_once import warn_once
 from abreast.keras_private.modules import KERAS
 
 
 def check_layers(model: Any) -> None:
-    """Refuse what replicas cannot share, by name; say once which layers keep state that is averaged."""
+    """Raise `ModelError` for a part that replicas cannot share; warn once of layers whose own state is averaged."""
     own, settled = [], settled_states(model)
     if "none" in reductions(model):
         raise ModelError(
-            f"a loss of {model.name} has no reduction: replicas would not know what their rows count",
-            'give it one, as reduction="sum", which has the same gradients',
+            f"a loss of {model.name} has no reduction: replicas would not know how to weight their rows",
+            'give it one, such as reduction="sum", which has the same gradients',
         )
     for layer in model._flatten_layers():
         if getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
             raise ModelError(
-                f"{layer.name} is stateful: it keeps a state for each row of a batch, and each replica has other rows",
+                f"{layer.name} is stateful: it keeps a state for each row of a batch, and each replica gets different rows",
                 "train it on one device, or with KERAS_BACKEND=jax",
             )
         if getattr(layer, "activity_regularizer", None) is not None and _sums_activity():
             raise ModelError(
                 f"{layer.name} has an activity regularizer, which Keras {keras.__version__} sums over the rows of a batch: "
-                "replicas would count it by their shares",
+                "replicas would weight it by their share of the rows",
                 "use Keras 3.15, which takes the mean, or train with KERAS_BACKEND=jax or on one device",
             )
         if isinstance(layer, keras.layers.TFSMLayer) and (layer.trainable_weights or layer.call_training_endpoint):
             raise ModelError(
-                f"{layer.name} calls functions of a SavedModel, which have one copy of their variables: replicas that train "
-                "would each change it",
+                f"{layer.name} calls functions of a SavedModel, which have one copy of their variables: every replica would "
+                "change it in training",
                 "freeze it (trainable=False, and no call_training_endpoint), or train it on one device",
             )
         states = [each for each in layer._non_trainable_variables if id(each) not in settled]
@@ -53,7 +50,7 @@ def check_layers(model: Any) -> None:
             model,
             "own state",
             f"layers of your own keep state{unseen}: {'; '.join(own)}. Each replica changes it by its own rows; after a step "
-            "it is the mean over the rows if it has a floating type, else that of the first replica. A running mean is then "
+            "it is the mean over the rows if it has a floating type, else the first replica's. A running mean is then "
             "what one device computes; a sum or a count is not",
         )
 
@@ -65,7 +62,7 @@ def _is_of_keras(layer: Any) -> bool:
 
 @functools.cache
 def _sums_activity() -> bool:
-    """Whether an activity regularizer adds up over rows, as in older Keras, instead of averaging over them."""
+    """Whether an activity regularizer is a sum over rows, as before Keras 3.15, and not a mean."""
     layer = keras.layers.ActivityRegularization(l1=1.0, name="abreast_sums_activity")
     layer(ops.ones((2, 1)))
     return bool(ops.convert_to_numpy(layer.losses[0]) > 1.5)

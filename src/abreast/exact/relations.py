@@ -1,8 +1,8 @@
-"""Finds what of a model relates the rows of a batch to one another, by running a few rows whole and in two parts.
+"""The search for parts of a model that relate the rows of a batch to one another: a few rows are run whole and in two parts.
 
-Outputs of layers and operations, values between them, added losses, and states of own. Each is named by the innermost member
-whose doing it is; that member works on the rows of all replicas from then on (`gathered.py`). Not here: how runs are watched
-(`calls.py`). Imports Keras, NumPy; no framework.
+Compared are the outputs of layers and operations, values between them, added losses and the layers' own states. A difference is
+attributed to the innermost member that causes it. From then on that member works on the rows of all replicas (`gathered.py`).
+Not here: how runs are recorded (`calls.py`). Imports no framework.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 from keras import backend, tree
 
-from abreast.exact.calls import THE_STEP, Again, Led, Place, Whole, as_array, resolution
+from abreast.exact.calls import THE_STEP, FullRun, PartRun, PerturbedRun, TensorPlace, as_array, resolution
+from abreast.exact.dry_run import drew, dry_run, rewind_generators
 from abreast.exact.members import leaf_metrics, members, name_of, name_of_owner
-from abreast.exact.rows import Part, RowAxis, distance, follows_rows, size
-from abreast.exact.still import drew, redraw, still
+from abreast.exact.rows import RowAxis, RowRange, distance, follows_rows, size
 
 _MOST_ROWS = 8  # of each part
 _PART_BYTES = 1 << 20
@@ -28,42 +28,42 @@ _TIMES_ROUNDING = 16
 Axes = tuple[RowAxis | None, ...]
 
 
-class Ground(Protocol):
-    """What a backend lends: the state that Keras does not see, and how sure its numbers are."""
+class Probe(Protocol):
+    """The backend's part of the search: framework state that Keras does not see, and the precision of the kernels."""
 
-    noise: float  # the relative difference that kernels may make between batches of different lengths
+    noise: float  # largest relative difference of a kernel's results between batches of different lengths
 
     def unchanged(self) -> Any:
-        """A context whose end puts back the framework's random generators, gradients and the state of its own modules."""
+        """A context that restores, at its end, the framework's random generators, gradients and the state of its own modules."""
         ...
 
-    def redraw(self) -> None:
-        """Let the framework's random generators begin as when `unchanged` was entered."""
+    def rewind_generators(self) -> None:
+        """Set the framework's random generators to their state when `unchanged` was entered."""
         ...
 
     def drew(self) -> bool:
-        """Whether anything drew from them by itself, past Keras, since then."""
+        """Whether anything drew from these generators since then, except through Keras."""
         ...
 
     def foreign(self) -> str:
-        """Where a layer holds a variable of the framework's that Keras does not see, and that a run changed; else nothing."""
+        """The attribute that holds a framework variable which Keras does not track and a run changed; "" if there is none."""
         ...
 
     def knows(self, member: Any) -> bool:
-        """Whether a member relates rows in a way that the backend handles."""
+        """Whether a member relates rows in a way that the backend handles itself."""
         ...
 
 
 @dataclass(frozen=True)
 class CallAxes:
-    """Where one call of a member takes and gives rows, leaf by leaf."""
+    """The row axes of one call's inputs and outputs, leaf by leaf."""
 
     inputs: Axes
     outputs: Axes
 
     @staticmethod
     def of(fields: dict[str, Any]) -> CallAxes:
-        """From `asdict`."""
+        """The inverse of `asdict`."""
         return CallAxes(*(_axes_of(fields[side]) for side in ("inputs", "outputs")))
 
 
@@ -73,27 +73,27 @@ def _axes_of(side: list[dict[str, int] | None]) -> Axes:
 
 @dataclass
 class Relations:
-    """What was found of a model. Members go by their number (`members.py`), so that workers understand it."""
+    """The findings about a model. Members are named by number (`members.py`), which is the same in all processes."""
 
     gathered: dict[int, tuple[CallAxes, ...]] = field(default_factory=dict)
     sums: set[int] = field(default_factory=set)  # members whose added losses are sums over rows
     refused: str = ""  # why the model cannot be trained as it is
     reasons: dict[int, str] = field(default_factory=dict)
-    no_means: str = ""  # what a step of the user's own gives that is no mean over rows
-    foreign: str = ""  # a variable of the framework's own that a step changes
-    draws: bool = False  # random numbers that are not Keras's
-    kept: str = ""  # the Python attribute in which a layer keeps what it makes of its rows, for its next call
+    no_means: str = ""  # a result of the user's own step that is not a mean over rows
+    foreign: str = ""  # an attribute with a framework variable that a step changes and Keras does not track
+    draws: bool = False  # whether the model draws random numbers past Keras
+    kept: str = ""  # the Python attribute in which a layer keeps results of its rows for its next call
 
-    assigned: set[int] = field(default_factory=set)  # places in `model.variables` of weights that a step sets itself
-    # How the numbers for a whole batch that a metric gets follow its rows, by kind of step and metric, and call by call.
+    assigned: set[int] = field(default_factory=set)  # indices in `model.variables` of weights that a user's step sets
+    # `{"KIND OF STEP NUMBER OF METRIC": kinds}`: per call of the metric, the kind of each number that it gets for a whole batch.
     scalars: dict[str, list[list[str]]] = field(default_factory=dict)
-    settled: set[int] = field(default_factory=set, compare=False)  # by identity: the states whose rule is known
+    settled: set[int] = field(default_factory=set, compare=False)  # identities of the states whose rule is known
 
     def __bool__(self) -> bool:
         return bool(self.gathered or self.sums or self.assigned or self.scalars)
 
     def steps_part(self) -> str:
-        """What the steps of another process need of it, as JSON; `of_steps_part` reads that."""
+        """The findings that the steps of another process need, as JSON; `of_steps_part` reads them."""
         gathered = {number: [asdict(call) for call in calls] for number, calls in self.gathered.items()}
         rest = {"sums": sorted(self.sums), "assigned": sorted(self.assigned), "scalars": self.scalars}
         return json.dumps({"gathered": gathered, **rest})
@@ -119,65 +119,65 @@ class Relations:
 
 
 def rows_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> int:
-    """Rows of each of the two parts: as many as a device gets, as far as 8 rows, 1 MiB and the batch go. 0: too few."""
+    """Number of rows in each of the two parts: a device's rows, limited to 8 rows, 1 MiB and half the batch; 0 if too few."""
     return min(shard_rows, max(2, min(_MOST_ROWS, _PART_BYTES // max(1, row_bytes))), rows // 2)
 
 
-_one_at_a_time = threading.Lock()  # it changes what belongs to all threads, and puts it back
+_one_at_a_time = threading.Lock()  # a search changes objects that all threads share, and restores them
 
 
 def relations(
-    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, ground: Ground, kind: str
+    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, probe: Probe, kind: str
 ) -> Relations:
-    """What `forward(data)`, a step of that kind or a call of the model, shows with `2 * part_rows` rows."""
+    """The findings of `forward(data)`, a step of kind `kind` or a call of the model, on `2 * part_rows` rows."""
     with _one_at_a_time:
-        return _relations(model, forward, data, part_rows, ground, kind)
+        return _relations(model, forward, data, part_rows, probe, kind)
 
 
 def _relations(
-    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, ground: Ground, kind: str
+    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, probe: Probe, kind: str
 ) -> Relations:
     states = _states(model)
-    parts = [Part(2 * part_rows, first, first + part_rows) for first in (0, part_rows)]
-    with still(model) as held, ground.unchanged():
-        whole = Whole(model, states)
+    parts = [RowRange(2 * part_rows, first, first + part_rows) for first in (0, part_rows)]
+    with dry_run(model) as snapshot, probe.unchanged():
+        whole = FullRun(model, states)
         whole.run(forward, data)
-        numbers = [held.numbers()]
+        numbers = [snapshot.numbers()]
         runs = []
         for part in parts:
-            run = Led(model, states, whole, part)
-            held.put_back()
-            ground.redraw()
-            redraw()
+            run = PartRun(model, states, whole, part)
+            snapshot.put_back()
+            probe.rewind_generators()
+            rewind_generators()
             run.run(forward, _cut(data, part))
-            numbers.append(held.numbers())
+            numbers.append(snapshot.numbers())
             runs.append(run)
-        draws = drew() or ground.drew()
-        found = _Finder(model, states, whole, runs, ground, kind)
+        draws = drew() or probe.drew()
+        found = _Finder(model, states, whole, runs, probe, kind)
         kept = _kept(*numbers)
-        if kept and not draws:  # to find whether the next call reads it: one run leaves it, another goes on
-            held.put_back()
+        if kept and not draws:  # does the next call read it? Run twice without putting it back in between
+            snapshot.put_back()
             for _ in range(2):
-                ground.redraw()
-                redraw()
-                run = Led(model, states, whole, Part(2 * part_rows, 0, 2 * part_rows))
+                probe.rewind_generators()
+                rewind_generators()
+                run = PartRun(model, states, whole, RowRange(2 * part_rows, 0, 2 * part_rows))
                 run.run(forward, data)
             found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
-            held.put_back()
+            snapshot.put_back()
         if found.suspects():
-            again = Again(model, states, whole, 2 * part_rows)  # without `redraw`: what is drawn differs
+            again = PerturbedRun(model, states, whole, 2 * part_rows)  # generators go on, so random numbers differ
             again.run(forward, data)
             found.clear(again)
     result = found.relations()
     result.draws = draws
-    result.foreign = ground.foreign()
+    result.foreign = probe.foreign()
     if found.reads_kept:
-        result.kept = f"{name_of_owner(held.owner(kept[0]))}.{kept[1]}"
+        result.kept = f"{name_of_owner(snapshot.owner(kept[0]))}.{kept[1]}"
     return result
 
 
 def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
-    """The first attribute that holds something else after a part of the rows than after all of them."""
+    """The first attribute whose value after a part of the rows differs from its value after all rows; else None."""
     for place, value in whole.items():
         if any(
             place in part and not np.allclose(part[place], value, rtol=1e-4, atol=0, equal_nan=True) for part in parts
@@ -186,12 +186,12 @@ def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
     return None
 
 
-def _cut(data: Any, part: Part) -> Any:
+def _cut(data: Any, part: RowRange) -> Any:
     return tree.map_structure(lambda leaf: None if leaf is None else leaf[part.first : part.last], data)
 
 
 def _states(model: Any) -> list[Any]:
-    """The variables that a call may assign, and that are nobody else's to combine."""
+    """The variables that a call may assign, except those of metrics, which `metrics.py` combines."""
     metrics = {id(variable) for metric in leaf_metrics(model) for variable in metric.variables}
     variables = {id(variable): variable for variable in model.variables if id(variable) not in metrics}
     return list(variables.values())
@@ -201,25 +201,27 @@ _WORDS = {"sum": "a sum over rows", "neither": "neither a mean nor a sum over ro
 
 
 class _Finder:
-    """What the runs show; `clear` allows for what a further run of the same rows shows to be rounding, or drawn."""
+    """The differences between the runs; `clear` drops those that a further run explains by rounding or random numbers."""
 
-    def __init__(self, model: Any, states: list[Any], whole: Whole, runs: list[Led], ground: Ground, kind: str) -> None:
+    def __init__(
+        self, model: Any, states: list[Any], whole: FullRun, runs: list[PartRun], probe: Probe, kind: str
+    ) -> None:
         self.members = members(model)
-        self.whole, self.runs, self.ground, self._kind_of_step = whole, runs, ground, kind
+        self.whole, self.runs, self.probe, self._kind_of_step = whole, runs, probe, kind
         self._before = {id(state): as_array(state.value) for state in states if id(state) in whole.new_states}
         self._fine = ("same", "mean") if kind == "train" else ("same",)
         self._numbers = whole.logs.keys() - {metric.name for metric in model.metrics}
-        self._again: Again | None = None
+        self._again: PerturbedRun | None = None
         self.reads_kept = False
         halves = {getattr(member, "compute_dtype", None) for member in self.members} & {"float16", "bfloat16"}
-        self._noise = max(ground.noise, 5e-2 if halves else 0.0)
+        self._noise = max(probe.noise, 5e-2 if halves else 0.0)
         self._find()
 
     def suspects(self) -> bool:
         unlike = any("neither" in kinds for each in self._scalars.values() for kinds in each)
         return bool(self._places or self._states or self._losses or self._logs or unlike or self._gradients != "mean")
 
-    def clear(self, again: Again) -> None:
+    def clear(self, again: PerturbedRun) -> None:
         self._again = again
         self._find()
 
@@ -239,7 +241,7 @@ class _Finder:
             result.no_means = f"which gives {metric.name} a number that is {_WORDS['neither']}"
         for place, far in self._places.items():
             how = f"by {far:.1g} of their size" if np.isfinite(far) else "in shape, or in what is finite"
-            self._gather(result, self._doer(place), f"what it makes of the same rows differs {how}")
+            self._gather(result, self._doer(place), f"its results for the same rows differ {how}")
         for number, kind in self._losses.items():
             if kind == "sum":
                 result.sums.add(number)
@@ -262,32 +264,32 @@ class _Finder:
         logs = {name: self._log_kind(name) for name in sorted(self._numbers)}
         self._logs = {name: kind for name, kind in logs.items() if kind != "mean"}
 
-    def _related_places(self) -> dict[Place, float]:
-        worst: dict[Place, float] = {}
+    def _related_places(self) -> dict[TensorPlace, float]:
+        worst: dict[TensorPlace, float] = {}
         for run in self.runs:
             for place, far in run.distances.items():
                 if far > self.tolerance(place) and self._counts(place):
                     worst[place] = max(far, worst.get(place, 0.0))
         return worst
 
-    def _counts(self, place: Place) -> bool:
+    def _counts(self, place: TensorPlace) -> bool:
         if place.number == THE_STEP and self._kind_of_step != "predict":
             return False
         doer = self._doer(place)
-        return doer == THE_STEP or not self.ground.knows(self.members[doer])
+        return doer == THE_STEP or not self.probe.knows(self.members[doer])
 
-    def _doer(self, place: Place) -> int:
-        """Whose doing a tensor is: what a member takes comes of its caller's code."""
+    def _doer(self, place: TensorPlace) -> int:
+        """The member that computed a tensor: an input of a call comes from the caller's code."""
         return place.number if place.side == "out" else self.whole.callers[place.number, place.turn]
 
-    def tolerance(self, place: Place) -> float:
+    def tolerance(self, place: TensorPlace) -> float:
         computed = None if place.number == THE_STEP else getattr(self.members[place.number], "compute_dtype", None)
         coarse = max(map(_resolution_of, (computed, backend.standardize_dtype(self.whole.tensors[place].dtype))))
         rounding = 0.0 if self._again is None else self._again.distances.get(place, 0.0)
-        return max(self.ground.noise, 8 * coarse, _TIMES_ROUNDING * rounding)
+        return max(self.probe.noise, 8 * coarse, _TIMES_ROUNDING * rounding)
 
     def _kind(self, whole: Any, parts: list[Any], again: Any) -> str:
-        """How a value follows its rows; `again` is that of the further run, None before it."""
+        """How a value follows its rows; `again` is the value in the further run, None before that run."""
         noise = (
             self._noise if again is None else max(self._noise, _TIMES_ROUNDING * distance(_wide(whole), _wide(again)))
         )
@@ -315,7 +317,7 @@ class _Finder:
         return kinds
 
     def _assigned(self, settled: set[int]) -> set[int]:
-        """Weights that a step sets itself to means over rows: nobody else combines them."""
+        """Indices of the weights that a user's step sets itself, to means over rows; no other rule combines them."""
         model = self.members[0]
         known = {id(each) for layer in model._flatten_layers() for each in layer._non_trainable_variables}
         return {
@@ -332,7 +334,7 @@ class _Finder:
         return self._kind(whole, parts, again)
 
     def _kind_of_all(self, whole: list[Any], parts: list[list[Any]], again: list[Any] | None) -> str:
-        """The kind that all values of a list have."""
+        """The common kind of all values of a list; "neither" if they differ in kind, "mean" if there are none."""
         others = [*parts, *([] if again is None else [again])]
         if any(len(other) != len(whole) for other in others):
             return "neither"
@@ -340,13 +342,13 @@ class _Finder:
         return kinds.pop() if len(kinds) == 1 else "neither" if kinds else "mean"
 
     def _kinds(self, whole: list[Any], parts: list[list[Any]], again: list[Any] | None) -> list[str]:
-        """The kind of each value of lists that are as long as one another."""
+        """The kind of each value; all lists have the same length."""
         further = again or [None] * len(whole)
         rows = zip(whole, further, *parts, strict=True)
         return [self._kind(value, list(of_parts), more) for value, more, *of_parts in rows]
 
     def _state_kind(self, state: int) -> str:
-        """ "mean" where the mean over rows of the replicas' states is the state of one device; "same" where all have that."""
+        """ "same" if every run reaches the same state, "mean" if the state is the mean of the parts' states, else the kind."""
         before = self._before[state]
         if before.dtype.kind not in "fV" and before.dtype.name != "bfloat16":
             new = [run.new_states.get(state, before) for run in (self.whole, *self.runs)]
@@ -364,7 +366,7 @@ class _Finder:
         return state in self.whole.new_states and not np.array_equal(self.whole.new_states[state], self._before[state])
 
     def _gather(self, result: Relations, number: int, reason: str) -> None:
-        """Let a member work on all rows, or the innermost of its callers that can."""
+        """Mark a member to work on the rows of all replicas, or, if its row axes are unknown, its innermost possible caller."""
         result.reasons.setdefault(number, reason)
         todo = [number]
         while todo:
@@ -381,7 +383,7 @@ class _Finder:
         return "the step" if number == THE_STEP else name_of(self.members[number])
 
     def _axes(self, number: int) -> tuple[CallAxes, ...] | None:
-        """Where each call of a member takes and gives rows; None where it cannot be known."""
+        """The row axes of each call of a member; None where they cannot be determined."""
         run, calls = self.runs[0], []
         turns = [turn for callee, turn in self.whole.callers if callee == number]
         for turn in sorted(turns):

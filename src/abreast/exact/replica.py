@@ -1,7 +1,4 @@
-"""One replica during one step: which rows are its own, how it reaches the others, and who runs now.
-
-Imports Keras; no framework.
-"""
+"""One replica during one step: its rows, its link to the other replicas, and the replica that runs in this thread."""
 
 from __future__ import annotations
 
@@ -23,8 +20,8 @@ if TYPE_CHECKING:
     from abreast.exact.relations import Relations
 
 
-class Link(Protocol):
-    """How a replica reaches the others. Tensors are the backend's."""
+class ReplicaLink(Protocol):
+    """The exchanges between a replica and the others. Tensors are the backend's."""
 
     @property
     def index(self) -> int: ...
@@ -50,9 +47,9 @@ class Link(Protocol):
         ...
 
     def gather_rows(self, tensor: Any, counts: Any) -> Any:
-        """The valid rows of all replicas in order; only this replica's own carry a gradient, `num_replicas` times.
+        """The valid rows of all replicas in order; only this replica's own carry a gradient, multiplied by `num_replicas`.
 
-        Every replica computes the same of them, and counts it by `1 / num_replicas`.
+        Every replica computes the same loss of these rows and divides it by `num_replicas`.
         """
         ...
 
@@ -62,12 +59,12 @@ class Replica:
     """One replica during one step.
 
     `counts`: valid rows of every replica, `(num_replicas,)`; `rows`: this one's; `total_rows`: their sum (scalars). A replica
-    without rows computes on a stand-in row that counts nothing. `own_step`: the user's own `train_step` runs, whose losses
-    stay means over this replica's rows; `kind` is that of the step; `relations` is what a look at the model has found.
+    without rows computes on a stand-in row with weight 0. `own_step`: the user's own `train_step` runs, whose losses
+    stay means over this replica's rows. `kind`: the kind of the step. `relations`: the findings of the row check.
     """
 
     model: Any
-    link: Link
+    link: ReplicaLink
     rows: Any
     total_rows: Any
     counts: Any
@@ -76,8 +73,9 @@ class Replica:
     kind: str = "train"
     relations: Relations | None = None
     added_losses: list[Any] = field(default_factory=list)
-    metric_calls: Counter[int] = field(default_factory=Counter)  # so far, of metrics that get numbers for a whole batch
-    calls: Counter[int] = field(default_factory=Counter)  # so far, of the members that work on all rows
+    # Calls so far: of metrics that get numbers for a whole batch, and of members that work on the rows of all replicas.
+    metric_calls: Counter[int] = field(default_factory=Counter)
+    calls: Counter[int] = field(default_factory=Counter)
 
     @property
     def weight(self) -> Any:
@@ -89,7 +87,7 @@ _thread = threading.local()
 
 
 def current() -> Replica | None:
-    """The replica whose step this thread runs; None outside, and where rows of all replicas are worked on."""
+    """The replica whose step this thread runs; None outside of steps, and while plain Keras runs on the rows of all replicas."""
     replica: Replica | None = getattr(_thread, "replica", None)
     return replica
 
@@ -99,15 +97,15 @@ def is_inside() -> bool:
     return getattr(_thread, "inside", 0) > 0
 
 
-def repeats() -> bool:
-    """Whether this thread works on the rows of all replicas, as another replica does that counts."""
+def is_duplicate_of_replica_0() -> bool:
+    """True on replicas 1 and up while every replica processes the gathered rows; only replica 0's update counts."""
     whose: Replica | None = getattr(_thread, "whose", None)
     return current() is None and whose is not None and whose.link.index > 0
 
 
 @contextmanager
 def all_rows(running: Replica) -> Iterator[None]:
-    """Run plain Keras on the rows of all replicas, which every replica does."""
+    """Inside, plain Keras runs on the rows of all replicas. Every replica does this."""
     before = getattr(_thread, "whose", None)
     _thread.whose = running
     try:
@@ -119,7 +117,7 @@ def all_rows(running: Replica) -> Iterator[None]:
 
 @contextmanager
 def replica(running: Replica | None) -> Iterator[None]:
-    """Run a step as `running`; with None, run plain Keras inside of one."""
+    """Inside, this thread runs the step of `running`; with None, it runs plain Keras within a step."""
     before = current()
     _thread.replica = running
     _thread.inside = getattr(_thread, "inside", 0) + 1
@@ -131,7 +129,7 @@ def replica(running: Replica | None) -> Iterator[None]:
 
 
 def valid_rows(data: Any, rows: Any) -> Any:
-    """The first `rows` rows of every tensor, masks included; drops the stand-in row of a replica without rows."""
+    """The first `rows` rows of every tensor and its mask; drops the stand-in row of a replica without rows."""
 
     def head(leaf: Any) -> Any:
         if leaf is None or len(leaf.shape) == 0:  # one value for the batch
@@ -152,7 +150,7 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
 
 
 def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyType({})) -> Any:
-    """The data of all replicas: rows in order; of one value for the batch the mean over rows, or the sum, as `kinds` says."""
+    """The data of all replicas: rows in order; a number for the whole batch as mean over rows, or as sum if `kinds` says so."""
 
     def rows_of_all(leaf: Any) -> Any:
         if not hasattr(leaf, "shape"):
@@ -173,22 +171,22 @@ def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyT
 
 
 def shared(running: Replica, share: Any) -> Any:
-    """The sum of the replicas' shares; this replica's own carries a gradient, as in `Link.gather_rows`."""
+    """The sum of the replicas' shares; only this replica's own carries a gradient, as in `ReplicaLink.gather_rows`."""
     own = share * running.link.num_replicas
     return own + ops.stop_gradient(running.link.all_sum(ops.stop_gradient(share)) - own)
 
 
 def with_gradient_times(tensor: Any, factor: Any) -> Any:
-    """The same values with another gradient; finite ones: of infinite ones it makes NaN."""
-    still = ops.stop_gradient(tensor)
-    return still + (tensor - still) * ops.cast(factor, tensor.dtype)
+    """The same values with a gradient multiplied by `factor`. Infinite values become NaN."""
+    constant = ops.stop_gradient(tensor)
+    return constant + (tensor - constant) * ops.cast(factor, tensor.dtype)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is one number for a whole batch, in Python or in a tensor."""
+    """Whether a value is one number for a whole batch, in Python or in a tensor."""
     return isinstance(value, (int, float)) or (hasattr(value, "shape") and len(value.shape) == 0)
 
 
 def as_float(value: Any) -> Any:
-    """A number that rows can be divided by."""
+    """A number of rows as a float, or as a tensor of Keras's float type."""
     return value if isinstance(value, (int, float)) else ops.cast(value, keras.config.floatx())

@@ -1,7 +1,4 @@
-"""Where a tensor has its rows, and how far two tensors differ that should hold the same ones.
-
-Imports NumPy; no framework and nothing of Keras.
-"""
+"""The axis of a tensor that holds the rows, and the difference between two tensors that should hold the same rows."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class RowAxis:
-    """The axis that has `times` entries for each row."""
+    """An axis, by its index, that has `times` entries for each row."""
 
     index: int
     times: int
 
 
 @dataclass(frozen=True)
-class Part:
+class RowRange:
     """Rows `first` to `last` of a batch of `total`."""
 
     total: int
@@ -33,8 +30,8 @@ class Part:
         return self.last - self.first
 
 
-def row_axis(whole: Sequence[int], cut: Sequence[int], part: Part) -> RowAxis | None:
-    """The one axis that follows the rows; None where the shapes are equal. Raises `ValueError` for anything else."""
+def row_axis(whole: Sequence[int], cut: Sequence[int], part: RowRange) -> RowAxis | None:
+    """The axis whose length follows the rows; None if the shapes are equal. Raises `ValueError` for any other difference."""
     differing = [index for index, (a, b) in enumerate(zip(whole, cut, strict=False)) if a != b]
     if len(whole) == len(cut) and not differing:
         return None
@@ -46,8 +43,11 @@ def row_axis(whole: Sequence[int], cut: Sequence[int], part: Part) -> RowAxis | 
     raise ValueError(f"shapes {tuple(whole)} and {tuple(cut)} differ by more than rows")
 
 
-def ways_to_cut(whole: Any, axis: RowAxis | None, part: Part) -> list[Any]:
-    """The part's rows of an array: entries of a row side by side or, as in time-major layouts, `part.total` apart."""
+def ways_to_cut(whole: Any, axis: RowAxis | None, part: RowRange) -> list[Any]:
+    """The part's rows of an array, cut in each possible way.
+
+    The entries of a row lie side by side or, as in time-major layouts, `part.total` apart.
+    """
     if axis is None:
         return [whole]
     first, last = part.first * axis.times, part.last * axis.times
@@ -61,12 +61,14 @@ def ways_to_cut(whole: Any, axis: RowAxis | None, part: Part) -> list[Any]:
 
 
 def distance(expected: Any, found: Any) -> float:
-    """The largest difference, relative to the largest expected magnitude; infinite where NaN and infinities differ."""
+    """The largest difference, relative to the largest magnitude; infinite where shapes, NaN or infinities differ."""
     if expected.shape != found.shape:
         return float("inf")
-    if np.array_equal(expected, found):  # nearly always; activations of a large model are some hundred megabytes
+    if np.array_equal(
+        expected, found
+    ):  # the usual case, and cheap: a large model's activations are some hundred megabytes
         return 0.0
-    if expected.dtype.kind not in "fcV":  # whole numbers, truth values, strings; "V" is NumPy's kind of bfloat16
+    if expected.dtype.kind not in "fcV":  # integers, booleans, strings; NumPy's kind of bfloat16 is "V"
         return float("inf")
     if expected.dtype.itemsize < 4:
         expected, found = expected.astype(np.float32), found.astype(np.float32)
@@ -94,7 +96,7 @@ def size(values: Any) -> float:
 
 
 def follows_rows(whole: Any, parts: Sequence[Any], noise: float) -> str:
-    """How a value of a batch comes of those of its equal parts: as their "mean", their "sum" or neither."""
+    """How a batch's value relates to the values of its equal parts: their "mean", their "sum" or "neither"."""
     mean = sum(np.asarray(each, np.float64) for each in parts) / len(parts)
     whole = np.asarray(whole, np.float64)
     largest = max(size(each) for each in (whole, *parts))

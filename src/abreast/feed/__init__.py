@@ -1,13 +1,12 @@
 """Any Keras data source as global batches, read ahead of the step and staged on the devices.
 
-`batch.py` is one batch and its shards, `source.py` what the user gave, `ahead.py` a thread that works ahead, `pipeline.py` the
-way of a batch from its source to the devices, `adapter.py` what Keras sees. `habits.py` decides whether a source is read
-ahead, with `in_process.py`, `shared_random.py` and `turns.py`; `workers.py` ends a source's workers; `validation_split.py`
-cuts the validation's rows off. Imports Keras, NumPy, `errors`, `threads`, `users_line` and `measure.spans`; no framework: a
-backend says how a batch is put on devices.
+`batch.py` holds one batch and its shards, `source.py` the user's data source, `ahead.py` a thread that works ahead, `pipeline.py`
+the way of a batch from its source to the devices, and `adapter.py` the adapter that Keras sees. `habits.py` decides whether a
+source is read ahead, with `in_process.py`, `shared_random.py` and `turns.py`. `workers.py` ends a source's workers.
+`validation_split.py` cuts off the rows for validation. Imports no framework: a backend puts batches on devices.
 """
 
-from abreast.feed.adapter import Feed, FeedIterator, Handed, Watch, take
+from abreast.feed.adapter import BetweenSteps, Feed, FeedIterator, Handed, take
 from abreast.feed.batch import HostBatch, not_numbers
 from abreast.feed.pipeline import Taken
 from abreast.feed.source import Source
@@ -16,13 +15,13 @@ from abreast.feed.turns import wait_for_turn
 from abreast.feed.validation_split import cut_validation
 
 __all__ = [
+    "BetweenSteps",
     "Feed",
     "FeedIterator",
     "Handed",
     "HostBatch",
     "Source",
     "Taken",
-    "Watch",
     "cut_validation",
     "dataset_views",
     "not_dense",

@@ -1,7 +1,7 @@
-"""What Keras sees of a staged source: a data adapter whose iterators give batches in plain Keras's order.
+"""The data adapter of a staged source: its iterators return batches in plain Keras's order.
 
-Order, epochs and shuffling stay those of the Keras data adapter that plain `fit` would have used. Within an epoch batches
-are read ahead; never past its end, so that what happens between epochs happens between the same batches. Imports Keras.
+Order, epochs and shuffling are those of the Keras data adapter that plain `fit` would have used. Batches are read ahead within an
+epoch, never past its end. So whatever happens between epochs happens between the same batches as with plain Keras.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import keras
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.habits import Habits
-from abreast.feed.pipeline import Pipeline, Taken
+from abreast.feed.pipeline import BatchPipeline, Taken
 from abreast.feed.source import Source
 from abreast.feed.workers import end_workers
 from abreast.keras_private.data_adapters import DataAdapter
@@ -24,13 +24,13 @@ from abreast.staging import Stage, Staged, Staging
 
 
 @dataclass(frozen=True)
-class Watch:
-    """What changes what a source could see: the model in training, and by name the user's code that acts on batches."""
+class BetweenSteps:
+    """Code that runs between steps and that a source could see the effects of: the model in training, and user code by name."""
 
     model: Any = None
     callbacks: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
-    saves: bool = False  # whether a callback of Keras's saves the model's state between steps
+    saves: bool = False  # whether one of Keras's callbacks saves the model's state between steps
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class _Open:
 
 
 class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
-    """A Keras data adapter that hands a step function staged batches, and lets Keras see them as its own.
+    """A Keras data adapter that passes staged batches to a step function, and plain batches to Keras.
 
-    The source is opened when Keras first asks for something: plain Keras opens that of validation after the first epoch.
+    The source is opened when Keras first asks for something, because plain Keras opens a validation source after the first epoch.
     """
 
-    def __init__(self, source: Source, stage: Stage[Any], staging: Staging, watch: Watch) -> None:
+    def __init__(self, source: Source, stage: Stage[Any], staging: Staging, between_steps: BetweenSteps) -> None:
         self.stage = stage
         self.staging = staging
         self.structure: tuple[Any, ...] | None = None
@@ -55,7 +55,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.may_be_empty = False
         self.last_batch: HostBatch | None = None
         self._source = source
-        self._watch = watch
+        self._between_steps = between_steps
         self._iterator: FeedIterator | None = None
         self._told_batches: int | None = None
 
@@ -64,8 +64,8 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         adapter = self._source.open()
         if adapter.num_batches == 0 and not self.may_be_empty:
             raise DataError("the data source is empty", "give at least one row")
-        acting = (*self._watch.callbacks, *self._watch.steps)
-        habits = Habits(adapter, self.staging, self.stage.leaves, self._watch.model, acting)
+        acting = (*self._between_steps.callbacks, *self._between_steps.steps)
+        habits = Habits(adapter, self.staging, self.stage.leaves, self._between_steps.model, acting)
         # A source whose wait has a limit needs a thread of its own; others run where plain Keras runs them.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
@@ -81,23 +81,23 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @property
     def users_code_between_steps(self) -> bool:
-        """Whether the user's callbacks act on batches, or the source is read between them."""
-        return bool(self._watch.callbacks) or self._open.habits.between
+        """Whether the user's callbacks act on batches, or the source is read between steps."""
+        return bool(self._between_steps.callbacks) or self._open.habits.between
 
     @property
     def state_is_read_between_steps(self) -> bool:
-        return self._watch.saves or self.users_code_between_steps
+        return self._between_steps.saves or self.users_code_between_steps
 
     def __iter__(self) -> FeedIterator:
         self._close_iterator()
         opened = self._open
-        pipeline = Pipeline(opened.begin(), self.check, self.stage, opened.staging, opened.habits)
+        pipeline = BatchPipeline(opened.begin(), self.check, self.stage, opened.staging, opened.habits)
         self._iterator = FeedIterator(self, pipeline)
         self._permit(self._iterator)
         return self._iterator
 
     def check(self, batch: HostBatch) -> HostBatch:
-        """The batch; raises `DataError` when it is built otherwise than the first one."""
+        """The batch; raises `DataError` if its structure differs from that of the first batch."""
         if self.structure is None:
             self.structure = batch.structure
         elif batch.structure != self.structure:
@@ -108,7 +108,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         return batch
 
     def close(self) -> None:
-        """End the threads of the present iterator and the source's workers, also in the middle of an epoch."""
+        """End the present iterator's threads and the source's workers, also in the middle of an epoch."""
         if "_open" not in vars(self):
             return
         self._close_iterator()
@@ -160,7 +160,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.adapter.on_epoch_end()
 
     def _permit(self, iterator: FeedIterator) -> None:
-        """Let an iterator be read as far as Keras will ask for in one epoch. Called at its beginning."""
+        """Allow an iterator to read the batches that Keras will ask for in one epoch. Called when the epoch begins."""
         if (draws := self._open.habits.draws) is not None:
             draws.begin_epoch()
         steps = self._source.steps_per_epoch
@@ -172,11 +172,11 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
 
 class FeedIterator:
-    """Batches of one source. `next` gives Keras the plain batch, or one to hand to a step."""
+    """Batches of one source. `next` returns a plain batch to Keras, or a `Handed` that Keras passes to a step."""
 
-    def __init__(self, feed: Feed, pipeline: Pipeline[Any]) -> None:
+    def __init__(self, feed: Feed, pipeline: BatchPipeline[Any]) -> None:
         self.pipeline = pipeline
-        self.hands_staged = False  # whether `next` gives a `Handed`
+        self.hands_staged = False  # whether `next` returns a `Handed`
         self._feed = feed
 
     def __iter__(self) -> FeedIterator:
@@ -188,7 +188,7 @@ class FeedIterator:
 
     @property
     def state_is_read_between_steps(self) -> bool:
-        """Whether somebody reads variables, or assigns to them, between two steps."""
+        """Whether any code reads or assigns variables between two steps."""
         return self._feed.state_is_read_between_steps
 
     @property
@@ -198,7 +198,7 @@ class FeedIterator:
 
     @property
     def source(self) -> Any:
-        """What the user gave."""
+        """The data source that the user passed."""
         return self._feed.source
 
     def take(self) -> Taken[Any]:
@@ -209,14 +209,16 @@ class FeedIterator:
 
 
 class Handed:
-    """A batch of a `FeedIterator` in Keras's hands: a step takes it, or Keras looks at it (by `next`) to build a model."""
+    """A batch that Keras passes on: a step calls `take`, or Keras reads it with `next` to build a model."""
 
     def __init__(self, iterator: FeedIterator) -> None:
         self.adapter = iterator.adapter
         self.state_is_read_between_steps = iterator.state_is_read_between_steps
         self._iterator = iterator
         self._taken = iterator.take()
-        self.after_users_code = self.before_users_code = True  # whether it may run around its step
+        self.after_users_code = self.before_users_code = (
+            True  # whether the user's code may run before and after its step
+        )
 
     def __iter__(self) -> Handed:
         return self
@@ -232,7 +234,7 @@ class Handed:
 def take(batches: Iterator[Any], stage: Stage[Staged]) -> Taken[Staged]:
     """The next batch of a `FeedIterator`, or of any iterator (`train_on_batch` brings a generator of its own).
 
-    A step asks here; so from now on the feed works ahead.
+    Called by steps. From the first call on, the feed works ahead.
     """
     if isinstance(batches, FeedIterator):
         return Handed(batches).take()

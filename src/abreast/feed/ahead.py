@@ -1,7 +1,7 @@
-"""A thread that makes items ahead of who takes them: as many as it was allowed to, and never more.
+"""A thread that makes items ahead of the thread that takes them, up to the number that `ask` allows.
 
-Nothing is made before somebody asks, so that a source of which one batch was looked at has lost one batch. What the maker
-raises comes out of `take` in its place. Imports no framework.
+Nothing is made before the first `ask`, so a source of which only one batch was read has lost only that one. `take` raises what
+making its item raised. Imports no framework.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _GO, _END = True, False
 
 
 class Closed(Exception):
-    """`take` was waiting when somebody closed the queue."""
+    """`close` was called while `take` waited."""
 
 
 class Ahead(Generic[Item]):
-    """Items of `make`, in order, made in a thread called `name`. One thread takes; any may close."""
+    """Items of `make`, in order, made in a thread called `name`. One thread calls `take`; any thread may call `close`."""
 
     def __init__(self, make: Callable[[], Item], name: str) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class Ahead(Generic[Item]):
         self._error: BaseException | None = None
 
     def ask(self, total: int) -> None:
-        """Allow the thread to have made `total` items since the beginning."""
+        """Allow the thread to make items until it has made `total` in all."""
         if self._closed or self._error is not None:
             return
         if self._thread is None:
@@ -55,7 +55,7 @@ class Ahead(Generic[Item]):
             self._turns.put(_GO)
 
     def take(self, while_waiting: Callable[[], None] | None = None, every_seconds: float = 1.0) -> Item:
-        """The next item, or what making it raised; asks for it if nobody has. `while_waiting` may raise."""
+        """The next item; raises what making it raised. `while_waiting` is called every `every_seconds`, and may raise."""
         if self._error is not None:
             raise self._error
         self.ask(self.num_taken + 1)
@@ -64,13 +64,13 @@ class Ahead(Generic[Item]):
         if error is None:
             return cast(Item, item)
         if not isinstance(error, StopIteration):
-            self._error = StopIteration()  # a source that has raised is at its end, as a generator is
+            self._error = StopIteration()  # like a generator, a source that has raised is at its end
             raise error
         self._error = error
         raise StopIteration
 
     def close(self) -> bool:
-        """End the thread; gives whether it has ended: one inside a source that does not return ends when that does."""
+        """End the thread; return whether it has ended. A thread inside a source ends when the source returns."""
         self._closed = True
         if self._thread is None:
             return True
@@ -81,7 +81,7 @@ class Ahead(Generic[Item]):
         return not self._thread.is_alive()
 
     def left(self) -> Iterator[tuple[Item | None, BaseException | None]]:
-        """After `close`: what was made and not taken, in order, each an item or what making it raised."""
+        """After `close`: what was made and not taken, in order, as `(item, None)` or `(None, exception)`."""
         while True:
             try:
                 item, error = self._made.get_nowait()
@@ -91,7 +91,7 @@ class Ahead(Generic[Item]):
                 yield item, error
 
     def where(self) -> str:
-        """The line that the thread is at, outside of Keras and abreast where possible."""
+        """The line that the thread executes, outside of Keras and abreast if possible."""
         if self._thread is None:
             return ""
         with frames() as found:
@@ -116,7 +116,7 @@ class Ahead(Generic[Item]):
                 while_waiting()
 
     def _start(self) -> None:
-        keras_state = {  # Keras keeps it per thread
+        keras_state = {  # a copy, because Keras keeps its state per thread
             name: list(value) if isinstance(value, list) else value
             for name, value in global_state.GLOBAL_STATE_TRACKER.__dict__.items()
         }
@@ -137,14 +137,14 @@ class Ahead(Generic[Item]):
 
 
 class Patience:
-    """Says on stderr, once, that a step has waited long for its batch, and ends the wait after `timeout_seconds`."""
+    """Limits of a step's wait for its batch: a message after `warn_seconds`, an error after `timeout_seconds`."""
 
     def __init__(self, warn_seconds: float, timeout_seconds: float | None) -> None:
         self.warn_seconds = warn_seconds
         self.timeout_seconds = timeout_seconds
 
     def waiting(self, say: Callable[[float], None], end: Callable[[float], Exception]) -> Callable[[], None]:
-        """What to call now and then during one wait."""
+        """A function to call repeatedly during one wait; it calls `say` once, or raises `end`, with the seconds waited."""
         began = time.monotonic()
         said = False
 

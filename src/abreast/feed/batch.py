@@ -1,4 +1,4 @@
-"""One global batch on the host, and its cutting into one shard per device. Imports NumPy, Keras's tree and `errors`."""
+"""One global batch on the host, and its shards, one per device."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from abreast.shares import shares_of
 
 @dataclass(frozen=True)
 class HostBatch:
-    """One global batch as its source gave it: `data` is `(x, y, sample_weight)` or a shorter tuple, all of `rows` rows.
+    """One global batch of a source: `data` is `(x, y, sample_weight)` or a shorter tuple; every array has `rows` rows.
 
-    `num_bytes` are those of all its arrays, without those that do not say, as strings of TensorFlow.
+    `num_bytes` counts all arrays whose size is known; the size of TensorFlow's strings, for example, is not.
     """
 
     data: Any
@@ -64,7 +64,7 @@ class HostBatch:
         return HostBatch(data, rows, tuple(structure), num_bytes)
 
     def cut(self, num_devices: int) -> list[Any]:
-        """One view per device: its shard. A device without rows gets the first row as a stand-in (see `Shares`)."""
+        """One shard per device, as views. A device without rows gets the first row as a stand-in (see `Shares`)."""
         return [self.rows_at(rows) for rows in shares_of(self.rows, num_devices).slices]
 
     def rows_at(self, rows: slice) -> Any:
@@ -75,7 +75,7 @@ Unread = tuple[HostBatch | None, BaseException | None]  # a batch that no step t
 
 
 def _leaves(data: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """Every array (or None) and its path. It runs at every step: a plain tuple of arrays is not walked through as a tree."""
+    """Every array (or None) and its path. This runs at every step, so a plain tuple of arrays skips the slower tree walk."""
     if type(data) is tuple and all(leaf is None or type(leaf) is np.ndarray for leaf in data):
         return [((index,), leaf) for index, leaf in enumerate(data)]
     leaves: list[tuple[tuple[Any, ...], Any]] = tree.flatten_with_path(data)
@@ -83,7 +83,7 @@ def _leaves(data: Any) -> list[tuple[tuple[Any, ...], Any]]:
 
 
 def names(structure: tuple[Any, ...]) -> str:
-    """The arrays of a batch, for an error."""
+    """The names of the arrays of a batch, for an error message."""
     return "[" + ", ".join("/".join(map(str, path)) or "x" for path, missing in structure if not missing) + "]"
 
 
@@ -99,7 +99,7 @@ def _check_type(leaf: Any, path: tuple[Any, ...], takes_text: bool) -> None:
 
 
 def not_numbers(dtype: str, where: str = "") -> DataError:
-    """The error of an array of another type, by its name; `where` it is in the batch."""
+    """The error for an array of another type: the name of its dtype, and `where` it is in the batch."""
     what = "strings" if dtype.startswith("str") else "Python objects" if dtype == "object" else f"{dtype} values"
     return DataError(
         f"the batch holds an array of {what}{where}, which {keras.backend.backend()} cannot compute with",
@@ -111,5 +111,5 @@ def _num_bytes(leaf: Any) -> int:
     known = getattr(leaf, "nbytes", None)
     if known is not None:
         return int(known)
-    item_bytes = getattr(getattr(leaf, "dtype", None), "size", None) or 0  # TensorFlow's
+    item_bytes = getattr(getattr(leaf, "dtype", None), "size", None) or 0  # TensorFlow's dtypes have `size`
     return int(item_bytes) * math.prod(map(int, leaf.shape))

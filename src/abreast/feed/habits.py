@@ -1,7 +1,7 @@
-"""What is known of a source, for all its iterators: whether it may be read ahead of the step, and whether it reuses arrays.
+"""The habits of a source, for all its iterators: whether it may be read ahead of the step, and whether it reuses arrays.
 
-A source that could see what happens between steps is read between them, and one line on stderr says so. Its first batches,
-from which the rest is learnt, are read while no step runs. Imports no framework.
+A source that could see effects of code between steps is read between steps, and one line on stderr reports that. The habits are
+learnt from the first batches, which are read while no step runs. Imports no framework.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from abreast.feed.turns import variables_of
 from abreast.keras_private.data_adapters import DataAdapter
 from abreast.staging import Leaves, Staging
 
-_HINT = "prefetch=2 (abreast run --prefetch 2) reads ahead all the same, as do workers of the source"
-_told: set[str] = set()
+_HINT = "prefetch=2 (abreast run --prefetch 2) reads ahead anyway, and so do workers of the source"
+_reported: set[str] = set()
 
 
 class Habits:
-    """`between`: the source is read between steps. `watched`: it runs here, and the user has not set `prefetch`."""
+    """`between`: the source is read between steps. `watched`: it runs in this process, and the user has not set `prefetch`."""
 
     def __init__(
         self, adapter: DataAdapter, staging: Staging, leaves: Leaves, model: Any, acting: tuple[str, ...]
@@ -30,7 +30,7 @@ class Habits:
         self.watched = self.runs_here and staging.prefetch is None
         self.between = False
         self.known = False
-        self.told_budget = False
+        self.reported_budget = False
         self.reuse = ReuseGuard(staging.most + 3, leaves)
         self.draws = SharedDraws() if self.watched else None
         # Keras itself takes the first two batches of a generator, before the first step.
@@ -42,7 +42,10 @@ class Habits:
             self.read_between(f"{names} acts on batches, and the data source runs in this process and could see it")
 
     def learn(self, num_read: int, draws_with_steps: bool) -> None:
-        """Take notice of one read, the `num_read`-th of an iterator; `draws_with_steps`: from the generator of the steps."""
+        """Learn from read number `num_read` of an iterator.
+
+        `draws_with_steps`: the read drew from the random generator that steps draw from.
+        """
         self.known = self.known or num_read >= self._num_learnt
         self.between = self.between or draws_with_steps
         if self.draws is not None and self.draws.shared:
@@ -57,8 +60,8 @@ class Habits:
         return id(variable) in self._variables
 
     def read_between(self, why: str) -> None:
-        """From now on nothing is read beside a step; says why, once in a process."""
+        """Read the source only between steps from now on; report the reason, once per process."""
         self.between = True
-        if why not in _told:
-            _told.add(why)
+        if why not in _reported:
+            _reported.add(why)
             print(f"abreast: reading ahead is off: {why}\nhint: {_HINT}", file=sys.stderr)

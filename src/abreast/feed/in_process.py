@@ -1,6 +1,6 @@
-"""Which sources run Python code of the user's in this process, where it can see what callbacks and steps change.
+"""Sources that run the user's Python code in this process, where it can see the changes that callbacks and steps make.
 
-Arrays, `ImageRecords`, Grain, and sources with workers do not, or read ahead with plain Keras too. Imports Keras's adapters.
+Arrays, `ImageRecords`, Grain, and sources with workers run no such code here, or are read ahead by plain Keras too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _own_kinds(adapter: DataAdapter) -> list[type]:
 
 
 def _calls_python(dataset: Any) -> bool:
-    """Whether a pipeline of `tf.data` has a `from_generator`, `py_function` or `numpy_function` in it."""
+    """Whether a `tf.data` pipeline contains a `from_generator`, `py_function` or `numpy_function`."""
     inputs: list[Any] = getattr(dataset, "_inputs", list)()
     functions: list[Any] = getattr(dataset, "_functions", list)()
     return any(map(_holds_py_func, functions)) or any(map(_calls_python, inputs))

@@ -1,6 +1,6 @@
-"""Callbacks that the user wrote and that run around batches: what they change, a source or a worker must see at once.
+"""The user's own callbacks that run around batches: a source or a worker must see their changes at once.
 
-Keras's own callbacks, and ours, change nothing that a source or a model's Python code reads. Imports Keras.
+Keras's own callbacks, and ours, change nothing that a source or a model's Python code reads.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _OTHER_HOOKS = ("on_test_batch_begin", "on_test_batch_end", "on_predict_batch_be
 def acting_on_batches(callbacks: Any) -> tuple[Any, ...]:
     """The user's callbacks with a hook of their own around batches of training, validation or prediction.
 
-    `callbacks` is what `fit` takes: None, one callback, a sequence, or a `CallbackList`. A `LambdaCallback` is the user's
-    where it was given a function for batches.
+    `callbacks` is what `fit` accepts: None, one callback, a sequence, or a `CallbackList`. A `LambdaCallback` is included
+    if it got a function for batches.
     """
     return tuple(callback for callback in _listed(callbacks) if _acts_on_batches(callback))
 
@@ -41,7 +41,7 @@ def _acts_on_batches(callback: Any) -> bool:
 
 def _is_users(callback: Any, name: str) -> bool:
     """Whether a hook runs code from outside of Keras and abreast."""
-    if name in vars(callback):  # a LambdaCallback keeps the functions that it was given as attributes
+    if name in vars(callback):  # a LambdaCallback stores its functions as attributes
         function = vars(callback)[name]
         return not _is_known(getattr(function, "__module__", None))
     owner = next((kind for kind in type(callback).__mro__ if name in vars(kind)), None)

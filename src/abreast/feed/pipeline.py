@@ -1,7 +1,7 @@
-"""The way of one iterator's batches from their source to the devices: read in one thread, staged in another, taken by a step.
+"""The way of one iterator's batches from source to devices: one thread reads them, another stages them, a step takes them.
 
-At most `depth` batches wait on the devices and one more on the host. Nothing is read that no step may ask for. Not here:
-epochs and what Keras sees (`adapter.py`). Imports `errors` and `measure.spans`.
+At most `depth` batches wait on the devices, and one more on the host. Only batches that a step may ask for are read. Not here:
+epochs and the adapter that Keras sees (`adapter.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Taken(Generic[Staged]):
     staged: Staged
 
 
-class Pipeline(Generic[Staged]):
+class BatchPipeline(Generic[Staged]):
     """Batches of one iterator. `permitted` is how many of them, from its first, a step may ask for."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Pipeline(Generic[Staged]):
         self._largest = 0
         self._looks_ahead = False
         self._reads = False
-        self._wanted = -1  # the batch that a step has last waited for
+        self._wanted = -1  # number of the batch that a step last waited for
         self._closed = False
         self._turns = threading.Condition()
         self._given: Taken[Staged | None] | None = None
@@ -67,7 +67,7 @@ class Pipeline(Generic[Staged]):
     def take(self) -> Taken[Staged | None]:
         """The next batch. An iterator's first is not yet staged: Keras may only look at it, to build a model.
 
-        Raises what its source raises, `DataError`, `StopIteration`.
+        Raises `DataError`, `StopIteration`, and whatever the source raises.
         """
         start = perf_counter_ns()
         self._num_finished = self.num_taken
@@ -93,19 +93,18 @@ class Pipeline(Generic[Staged]):
         return Taken(taken.host, self._put(taken.host, spans.MAIN, self.num_taken - 1))
 
     def look_ahead(self) -> None:
-        """Let the threads go on to the batches of later steps, while the present one runs."""
+        """Let the threads prepare the batches of later steps while the present step runs."""
         habits = self._habits
         if not self._staging.most or habits.between or not habits.known:
             return
         self._looks_ahead = True
-        if self._depth < self._staging.most and not habits.told_budget:
-            self._tell_budget()
-        self._stager.ask(
-            int(min(self.permitted - 1, self._stager.num_taken + self._depth))
-        )  # the first came without it
+        if self._depth < self._staging.most and not habits.reported_budget:
+            self._report_budget()
+        # One fewer than permitted: the first batch did not come from the stager.
+        self._stager.ask(int(min(self.permitted - 1, self._stager.num_taken + self._depth)))
 
     def close(self) -> list[Unread]:
-        """End the threads; staged batches are given back. Gives what was read and not taken: batches, or what was raised."""
+        """End the threads and discard staged batches; return what was read and not taken: batches, or raised exceptions."""
         self._let_read(closed=True)
         reader_ended = self._reader.close()
         stager_ended = self._stager.close()
@@ -117,18 +116,19 @@ class Pipeline(Generic[Staged]):
             self._discard(self._given)
             self._given = None
         if reader_ended:
-            self._batches = iter(())  # threads of a source may live as long as its iterator
+            self._batches = iter(())  # drop the iterator: a source's threads may live as long as it does
         if not (reader_ended and stager_ended):
             where = self._reader.where()
             print(
-                f"abreast: the data source has not returned{f' ({where})' if where else ''}; its thread ends when it does",
+                f"abreast: the data source has not returned{f' ({where})' if where else ''}; "
+                "its thread ends when the source returns",
                 file=sys.stderr,
             )
         unread: list[Unread] = [(None if taken is None else taken.host, error) for taken, error in staged]
         return unread + list(self._reader.left())
 
     def wait(self, why: str) -> None:
-        """In the reader's thread: go on when the step of the batch that is being read waits for it."""
+        """Called in the reader's thread: wait until the step of the batch that is being read asks for it."""
         with self._turns:
             self._turns.wait_for(lambda: self._closed or self._wanted >= self._num_read)
         self._habits.read_between(why)
@@ -137,7 +137,7 @@ class Pipeline(Generic[Staged]):
         return self._habits.concerns(variable)
 
     def _let_read(self, closed: bool = False) -> None:
-        """Let the reader do what only the step that comes now may see."""
+        """Let the reader continue where it waits for the step that comes now."""
         with self._turns:
             self._wanted, self._closed = self.num_taken, closed
             self._turns.notify()
@@ -150,7 +150,7 @@ class Pipeline(Generic[Staged]):
         return self._patience.waiting(self._say, self._timeout)
 
     def _read(self) -> HostBatch:
-        """The next batch of the source, in the reader's thread if there is one."""
+        """The next batch of the source; runs in the reader's thread if there is one."""
         start = perf_counter_ns()
         self._reads = True
         try:
@@ -165,7 +165,7 @@ class Pipeline(Generic[Staged]):
         return host
 
     def _next_watched(self) -> Any:
-        """What the source gives; what can be learnt of it meanwhile is."""
+        """The next data of the source; learns the source's habits from the read."""
         habits, draws = self._habits, self._habits.draws
         learns = not habits.known and self._num_read > 0
         before = self._stage.drawn() if learns else None
@@ -188,7 +188,7 @@ class Pipeline(Generic[Staged]):
         return Taken(host, self._put(host, spans.STAGER, self._reader.num_taken - 1))
 
     def _measure(self, host: HostBatch) -> None:
-        """Let the depth suit the largest batch so far."""
+        """Adapt the depth to the largest batch so far."""
         num_bytes = host.num_bytes
         if num_bytes > self._largest:
             self._largest, self._depth = num_bytes, self._staging.depth(num_bytes)
@@ -201,8 +201,8 @@ class Pipeline(Generic[Staged]):
             spans.leave(track, "put", start, end, batch=number, rows=host.rows, bytes=host.num_bytes)
         return staged
 
-    def _tell_budget(self) -> None:
-        self._habits.told_budget = True
+    def _report_budget(self) -> None:
+        self._habits.reported_budget = True
         fit = f"{self._depth} of them" if self._depth else "none of them"
         users_line.warn(
             f"batches of {self._largest / 2**20:,.1f} MiB: {fit} instead of {self._staging.most} can wait on the "

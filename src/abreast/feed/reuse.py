@@ -1,4 +1,4 @@
-"""Notices a source that writes into arrays that it gave before: read ahead, they would change under a waiting batch.
+"""Detection of sources that write into arrays of earlier batches: with reading ahead, a waiting batch would change.
 
 Most such sources have one buffer. It is seen at their second batch, which is read while no other waits; from then on every
 batch is copied as it comes. One with a ring of buffers may be seen only when a waiting batch has changed: that is an error.
@@ -23,7 +23,7 @@ _PROBE_BYTES = 64
 
 
 class ReuseGuard:
-    """Looks at the arrays of each batch read; `window` is the number of batches that may be waiting."""
+    """Examines the arrays of each batch that is read; `window` is the number of batches that may wait."""
 
     def __init__(self, window: int, leaves: Leaves = NUMPY_LEAVES) -> None:
         self.copies = False
@@ -33,12 +33,12 @@ class ReuseGuard:
         self._num_read = 0
 
     def begin(self) -> None:
-        """Another iterator of the same source begins; what it learnt of the source stays."""
+        """Begin with another iterator of the same source; `copies` stays as it is."""
         self._seen.clear()
         self._num_read = 0
 
     def guard(self, data: Any, num_finished: int) -> Any:
-        """The batch, or a copy of it; raises `DataError` when one after the first `num_finished` was overwritten."""
+        """The batch, or a copy of it; raises `DataError` if a batch after the first `num_finished` was overwritten."""
         index, self._num_read = self._num_read, self._num_read + 1
         while self._seen and self._seen[0].index < index - self._window:
             self._seen.popleft()
@@ -47,8 +47,8 @@ class ReuseGuard:
                 mark.kept = None
         if any(mark.has_changed() for mark in self._seen):
             raise DataError(
-                "the data source wrote into a batch that it had given, while that still waited for its step",
-                "let it give a new array each time (or a copy), or train with prefetch=0",
+                "the data source wrote into an earlier batch, while that still waited for its step",
+                "let the source return a new array (or a copy) each time, or train with prefetch=0",
             )
         arrays = [
             (leaf, array)
@@ -67,7 +67,7 @@ class ReuseGuard:
 
 
 class _Seen:
-    """Where an array's memory is, while its owner lives, and what was in it."""
+    """The address of an array's memory, its owner and a checksum of its contents."""
 
     __slots__ = ("address", "index", "kept", "probe", "root")
 

@@ -1,6 +1,6 @@
-"""Whether a source and something else both draw from the random generators that all of Python shares.
+"""Detection of sources that draw from Python's or NumPy's global random generator while other code draws from it too.
 
-Reading ahead would change who draws first. Not here: the generator of a framework (`Stage.drawn`). Imports NumPy.
+Reading ahead would change the order of the draws. Not here: a framework's generator (`Stager.drawn`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-_NUM_LEARNT = 3  # reads; after them Python's generator, which is slow to look at, is left alone if nobody drew from it
+_NUM_LEARNT = 3  # reads; after them Python's generator, slow to compare, is ignored if the source did not draw from it
 _MT19937_BYTES = 625 * 4
 
 
 class SharedDraws:
-    """Looks at Python's and NumPy's global generators around each read of one source."""
+    """Compares the states of Python's and NumPy's global generators around each read of one source."""
 
     def __init__(self) -> None:
         self._generators = [_Watched(_numpy_state), _Watched(random.getstate)]
@@ -28,12 +28,12 @@ class SharedDraws:
         return any(each.source_draws and each.others_draw for each in self._generators)
 
     def begin_epoch(self) -> None:
-        """Forget the last state: who draws between two epochs draws in the order of plain Keras."""
+        """Forget the last state: draws between two epochs happen in plain Keras's order anyway."""
         for each in self._generators:
             each.after = None
 
     def before_read(self, is_first_step: bool) -> None:
-        """`is_first_step`: that step built the model, for which Keras draws seeds."""
+        """Compare with the state after the last read; `is_first_step`: the step in between drew seeds to build the model."""
         for each in self._generators:
             each.before = each.state()
             each.others_draw |= each.after is not None and not is_first_step and each.before != each.after
@@ -48,7 +48,7 @@ class SharedDraws:
 
 
 class _Watched:
-    """One generator: its state before and after the last read, and who was seen to change it."""
+    """One generator: its state before and after the last read, and whether the source and other code changed it."""
 
     def __init__(self, state: Callable[[], Any]) -> None:
         self.state = state
@@ -59,7 +59,7 @@ class _Watched:
 
 
 def _numpy_state() -> Any:
-    """The state's memory: 50 times as fast as NumPy's own copy of it."""
+    """The bytes of NumPy's generator state; reading them is 50 times as fast as NumPy's own copy."""
     generator: Any = np.random.mtrand.get_bit_generator()
     if isinstance(generator, np.random.MT19937):
         return ctypes.string_at(generator.ctypes.state_address, _MT19937_BYTES)

@@ -1,7 +1,7 @@
-"""A data source as a user gave it: how it is opened, and what becomes of batches that were read of it and not used.
+"""The data source that a user passes: how it is opened, and what happens to batches that were read and not used.
 
-Those of a generator go first to its next `fit`, which so begins where plain Keras's would: that reads what it uses. Nobody
-else sees them. Imports Keras's adapters and `users_line`.
+Unused batches of a generator go to the next `fit` on it, which so begins where plain Keras would begin. Other readers of the
+generator do not get them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _kept: WeakKeyDictionary[Generator[Any, Any, Any], deque[Unread]] = WeakKeyDicti
 
 @dataclass(frozen=True)
 class Source:
-    """`options` are those of Keras's `get_data_adapter`; `begin` gives a function that begins an epoch of an adapter."""
+    """`options` are those of Keras's `get_data_adapter`; `begin(adapter)` returns a function that begins an epoch."""
 
     x: Any
     options: dict[str, Any]
@@ -37,26 +37,26 @@ class Source:
         return steps
 
     def open(self) -> DataAdapter:
-        """Keras's adapter, made as plain Keras makes it: for a generator that reads two batches."""
+        """Keras's adapter, made as plain Keras makes it. For a generator, this reads two batches."""
         x = _with_unread(self.x) if isinstance(self.x, GeneratorType) else self.x
         return data_adapters.get_data_adapter(x=x, **self.options)
 
     def give_back(self, num_taken: int, unread: list[Unread], runs_here: bool) -> None:
-        """Keep what was read ahead of a call that ended early, or say that it is gone, for a source that cannot take it."""
+        """Keep a generator's batches that were read ahead when a call ended early; for another source, report their loss."""
         if isinstance(self.x, GeneratorType):
-            peeked = max(0, NUM_BATCHES_FOR_TENSOR_SPEC - num_taken)  # plain Keras has read those, too
+            peeked = max(0, NUM_BATCHES_FOR_TENSOR_SPEC - num_taken)  # plain Keras has read these too
             kept = [(batch, error) for batch, error in unread[peeked:] if not isinstance(error, StopIteration)]
             _kept.setdefault(self.x, deque()).extendleft(reversed(kept))
         elif runs_here and (lost := sum(batch is not None for batch, _ in unread)):
             print(
-                f"abreast: the data source was read {lost} batches further than the steps went, which ended early\n"
+                f"abreast: the steps ended early, and {lost} batches that were read ahead from the data source are lost\n"
                 "hint: with prefetch=0 (abreast run --prefetch 0) it is read as far as plain Keras reads it",
                 file=sys.stderr,
             )
 
 
 def _with_unread(generator: Generator[Any, Any, Any]) -> Generator[Any, None, None]:
-    """A generator that gives what was kept of the other before what that gives."""
+    """A generator that first yields the batches kept from the given one, then those that it yields itself."""
     kept = _kept.setdefault(generator, deque())
     while True:
         while kept:
@@ -73,7 +73,7 @@ def _with_unread(generator: Generator[Any, Any, Any]) -> Generator[Any, None, No
 
 
 def _warn(message: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
-    """A warning of Keras about a source. Keras points at its caller; where that is of abreast, this points at the user's line."""
+    """Keras's warnings about a source. Keras names its caller's line; if the caller is abreast, this names the user's line."""
     if str(sys._getframe(2).f_globals.get("__name__")).startswith("abreast."):
         users_line.warn(message)
     else:

@@ -1,6 +1,6 @@
-"""Sparse arrays of every kind as dense ones, batch by batch: a step's rows are cut and copied to devices as plain memory.
+"""Sparse arrays made dense, batch by batch: a step's rows are cut and copied to devices as plain memory.
 
-Layers compute the same of either. Imports NumPy; no framework: each kind is known by what it has.
+Layers compute the same results from both. Each kind is recognized by its attributes. Imports no framework.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def is_sparse(leaf: Any) -> bool:
-    """Whether a leaf of a batch is a matrix of SciPy, a `tf.SparseTensor`, or a sparse array of JAX or PyTorch."""
+    """Whether a leaf of a batch is a SciPy matrix, a `tf.SparseTensor`, or a sparse array of JAX or PyTorch."""
     return (
         hasattr(leaf, "tocoo")
         or hasattr(leaf, "dense_shape")
@@ -21,7 +21,7 @@ def is_sparse(leaf: Any) -> bool:
 
 
 def dense(leaf: Any) -> Any:
-    """The same numbers with all zeros; numbers given twice for one place are added, as products with it would."""
+    """A dense array of the same numbers; numbers given twice for one place are added, as in products with the sparse array."""
     if hasattr(leaf, "tocoo"):
         return leaf.toarray()
     if hasattr(leaf, "dense_shape"):

@@ -1,4 +1,4 @@
-"""Batches of a `tf.data` pipeline for another framework, without a second copy on the host. Imports NumPy and Keras."""
+"""Batches of a `tf.data` pipeline for another framework, without a second copy on the host."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from abreast.keras_private.data_adapters import TFDatasetAdapter
 
 
 def dataset_views(adapter: TFDatasetAdapter) -> Iterator[Any]:
-    """An epoch's batches, begun at the first one, as in Keras: a dataset that shuffles draws its order when it is begun.
+    """The batches of one epoch. As in Keras, the dataset is begun, and a shuffled order drawn, when the first batch is read.
 
-    After each epoch of a known length Keras makes an iterator that it may never ask.
+    After each epoch of a known length, Keras makes an iterator that it may never read.
     """
     # Keras's own adapters would copy each array; a tensor's memory does not change and lives as long as its view.
     for batch in adapter.get_tf_dataset():
@@ -32,8 +32,8 @@ def _view(leaf: Any) -> Any:
 
 
 def not_dense(leaf: Any) -> DataError:
-    """The error of an array that has no rows to cut it at."""
+    """The error for an array that cannot be cut by rows."""
     return DataError(
-        f"the data source gives a {type(leaf).__name__}, which cannot be cut into shards",
-        "make it dense, by to_tensor()",
+        f"the data source returns a {type(leaf).__name__}, which cannot be cut into shards",
+        "make it dense, with to_tensor()",
     )

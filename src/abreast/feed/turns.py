@@ -1,7 +1,6 @@
-"""What a source must not do ahead of its step: read variables of the model in training, or call a placed model.
+"""Waits in a source that is read ahead: before it reads variables of the model in training, or calls a placed model.
 
-There its thread waits until the step of the batch that it reads has come. Not here: who comes when (`pipeline.py`). Imports
-Keras.
+There, its thread waits for the step of the batch that it reads. Not here: the order of steps and reads (`pipeline.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _here = threading.local()
 
 @contextmanager
 def taking(turn: Turn) -> Iterator[None]:
-    """In the block, a source runs in this thread."""
+    """Inside, a source runs in this thread."""
     _watch_variables()
     _here.turn = turn
     try:
@@ -38,7 +37,7 @@ def taking(turn: Turn) -> Iterator[None]:
 
 
 def wait_for_turn(why: str) -> None:
-    """Called in a source's thread: go on when the step of its batch has come."""
+    """Called in a source's thread: wait until the step of its batch asks for the batch."""
     turn: Turn | None = getattr(_here, "turn", None)
     if turn is not None:
         turn.wait(why)
@@ -46,7 +45,7 @@ def wait_for_turn(why: str) -> None:
 
 @functools.cache
 def _watch_variables() -> None:
-    """Lead `value`, by which all of Keras reads a variable, past the turn of the thread that reads it. Once."""
+    """Make `keras.Variable.value`, which every read in Keras uses, wait for the turn of the reading thread. Runs once."""
     plain: Any = keras.Variable.value
     read: Callable[[Any], Any] = plain.fget
 
@@ -60,7 +59,7 @@ def _watch_variables() -> None:
 
 
 def variables_of(model: Any) -> set[int]:
-    """The identities of all variables that a step of a model may change."""
+    """Identities of all variables that a step of a model may change."""
     optimizer = getattr(model, "optimizer", None)
     owned = [*model.variables, *model.metrics_variables, *(optimizer.variables if optimizer is not None else [])]
     return set(map(id, owned))

@@ -1,4 +1,4 @@
-"""`validation_split` of `fit`, cut off as Keras cuts it."""
+"""The rows for `validation_split` of `fit`, cut off as Keras does."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from abreast.keras_private.data_adapters import train_validation_split
 
 
 def cut_validation(arguments: dict[str, Any]) -> None:
-    """Put the last rows of the arrays into `validation_data`, in place, where `fit` would.
+    """Move the last rows of the arrays to `validation_data`, in place, as `fit` does.
 
     Args:
-        arguments: Those of `fit`, by name.
+        arguments: The arguments of `fit`, by name.
 
     Raises:
-        ValueError: Keras's own, for a source that is no array.
+        ValueError: Keras's own, for a source that is not an array.
     """
     if arguments["validation_split"] and arguments["validation_data"] is None:
         data = (arguments["x"], arguments["y"], arguments["sample_weight"])

@@ -1,7 +1,4 @@
-"""Ends the workers of a `PyDataset`. Keras does so where an epoch ends, and leaves them running where a `fit` ends in one.
-
-Imports Keras.
-"""
+"""The end of a `PyDataset`'s workers. Keras ends them with an epoch, and leaves them running if `fit` ends within an epoch."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _LOOK_SECONDS = 0.01
 
 @contextmanager
 def workers_ended() -> Iterator[None]:
-    """At the end of the block, end the workers that began in it."""
+    """End, when the block ends, the workers that began in it."""
     begun: list[Any] = []
     plain = PyDatasetEnqueuer.start
 
@@ -37,13 +34,13 @@ def workers_ended() -> Iterator[None]:
 
 
 def end_workers(enqueuer: Any) -> None:
-    """End the workers of a Keras enqueuer, once each has read what it is reading; that is not waited for."""
+    """Tell the workers of a Keras enqueuer to end after their present read; does not wait for that read."""
     thread = enqueuer.run_thread
     if thread is None:
         return
     enqueuer.stop(drain_queue_and_join=False)
     deadline = time.monotonic() + _END_SECONDS
-    # It waits for room in its queue, where nobody takes anything any more.
+    # The enqueuer's thread may wait for room in its queue, and no other thread empties the queue any more.
     while thread.is_alive() and time.monotonic() < deadline:
         try:
             enqueuer.future_queue.get(timeout=_LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""How long JAX takes to sum a buffer over devices with nothing else running: what the doctor holds against a step."""
+"""The time that JAX takes to sum a buffer over devices while nothing else runs. The doctor compares it with a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMES = 7
 
 
 def seconds(sharded: NamedSharding, replicated: NamedSharding, size_bytes: int) -> float:
-    """The median of some sums; `sharded` has one row per device."""
+    """Median duration of one sum; `sharded` has one row per device."""
     count = max(1, size_bytes // _FLOAT_BYTES)
     shape = (sharded.mesh.size, count)
     values = jax.jit(lambda: jnp.ones(shape, "float32"), out_shardings=sharded)()

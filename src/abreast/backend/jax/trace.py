@@ -23,7 +23,7 @@ class JaxTracer:
             jax.profiler.start_trace(logdir, create_perfetto_trace=True)
         except RuntimeError as error:
             raise BackendError(
-                f"JAX's profiler cannot start: {error}", "end the other one, with jax.profiler.stop_trace"
+                f"JAX's profiler cannot start: {error}", "end the other trace, with jax.profiler.stop_trace"
             ) from error
 
     def begin_step(self, number: int) -> None:

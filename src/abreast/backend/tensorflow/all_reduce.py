@@ -1,4 +1,4 @@
-"""How long TensorFlow takes to sum a buffer over devices with nothing else running: what the doctor holds against a step."""
+"""The time that TensorFlow takes to sum a buffer over devices while nothing else runs. The doctor compares it with a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMES = 7
 
 
 def seconds(devices: tuple[str, ...], size_bytes: int) -> float:
-    """The median of some sums, by the way of a step's gradients; devices by TensorFlow's names."""
+    """Median duration of one sum, made like a sum of gradients in a step; `devices` are TensorFlow's names."""
     values = []
     for device in devices:
         with tf.device(device):
@@ -22,7 +22,7 @@ def seconds(devices: tuple[str, ...], size_bytes: int) -> float:
     reducer = Reducer(devices)
 
     def add(*shares: tf.Tensor) -> list[tf.Tensor]:
-        # One number of each: the sums are not to be copied again on their way out.
+        # One number of each sum, because returning whole sums would copy them once more.
         return [total[0] for total in reducer.sum(list(shares))]
 
     program = tf.function(add, autograph=False)

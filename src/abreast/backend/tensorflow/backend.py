@@ -22,8 +22,8 @@ from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.devices import device_names, grow_memory, tf_names
 from abreast.backend.tensorflow.functions import inlined
-from abreast.backend.tensorflow.ground import TensorFlowGround
 from abreast.backend.tensorflow.instruments import TensorFlowInstruments
+from abreast.backend.tensorflow.probe import TensorFlowProbe
 from abreast.backend.tensorflow.step import Program, StagedBatch
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import BackendError, ModelError
@@ -205,15 +205,15 @@ class TensorFlowBackend:
         return [spec for spec in specs if hasattr(spec, "shape")]
 
     def _check_rows(self, check: exact.RowCheck, model: Any, batch: HostBatch, placement: Placement) -> None:
-        ground = TensorFlowGround(model, tf_names(placement.devices)[0])
+        probe = TensorFlowProbe(model, tf_names(placement.devices)[0])
 
         def rows(count: int) -> Any:
-            with tf.device(ground.device):
+            with tf.device(probe.device):
                 return tree.map_structure(
                     lambda leaf: None if leaf is None else _to_device(leaf), batch.rows_at(slice(count))
                 )
 
-        check(batch.rows, shares_of(batch.rows, placement.num_devices).counts[0], batch.num_bytes, rows, ground)
+        check(batch.rows, shares_of(batch.rows, placement.num_devices).counts[0], batch.num_bytes, rows, probe)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         self._rest(model)

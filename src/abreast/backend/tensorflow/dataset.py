@@ -1,4 +1,4 @@
-"""A `tf.data` pipeline of what a source gives, for plain Keras on TensorFlow. Imports TensorFlow and Keras's tree."""
+"""A `tf.data` pipeline of a source's batches, for plain Keras on TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from keras import tree
 
 
 def dataset(begin: Callable[[], Iterator[Any]], like: Any) -> Any:
-    """Batches of the iterators that `begin` gives, one per epoch; `like` is a batch with any number of rows.
+    """Batches of the iterators that `begin` returns, one iterator per epoch; `like` is a batch with any number of rows.
 
-    Nothing is read ahead here: Keras makes iterators that it does not use, and a source counts its epochs.
+    Nothing is read ahead here, because Keras makes iterators that it does not use, and a source counts its epochs.
     """
     signature = tree.map_structure(lambda leaf: tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype), like)
     options = tf.data.Options()
@@ -23,7 +23,7 @@ def dataset(begin: Callable[[], Iterator[Any]], like: Any) -> Any:
 
 
 def watched(dataset: Any, begin: Callable[[], Callable[[Any], None]]) -> Any:
-    """The same batches; each is shown, as NumPy arrays, to what `begin` gave at its iterator's first one."""
+    """The same batches, each also passed as NumPy arrays to a function. `begin` returns it when an iterator begins."""
     shows: list[Callable[[Any], None]] = []
 
     def show(number: Any, *leaves: Any) -> Any:

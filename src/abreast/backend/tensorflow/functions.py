@@ -1,8 +1,8 @@
 """Functions under `tf.function` that a step over several devices calls: their Python runs as part of the step.
 
-Replicas cannot meet inside a graph of its own, and a graph made earlier keeps the variables of one replica. Arguments, results
-and converted `if` and `for` are those of `tf.function`. Not here: steps (`step.py`), and who asks for this
-(`turns.py`, `ground.py`). Imports TensorFlow, Keras and `errors`.
+Replicas cannot exchange values inside a separate graph, and a graph made earlier keeps the variables of one replica. Arguments,
+results and converted `if` and `for` are those of `tf.function`. Not here: steps (`step.py`), and the callers of `inlined`
+(`turns.py`, `probe.py`).
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from tensorflow.python.eager.polymorphic_function.polymorphic_function import Fu
 from abreast.errors import AbreastError, ModelError
 from abreast.keras_private.masks import get_keras_mask
 
-OWNER = "_abreast_owner"  # an attribute of a plain variable: who gives its value to the copies
-_LIBRARIES = ("tensorflow.", "keras.")  # know nothing of replicas
+OWNER = "_abreast_owner"  # an attribute of a plain variable: the `Variables` that copies its value to the other devices
+_LIBRARIES = ("tensorflow.", "keras.")  # functions of these exchange nothing between replicas
 _thread = threading.local()
 
 
 @functools.cache
 def install() -> None:
-    """Let functions find out whether a step calls them. Once."""
+    """Make TensorFlow's functions check whether a step calls them. Runs once."""
     for kind, called in ((Function, _run), (ConcreteFunction, _checked)):
         kind.__call__ = _unless_outside(kind.__call__, called)
 
 
 @contextmanager
 def inlined(num_replicas: int) -> Iterator[None]:
-    """Run the Python of functions that this thread calls, in the graph that calls them."""
+    """Inside, functions that this thread calls run as Python in the calling graph."""
     before = getattr(_thread, "num_replicas", 0)
     _thread.num_replicas = num_replicas
     try:
@@ -58,7 +58,7 @@ def _unless_outside(plain: Callable[..., Any], called: Callable[..., Any]) -> Ca
 
 
 def _run(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call of a function under `tf.function`."""
+    """Call a function under `tf.function` as Python."""
     if str(getattr(inspect.unwrap(function.python_function), "__module__", "")).startswith(_LIBRARIES):
         return plain(function, *args, **kwargs)
     args, kwargs = tf.nest.map_structure(_argument, _signed(function, args, kwargs))
@@ -66,7 +66,7 @@ def _run(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs
         with _autograph(function) as python:
             return tf.nest.map_structure(_result, python(*args, **kwargs))
     except Exception as error:
-        # AutoGraph puts every error that it does not know into one of its own.
+        # AutoGraph wraps every error of a type that it does not know in one of its own.
         if isinstance(error.__context__, AbreastError):
             raise error.__context__ from None
         raise
@@ -74,7 +74,7 @@ def _run(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs
 
 @contextmanager
 def _autograph(function: Any) -> Iterator[Callable[..., Any]]:
-    """The Python of a function; in a graph its `if` and `for` on tensors are operations, unless it has `autograph=False`."""
+    """The Python of a function. In a graph, `if` and `for` on tensors become operations, except with `autograph=False`."""
     python, options = function.python_function, function._experimental_autograph_options
     if tf.executing_eagerly():
         yield python
@@ -85,7 +85,7 @@ def _autograph(function: Any) -> Iterator[Callable[..., Any]]:
 
 
 def _signed(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments as tensors of the types that an `input_signature` gives."""
+    """The arguments, converted to tensors of the types in the function's `input_signature`, if it has one."""
     signature = function.input_signature
     if signature is None:
         return args, kwargs
@@ -109,18 +109,18 @@ def _result(leaf: Any) -> Any:
 
 
 def _without_mask(leaf: Any) -> Any:
-    """A tensor as it comes out of a graph of its own: without the mask that Keras has put on it."""
+    """A tensor without the mask that Keras attached, as a separate graph would return it."""
     return tf.identity(leaf) if tf.is_tensor(leaf) and get_keras_mask(leaf) is not None else leaf
 
 
 def _checked(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A call of a concrete function, which has no Python any more. Raises `ModelError` where it has variables of the model."""
+    """Call a concrete function, which no longer has Python. Raises `ModelError` if it holds variables of the model."""
     if _thread.num_replicas > 1:
         for variable in function.variables:
             if hasattr(variable, OWNER):
                 raise ModelError(
-                    f"a step calls a concrete function that has its own hold of {variable.name}: every replica would use the "
-                    "one of the first device",
+                    f"a step calls a concrete function that holds the variable {variable.name}: every replica would use the "
+                    "first device's copy",
                     "call the tf.function itself, not what its get_concrete_function() returns",
                 )
     return plain(function, *args, **kwargs)

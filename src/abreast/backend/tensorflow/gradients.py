@@ -1,7 +1,7 @@
-"""The gradients of all replicas, summed before an optimizer sees them, so that each replica's optimizer works as on one device.
+"""The gradients of all replicas, summed before an optimizer gets them, so that each replica's optimizer works as on one device.
 
-Clipping, loss scaling, weight decay, averages and constraints then need nothing of their own. Not here: how sums are made
-(`reduce.py`). Imports TensorFlow, Keras and `exact`.
+Clipping, loss scaling, weight decay, averages and constraints then need no code of ours. Not here: how sums are made
+(`reduce.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 
 
 class SharedGradients:
-    """Leads the optimizers of a model, while a step is traced, to the sums over all replicas; of no model, none."""
+    """Gives the optimizers of a model, while a step is traced, the sums over all replicas; without a model, does nothing."""
 
     def __init__(self, model: Any, variables: Variables, reducer: Reducer) -> None:
         self._model = model
@@ -31,12 +31,13 @@ class SharedGradients:
 
     @contextmanager
     def shared(self, turns: Turns) -> Iterator[None]:
-        """Sum the gradients of all replicas before an optimizer sees them: it clips, checks and applies the sums."""
+        """Inside, an optimizer gets the sums of all replicas' gradients: it clips, checks and applies the sums."""
         _install()
         changed = exact.optimizers(self._model) if self._model is not None else []
         for optimizer in changed:
             optimizer.__dict__["apply"] = functools.partial(self._apply, turns, optimizer, optimizer.apply)
-            # On our one device a copy, for which TensorFlow registers a gradient: that would hold the graph for good.
+            # Keras would sum over TensorFlow's replicas: here one, so a copy. TensorFlow registers a gradient for that copy,
+            # which would keep the graph alive for ever.
             for one in _with_inner(optimizer):
                 one.__dict__["_all_reduce_sum_gradients"] = list
         try:
@@ -70,9 +71,9 @@ class SharedGradients:
         return [None] * num_replicas
 
     def _reduce_when_due(self, optimizer: Any, values: list[list[Any]]) -> list[list[Any]]:
-        """Between an accumulating optimizer's steps, each replica adds up its own gradients and nobody communicates.
+        """Sum only when an accumulating optimizer's step is due: until then, each replica accumulates its own gradients.
 
-        Before the step, accumulators and gradients of all replicas are summed.
+        Before the step, the accumulators and the gradients of all replicas are summed.
         """
         inner = accumulating(optimizer)
         known = [gradient is not None for gradient in values[0]]
@@ -93,7 +94,7 @@ class SharedGradients:
         def keep() -> list[list[Any]]:
             if inner is optimizer:
                 return dense
-            # A loss-scaling optimizer skips steps that overflow: all replicas or none.
+            # A loss-scaling optimizer skips steps that overflow, and must do so on all replicas or on none.
             poison = tf.add_n([tf.reduce_sum(gradient * 0.0) for row in dense for gradient in row])
             return [[gradient + tf.cast(poison, gradient.dtype) for gradient in row] for row in dense]
 
@@ -104,7 +105,7 @@ class SharedGradients:
 
 @functools.cache
 def _install() -> None:
-    """Refuse, in a replica's step, an optimizer that nobody leads to the sums. Once per process."""
+    """Refuse, in a replica's step, an optimizer that would not get the sums. Runs once per process."""
     for kind in (BaseOptimizer, LossScaleOptimizer):
         kind.apply = _refused_unless_led(kind.apply)
 
@@ -130,7 +131,7 @@ def _with_inner(optimizer: Any) -> list[Any]:
 
 
 def _weighted(gradient: Any, weight: Any) -> Any:
-    """A replica's gradient by its share of the rows; nothing, not even a NaN, from one without rows."""
+    """A replica's gradient times its share of the rows; zeros, also for a NaN, if the replica has no rows."""
     if gradient is None:
         return None
     if isinstance(gradient, tf.IndexedSlices):

@@ -1,6 +1,6 @@
 """Keep TensorFlow off the GPUs in a process where it only serves tf.data: it would take all of their memory.
 
-Imports nothing; TensorFlow may come later, or never.
+This module does not import TensorFlow, which the process may import later, or never.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def keep_off_gpus() -> None:
-    """Hide the GPUs from TensorFlow, now or when it is imported. Called again, it does nothing more."""
+    """Hide the GPUs from TensorFlow, now or when it is imported. Further calls do nothing."""
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is not None and hasattr(tensorflow, "config"):
         _hide_gpus(tensorflow)
@@ -25,12 +25,12 @@ def keep_off_gpus() -> None:
 
 
 def _hide_gpus(tensorflow: Any) -> None:
-    with contextlib.suppress(RuntimeError):  # it has started already, and has what it has
+    with contextlib.suppress(RuntimeError):  # TensorFlow has started: its devices can no longer be changed
         tensorflow.config.set_visible_devices([], "GPU")
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds TensorFlow as Python would, and has its loader hide the GPUs at the end."""
+    """Finds TensorFlow as Python would; its loader hides the GPUs after loading."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

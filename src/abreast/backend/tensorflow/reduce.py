@@ -1,6 +1,6 @@
-"""Sums over the replicas of one TensorFlow process: by NCCL on GPUs, through one device on simulated ones.
+"""Sums over the replicas of one TensorFlow process: by NCCL on GPUs, on one device otherwise.
 
-Called where all replicas have arrived, with what each of them brought. Imports TensorFlow.
+The callers pass the values of all replicas, after the last replica has arrived.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _key_bases = count(1000, 1000)
 
 
 class _Strategy(tf.distribute.MirroredStrategy):  # type: ignore[misc]  # TensorFlow has no types
-    """A `MirroredStrategy` of which a process may have several.
+    """A `MirroredStrategy` with its own collective keys, so that a process may have several.
 
-    Two with the same collective keys and different numbers of devices disagree about the size of one group.
+    Two strategies with the same keys and different numbers of devices disagree about the size of one group.
     """
 
     def __init__(self, devices: list[str]) -> None:
@@ -34,11 +34,12 @@ def _strategy(devices: tuple[str, ...]) -> Any:
 
 
 def add_in_order(values: Sequence[Any]) -> Any:
-    """The sum of tensors, added up in the order given: a job that runs again gives the same bits.
+    """The sum of tensors, added in the given order, so that a repeated job gives the same bits.
 
-    `tf.add_n` begins with the first tensor whose memory it may take over, which varies with timing, and TensorFlow rewrites a
-    chain of `tf.add` to it. A sum of two does not depend on the order; the sum of the first two is no other operation's input,
-    so that its memory is always free; and its shape is hidden, so that TensorFlow leaves the chain as it is.
+    `tf.add_n` begins with the first tensor whose memory it may reuse, which varies with timing, and TensorFlow rewrites a
+    chain of `tf.add` to `tf.add_n`. Here the first two tensors are added first: their sum does not depend on the order. No other
+    operation reads that sum, so `tf.add_n` may always reuse its memory and begins with it. The sum's shape is hidden, so that
+    TensorFlow does not rewrite the chain.
     """
     if len(values) < 3:
         return tf.add_n(values)
@@ -47,18 +48,21 @@ def add_in_order(values: Sequence[Any]) -> Any:
 
 
 class Reducer:
-    """All-reduce over a tuple of TensorFlow's device names."""
+    """All-reduce over devices, which are given by TensorFlow's names."""
 
     def __init__(self, devices: tuple[str, ...]) -> None:
         self._devices = devices
         self._use_nccl = all("GPU" in device for device in devices) and len(devices) > 1
 
     def sum(self, values: list[Any]) -> list[Any]:
-        """The sum of one tensor per replica, once for each."""
+        """The sum of one tensor per replica, returned once per replica."""
         return [row[0] for row in self._sum_columns([tuple(values)])]
 
     def sum_gradients(self, values: list[list[Any]]) -> list[list[Any]]:
-        """For each replica the sums of gradients, given in one order by all; rows of embeddings are joined, not made dense."""
+        """For each replica, the sums of the gradients; all replicas give theirs in one order.
+
+        Gradients of embeddings (`IndexedSlices`) are joined, and not made dense.
+        """
         columns = list(zip(*values, strict=True))
         dense = [column for column in columns if isinstance(column[0], (tf.Tensor, tf.Variable))]
         sums = [iter(row) for row in self._sum_columns(dense)]

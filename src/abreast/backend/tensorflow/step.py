@@ -1,9 +1,8 @@
 """One step of a model over several TensorFlow devices, as one graph.
 
-Every replica runs forward and backward on its rows; sums of gradients, and whatever else `exact` asks for, are exchanged where
-all have arrived; then each replica takes the optimizer's step by itself, on equal gradients. Not here: variables
-(`variables.py`), turns and links (`turns.py`), gradients (`gradients.py`), staging
-(`tensorflow.py`). Imports TensorFlow, Keras and `exact`.
+Every replica runs forward and backward on its rows. When all replicas have arrived, they exchange sums of gradients, and whatever
+else `exact` asks for. Then each replica runs the optimizer by itself, on equal gradients. Not here: variables
+(`variables.py`), turns and links (`turns.py`), gradients (`gradients.py`), staging (`backend.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from abreast.errors import ModelError
 
 @dataclass
 class StagedBatch:
-    """Each device's shard, its tensors in the order of `structure`, and how many rows of each shard count."""
+    """One shard per device, its tensors in the order of `structure`, and the number of valid rows of each shard."""
 
     structure: Any
     shards: list[list[Any]]
@@ -37,7 +36,7 @@ class StagedBatch:
 
 
 class Program:
-    """The steps of one kind of a model; traced anew only when a batch has another structure, rank or type."""
+    """The steps of one kind of a model; traced again only if a batch has another structure, rank or type."""
 
     def __init__(self, kind: Kind, model: Any, placement: Placement, variables: Variables) -> None:
         if placement.num_devices > 1:
@@ -53,7 +52,7 @@ class Program:
         self._traces: dict[str, tuple[list[Any], Any]] = {}
 
     def __call__(self, staged: StagedBatch, expected: list[Any]) -> Any:
-        """Run one step. `expected` are specs of all batches of the source, as far as they are known; they save traces."""
+        """Run one step. `expected` are the known specs of the source's batches; they save traces."""
         tensors = [tensor for shard in staged.shards for tensor in shard]
         counts = _counts(staged.counts)
         if self.model.run_eagerly:
@@ -151,7 +150,7 @@ class Program:
         return self.model.predict_step(data)
 
     def _average_states(self, counts: Any, total_rows: Any, relations: exact.Relations | None) -> None:
-        """Give all replicas the row-weighted average of the states that their rows changed (moving statistics, mostly)."""
+        """Set the states that replicas changed by their own rows, mostly moving statistics, to the mean weighted by rows."""
         if self.placement.num_devices == 1:
             return
         for variable in exact.diverging_variables(self.model, self.placement.batch_norm == "global", relations):
@@ -179,7 +178,7 @@ def _metric_results(model: Any) -> dict[str, Any]:
 
 
 def _packed(structure: Any, tensors: list[Any]) -> Any:
-    """Tensors in a structure of zeros, and None where it has None."""
+    """The tensors in the places of a structure's zeros, and None where the structure has None."""
     remaining = iter(tensors)
     return tree.map_structure(lambda leaf: None if leaf is None else next(remaining), structure)
 
@@ -203,7 +202,7 @@ def _accept(specs: list[Any], shards: list[list[Any]]) -> bool:
 
 
 def _general(new: Any, old: Any) -> Any:
-    """A spec of both, where they agree on rank and type; else the new one."""
+    """A spec that accepts both shapes, if they have the same rank; else the new spec. The type is the new spec's."""
     return tf.TensorSpec(
         new.shape.most_specific_compatible_shape(old.shape) if new.shape.rank == old.shape.rank else new.shape,
         new.dtype,
@@ -211,7 +210,7 @@ def _general(new: Any, old: Any) -> Any:
 
 
 def _combined(results: list[Any], weights: list[Any]) -> Any:
-    """What a user's own step or `compute_metrics` returns, averaged over rows; results of metrics are the same everywhere."""
+    """The results of a user's own step or `compute_metrics`, averaged over rows; metrics have equal results on all replicas."""
     return tree.map_structure(lambda *values: _average(list(values), weights), *results)
 
 
@@ -232,7 +231,7 @@ def _joined(results: list[Any], counts: Any) -> Any:
     def join(*leaves: Any) -> Any:
         if any(not tf.is_tensor(leaf) or leaf.shape.rank == 0 for leaf in leaves):
             raise ModelError(
-                "predict_step gave a value without rows", "return tensors whose first axis is that of the batch"
+                "predict_step returned a value without rows", "return tensors whose first axis is that of the batch"
             )
         with tf.device("/CPU:0"):
             return tf.concat([leaf[: counts[index]] for index, leaf in enumerate(leaves)], axis=0)
@@ -241,7 +240,7 @@ def _joined(results: list[Any], counts: Any) -> Any:
 
 
 def _draws(graph: Any) -> bool:
-    """Whether a traced step, or a function in it, has an operation that draws random numbers, TensorFlow's own or Keras's."""
+    """Whether a traced step, or a function in it, has an operation that draws random numbers, for TensorFlow or for Keras."""
     functions = graph.as_graph_def(add_shapes=False).library.function
     kinds = {operation.type for operation in graph.get_operations()}
     kinds |= {node.op for function in functions for node in function.node_def}

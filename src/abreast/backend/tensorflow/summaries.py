@@ -1,6 +1,6 @@
-"""`tf.summary` inside of a step: what the model writes there is written once, by the first replica, as `tf.distribute` does it.
+"""`tf.summary` inside a step: only the first replica writes, as with `tf.distribute`.
 
-A thread of its own knows nothing of the caller's writer. Imports TensorFlow and `exact`.
+Replicas run in threads, which do not inherit the caller's writer.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-# Private, and read by `tf.distribute` in the same way; a test fails when it changes.
+# Private; `tf.distribute` reads it in the same way, and a test fails when it changes.
 from tensorflow.python.ops.summary_ops_v2 import _summary_state as _now
 
 from abreast import exact
@@ -17,7 +17,7 @@ _NAMES = ("is_recording", "is_recording_distribution_strategy", "step", "writer"
 
 
 class Summaries:
-    """The caller's state of `tf.summary`, to be taken over by the thread of a replica."""
+    """The caller's `tf.summary` state, which the replicas' threads take over."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -34,14 +34,14 @@ class Summaries:
             _now.is_recording = self._announced(self._state["is_recording"])
 
     def _announced(self, condition: Any) -> Callable[[], Any]:
-        """The caller's condition; TensorFlow asks for it where a summary is written."""
+        """The caller's condition, with a warning. TensorFlow calls it when a summary is written."""
 
         def is_recording() -> Any:
             exact.warn_once(
                 self._model,
                 "summary",
-                f"{type(self._model).__name__} writes to tf.summary inside of its step: what is written is of the first "
-                "device's rows",
+                f"{type(self._model).__name__} writes to tf.summary inside of its step: only the first replica writes, and it "
+                "sees the first device's rows",
             )
             return condition() if callable(condition) else condition
 

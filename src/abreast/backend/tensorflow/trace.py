@@ -24,7 +24,7 @@ class TensorFlowTracer:
         except (tf.errors.AlreadyExistsError, tf.errors.UnavailableError) as error:
             raise BackendError(
                 f"TensorFlow's profiler cannot start: {error.message}",
-                "end the other one, with tf.profiler.experimental.stop; Keras's TensorBoard callback starts one by "
+                "end the other trace, with tf.profiler.experimental.stop; Keras's TensorBoard callback starts one with "
                 "`profile_batch`",
             ) from error
 

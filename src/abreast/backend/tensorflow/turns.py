@@ -1,8 +1,8 @@
-"""Replicas of one TensorFlow step that take turns in one Python process, and how they reach one another.
+"""Replicas of one TensorFlow step that take turns in one Python process, and the exchanges between them.
 
-Each replica runs in a thread of its own, one at a time, until it has to meet the others; when all have arrived, the caller's
-thread combines what they brought, and they go on. Inside a `tf.function` this writes one graph over several devices. Not here:
-what a step does. Imports TensorFlow, Keras and `errors`.
+Each replica runs in a thread of its own, one at a time, until it needs values of the others. When all have arrived, the caller's
+thread combines their values, and the replicas continue. Inside a `tf.function` this builds one graph over several devices.
+Not here: the contents of a step (`step.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Combine = Callable[[list[Any]], list[Any]]
 
 
 class _Stopped(BaseException):
-    """Ends a replica whose sibling failed."""
+    """Ends a replica's thread after another replica has failed."""
 
 
 class Turns:
@@ -40,7 +40,7 @@ class Turns:
         self._stopping = False
 
     def run(self, function: Callable[[int], Any]) -> list[Any]:
-        """`function(index)` of every replica, under its device."""
+        """The results of `function(index)`, called for every replica under its device."""
         if len(self.devices) == 1:
             return [self._run_single(function)]
         self._threads = [_ReplicaThread(self, index, function) for index in range(len(self.devices))]
@@ -55,7 +55,7 @@ class Turns:
         return [thread.result for thread in self._threads]
 
     def meet(self, value: Any, combine: Combine) -> Any:
-        """Wait until every replica has brought a value; give this one's item of `combine(values)`."""
+        """Wait until every replica has brought a value; return this replica's item of `combine(values)`."""
         thread = threading.current_thread()
         if len(self.devices) == 1:
             return combine([value])[0]
@@ -88,8 +88,8 @@ class Turns:
         ended = [thread.ended for thread in self._threads]
         if any(ended) and not all(ended):
             raise ModelError(
-                "the replicas of a step took different ways through the model's Python code",
-                "let that code not depend on the values of a batch",
+                "the replicas of a step took different paths through the model's Python code",
+                "that code must not depend on the values of a batch",
             )
         return all(ended)
 
@@ -166,7 +166,7 @@ def _in_graph(graph: Any) -> Iterator[None]:
 
 
 class TurnLink:
-    """`exact.Link` over turns: sums are made on one device and read by all."""
+    """`exact.ReplicaLink` over turns: each sum is made on one device and read by all."""
 
     rows_are_known = False
 
@@ -202,7 +202,7 @@ class TurnLink:
         return self._turns.meet(tensor, joined)
 
     def _own_rows(self, gradient: Any, tensor: Any, counts: Any) -> Any:
-        """The part of a gradient of all rows that is of this replica's `tensor`; a stand-in row gets zeros."""
+        """The rows of a gradient that belong to this replica's `tensor`; a stand-in row gets zeros."""
         first = tf.reduce_sum(counts[: self.index])
         missing = tf.shape(tensor)[0] - counts[self.index]
         return tf.pad(gradient[first : first + counts[self.index]], [[0, missing]] + [[0, 0]] * (len(tensor.shape) - 1))
@@ -215,12 +215,12 @@ class TurnLink:
 
 
 def _with_gradient(tensor: Any, forward: Callable[[Any], Any], backward: Callable[[Any], Any]) -> Any:
-    """`forward(tensor)` with `backward` as its gradient; what happens in a meeting is on no replica's tape."""
+    """`forward(tensor)` with `backward` as its gradient; the operations of the exchange are on no replica's tape."""
     tensor = tf.convert_to_tensor(tensor)
     if not (tensor.dtype.is_floating or tensor.dtype.is_complex):
         return forward(tensor)
 
-    # `tf.custom_gradient` would search the graph of every other replica for variables, at each of a model's meetings.
+    # At every exchange, `tf.custom_gradient` would search the other replicas' part of the graph for variables.
     with record.stop_recording():
         result = tf.identity(forward(tensor))
     record.record_operation("AbreastMeeting", [result], [tensor], lambda gradient: [backward(gradient)])

@@ -1,10 +1,10 @@
 """A model's variables on several devices of one TensorFlow process.
 
 A Keras variable keeps its plain TensorFlow variable, which is the first replica's; the other replicas have copies. Outside of
-steps the plain variable is the only one that counts: whatever the user does with it, the next step begins by giving its value
-to the copies (`work`), and the last one ends by putting together what each replica has added up (`rest`). While a step is
+steps only the plain variable counts, and the user may change it. The next step begins by copying its value to the copies
+(`work`). After the last step, the sums that the replicas accumulated are added up in the plain variable (`rest`). While a step is
 traced, a Keras variable holds the variable of the replica whose turn it is, so that layers, metrics and optimizers work as on
-one device. Not here: steps. Imports TensorFlow, Keras and `exact`.
+one device. Not here: steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from abreast.backend.tensorflow.functions import OWNER
 from abreast.backend.tensorflow.reduce import add_in_order
 from abreast.keras_private.backend import Variable
 
-# Held while the variables of a model are other than at rest, as in a trace: other threads may train and predict beside it.
+# Held while variables of a model are not at rest, for example during a trace: other threads may train and predict meanwhile.
 AT_WORK = threading.RLock()
 
 
@@ -60,7 +60,7 @@ class Variables:
 
     def __init__(self, model: Any, devices: tuple[str, ...]) -> None:
         self.devices = devices
-        self.sums: list[Any] = []  # variables that each replica adds up for itself
+        self.sums: list[Any] = []  # variables in which each replica accumulates its own sum
         self.is_spread = False  # whether the copies have the values of the plain variables
         self._copies: dict[int, tuple[Any, _Copies]] = {}
         self._locks: list[Any] = []
@@ -70,7 +70,7 @@ class Variables:
         self._place(model)
 
     def is_current(self, model: Any) -> bool:
-        """Whether nobody made variables, or moved them elsewhere, since this was made."""
+        """Whether no variables of the model were created or replaced since this object was made."""
         return all(
             (known := self._copies.get(id(variable))) is not None and known[1].values[0] is variable._value
             for variable in _variables(model)
@@ -78,12 +78,12 @@ class Variables:
         )
 
     def enter(self, index: int | None) -> None:
-        """Let every variable be the one of replica `index`, or, with None, the plain one."""
+        """Set every Keras variable to the variable of replica `index`; with None, to the plain variable."""
         for variable, copies in self._copies.values():
             variable._value = copies.values[index or 0]
 
     def add_optimizer(self, optimizer: Any) -> None:
-        """Place the variables of an optimizer that was built just now."""
+        """Place the variables of an optimizer that has just been built."""
         self._add(optimizer.variables, accumulators(optimizer))
 
     def copies(self, variable: Any) -> tuple[Any, ...]:
@@ -92,14 +92,14 @@ class Variables:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Held for a step, or while copies are given or put together: one thread at a time, of all models that share them."""
+        """Held during a step and while values are copied or summed: one thread at a time, for all models that share variables."""
         with ExitStack() as stack:
             for lock in self._locks:
                 stack.enter_context(lock)
             yield
 
     def work(self, adds_up: bool) -> None:
-        """Before a step: give the copies what the plain variables have."""
+        """Before a step: copy the values of the plain variables to the copies."""
         self._has_added |= adds_up
         if not self.is_spread:
             self.is_spread = True
@@ -108,7 +108,7 @@ class Variables:
                 self._spread()
 
     def rest(self) -> None:
-        """Where the user's code comes next: put together in the plain variables what replicas added up."""
+        """Before the user's code runs: add up, in the plain variables, the sums of all replicas."""
         with self.turn():
             self.is_spread = False
             if self._has_added and self.sums and len(self.devices) > 1:
@@ -160,7 +160,7 @@ class Variables:
             self._copies[id(variable)] = variable, self._copies_of(variable, id(variable) in adds_up)
             setattr(variable._value, OWNER, weakref.ref(self))
         locks = {id(copies.lock): copies.lock for _, copies in self._copies.values()}
-        self._locks = [locks[identity] for identity in sorted(locks)]  # in the same order by all
+        self._locks = [locks[identity] for identity in sorted(locks)]  # in the same order for all models
         self._spread = self._gather = None
         self.is_spread = False
 
@@ -175,11 +175,11 @@ class Variables:
                 value = tf.identity(plain)
                 copy = tf.Variable(
                     tf.zeros_like(value) if adds_up else value,
-                    trainable=plain.trainable,  # of the tensor: frozen weights may be thawed
+                    trainable=plain.trainable,  # the TensorFlow variable's: the user may unfreeze a frozen weight later
                     dtype=value.dtype,
                     name=variable.name,
                 )
-            copy._distributed_container = lambda: plain  # optimizers know a variable by the first one
+            copy._distributed_container = lambda: plain  # optimizers identify a variable by the plain one
             values.append(copy)
         lock = next((copies.lock for _, copies in self._copies.values()), None)
         copies = _Copies(tuple(values)) if lock is None else _Copies(tuple(values), lock)
@@ -187,7 +187,7 @@ class Variables:
 
 
 def accumulating(optimizer: Any) -> Any:
-    """The optimizer itself, or the one inside of it, that accumulates gradients; None when neither does."""
+    """The optimizer that accumulates gradients: the given one, or the one inside it; None if neither does."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     return inner if inner.gradient_accumulation_steps else None
 
@@ -207,7 +207,7 @@ def _variables(model: Any) -> list[Any]:
 
 
 def _move(variable: Any, device: str) -> None:
-    """Make the plain variable anew where it is not on the first device; integers stay where TensorFlow has put them."""
+    """Recreate a plain variable that is not on the first device; integers stay where TensorFlow placed them."""
     before = variable._value
     here, there = map(tf.DeviceSpec.from_string, (before.device, device))
     if (here.device_type, here.device_index) == (there.device_type, there.device_index) or not before.dtype.is_floating:
@@ -219,7 +219,7 @@ def _move(variable: Any, device: str) -> None:
 
 
 def _adopt(optimizer: Any) -> None:
-    """Keras's optimizers know variables by the identity of TensorFlow's, and some of those were made anew."""
+    """Renew the optimizer's index, whose keys are identities of TensorFlow's variables: some of these were recreated."""
     for one in (optimizer, getattr(optimizer, "inner_optimizer", None)):
         if one is not None and one.built:
             one._trainable_variables_indices = {

@@ -1,4 +1,4 @@
-"""How long ranks take to sum a buffer with nothing else running: what the doctor holds against a step."""
+"""The time that ranks take to sum a buffer while nothing else runs. The doctor compares it with a step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMES = 7
 
 
 def seconds(group: dist.ProcessGroup | None, size_bytes: int) -> float:
-    """The median of some sums; every rank of the group calls it."""
+    """Median duration of one sum; every rank of the group calls this."""
     values = torch.ones(max(1, size_bytes // _FLOAT_BYTES), device=get_device())
     times = []
     for _ in range(_TIMES + 1):

@@ -1,7 +1,7 @@
-"""What torch modules inside a model keep in buffers: state that no Keras variable holds, as running statistics.
+"""Buffers of the torch modules inside a model: state that no Keras variable holds, such as running statistics.
 
-The change that each rank makes to a buffer in a step is averaged over rows. Constants stay what they are to the bit. Buffers
-that batch normalization fills from the rows of all ranks are equal by themselves. Imports torch, Keras and `exact`.
+The changes that the ranks make to a buffer in a step are averaged over rows. Constants keep every bit. Buffers that batch
+normalization fills from the rows of all ranks are equal without an average.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Kept:
 
     @property
     def has_changes(self) -> bool:
-        """Whether what a step did to it is a number for each number; one that grows is made anew on every rank."""
+        """Whether a step's change can be averaged: the type is floating and the shape is still the same."""
         now = self.module._buffers.get(self.name)
         return self.tensor.is_floating_point() and now is not None and now.shape == self.value.shape
 
@@ -62,31 +62,31 @@ class Buffers:
         return [tensor for _, _, tensor in self._present()]
 
     def layout(self) -> list[Any]:
-        """What ranks must agree on to exchange the buffers."""
+        """Shapes and types of the buffers, which must be equal on all ranks for an exchange."""
         return [(tensor.shape, tensor.dtype) for tensor in self.tensors()]
 
     # Changes from outside of a step.
 
     def mark(self) -> None:
-        """Take the present buffers as those that all ranks have."""
+        """Record that all ranks have the present buffers."""
         self._marks = [(tensor, tensor._version) for tensor in self.tensors()]
 
     def changed(self) -> list[int]:
-        """Indices of buffers that somebody changed or replaced since `mark`."""
+        """Indices of the buffers that were changed or replaced since `mark`."""
         pairs = zip(self.tensors(), self._marks, strict=True)
         return [
             i for i, (tensor, (known, version)) in enumerate(pairs) if tensor is not known or tensor._version != version
         ]
 
     def fits(self) -> bool:
-        """Whether there are the buffers that there were, of the same shapes and types."""
+        """Whether the buffers have the same number, shapes and types as at `mark`."""
         return self.layout() == [(tensor.shape, tensor.dtype) for tensor, _ in self._marks]
 
     # Changes in a step.
 
     @torch.no_grad()
     def keep(self) -> None:
-        """Remember the values, which the step that follows may change."""
+        """Remember the values before a step that may change them."""
         present = list(self._present())
         tensors = [tensor for _, _, tensor in present]
         values = [torch.empty_like(tensor) for tensor in tensors]
@@ -99,20 +99,20 @@ class Buffers:
 
     @torch.no_grad()
     def put_back(self) -> None:
-        """Undo what was done since `keep`."""
+        """Restore the values at `keep`."""
         for kept in self._kept:
             kept.tensor.copy_(kept.value)
             kept.module._buffers[kept.name] = kept.tensor
 
     @torch.no_grad()
     def changes(self) -> list[torch.Tensor]:
-        """What this rank added to each buffer since `keep`, to be averaged over rows in place."""
+        """This rank's changes of the buffers since `keep`, to be averaged over rows in place."""
         self._changes = [kept.now - kept.value for kept in self._averaged()]
         return self._changes
 
     @torch.no_grad()
     def finish(self, speaks: bool) -> None:
-        """Set the buffers to what they were, with the averaged changes. Whoever `speaks` warns where a user must know."""
+        """Set the buffers to their values at `keep` plus the averaged changes; the rank with `speaks` warns if necessary."""
         averages = [kept.value + change for kept, change in zip(self._averaged(), self._changes, strict=True)]
         if speaks:
             self._judge(averages)
@@ -120,7 +120,7 @@ class Buffers:
             kept.now.copy_(average)  # also where only another rank has changed it
 
     def _judge(self, averages: list[torch.Tensor]) -> None:
-        """Look at each buffer once, in the first step that changes it: does it depend on which rows a rank sees?"""
+        """Warn of buffers that depend on which rows a rank sees. Each is judged once, in the first step that changes it."""
         means = {id(kept): average for kept, average in zip(self._averaged(), averages, strict=True)}
         unlike = []
         for kept in self._kept:
@@ -154,6 +154,6 @@ def _warn(model: Any, names: list[str]) -> None:
         model,
         "own buffers",
         f"torch modules keep state in buffers: {', '.join(names)}. Each replica changes it by its own rows; after a step it "
-        "is the mean over the rows if it has a floating type, else that of the first replica. A running mean is then what "
+        "is the mean over the rows if it has a floating type, else the first replica's. A running mean is then what "
         "one device computes; a sum or a count is not",
     )

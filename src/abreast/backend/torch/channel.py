@@ -1,6 +1,6 @@
 """Messages between the caller and one worker, over an inherited socket.
 
-Pickles travel on it because both ends are ours and nobody else can reach it. Not here: batches (`shards.py`).
+It carries pickles, because both ends are ours and no other process can reach it. Not here: batches (`shards.py`).
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ _HEADER = struct.Struct("<iQ")  # kind, payload bytes
 
 
 class ChannelClosed(ConnectionError):
-    """The other end is gone, or `abort` was called."""
+    """The other end is closed, or `abort` was called."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """`fd`, when there is one, belongs to who receives it."""
+    """One message. The receiver owns `fd`, if there is one."""
 
     kind: int
     payload: bytes
     fd: int | None = None
 
     def object(self) -> Any:
-        """The payload of `Channel.send_object`."""
+        """The object that `Channel.send_object` sent."""
         return pickle.loads(self.payload)
 
 
 class Channel:
-    """Messages of a number and bytes, in order. Any thread sends, one receives; `abort` may come from any."""
+    """Messages with a number and bytes, in order. Any thread may send or call `abort`; one thread receives."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -67,9 +67,9 @@ class Channel:
         self.send(kind, pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
 
     def receive(self, seconds: float | None = None) -> Message:
-        """The next message; `TimeoutError` when none begins within `seconds`."""
+        """The next message; raises `TimeoutError` if none begins within `seconds`."""
         try:
-            # Not `settimeout`: that would also hold for a thread that sends.
+            # Not `settimeout`, which would also limit a thread that sends.
             if seconds is not None:
                 self._wait(seconds)
             header, fds, _, _ = socket.recv_fds(self._socket, _HEADER.size, 1)
@@ -99,7 +99,7 @@ class Channel:
         return buffer
 
     def abort(self) -> None:
-        """End what is blocked on the channel, here and at the other end."""
+        """Wake every thread that is blocked on the channel, at both ends."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -1,7 +1,4 @@
-"""What tensors hold, in a few numbers: shows writes that torch does not count, through `.data` or NumPy's view of the memory.
-
-Imports torch.
-"""
+"""Summaries of tensors' contents: they show writes that torch does not count, through `.data` or NumPy's view of the memory."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
-_MOST = 1 << 16  # elements of a tensor that is kept as it is
-_WIDTH = 1024  # elements of a larger one that become one number
+_MOST = 1 << 16  # largest number of elements of a tensor that is kept whole
+_WIDTH = 1024  # elements of a larger tensor that are summed to one number
 
 
 class Contents:
@@ -31,7 +28,7 @@ class Contents:
                 self._parts.append((indices, torch.cat([tensors[index].reshape(-1) for index in indices])))
 
     def differing(self, tensors: Sequence[torch.Tensor]) -> list[int]:
-        """Indices of the tensors that hold something else by now: all, where types or sizes are others."""
+        """Indices of the tensors whose contents have changed; all indices if types or sizes have changed."""
         now = Contents(tensors)
         if now._sizes != self._sizes or [part[0] for part in now._parts] != [part[0] for part in self._parts]:
             return [*range(len(tensors))]
@@ -47,14 +44,14 @@ class Contents:
 
 
 def digest(tensor: torch.Tensor) -> bytes:
-    """The same for one tensor, to be compared with that of another moment."""
+    """The contents of one tensor as bytes, to compare with a later digest."""
     with torch.no_grad():
         kept = tensor.detach().reshape(-1) if tensor.numel() <= _MOST else _sketch(tensor)
     return kept.cpu().contiguous().view(torch.uint8).numpy().tobytes()
 
 
 def _sketch(tensor: torch.Tensor) -> torch.Tensor:
-    """A sum with weights for every `_WIDTH` elements, which tells another order or sign too, and the rest as it is."""
+    """A weighted sum of every `_WIDTH` elements, which also shows a changed order or sign, and the remaining elements."""
     flat = tensor.detach().reshape(-1)
     if flat.is_complex():
         flat = torch.view_as_real(flat).reshape(-1)

@@ -1,6 +1,6 @@
-"""Process groups of the ranks of one job: one for all ranks, and one for the first `size` of them.
+"""Process groups of the ranks of one job: one for all ranks, and one for the first `size` ranks.
 
-Not here: what the ranks exchange (`link.py`). Imports torch.
+Not here: what the ranks exchange (`link.py`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import torch.distributed as dist
 from abreast.backend.torch import own_group
 from abreast.backend.torch.link import TorchLink
 
-PATIENCE = timedelta(days=7)  # the job's supervisor, not the process group, decides who hangs
+PATIENCE = timedelta(days=7)  # the job's supervisor, not the process group, finds ranks that hang
 
 
 class Groups:
-    """The process group of a job, and one for its first `size` ranks for every smaller placement."""
+    """The process group of a job, and for every smaller placement a group of its first `size` ranks."""
 
     def __init__(self, rank: int, size: int, rendezvous: str, team: int, backend: str) -> None:
         self.rank = rank
-        # A file, not a TCP store, which would listen. gloo and NCCL bind to loopback: the ranks share a host.
+        # A file, and not a TCP store, which would listen on a port. gloo and NCCL bind to loopback: the ranks share a host.
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(variable, "lo")
         own_group.note()
@@ -34,9 +34,10 @@ class Groups:
         return size in self._links
 
     def open(self, size: int) -> None:
-        """Make the group of the first `size` ranks. All ranks of the job call it, for the same sizes in the same order.
+        """Make the group of the first `size` ranks. All ranks of the job call this, for the same sizes in the same order.
 
-        Also those that do not belong: torch names a group by how many it has seen, and ranks that disagree wait for ever.
+        Ranks outside the group call it too: torch names a group by the number of groups before it, and ranks that disagree
+        about the name wait for ever.
         """
         group = dist.new_group(list(range(size)), timeout=PATIENCE)
         self._links[size] = TorchLink(group, self.rank, size)
@@ -47,8 +48,8 @@ class Groups:
 
 @functools.cache
 def rendezvous_file() -> int:
-    """A file without a name, which the workers inherit: nothing listens, and nothing stays after kill -9.
+    """A file without a name, which the workers inherit: nothing listens, and nothing remains after kill -9.
 
-    It stays open for good: torch keeps a store for as long as anything refers to its process group, and reopens the file.
+    It is never closed: torch keeps a store while anything refers to its process group, and reopens the file.
     """
     return os.memfd_create("abreast-rendezvous")

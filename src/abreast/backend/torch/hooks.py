@@ -1,7 +1,4 @@
-"""Hooks of PyTorch's that a script sets. Those of a model's modules travel with it; others can not do what they do on one device.
-
-Imports torch, `exact` and `errors`.
-"""
+"""PyTorch hooks of a script. Hooks of a model's modules travel with it; other hooks cannot work as on one device."""
 
 from __future__ import annotations
 
@@ -13,19 +10,19 @@ from torch.utils.hooks import RemovableHandle
 from abreast import exact
 from abreast.errors import ModelError
 
-# Where a module keeps its hooks.
+# Attributes in which a module keeps its hooks.
 OF_MODULES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _OF_WEIGHTS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 class Hooks:
-    """Those of a model's modules and weights, and those for all modules, as they were when this was made."""
+    """The hooks of a model's modules and weights, and the hooks for all modules, when this object was made."""
 
     def __init__(self, model: Any) -> None:
         self._count, self._names = RemovableHandle.next_id, _names(model)
 
-    def are_others(self, model: Any) -> bool:
-        """Whether the script has set hooks since. PyTorch counts all that anything registers: only then is there a look."""
+    def have_changed(self, model: Any) -> bool:
+        """Whether the script has set hooks since. They are compared only if PyTorch's count of registered hooks has grown."""
         if self._count == RemovableHandle.next_id:
             return False
         self._count = RemovableHandle.next_id
@@ -45,14 +42,16 @@ def _for_all() -> list[Any]:
 
 
 def check_hooks(model: Any) -> None:
-    """Refuse hooks on the gradients of weights, each of which would see a replica's part; warn of hooks for all modules."""
+    """Refuse hooks on gradients of weights, which would see one replica's part only; warn of hooks for all modules."""
     for weight in model.trainable_variables:
         if any(getattr(weight.value, name, None) for name in _OF_WEIGHTS):
             raise ModelError(
-                f"{weight.path} has a hook on its gradient, which each device would call with the part of its own rows",
+                f"{weight.path} has a hook on its gradient, which each device would call with the gradient of its own rows",
                 "clip or scale gradients in the optimizer, or train on one device",
             )
     if any(_for_all()):
         exact.warn_once(
-            model, "hooks", "hooks for all torch modules run for the rows of the first device: workers do not have them"
+            model,
+            "hooks",
+            "hooks for all torch modules run only for the rows of the first device: workers do not have them",
         )

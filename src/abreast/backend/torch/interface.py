@@ -1,8 +1,7 @@
-"""By which network interface this host reaches another: what gloo has to be told where a host has several.
+"""The network interface through which this host reaches another; gloo needs its name on a host with several.
 
-Left alone, gloo takes the address that the host's own name stands for, which on many hosts is one of the loopback's; ranks of
-several hosts then wait for one another for ever. Opens no connection. Imports the
-standard library and `errors`.
+Without the name, gloo uses the address of the host's own name. On many hosts that is a loopback address, and ranks of several
+hosts then wait for one another for ever. This module opens no connection.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def choose_interface(master_addr: str, environ: MutableMapping[str, str]) -> None:
-    """Let ranks of one host talk over loopback, and those of several over what leads to rank 0, unless the user chose.
+    """Choose loopback for ranks on one host, and the interface towards rank 0 for several hosts, unless the user chose one.
 
-    NCCL finds the interfaces of several hosts by itself, and may use more than one.
+    NCCL finds the interfaces between hosts by itself, and may use more than one.
     """
     if master_addr in _LOOPBACK:
         environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -33,13 +32,13 @@ def choose_interface(master_addr: str, environ: MutableMapping[str, str]) -> Non
 
 
 def check_interface(environ: MutableMapping[str, str]) -> None:
-    """Raise `BackendError` where gloo could not listen, before it says so in its own words from several processes."""
+    """Raise `BackendError` if gloo could not listen; gloo's own errors would come from several processes."""
     names = environ.get("GLOO_SOCKET_IFNAME", "lo").split(",")
     for name in names:
         if not _can_listen(name):
             hint = "start it: `ip link set lo up`; " if name == "lo" else ""
             raise BackendError(
-                f"PyTorch's workers meet on the network interface {name}, which has no address that one can listen on",
+                f"PyTorch's workers use the network interface {name}, which has no address to listen on",
                 f"{hint}name another one in GLOO_SOCKET_IFNAME, or train with KERAS_BACKEND=jax or on one device",
             )
 
@@ -56,14 +55,14 @@ def _can_listen(interface: str) -> bool:
 
 
 def interface_towards(host: str) -> str | None:
-    """The name of the interface whose address packets to `host` leave from; None where that cannot be told.
+    """The name of the interface that sends packets to `host`; None if it is unknown.
 
-    For the host itself it is the one with that address, unless its name stands for the loopback.
+    For this host itself, it is the interface with the host's address, unless the host's name stands for the loopback.
     """
     with contextlib.suppress(OSError):
         family, kind, protocol, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # of a datagram socket: a look at the routes, nothing is sent
+            probe.connect(address)  # a datagram socket only looks up the route and sends nothing
             own = probe.getsockname()[0]
         if not own.startswith("127.") and own != "::1":
             return _interface_with(family, own)
@@ -80,7 +79,7 @@ def _interface_with(family: int, address: str) -> str | None:
 
 
 def _ipv4_address(interface: str) -> bytes | None:
-    """The first IPv4 address of an interface; None when it has none."""
+    """The first IPv4 address of an interface; None if it has none."""
     import fcntl  # not on Windows
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):

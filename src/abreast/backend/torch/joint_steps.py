@@ -11,8 +11,8 @@ from abreast import exact
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.instruments import DeviceTimes
 from abreast.backend.torch.devices import here
-from abreast.backend.torch.ground import TorchGround
 from abreast.backend.torch.mode import StagedBatch
+from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.turn import Turn
 from abreast.feed import Handed, HostBatch, Taken, take
@@ -81,7 +81,7 @@ class JointSteps:
 
     def _check_rows(self, batch: HostBatch) -> None:
         own_step = exact.overrides_step(self._model, "train") and self._kind == "train"
-        ground = TorchGround(self._model, here().startswith("gpu"), own_step)
+        ground = TorchProbe(self._model, here().startswith("gpu"), own_step)
 
         def rows(count: int) -> Any:
             return begin_copy(batch.rows_at(slice(count)), here()).ready()

@@ -1,7 +1,4 @@
-"""How replicas in PyTorch processes reach one another: sums, stacks and rows of all ranks, with their gradients.
-
-Imports torch; nothing of Keras.
-"""
+"""Exchanges between replicas in PyTorch processes: sums, stacks and rows of all ranks, with their gradients."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ from abreast import spans
 
 
 class TorchLink:
-    """`exact.Link` over a process group. Without a group (one device) every call is the identity.
+    """`exact.ReplicaLink` over a process group. Without a group (one device) every call is the identity.
 
-    `waiting` is entered around everything that may wait for other ranks, so that a watchdog blames those that do not.
+    `waiting` is entered around everything that may wait for other ranks. A watchdog blames a rank that is not waiting.
     """
 
     rows_are_known = True
@@ -33,7 +30,7 @@ class TorchLink:
 
     @contextmanager
     def meeting(self) -> Iterator[None]:
-        """`waiting` where nothing is computed, which leaves a span."""
+        """`waiting` without any computation inside; records a span."""
         with self.waiting(), _span():
             yield
 
@@ -75,12 +72,12 @@ class TorchLink:
         return [part[:count].to(tensor.dtype) for part, count in zip(parts, rows, strict=True)]
 
     def start_sum(self, tensor: torch.Tensor) -> Any:
-        """Begin to sum in place; the result's `wait()` ends it."""
+        """Begin a sum in place; `wait()` of the result waits for its end. Returns None without a group."""
         return None if self.group is None else dist.all_reduce(tensor, group=self.group, async_op=True)
 
 
 def leave_span(start_ns: int) -> None:
-    """Say that this rank has met the others since `start_ns`, to whoever listens in this process."""
+    """Record a span of an exchange that began at `start_ns`, if anything in this process listens."""
     if spans.LISTENERS:
         spans.leave(spans.MAIN, "all-reduce", start_ns, perf_counter_ns())
 
@@ -94,7 +91,7 @@ def _span() -> Iterator[None]:
 
 @functools.cache
 def keep_out_of_graphs() -> None:
-    """Let `torch.compile` break its graphs where ranks meet. Not at import: the compiler takes seconds to load."""
+    """Make `torch.compile` break its graphs at exchanges. Not done at import, because the compiler takes seconds to load."""
     for name in ("all_sum", "all_stack", "join_rows", "gather_rows"):
         setattr(TorchLink, name, torch.compiler.disable(getattr(TorchLink, name)))
 

@@ -1,8 +1,8 @@
-"""Writes to tensors that torch does not count: through `.data`, NumPy, DLPack, a storage, a pointer.
+"""Writes to tensors that torch does not count: through `.data`, NumPy, DLPack, a storage or a pointer.
 
-Torch counts what its operations change in place (`Tensor._version`), and no other writes. A tensor's storage notes when somebody
-asked for a way around that. Arrays and tensors that somebody still has show in the number of the storage's owners; storages and
-pointers do not. Memory that torch did not allocate can change at any time. Imports torch.
+Torch counts the in-place changes of its own operations (`Tensor._version`), and no other writes. Here, a tensor's storage notes
+each request for another access. Arrays and tensors that are still in use count as owners of the storage; storages and pointers do
+not. Memory that torch did not allocate can change at any time.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import torch
 
 from abreast.backend.torch.contents import Contents
 
-_OWNERS = 2  # the tensor, and the object that is the storage in Python
-_COUNTED = ("numpy", "__dlpack__")  # methods of tensors; what they give is an owner
+_OWNERS = 2  # the tensor, and the storage's Python object
+_COUNTED = ("numpy", "__dlpack__")  # methods of tensors whose results count as owners
 _UNCOUNTED = ("untyped_storage", "data_ptr")
 
-# Attributes of storages. Python keeps the object of a storage for as long as torch keeps the storage.
-_ASKED = "_abreast_asked"  # when somebody last asked
-_LENT = "_abreast_lent"  # torch's own, though torch takes it for NumPy's since NumPy has had it
-_OPEN = "_abreast_open"  # somebody may have it, and does not show
+# Attributes of storages. Python keeps the object of a storage as long as torch keeps the storage.
+_ASKED = "_abreast_asked"  # time of the last request
+_LENT = "_abreast_lent"  # torch allocated it, and takes it for NumPy's after a call of `numpy`
+_OPEN = "_abreast_open"  # a storage or pointer was given out, which is not counted as an owner
 
 _times = itertools.count(1)
 _plain_storage: Any = torch.Tensor.untyped_storage
@@ -32,7 +32,7 @@ _num_owners: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count
 
 
 class Memory:
-    """The memory of some tensors at one moment; `written` compares it with a later one."""
+    """The memory of some tensors at one moment, for a later comparison by `written`."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._storages = [_storage(tensor) for tensor in tensors]
@@ -41,9 +41,9 @@ class Memory:
         self._time = next(_times)
 
     def written(self, tensors: Sequence[torch.Tensor]) -> set[int]:
-        """Indices of the tensors that somebody may have written to: all, where there are more or fewer of them now.
+        """Indices of the tensors that may have been written to; all indices if the number of tensors has changed.
 
-        A tensor whose memory was shared counts when its contents differ, any other when somebody has asked for its memory.
+        A tensor whose memory was shared is included if its contents differ; any other if its memory was requested since.
         """
         if len(tensors) != len(self._storages):
             return {*range(len(tensors))}
@@ -55,7 +55,7 @@ class Memory:
 
 @functools.cache
 def note_requests() -> None:
-    """Let storages note who asks for them, from now on. Once."""
+    """Make storages note requests for their memory from now on. Runs once."""
     tensor: Any = torch.Tensor
     for name in (*_COUNTED, *_UNCOUNTED):
         setattr(tensor, name, _noting(getattr(tensor, name)))
@@ -63,7 +63,7 @@ def note_requests() -> None:
 
 
 def _storage(tensor: torch.Tensor) -> Any:
-    """None for tensors without one, as sparse ones."""
+    """The storage of a tensor; None for a tensor without one, such as a sparse tensor."""
     try:
         return _plain_storage(tensor)
     except (NotImplementedError, RuntimeError):
@@ -71,7 +71,7 @@ def _storage(tensor: torch.Tensor) -> Any:
 
 
 def _is_shared(storage: Any) -> bool:
-    """Whether somebody else may have this memory; True where torch does not say."""
+    """Whether other code may hold this memory; True if torch does not report it."""
     if storage is None or hasattr(storage, _OPEN) or _num_owners is None or _num_owners(storage._cdata) > _OWNERS:
         return True
     is_own = storage.resizable() or hasattr(storage, _LENT)

@@ -1,4 +1,4 @@
-"""What rank 0 tells its workers, and the variables that both sides number alike. Imports torch and Keras."""
+"""The messages between rank 0 and its workers, and the numbering of variables that both sides share."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MODEL = 2  # a pickled `(key, size, model, global_batch_norm, seed)`
 FORGET = 3  # a pickled key
 SYNC = 4  # a pickled `(key, indices of variables, indices of buffers)`: rank 0 broadcasts these
 TRAIN, TEST, PREDICT = 5, 6, 7  # key, counts, batch descriptor
-COLLECT = 8  # a pickled key: gradients between accumulation steps go to Keras's accumulators
+COLLECT = 8  # a pickled key: move gradients kept between accumulation steps to Keras's accumulators
 GROUP = 9  # a pickled size: the first `size` ranks become a process group
 STAGE = 10  # a batch descriptor: begin to copy that shard to the device
 DISCARD = 11  # a batch descriptor: no step will take that shard
 SUM = 12  # a pickled `(size, size_bytes)`: the first `size` ranks time their sums
-STATE = 13  # a pickled `(key, changes)`: what somebody changed in rank 0's Python state
-RELATIONS = 14  # a pickled `(key, relations)`: which layers work on the rows of all ranks
-SETTINGS = 15  # pickled: what `torch_settings.read` gave on rank 0
-SEED = 16  # a pickled number, which the user seeded with
+STATE = 13  # a pickled `(key, changes)`: changes in rank 0's Python state
+RELATIONS = 14  # a pickled `(key, relations)`: the layers that work on the rows of all ranks
+SETTINGS = 15  # the pickled result of `settings.read` on rank 0
+SEED = 16  # the pickled number that the user seeded with
 
 KINDS = {"train": TRAIN, "test": TEST, "predict": PREDICT}
 _HEAD = struct.Struct("<q?i")
@@ -33,21 +33,21 @@ def pack_step(key: int, training: bool, counts: Sequence[int], descriptor: bytes
 
 
 def unpack_step(payload: bytes) -> tuple[int, bool, tuple[int, ...], bytes]:
-    """`(model key, mode of its torch modules, rows of each rank, batch descriptor)`."""
+    """`(model key, training mode of its torch modules, rows of each rank, batch descriptor)`."""
     key, training, size = _HEAD.unpack_from(payload)
     end = _HEAD.size + 8 * size
     return key, training, struct.unpack_from(f"<{size}q", payload, _HEAD.size), payload[end:]
 
 
 def numbered_variables(model: Any) -> list[Any]:
-    """Every variable of a model, its optimizer and its metrics, in an order that is the same in each process."""
+    """Every variable of a model, its optimizer and its metrics, in the same order in each process."""
     optimizer = getattr(model, "optimizer", None)
     variables = [*model.variables, *(optimizer.variables if optimizer is not None else []), *model.metrics_variables]
     return list({id(variable): variable for variable in variables if variable._value is not None}.values())
 
 
 def identity(model: Any, *options: Any) -> Any:
-    """What the ranks have to get anew together: layers, variables, what the model was compiled with, and `options`."""
+    """A fingerprint of layers, variables, compile settings and `options`; if it changes, all ranks get the model again."""
     optimizer = getattr(model, "optimizer", None)
     parts = [*model._flatten_layers(), *([] if optimizer is None else [optimizer])]
     return (
@@ -61,24 +61,24 @@ def identity(model: Any, *options: Any) -> Any:
 
 
 def _without_decay(optimizer: Any) -> list[Any]:
-    """What `exclude_from_weight_decay` says, of an optimizer and the one inside of it."""
+    """The weights excluded by `exclude_from_weight_decay`, in an optimizer and the optimizer inside it."""
     both = [optimizer, getattr(optimizer, "inner_optimizer", None)]
     return [frozenset(getattr(each, "_exclude_from_weight_decay", ())) for each in both]
 
 
 def _dtypes(part: Any) -> tuple[Any, ...]:
-    """What its policy says, which is an object that may be another one, or hold something else, before the next step."""
+    """The dtypes of a layer's or optimizer's policy. The policy object itself may be replaced or changed between steps."""
     return getattr(part, "compute_dtype", None), getattr(part, "variable_dtype", None)
 
 
 def about_connection(error: BaseException) -> bool:
-    """Whether an error says that another rank is gone, rather than why."""
+    """Whether an error reports that the connection to another rank is gone, without the cause."""
     words = ("gloo", "nccl", "peer", "connection", "socket", "timed out", "broken pipe", "aborted")
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
 
 
 def broadcast(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup | None) -> None:
-    """Copy rank 0's tensors to every rank, all of one type in one message."""
+    """Copy rank 0's tensors to every rank, in one message per type."""
     by_type: dict[torch.dtype, list[torch.Tensor]] = {}
     for tensor in tensors:
         by_type.setdefault(tensor.dtype, []).append(tensor)

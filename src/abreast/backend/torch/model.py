@@ -1,9 +1,9 @@
 """A Keras model of the PyTorch backend as bytes, for another process that runs the same Python, and back.
 
-Keras's own pickling goes through a `.keras` file and loses what that cannot hold: classes and functions of the user's
-script, losses, a `train_step`. Here every object keeps its attributes as they are. Objects of Keras and of `torch.nn`
-are written one by one, each naming others by number: deep models need no deep recursion, and circles are no matter.
-What lives in `__main__` travels by value (cloudpickle), what can be imported by name. Imports Keras, torch and `errors`.
+Keras's own pickling uses a `.keras` file, which cannot hold classes and functions of the user's script, losses, or a
+`train_step`. Here every object keeps its attributes. Objects of Keras and of `torch.nn` are written one by one, and refer to
+others by number: deep models need no deep recursion, and circular references work. Code in `__main__` is sent by value
+(cloudpickle), importable code by name.
 """
 
 from __future__ import annotations
@@ -55,29 +55,29 @@ OF_WEIGHT_DECAY = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_cac
 def dump_model(model: Any, beside: Sequence[Any] = ()) -> bytes:
     """A model with all of its state: weights, optimizer, compiled losses and metrics, and the user's own code.
 
-    Attributes whose name starts with `_abreast` stay behind, and so do compiled functions, callbacks and gradients.
-    `beside` travels with it, where it can, and may hold the same objects: see `load_model_and`.
+    Attributes whose name starts with `_abreast` are left out, and so are compiled functions, callbacks and gradients.
+    The values of `beside` that can travel are included and may refer to the same objects: see `load_model_and`.
     """
     return _Writer().write(model, [each for each in beside if can_travel(each)])
 
 
 def load_model(data: bytes, device: str | None = None) -> Any:
-    """The model of `dump_model`, with every tensor on `device` (by default where Keras would put it)."""
+    """The model of `dump_model`, with every tensor on `device` (by default, on Keras's device)."""
     return load_model_and(data, device)[0]
 
 
 def load_model_and(data: bytes, device: str | None = None) -> tuple[Any, list[Any]]:
-    """The model, and what came `beside` it."""
+    """The model, and the values of `beside`."""
     with keras.device(device or get_device()):
         return _Reader(io.BytesIO(data)).read()
 
 
 class UnknownObject(Exception):
-    """A change brings a layer, variable or torch module that the other process lacks: send the model anew."""
+    """A change contains a layer, variable or torch module that the other process lacks: the model must be sent again."""
 
 
 def dump_changes(changes: Sequence[Any], path_of: Callable[[Any], Any]) -> bytes:
-    """Changes of `python_state.py`; objects for which `path_of` gives a path travel as that. Raises `UnknownObject`."""
+    """Changes of `python_state.py` as bytes; an object with a `path_of` is sent as its path. Raises `UnknownObject`."""
     return _ChangeWriter(path_of).write_all(changes)
 
 
@@ -88,7 +88,7 @@ def load_changes(data: bytes, at: Callable[[Any], Any]) -> list[Any]:
 
 
 def can_travel(value: Any) -> bool:
-    """Whether another process can get a change."""
+    """Whether a change can be sent to another process."""
     if value.edit[0] == "restore" or is_plain(value.edit[-1]):
         return True
     try:
@@ -104,7 +104,7 @@ def is_importable(value: Any) -> bool:
 
 
 def namespace(name: str, number: int | None) -> dict[str, Any]:
-    """The globals of the caller's functions in this process: those of a module, or of its `__main__` by a number."""
+    """The globals of the caller's functions in this process: those of a module, or those of its `__main__`, by number."""
     if number is None:
         return vars(importlib.import_module(name))
     return _NAMESPACES.setdefault((name, number), {})
@@ -133,7 +133,7 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
             value, path = self._objects[done], self._paths[done]
             done += 1
             state = _state(value)
-            # Under the user's names: a path in an error then goes by those, and not by Keras's `_layers`.
+            # Children under the user's names first, so that a path in an error has these names and not Keras's `_layers`.
             for name, child in state.get("_modules", {}).items():
                 self._path = f"{path}.{name}"
                 self.persistent_id(child)
@@ -152,7 +152,7 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         except Exception as error:
             raise ModelError(
                 f"cannot send {path} (a {type(value if content is None else content).__name__}) to the worker processes: {error}",
-                "make it in `build` or `call`, keep it out of the model, or give its class a `__reduce__`",
+                "create it in `build` or `call`, keep it out of the model, or give its class a `__reduce__`",
             ) from error
 
     def persistent_id(self, value: Any) -> Any:
@@ -170,7 +170,7 @@ class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
         return number, type(value), isinstance(value, Functional)
 
     def _namespace(self, value: dict[str, Any]) -> Any:
-        """Functions of one module share its globals in the other process too, whenever they are sent."""
+        """A reference to a module's globals: in the other process, too, all functions of one module share them."""
         number = next((number for number, new in self.globals_ref.items() if new is value), None)
         if number is None or not is_users(value.get("__name__")):
             return None
@@ -208,14 +208,14 @@ def _is_compiled(value: Any) -> bool:
 
 
 def _state(value: Any) -> dict[str, Any]:
-    """The attributes of one object, without what is only of use here."""
+    """The attributes of one object, except those that only this process can use."""
     own = getattr(type(value), "__getstate__", None) is not getattr(object, "__getstate__", None)
     state = value.__getstate__() if own else value.__dict__
     if not isinstance(state, dict):
         return {"__state__": state}
     kept = {name: part for name, part in state.items() if not (isinstance(name, str) and name.startswith("_abreast"))}
     if isinstance(value, BaseTrainer):
-        kept |= {name: None for name in exact.OF_CALLS if name in kept}
+        kept |= {name: None for name in exact.LEFT_BY_CALLS if name in kept}
     if isinstance(value, keras.Layer):
         kept |= {"_losses": [], "_loss_ids": set()} if "_loss_ids" in kept else {}
     for name in _identities(value):
@@ -227,14 +227,14 @@ def _state(value: Any) -> dict[str, Any]:
 
 
 def without_decay(optimizer: Any) -> list[int]:
-    """The places of the weights that a script took out of weight decay, among those that the optimizer trains."""
+    """Indices, among the weights that an optimizer trains, of those that a script excluded from weight decay."""
     excluded = getattr(optimizer, "_exclude_from_weight_decay", ())
     weights = getattr(optimizer, "_trainable_variables", ())
     return [index for index, weight in enumerate(weights) if optimizer._var_key(weight) in excluded]
 
 
 def _identities(value: Any) -> tuple[str, ...]:
-    """Attributes that hold `id`s, which mean nothing in another process; `_restore_identities` makes them anew."""
+    """Attributes that hold `id`s, which have no meaning in another process; `_restore_identities` recreates them."""
     if isinstance(value, Tracker):
         return ("stored_ids",)
     if isinstance(value, BaseOptimizer):
@@ -250,7 +250,7 @@ def _reducer(value: Any) -> Callable[[Any], Any] | None:
     if isinstance(value, types.FunctionType) and hasattr(value, "_torchdynamo_orig_callable"):
         return lambda compiled: (_same, (compiled._torchdynamo_orig_callable,))
     if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
-        # Those of a class of their own (`torch.ops`, `torch.backends.cudnn`) cloudpickle cannot write.
+        # cloudpickle cannot write modules with a class of their own (`torch.ops`, `torch.backends.cudnn`).
         return None if type(value) is types.ModuleType else lambda module: (importlib.import_module, (module.__name__,))
     for kind, reduce in _REDUCERS:
         if isinstance(value, kind):
@@ -267,13 +267,13 @@ def _reduce_tensor(tensor: torch.Tensor) -> Any:
     array: Any = (
         flat.cpu().contiguous().reshape(-1).view(torch.uint8).numpy() if flat.numel() else np.zeros(0, np.uint8)
     )
-    # DDP sums gradients as they lie in memory: a replica's weights need the strides of the original's.
+    # DDP sums gradients in their memory order, so a replica's weights need the strides of the original.
     layout = (tuple(flat.shape), flat.stride() if _is_dense(flat) else None)
     return _make_tensor, (pickle.PickleBuffer(array), flat.dtype, layout, parameter, requires_grad)
 
 
 def _reduce_code(code: types.CodeType) -> Any:
-    """With the name of its file, which cloudpickle from 3.1.3 leaves out: a worker's traceback gives the user's lines."""
+    """Code with its file name, which cloudpickle from 3.1.3 omits; with it, a worker's traceback shows the user's lines."""
     make, parts = cloudpickle.cloudpickle._code_reduce(code)
     return _make_code, (code.co_filename, make, parts)
 
@@ -283,19 +283,19 @@ def _make_code(file: str, make: Callable[..., types.CodeType], parts: Any) -> ty
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
-    """Whether some order of the axes makes the tensor contiguous."""
+    """Whether the tensor is contiguous in some order of its axes."""
     order = sorted(range(tensor.dim()), key=lambda axis: (tensor.stride(axis), tensor.shape[axis]))
     return tensor.permute(order[::-1]).is_contiguous()
 
 
 def _reduce_tracked(value: Any) -> Any:
     content = list(value.items()) if isinstance(value, dict) else list(value)
-    # The content is set after the object exists: it may refer to it.
+    # The content is set after the object exists, because it may refer to the object.
     return type(value), (), (value.tracker, content), None, None, _fill_tracked
 
 
 def _reduce_array(array: Any) -> Any:
-    """One that owns its memory, as the original does: a script may resize it."""
+    """An array that owns its memory, as the original does, so that a script may resize it."""
     if type(array) is not np.ndarray or not array.flags.owndata or array.dtype.hasobject:
         return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
     order: Any = "F" if array.flags.fnc else "C"
@@ -312,7 +312,7 @@ def _reduce_generator(value: torch.Generator) -> Any:
 
 
 def _reduce_callback(callback: Any) -> Any:
-    """A callback of the user's keeps its data, which a loss may read; it does not run elsewhere."""
+    """A user's callback with its data, which a loss may read. The callback itself runs only in the caller's process."""
     if not is_users(type(callback).__module__):
         return _nothing, ()
     return (
@@ -323,12 +323,12 @@ def _reduce_callback(callback: Any) -> Any:
 
 
 def travels_with_callback(value: Any) -> bool:
-    """Whether an attribute of a callback is more than its own business."""
+    """Whether an attribute of a callback is data, which other code may read."""
     return is_plain(value) or isinstance(value, (keras.Variable, torch.Tensor))
 
 
 def _reduce_cache(cached: Any) -> Any:
-    """A cached function that no other process can import, with a cache that is empty."""
+    """A cached function; if other processes cannot import it, it is sent with an empty cache."""
     if cached.__module__ != "__main__" and "<locals>" not in cached.__qualname__:
         return cached.__reduce__()  # its name
     return _make_cache, (cached.__wrapped__, cached.cache_parameters())
@@ -350,7 +350,7 @@ _REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (np.ndarray, _reduce_array),
     (types.CodeType, _reduce_code),
     (functools._lru_cache_wrapper, _reduce_cache),
-    # Its `__getattr__` asks itself for the attribute that a copy does not have yet.
+    # In a copy without attributes, its `__getattr__` would call itself without end.
     (DynamicBackend, lambda dynamic: (DynamicBackend, (dynamic.name,))),
     (type(threading.Lock()), lambda lock: (threading.Lock, ())),
     (type(threading.RLock()), lambda lock: (threading.RLock, ())),
@@ -388,9 +388,8 @@ class _Reader(pickle.Unpickler):
         number, kind, functional = pid
         if number not in self._objects:
             if functional and not issubclass(kind, Functional):
-                inject_functional_model_class(
-                    kind
-                )  # as Keras does when a class of the user's is first called on tensors
+                # As Keras does when a user's class is first called on tensors.
+                inject_functional_model_class(kind)
             self._objects[number] = object.__new__(kind)
         return self._objects[number]
 
@@ -465,7 +464,7 @@ def _make_generator(state: Any) -> torch.Generator:
 
 
 def _fill_tracked(value: Any, state: tuple[Any, list[Any]]) -> None:
-    """Fill past the methods of the tracked containers: everything in them is tracked already."""
+    """Fill a tracked container without its tracking methods: everything in it is tracked already."""
     tracker, content = state
     if isinstance(value, OrderedDict):
         for key, part in content:

@@ -1,7 +1,6 @@
-"""Where a script puts code of its own into installed packages: methods of their classes, functions of their modules.
+"""Code that a script puts into installed packages: methods of their classes, functions of their modules.
 
-A worker imports the packages as they are, so such code travels. Imports `torch_python_same` and
-`torch_users_code`.
+A worker imports the packages without such code, so the code is sent to it.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import Any
 from abreast.backend.torch.python_same import is_plain
 from abreast.backend.torch.users_code import is_users
 
-# Whose modules are searched: a model's steps run their code.
+# The packages whose modules are searched, because a model's steps run their code.
 _SEARCHED = {"keras", "keras_hub", "keras_cv", "keras_nlp", "torch", "torchvision", "transformers"}
-# Parts of packages whose code runs in the script's process alone, or while a model is compiled or tested.
+# Parts of packages whose code runs only in the script's process, or only while a model is compiled or tested.
 _ASIDE = {
     *("callbacks", "saving", "datasets", "applications", "visualization", "export", "data_adapters", "wrappers"),
     *("_dynamo", "_inductor", "_functorch", "_refs", "fx", "testing", "onnx", "_export", "distributed"),
@@ -33,18 +32,18 @@ Patches = dict[Any, set[str]]  # modules and classes, and the names in them
 
 _MISSING = object()
 
-# Once patched, a place is watched: the script may put back what was there.
+# A place that was patched once stays watched, because the script may restore the original.
 _KNOWN: Patches = {}
 
 
 def find() -> None:
-    """Note each place in the packages' modules and classes that holds code of the user's."""
+    """Note each place in the packages' modules and classes that holds the user's code."""
     for owner, name in _places():
         note(owner, name)
 
 
 def known() -> Patches:
-    """The places that hold something of the user's, or did."""
+    """The places that hold, or once held, something of the user's."""
     return {owner: {*names} for owner, names in _KNOWN.items()}
 
 
@@ -59,25 +58,25 @@ def names(owner: Any) -> set[str]:
 
 
 def replaced(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The attributes of a class that the script replaced or put back."""
+    """The attributes of a class that the script replaced or restored."""
     both = (before.keys() | now.keys()) - _BETWEEN_STEPS
     differing = [name for name in both if before.get(name, _MISSING) is not now.get(name, _MISSING)]
     return [name for name in differing if any(_counts(name, each.get(name, _MISSING)) for each in (before, now))]
 
 
 def _counts(name: str, value: Any) -> bool:
-    # Python and its libraries leave plain values of their own there, such as `__slotnames__`.
+    # Under such names, Python and its libraries store plain values of their own, for example `__slotnames__`.
     return is_code_of_the_user(value) if name.startswith("__") else is_of_the_user(value)
 
 
 def is_of_the_user(value: Any) -> bool:
-    """Whether a worker may lack what a package holds: plain values, the user's code, a class that has some."""
+    """Whether a worker may lack a value that a package holds: a plain value, the user's code, or a class with such code."""
     return is_plain(value) or is_code_of_the_user(value) or (isinstance(value, type) and value in _KNOWN)
 
 
 def is_code_of_the_user(value: Any) -> bool:
-    """Whether a function, or the one in a method, a property or a partial, is the user's."""
-    kind: Any = type(value)  # some modules hold objects that warn of a question to themselves
+    """Whether a function, or the function in a method, a property or a partial, is the user's."""
+    kind: Any = type(value)  # not `isinstance`: some modules hold objects that warn when they are asked for `__class__`
     if issubclass(kind, (classmethod, staticmethod)):
         return is_code_of_the_user(value.__func__)
     if issubclass(kind, functools.partial):

@@ -1,8 +1,7 @@
-"""PyTorch under `torchrun`, `srun` or `mpirun`: every process runs the user's script, and takes part with its own rank.
+"""PyTorch under `torchrun`, `srun` or `mpirun`: every process runs the user's script, and is one rank.
 
-Each process reads the same global batches and takes its rows of them. The model of rank 0 is the one that counts when a model
-is first used; shuffles follow rank 0's random state. Python state is each process's own: callbacks run in all of them. Imports
-torch, Keras and `world`.
+Each process reads the same global batches and works on its own rows of them. When a model is first used, all ranks get rank 0's
+variables; shuffles follow rank 0's random state. Each process has its own Python state, and callbacks run in every process.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from abreast.backend.torch.step import ReplicaStep
 from abreast.errors import LaunchError
 from abreast.launchers import World
 
-# Where a model keeps its fingerprint and step: they refer to it, so a table of ours would hold it for good.
+# The attribute in which a model keeps its fingerprint and step. They refer to the model, so a table would keep it alive for ever.
 _STEP = "_abreast_step"
 
 
 class Peers:
-    """This process among those that a launcher started."""
+    """This process as one rank among those that a launcher started."""
 
     def __init__(self, world: World, on_gpu: bool) -> None:
         if world.master_addr is None or world.master_port is None:
             raise LaunchError(
-                f"{world.source} started {world.size} processes but does not say where rank 0 is",
+                f"{world.source} started {world.size} processes, but the address of rank 0 is not set",
                 "set MASTER_ADDR and MASTER_PORT to an address of rank 0's host and a free port on it",
             )
         self.world = world
@@ -55,16 +54,17 @@ class Peers:
             )
         self.link = TorchLink(dist.group.WORLD, world.rank, world.size)
         shuffles = torch.get_rng_state()
-        torch.manual_seed((torch.initial_seed() + world.rank * 1_000_003) % 2**63)  # the rest is the script's own
+        # Only torch's generator; the seeds of Python and NumPy are the script's own.
+        torch.manual_seed((torch.initial_seed() + world.rank * 1_000_003) % 2**63)
         self._draws = torch.get_rng_state()
         torch.set_rng_state(shuffles)
         self._relations: WeakKeyDictionary[Any, exact.Relations | None] = WeakKeyDictionary()
 
     def run(self, kind: Kind, model: Any, shard: Any, counts: Sequence[int], global_batch_norm: bool) -> Any:
-        """One step of this rank with its shard, already on its device."""
+        """Run one step of this rank with its shard, which is on its device already."""
         step = self._step(model, global_batch_norm)
         step.relations = self._relations.get(model)
-        # All ranks shuffle alike, but their layers must draw different numbers.
+        # All ranks shuffle alike, while their layers must draw different numbers.
         shuffles = torch.get_rng_state()
         torch.set_rng_state(self._draws)
         try:
@@ -74,7 +74,7 @@ class Peers:
             torch.set_rng_state(shuffles)
 
     def agree_on_relations(self, model: Any) -> None:
-        """Count the rows of a model's layers as rank 0 does, whose weights are those of all ranks from the first step on."""
+        """Use rank 0's findings about a model: from the first step on, all ranks have rank 0's weights."""
         found = exact.related_rows(model) or exact.Relations()
         text = self._text_of_rank_0(found.steps_part())
         self._relations[model] = exact.Relations.of_steps_part(text)
@@ -88,7 +88,7 @@ class Peers:
         return bytes(data.tolist()).decode()
 
     def agree_on_order(self) -> None:
-        """Give every rank the random state with which rank 0 would shuffle."""
+        """Give every rank the random state that rank 0 shuffles with."""
         generator = torch.get_rng_state()
         legacy: Any = np.random.get_state()
         _, keys, position, has_gauss, gauss = legacy

@@ -1,6 +1,6 @@
-"""A change of Python state on its way: the path by which another process finds its copy, and the edit of that copy.
+"""A change of Python state for another process: the path to that process's copy of a value, and the edit of the copy.
 
-Imports `model`, which packs it.
+Not here: how changes become bytes (`model.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Path = tuple[Any, ...]  # "model" or a namespace, then steps
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that the workers do not know: `part`'s `apply` of `edit` on the value at each of `paths`."""
+    """A change that the workers lack: `apply` of the class `part`, with `edit`, on the value at each of `paths`."""
 
     part: str
     paths: tuple[Path, ...]
@@ -31,14 +31,14 @@ class Change:
 
 
 def apply_changes(model: Any, data: bytes) -> None:
-    """Let a worker's model, and what its functions read, hold what rank 0's do."""
+    """Apply rank 0's changes to a worker's model and to the values that its functions read."""
     _apply(model, load_changes(data, functools.partial(_at, model)))
 
 
 def load_with_modules(data: bytes) -> Any:
-    """The model that `Watch.dump` made, and beside it what this process's modules lack."""
+    """The model of `PythonState.dump_model`; applies the changes that came with it to this process's modules."""
     model, beside = load_model_and(data)
-    for change in beside:  # one by one: a path may lead through code that an earlier one puts there
+    for change in beside:  # one by one: a path may lead through code that an earlier change brings
         _apply(model, [(change.part, change.paths, change.edit)])
     return model
 
@@ -58,7 +58,7 @@ def _at(model: Any, path: Path) -> Any:
 
 
 def follow(value: Any, step: Step) -> Any:
-    """The value that a step leads to."""
+    """The value at the end of one step from `value`."""
     how, name = step
     if how == "item":
         return value[name]
@@ -73,7 +73,10 @@ def follow(value: Any, step: Step) -> Any:
 
 
 def restoring(part: Part, edit: Edit) -> Edit:
-    """Where a script puts back what it replaced, the other process has to find what it imported: a name does not tell."""
+    """The edit, as a "restore" if the script puts an original back.
+
+    By its name, the other process would find the replacement, and not the original that it imported.
+    """
     value = edit[-1]
     is_code = edit[0] == "put" and isinstance(value, (types.FunctionType, type)) and is_importable(value)
     if (
@@ -86,7 +89,7 @@ def restoring(part: Part, edit: Edit) -> Edit:
 
 
 def text_of(path: Path, edit: Edit) -> str:
-    """How a user would write what an edit changes."""
+    """The place of an edit, as the user would write it in Python."""
     words = {"attribute": ".{}", "item": "[{!r}]", "class": ".__class__", "base": ".__bases__[{}]"}
     root = path[0] if isinstance(path[0], str) else path[0][0]
     steps = [*path[1:], *([("item" if edit[0] == "from" else "attribute", edit[1])] if edit[0] in _NAMING else [])]
@@ -97,7 +100,7 @@ _NAMING = ("put", "drop", "from")
 
 
 def is_data(edit: Edit) -> bool:
-    """Whether an edit sets something that importing a module may not."""
+    """Whether an edit sets data, which may differ from what an import of the module gives."""
     value = edit[-1]
     natural = (types.ModuleType, types.CodeType, type(None), *leaves.FIXED, types.GetSetDescriptorType)
     is_named_by_python = str(edit[1]).startswith("__") and edit[1] not in ("__defaults__", "__kwdefaults__")
@@ -105,7 +108,7 @@ def is_data(edit: Edit) -> bool:
 
 
 def namespace_of(names: dict[str, Any]) -> Namespace:
-    """How another process finds the globals of a module."""
+    """The name by which another process finds the globals of a module."""
     name = str(names.get("__name__"))
     importable = name != "__main__" and name in sys.modules and vars(sys.modules[name]) is names
     return name, None if importable else id(names)

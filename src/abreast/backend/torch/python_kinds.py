@@ -1,4 +1,4 @@
-"""Which values the watch of Python state looks at, and by which parts. Imports Keras, NumPy, torch."""
+"""The kinds of values that `PythonState` watches, and the parts by which it compares each kind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_watched(value: Any) -> bool:
 
 @functools.cache
 def _is_left_out(kind: type) -> bool:
-    """Values that cannot change, that Keras or a step makes, or that have no meaning in another process."""
+    """Whether values of a class are not watched: they cannot change, Keras or a step makes them, or they are process-specific."""
     if issubclass(kind, _IMMUTABLE) or issubclass(kind, _OF_KERAS):
         return True
     module = kind.__module__.partition(".")[0]
@@ -49,7 +49,7 @@ def _is_left_out(kind: type) -> bool:
     return module == "abreast" or (module in sys.stdlib_module_names and module not in _WITH_DATA)
 
 
-_WITH_DATA = {"collections", "configparser"}  # of Python's own library, whose objects hold nothing but data
+_WITH_DATA = {"collections", "configparser"}  # modules of Python's own library whose objects hold only data
 _IMMUTABLE: tuple[Any, ...] = (
     *(
         bool,
@@ -92,7 +92,7 @@ _ALONE = (type, np.ndarray, torch.Tensor, keras.Variable, keras.callbacks.Callba
 
 
 def _has_attributes(value: Any) -> bool:
-    """Whether a container or a function has attributes beside what it holds."""
+    """Whether a container or a function has attributes besides its contents."""
     return bool(getattr(value, "__dict__", None)) and not isinstance(value, _ALONE)
 
 

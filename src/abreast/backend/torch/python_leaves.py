@@ -1,6 +1,6 @@
-"""Parts of values that hold no others by name: functions and their cells, arrays, tensors, what cannot change itself.
+"""Parts of values that hold no others by name: functions and their cells, arrays, tensors, immutable values.
 
-See `python_parts.py`. Imports NumPy, torch.
+See `python_parts.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from abreast.backend.torch.python_same import bare, is_same, settle
 
 
 class Fixed(Part):
-    """What an immutable value holds: the entries of a tuple, the function of a method, those of a property."""
+    """The contents of an immutable value: the entries of a tuple, the functions of a method or a property."""
 
     def look(self) -> Any:
         return None
@@ -45,7 +45,7 @@ FIXED = (tuple, *_HELD)
 
 
 class CacheParts(Fixed):
-    """The function of a `functools.lru_cache`, and whether the script cleared that."""
+    """The function of a `functools.lru_cache`, and whether the script cleared the cache."""
 
     def look(self) -> Any:
         return self.owner.cache_info().misses
@@ -59,7 +59,7 @@ class CacheParts(Fixed):
 
 
 class PartialParts(Part):
-    """What `functools.partial` was given."""
+    """The function and arguments of a `functools.partial`."""
 
     def look(self) -> Any:
         return None
@@ -91,7 +91,7 @@ class FunctionParts(Part):
 
 
 class CellContents(Part):
-    """The variable of an outer function."""
+    """The value of an outer function's variable."""
 
     def look(self) -> Any:
         try:
@@ -124,11 +124,11 @@ class Numbers(Part):
 
 
 class TensorNumbers(Part):
-    """The numbers in a tensor or a variable that is none of the model's, its optimizer's or its metrics'."""
+    """The numbers in a tensor or variable that does not belong to the model, its optimizer or its metrics."""
 
     def look(self) -> Any:
         tensor = tensor_of(self.owner)
-        if tensor is None or tensor.is_meta or tensor.layout != torch.strided:  # one that another thread is making
+        if tensor is None or tensor.is_meta or tensor.layout != torch.strided:  # None: another thread is making it
             return None
         return tensor._version, tensor.data_ptr(), digest(tensor)
 
@@ -145,7 +145,7 @@ class TensorNumbers(Part):
 
 
 class Registers(Part):
-    """The state of an object that has no attributes in Python."""
+    """The state of an object that is not kept in Python attributes."""
 
     def look(self) -> Any:
         return next(get for kind, get, _ in _REGISTERS if isinstance(self.owner, kind))(self.owner)
@@ -177,5 +177,5 @@ def _put_state(generator: Any, state: Any) -> None:
 
 
 def tensor_of(value: Any) -> torch.Tensor | None:
-    """The tensor of a variable; None for one that is not made yet."""
+    """A tensor itself, or the tensor of a variable; None if the variable has none yet."""
     return value if isinstance(value, torch.Tensor) else value._value

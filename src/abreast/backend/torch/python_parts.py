@@ -1,7 +1,7 @@
-"""What a Python value holds, part by part: what to compare, what changed, and how another process's copy gets the same.
+"""The parts of a Python value: what to compare, what changed, and how to change another process's copy in the same way.
 
-A part looks at one side of one value (its attributes, its items, its numbers) and remembers what it saw. Which values are
-looked at, and by what path another process finds its copy, is `python_state.py`'s business. Imports NumPy, torch, Keras.
+A part examines one side of one value (its attributes, its items, its numbers) and remembers what it saw. Not here: which values
+are watched, and the paths to another process's copies (`python_state.py`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from abreast.backend.torch.model import OF_WEIGHT_DECAY, travels_with_callback
 from abreast.backend.torch.python_same import bare, is_same, kinds, settle, settled
 from abreast.keras_private.models import KerasSaveable
 
-Step = tuple[str, Any]  # how to get from a value to one that it holds: see `follow`
-Edit = tuple[Any, ...]  # what a part's `apply` does to the copy
+Step = tuple[str, Any]  # from a value to a value that it holds: see `follow`
+Edit = tuple[Any, ...]  # the change that a part's `apply` makes in a copy
 
-_MISSING = "abreast: no such name"  # travels between processes, so no object of its own
+_MISSING = "abreast: no such name"  # a string, because it is sent between processes, which keeps no identity
 
-# What `fit` and its siblings keep on a model for themselves, and what each rank makes anew.
+# Attributes that `fit` and its siblings keep on a model for themselves, and attributes that each rank recreates.
 _NOT_STATE = {
-    *exact.OF_CALLS,
+    *exact.LEFT_BY_CALLS,
     *OF_WEIGHT_DECAY,
     "stop_training",
     "stop_evaluating",
@@ -38,43 +38,45 @@ _NOT_STATE = {
     "_loss_ids",
 }
 
-_VARIABLES = "_torch_params"  # among the `_modules` of a Keras layer: its variables once more, listed anew by each call
+_VARIABLES = (
+    "_torch_params"  # an entry of a Keras layer's `_modules`: its variables again, in a new list after each call
+)
 
 
 class Part:
-    """One side of `owner`, and what was seen of it."""
+    """One side of `owner`, and its last seen state."""
 
     def __init__(self, owner: Any) -> None:
         self.owner = owner
-        self.index: int | None = None  # among those that compare as they lie in memory
+        self.index: int | None = None  # index among the parts that are compared in one call
         self.seen: Any = self.look()
         self._next: Any = None
 
     def live(self) -> Any:
-        """What compares with `seen`."""
+        """The present value to compare with `seen`."""
         return self.look()
 
     def look(self) -> Any:
-        """What a later change of `owner` leaves as it is."""
+        """The present state, in a form that later changes of `owner` do not alter."""
         raise NotImplementedError
 
     def edits(self) -> list[Edit]:
-        """What makes a copy that holds what was seen hold what is there now."""
+        """The edits that bring a copy from the seen state to the present state."""
         self._next = self.look()
         return self._edits(self._next)
 
     def all_edits(self) -> list[Edit]:
-        """What makes a copy that nothing is known of hold what was seen."""
+        """The edits that bring a copy in any state to the seen state."""
         return []
 
     def exchange(self) -> tuple[list[tuple[Step, Any]], list[tuple[Step, Any]]]:
-        """Remember what `edits` saw; gives what was held before, and what is held now."""
+        """Accept the state that `edits` saw; return the values held before, and those held now."""
         before = [*self.held()]
         self.seen = self._next
         return before, [*self.held()]
 
     def held(self) -> Iterable[tuple[Step, Any]]:
-        """What was seen of the values that it holds."""
+        """The values in the seen state, each with the step that leads to it."""
         return ()
 
     def _edits(self, new: Any) -> list[Edit]:
@@ -138,7 +140,7 @@ class Items(_Named):
 
 
 class Attributes(_Named):
-    """The attributes of an object. Those that Keras and torch keep for themselves are compared, and not looked into."""
+    """The attributes of an object. Attributes that Keras and torch keep for themselves are compared, but not entered."""
 
     step = "attribute"
 
@@ -146,7 +148,7 @@ class Attributes(_Named):
         return self.owner.__dict__
 
     def counts(self, name: Any) -> bool:
-        if name == "training":  # of a torch module in a layer, which a script may set apart from the rest
+        if name == "training":  # a script may set it for a torch module inside a layer
             return not isinstance(self.owner, KerasSaveable)
         return name not in _NOT_STATE and not str(name).startswith("_abreast")
 
@@ -167,14 +169,14 @@ class Attributes(_Named):
 
 
 class PlainAttributes(Attributes):
-    """Those of a callback that hold data: the rest is its own business."""
+    """The attributes of a callback that hold data; only the callback itself uses the others."""
 
     def live(self) -> Any:
         return {name: value for name, value in vars(self.owner).items() if travels_with_callback(value)}
 
 
 class Slots(_Named):
-    """The attributes of an object that are no entries of its `__dict__`."""
+    """The attributes of an object that are not in its `__dict__`."""
 
     step = "attribute"
 
@@ -209,7 +211,7 @@ class ClassAttributes(_Named):
 
 
 class PatchedAttributes(ClassAttributes):
-    """Those of a package's class that the script replaced."""
+    """The attributes of a package's class that the script replaced."""
 
     def live(self) -> Any:
         return {name: vars(self.owner).get(name, _MISSING) for name in patches.names(self.owner)}
@@ -237,14 +239,14 @@ _OF_A_CLASS = {
 
 
 class Names(_Named):
-    """Those globals of a module that functions read."""
+    """The globals of a module that functions read."""
 
     def __init__(self, owner: dict[str, Any]) -> None:
         self._names: tuple[str, ...] = ()
         super().__init__(owner)
 
     def add(self, names: Iterable[str]) -> list[tuple[Step, Any]]:
-        """Look at these too; gives what they hold."""
+        """Watch these names too; return their values."""
         new = tuple(name for name in names if name not in self.seen)
         self._names += new
         values = settled({name: self.owner.get(name, _MISSING) for name in new})
@@ -268,7 +270,7 @@ class Names(_Named):
 
 
 class InstalledNames(Names):
-    """Those of an installed module: what the module itself brings, a worker imports."""
+    """The globals of an installed module that the script set; a worker imports the module's own values."""
 
     def add(self, names: Iterable[str]) -> list[tuple[Step, Any]]:
         return [(step, value) for step, value in super().add(names) if patches.is_of_the_user(value)]
@@ -295,11 +297,11 @@ def _is_missing(edit: Edit) -> bool:
     return edit[0] == "put" and isinstance(edit[2], str) and edit[2] == _MISSING
 
 
-_ORIGINALS: dict[tuple[int, str], Any] = {}  # in a worker: what modules and classes held under a name when imported
+_ORIGINALS: dict[tuple[int, str], Any] = {}  # in a worker: imported values of modules and classes that edits replaced
 
 
 def _with_original(owner: Any, held: Any, edit: Edit) -> Edit:
-    """An edit that puts back what was imported; what another edit replaces is kept for that."""
+    """The edit; a "restore" becomes the edit that puts the imported value back. Values that other edits replace are kept."""
     key = id(owner), edit[1]
     if edit[0] != "restore":
         _ORIGINALS.setdefault(key, held.get(edit[1]))
@@ -308,14 +310,14 @@ def _with_original(owner: Any, held: Any, edit: Edit) -> Edit:
 
 
 def is_where_defined(value: Any, owner: Any, name: Any) -> bool:
-    """Whether a function or class is held by the module or class, and under the name, that it was defined with."""
+    """Whether `owner` is the module or class where a function or class was defined, and `name` its name there."""
     module = owner.get("__name__") if isinstance(owner, dict) else owner.__module__
     within = "" if isinstance(owner, dict) else f"{owner.__qualname__}."
     return bool(value.__module__ == module and value.__qualname__ == f"{within}{name}")
 
 
 class Entries(Part):
-    """The entries of a list: what was appended travels alone."""
+    """The entries of a list; of a changed list, only the entries from the first difference on are sent."""
 
     def live(self) -> Any:
         return self.owner
@@ -347,7 +349,7 @@ class Entries(Part):
 
 
 class Members(Part):
-    """The members of a set or a deque. Those of a deque are looked into."""
+    """The members of a set or a deque. A deque's members are watched too."""
 
     def live(self) -> Any:
         return self.owner
@@ -386,7 +388,7 @@ def slot_names(kind: type) -> tuple[str, ...]:
 
 @functools.cache
 def _hidden() -> frozenset[str]:
-    """Attributes of every layer and torch module, which lead to nothing of the user's that others do not lead to."""
+    """Attributes of every layer and torch module that lead to no user's value which other attributes do not lead to."""
     import keras
 
     everywhere = {*vars(keras.layers.Layer(name="bare")), *vars(torch.nn.Module())}

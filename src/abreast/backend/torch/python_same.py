@@ -1,6 +1,6 @@
-"""What the watch of Python state compares in place of some values, and when two values count as the same.
+"""The comparison of values in `PythonState`: when two values count as the same.
 
-Python's own `==` serves, except where a class says what it likes there, and for tensors that a step left. Imports NumPy, torch.
+Values are compared by Python's `==`, except where a class defines its own, and except for tensors that a step left.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BY_IDENTITY: Any = object.__eq__
 
 
 def is_plain(value: Any) -> bool:
-    """Numbers, strings, arrays, and containers of those."""
+    """Whether a value is a number, a string, an array, or a container of those."""
     if isinstance(value, dict):
         return all(map(is_plain, value)) and all(map(is_plain, value.values()))
     if isinstance(value, (list, tuple, set, frozenset, deque)):
@@ -26,7 +26,7 @@ def is_plain(value: Any) -> bool:
 
 
 class _Itself:
-    """Equal to one object only, whatever that object's own `==` says."""
+    """Stands for an object and equals only that object, whatever the object's own `==` returns."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -38,7 +38,7 @@ class _Itself:
 
 
 class _OfAStep:
-    """In place of a tensor that a step left with its graph: every rank has one of its own, and it is not kept alive."""
+    """Stands for a tensor that a step left with its graph: every rank has its own, and this keeps none alive."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -62,13 +62,13 @@ def settle(value: Any) -> Any:
 
 @functools.cache
 def _has_own_equality(kind: type) -> bool:
-    """Whether `==` of that class may call two different objects the same."""
+    """Whether the class defines an `==` that may treat two different objects as equal."""
     known = ("builtins", "collections", "numpy", "torch", "keras")
     return kind.__eq__ is not _BY_IDENTITY and kind.__module__.partition(".")[0] not in known
 
 
 def kinds(values: Any) -> list[Any]:
-    """What `==` does not tell of containers: the order of a dict's keys, and the types (`1 == 1.0 == True`)."""
+    """Properties of a container that `==` ignores: the order of a dict's keys, and the types (`1 == 1.0 == True`)."""
     return [*values, *map(type, values.values())] if hasattr(values, "values") else [*map(type, values)]
 
 

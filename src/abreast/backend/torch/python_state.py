@@ -1,9 +1,9 @@
-"""The Python state that a model's steps read, watched in rank 0: what a callback changes there, its workers must get too.
+"""The Python state that a model's steps read, watched in rank 0: the workers must get every change that a callback makes in it.
 
-From the model the watch goes through everything that its objects hold (losses, metrics and optimizer among it) and that their
-functions read: globals, variables of outer functions, defaults, classes, and what the script put into packages. It is looked at
-where the user's code may have run; what a step itself changes, it changes on every rank. The model's variables travel otherwise
-(`team.py`), and what `python_parts.py` has no part for (locks, files) is no state. Imports Keras, torch and NumPy.
+The state is every value that can be reached from the model: values that its objects hold (losses, metrics and optimizer among
+them), and values that their functions read: globals, variables of outer functions, defaults, classes, and code that the script
+put into packages. It is compared wherever the user's code may have run. Changes that a step makes happen on every rank. Not here:
+the model's variables (`team.py`), and values without a part in `python_parts.py`, such as locks and files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from abreast.errors import ModelError
 
 @dataclass(eq=False)
 class _Node:
-    """A value that is watched, and where it was found; the root has no edges."""
+    """A watched value, and the places where it was found; a root has no edges."""
 
     value: Any
     root: Any = None
@@ -48,7 +48,7 @@ class _Node:
         return (*parent.path(), step)
 
     def paths(self) -> tuple[Path, ...]:
-        """Several where it is held in several places: models sent one by one may have copies of their own there."""
+        """All paths to a value that is held in several places: models that are sent one by one may have separate copies there."""
         if self.root is not None:
             return ((self.root,),)
         return tuple((*parent.path(), step) for (_, step), parent in [*self.edges.items()][:_MOST_PATHS])
@@ -57,12 +57,12 @@ class _Node:
 _MOST_PATHS = 4
 
 
-class Watch:
-    """What was seen of a model's Python state; `changes` compares it with what is there."""
+class PythonState:
+    """A model's Python state as last seen; `changes` compares it with the present state."""
 
     def __init__(self, model: Any) -> None:
         self._model = weakref.ref(model)
-        self._names: set[str] = set()  # all that the user's functions name
+        self._names: set[str] = set()  # all names in the user's functions
         self._strays: set[tuple[Path, str]] = set()
         self._walk()
 
@@ -86,12 +86,12 @@ class Watch:
         self._list()
 
     def dump_model(self) -> bytes:
-        """The model, and beside it what a process that imports the user's modules does not find there."""
+        """The model, with the values that a process which imports the user's modules does not find there."""
         return dump_model(self._model(), self._beside())
 
     def dump_changes(self) -> bytes | None:
-        """What somebody changed since the last `accept`; None for nothing. Raises `UnknownObject`, `ModelError`."""
-        if self._hooks.are_others(self._model()) or (
+        """The changes since the last `accept`, as bytes; None if there are none. Raises `UnknownObject`, `ModelError`."""
+        if self._hooks.have_changed(self._model()) or (
             [*map(vars, self._installed)] != self._as_installed and self._note_patches()
         ):
             raise UnknownObject
@@ -103,7 +103,7 @@ class Watch:
             return dump_changes(needed, self._path_of)
 
     def _is_stray(self, change: Change) -> bool:
-        """Whether it is what a script hung on a layer for itself (a file, a figure): new, and named by no function."""
+        """Whether a change is a new attribute of the script's own (a file, a figure): not sendable, and named by no function."""
         how, name = change.edit[:2]
         place = (change.paths[0], name)
         if change.part != "Attributes" or how != "put" or name in self._names or can_travel(change):
@@ -117,12 +117,12 @@ class Watch:
         return any(name in part.seen for node, part in self._pending if node.path() == path)
 
     def _path_of(self, value: Any) -> Path | None:
-        """Where the workers have a value; None where they do not know it."""
+        """The path to the workers' copy of a value; None if they have none."""
         node = self._nodes.get(id(value))
         return None if node is None else node.path()
 
     def changes(self) -> list[Change]:
-        """What somebody changed since the last `accept`."""
+        """The changes since the last `accept`."""
         if not all(map(operator.is_, self._dicts, map(_DICT, self._owners))):
             self._list_live()
         is_same = _equal(self._seen, self._live) and self._kinds_now() == self._all_kinds
@@ -131,7 +131,7 @@ class Watch:
         return [change for node, part in self._pending for change in _changes(node, part, part.edits())]
 
     def accept(self) -> None:
-        """Take what `changes` saw for what the workers know too."""
+        """Record that the workers have the state that `changes` saw."""
         lost = [self._accept(node, part) for node, part in self._pending]
         renewed, self._pending = self._pending, []
         self._explore()
@@ -147,12 +147,12 @@ class Watch:
             self._all_kinds = self._kinds_now() if renewed else self._all_kinds
 
     def skip(self) -> None:
-        """Take what is there now for what the workers know."""
+        """Record that the workers have the present state."""
         self.changes()
         self.accept()
 
     def _accept(self, node: _Node, part: Part) -> bool:
-        """Take what one part holds now; True where only a new walk finds the paths of the rest."""
+        """Accept the present state of one part; True if only a new walk can find the paths of the remaining values."""
         before, after = ({(step, id(value)): value for step, value in held} for held in part.exchange())
         for (step, number), value in after.items():
             if (step, number) not in before:
@@ -162,7 +162,7 @@ class Watch:
         return any(lost)
 
     def _beside(self) -> list[Change]:
-        """Globals of modules, attributes of classes, defaults of functions."""
+        """Changes that set the globals of modules, attributes of classes and defaults of functions."""
         imported = [node for node in self._nodes.values() if _is_imported(node)]
         pairs = [(node, part) for node in imported for part in node.parts]
         return [change for node, part in pairs for change in _changes(node, part, filter(is_data, part.all_edits()))]
@@ -170,7 +170,7 @@ class Watch:
     # Comparing.
 
     def _list(self) -> None:
-        """Put what compares as it lies in memory side by side: Python then compares all of it in one call."""
+        """List the containers that Python compares directly side by side, so that one call compares all of them."""
         pairs = [(node, part) for node in self._nodes.values() for part in node.parts]
         self._containers = [pair for pair in pairs if type(pair[1]) in _CONTAINERS]
         self._others = [pair for pair in pairs if type(pair[1]) not in (*_CONTAINERS, Fixed)]
@@ -193,7 +193,7 @@ class Watch:
         self._values = [live.values() if hasattr(live, "values") else live for live in self._live]
 
     def _kinds_now(self) -> list[Any]:
-        """`kinds` of all containers in two calls: each look makes them."""
+        """`kinds` of all containers, in two calls: this runs at every comparison."""
         return [*chain.from_iterable(self._keyed), *map(type, chain.from_iterable(self._values))]
 
     def _differing_containers(self, start: int, end: int) -> Iterator[tuple[_Node, Part]]:
@@ -211,7 +211,7 @@ class Watch:
         return [pair for pair in self._others if not _is_as_seen(pair[1])]
 
     def _note_patches(self) -> bool:
-        """Whether the script replaced attributes of packages' classes since they were seen; these are sent from now on."""
+        """Whether the script replaced attributes of packages' classes since they were last seen; notes them as patches."""
         pairs = zip(self._installed, self._as_installed, strict=True)
         found = [(kind, name) for kind, before in pairs for name in patches.replaced(before, vars(kind))]
         for kind, name in found:
@@ -222,7 +222,7 @@ class Watch:
     # Walking.
 
     def _patched(self) -> None:
-        """Reach what the script put into packages."""
+        """Watch the code and values that the script put into packages."""
         for owner, names in patches.known().items():
             if isinstance(owner, types.ModuleType):
                 self._watch_names(vars(owner), names)
@@ -255,7 +255,7 @@ class Watch:
         self._grown = True
 
     def _look_into(self, node: _Node) -> None:
-        """Reach what a value's own code reads."""
+        """Watch the values that a value's own code reads."""
         value = node.value
         if isinstance(value, types.FunctionType):
             self._read(value)
@@ -264,7 +264,7 @@ class Watch:
             self._watch_names(vars(value), names)
 
     def _read(self, function: types.FunctionType) -> None:
-        """Watch the globals that a function names, and what it names of the user's modules."""
+        """Watch the globals that a function names, and the attributes of modules that it names."""
         if not is_users(function.__globals__.get("__name__")):
             return
         namespace = function.__globals__
@@ -278,7 +278,7 @@ class Watch:
             self._watch_attributes(module, attributes, visited)
 
     def _watch_attributes(self, holder: Any, names: frozenset[str], visited: set[int]) -> None:
-        """Watch what a function names of a module, and of the modules and classes that it names there."""
+        """Watch a module's attributes that a function names, and likewise in the modules and classes named there."""
         if id(holder) in visited or not isinstance(holder, (types.ModuleType, type)):
             return
         visited.add(id(holder))
@@ -291,7 +291,7 @@ class Watch:
                 self._watch_attributes(vars(holder)[name], names, visited)
 
     def _watch_class(self, kind: type, names: frozenset[str]) -> None:
-        """Watch those attributes of a package's class that a function names and that hold data."""
+        """Watch the attributes of a package's class that a function names and that hold data."""
         if is_installed(kind.__module__) and not kind.__flags__ & _IMMUTABLE:
             held = [name for name in names if name in vars(kind) and not name.startswith("__")]
             for name in held:
@@ -311,7 +311,7 @@ class Watch:
             self._reach(value, node, step)
 
     def _leave(self, value: Any, parent: _Node, step: Step) -> bool:
-        """Forget that `parent` holds a value; True where only a new walk finds by which path the rest is to be found."""
+        """Forget that `parent` holds a value; True if only a new walk can find the paths of the remaining values."""
         node = self._nodes.get(id(value))
         if node is None or node.root is not None:
             return False
@@ -325,13 +325,13 @@ class Watch:
         return any(lost)
 
 
-_IMMUTABLE = 1 << 8  # Python's flag of classes that are written in C
+_IMMUTABLE = 1 << 8  # Python's flag for immutable classes, written in C
 _DICT = operator.attrgetter("__dict__")
 _CONTAINERS = (parts.Items, parts.Attributes, parts.ClassAttributes, parts.Entries, parts.Members)
 
 
 def _links(node: _Node) -> Iterator[tuple[Step, Any]]:
-    """What a value holds, and its class or a class's bases."""
+    """The values that a value holds, and its class or, for a class, its bases."""
     for part in node.parts:
         yield from part.held()
     if isinstance(node.value, type):
@@ -348,7 +348,7 @@ def _changes(node: _Node, part: Part, edits: Iterable[Edit]) -> list[Change]:
 def _equal(values: Any, others: Any) -> bool:
     try:
         return bool(values == others)
-    except Exception:  # arrays and tensors do not compare as a whole, and a user's `==` may do what it likes
+    except Exception:  # `==` of arrays and tensors gives no single truth value, and a user's `==` may raise anything
         return False
 
 
@@ -362,12 +362,12 @@ def _installed_classes(kind: type) -> Iterator[type]:
 
 
 def _module(name: str) -> types.ModuleType | None:
-    """A module that code imports by that name, if it was."""
+    """The user's module of that name, if it has been imported."""
     return sys.modules.get(name) if name != "__main__" and is_users(name) else None
 
 
 def _is_imported(node: _Node) -> bool:
-    """Whether a process that unpickles the model imports this value instead."""
+    """Whether a process that unpickles the model imports this value and does not get it by value."""
     if isinstance(node.root, tuple):
         return node.root[1] is None
     return isinstance(node.value, (type, types.FunctionType)) and is_importable(node.value)

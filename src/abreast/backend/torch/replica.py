@@ -1,7 +1,4 @@
-"""A model on the team of ranks: rank 0's step, and its variables as they were when the ranks last agreed.
-
-Imports torch.
-"""
+"""A model on the team of ranks: rank 0's step, and the state of its variables when the ranks last agreed."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ import torch
 from abreast.backend.contract import Kind
 from abreast.backend.torch import messages
 from abreast.backend.torch.memory import Memory
-from abreast.backend.torch.python_state import Watch
+from abreast.backend.torch.python_state import PythonState
 from abreast.backend.torch.step import ReplicaStep
 
-# Where a model keeps its replica: that refers to the model, so a table of ours would hold both for good.
+# The attribute in which a model keeps its replica. The replica refers to the model, so a table would keep both alive for ever.
 _REPLICA = "_abreast_replica"
 
 
@@ -35,12 +32,12 @@ def forget(model: Any) -> None:
 
 
 class Replica:
-    """A model on the team: rank 0's step, and what its variables were when the ranks last agreed."""
+    """A model on the team: rank 0's step, and the state of its variables when the ranks last agreed."""
 
-    forget: Callable[[], Any]  # called when it ends, too: the workers need not keep theirs
+    forget: Callable[[], Any]  # lets the workers free their copies; also called when this object is freed
 
-    def __init__(self, key: int, step: ReplicaStep, identity: Any, watch: Watch) -> None:
-        self.key, self.step, self.identity, self.watch = key, step, identity, watch
+    def __init__(self, key: int, step: ReplicaStep, identity: Any, python_state: PythonState) -> None:
+        self.key, self.step, self.identity, self.python_state = key, step, identity, python_state
         self.seen: set[Kind] = set()
         self.size = step.link.num_replicas
         variables = messages.numbered_variables(step.model)
@@ -55,7 +52,7 @@ class Replica:
 
     @contextmanager
     def undone_by_failure(self) -> Iterator[None]:
-        """Put back what a failed step has changed. Weights change only when all ranks are past their last exchange."""
+        """Inside, undo the changes of a step that fails. Weights change only after the ranks' last exchange, so they stay."""
         with torch.no_grad():
             for copy, tensor in zip(self._before, self._frozen, strict=True):
                 copy.copy_(tensor)
@@ -75,12 +72,12 @@ class Replica:
         self.step.buffers.mark()
 
     def accept(self) -> None:
-        """Before the user's code runs: what is there now, the workers have too."""
-        self.watch.skip()
+        """Before the user's code runs: record that the workers have the present state."""
+        self.python_state.skip()
         self._memory = Memory(self._all_tensors())
 
     def note_writes(self) -> None:
-        """Find what the user's code wrote past torch's own count, since `accept`."""
+        """Find the tensors that the user's code wrote to since `accept` without torch counting it."""
         everything = self._all_tensors()
         self._written = {*range(len(everything))} if self._memory is None else self._memory.written(everything)
 
@@ -88,7 +85,7 @@ class Replica:
         return [*self.tensors, *self.step.buffers.tensors()]
 
     def changed(self) -> tuple[list[int], list[int]]:
-        """Indices of variables and of buffers changed since `remember`: torch counts changes in place, but not all."""
+        """Indices of variables and of buffers changed since `remember`, by torch's count and by `note_writes`."""
         numbers = range(len(self.tensors))
         variables = [n for n in numbers if self.tensors[n]._version != self._versions[n] or n in self._written]
         written = {n - len(self.tensors) for n in self._written if n >= len(self.tensors)}

@@ -1,7 +1,4 @@
-"""Seeds of the ranks: what draws without a seed of its own draws otherwise on each, and begins anew where the user seeds.
-
-Imports torch, Keras.
-"""
+"""Seeds of the ranks: code without a seed of its own draws different numbers on each rank, and restarts when the user seeds."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ _num_seeded = 0
 
 
 def seeded() -> tuple[int, int]:
-    """How often this process was seeded, and with what: another value is another seed for the workers."""
+    """The number of times this process was seeded, and the last seed; if the value changes, the workers get a new seed."""
     return _num_seeded, torch.initial_seed()
 
 
 def seed_of(model: Any) -> int:
-    """What the user seeded with, moved on by the steps of a training: a model that is sent anew draws no number twice."""
+    """The user's seed, moved on by the steps of a training: a model that is sent again repeats no random numbers."""
     optimizer = getattr(model, "optimizer", None)
     return torch.initial_seed() + 7919 * (0 if optimizer is None else int(optimizer.iterations))
 
@@ -31,13 +28,13 @@ def drawn_on_cpu() -> bytes:
 
 
 def seed_rank(seed: int, rank: int) -> None:
-    """Seed what draws from the generators of torch, NumPy and Python, otherwise on every rank."""
+    """Seed the generators of torch, NumPy and Python, differently on every rank."""
     keras.utils.set_random_seed((seed + rank * 1_000_003) % 2**32)
 
 
 @functools.cache
 def install() -> None:
-    """Count calls of `torch.manual_seed`, which may give the same seed again. Once per process."""
+    """Count calls of `torch.manual_seed`, which may repeat the same seed. Runs once per process."""
     plain = torch.manual_seed
 
     @functools.wraps(plain)

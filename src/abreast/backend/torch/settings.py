@@ -1,6 +1,6 @@
-"""Settings of Keras and PyTorch that scripts change at any time, and that the steps of every rank read.
+"""Settings of Keras and PyTorch that scripts may change at any time, and that the steps of every rank read.
 
-Not among them: the number of threads and the default device, which each rank has of its own. Imports torch and Keras.
+Not here: the number of threads and the default device, which differ between ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Access = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 
 def read() -> dict[str, Any]:
-    """Each setting by name. Left out is what this PyTorch lacks, or cannot tell after its newer setting was used."""
+    """Each setting by name, except settings that this PyTorch lacks, or cannot read after a newer setting was used."""
     try:
         return {name: get() for name, get in _GETTERS}
     except (AttributeError, RuntimeError):
@@ -36,16 +36,16 @@ def _those_that_can_be_read() -> dict[str, Any]:
 
 
 def write(settings: dict[str, Any]) -> None:
-    """Let this process have the settings that `read` gave in another one."""
+    """Apply the settings that `read` returned in another process."""
     there = read()
     for name, (get, put) in _ACCESS.items():
-        # The older settings come first. They change newer ones, and those that then differ are set after them.
+        # Older settings come first. They change newer ones, which are compared, and set if they differ, after them.
         if name in settings and (name not in there or get() != settings[name]):
             put(settings[name])
 
 
 class _Environ:
-    """The variables of the environment that were set or taken away since this was made: workers begin with the rest."""
+    """Environment variables that were set or removed since this object was made; workers start with all others."""
 
     def __init__(self) -> None:
         self._before = dict(os.environ)
@@ -54,8 +54,8 @@ class _Environ:
         self._changes: dict[str, str | None] = {}
 
     def get(self) -> dict[str, str | None]:
-        """Each with its value, None for one that is gone; also those that are again what they were."""
-        data: Any = vars(os.environ)["_data"]  # the environment itself decodes every name
+        """`{name: value}`, None for a removed variable; includes variables that have their first value again."""
+        data: Any = vars(os.environ)["_data"]  # raw bytes: reading `os.environ` itself decodes every name
         if data != self._bytes:
             self._bytes = dict(data)
             now = dict(os.environ)

@@ -1,7 +1,7 @@
-"""Batches for one worker through shared memory: memfd, without a name, gone with its last user, also after kill -9.
+"""Batches for one worker, in shared memory. A memfd has no name and ends with its last user, also after kill -9.
 
-`ShardWriter` copies a shard into a slot that both processes map, `ShardReader` gives it back as views. A shard's structure,
-dtypes and shapes are sent once and then named by a number. Linux only. Imports NumPy, `errors` and the channel.
+`SharedMemoryWriter` copies a shard into a slot that both processes map; `SharedMemoryReader` returns it as views. A shard's
+structure, dtypes and shapes are sent once and then named by a number. Linux only. Imports no framework.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MAX_LAYOUTS = 1024
 _MAX_SLOTS = mmap.PAGESIZE // 8
 
 
-class ShardWriter:
-    """The caller's side of the batch memory of one worker: as many slots as shards have been pending at once."""
+class SharedMemoryWriter:
+    """The caller's side of one worker's batch memory, with as many slots as shards have been pending at once."""
 
     def __init__(self, channel: Channel, max_pending: int = 3) -> None:
         self.max_pending = min(max_pending, _MAX_SLOTS)
@@ -38,15 +38,15 @@ class ShardWriter:
         self._layouts: dict[Any, tuple[int, _Layout]] = {}
         self._next_layout = 0
         self._sequence = 0
-        # By slot, one more than the number of the shard that was last released from it.
+        # For each slot, the number of the shard that was last released from it, plus 1.
         self._released = np.frombuffer(self._share(_RELEASED, 0, mmap.PAGESIZE), np.int64)
 
     def has_room(self) -> bool:
-        """Whether fewer than `max_pending` shards wait."""
+        """Whether fewer than `max_pending` shards are pending."""
         return self.pending < self.max_pending
 
     def write(self, tree: Any) -> bytes:
-        """Copy a tree of arrays into a free slot and describe it. Whether there is room, the caller asks before."""
+        """Copy a tree of arrays into a free slot; return its descriptor. The caller checks `has_room` before."""
         leaves: list[NDArray[Any]] = []
         structure = _flatten(tree, leaves)
         number, layout = self._layout(structure, leaves)
@@ -59,18 +59,18 @@ class ShardWriter:
         return descriptor
 
     def forget(self, descriptor: bytes) -> None:
-        """Take back a shard of which the worker has not been told."""
+        """Take back a shard whose descriptor has not been sent to the worker."""
         sequence, index, _ = _DESCRIPTOR.unpack_from(descriptor)
         self._released[index] = sequence + 1
 
     @property
     def pending(self) -> int:
-        """Shards that nobody has released."""
+        """Number of shards that have not been released."""
         self._busy = {index: sequence for index, sequence in self._busy.items() if self._released[index] <= sequence}
         return len(self._busy)
 
     def close(self) -> None:
-        """Forget the memory; it goes when its last view does."""
+        """Drop the memory; it is freed with its last view."""
         self._slots, self._views, self._layouts, self._busy = [], [], {}, {}
         self._released = np.zeros(_MAX_SLOTS, np.int64)
 
@@ -119,19 +119,19 @@ class ShardWriter:
             os.close(fd)
 
 
-class ShardReader:
-    """The worker's side of the batch memory. `on_slot` is called with a slot's new memory, and what it had before."""
+class SharedMemoryReader:
+    """The worker's side of the batch memory. `on_slot` is called with a slot's new memory and its previous memory."""
 
     def __init__(self, on_slot: Callable[[Any, Any], None] | None = None) -> None:
         self._on_slot = on_slot
         self._slots: dict[int, mmap.mmap] = {}
         self._layouts: dict[int, _Layout] = {}
-        self._old_layouts: dict[int, _Layout] = {}  # before the last reset: waiting shards may still have them
+        self._old_layouts: dict[int, _Layout] = {}  # from before the last reset: pending shards may still use them
         self._views: dict[int, dict[int, list[NDArray[Any]]]] = {}
         self._released = np.zeros(_MAX_SLOTS, np.int64)
 
     def accept(self, message: Message) -> bool:
-        """Whether the message was for the batch memory, and now is dealt with."""
+        """Handle a message for the batch memory; False if the message is for other code."""
         if message.kind not in (_RELEASED, _SLOT, _LAYOUT):
             return False
         if message.kind == _LAYOUT:
@@ -151,7 +151,7 @@ class ShardReader:
         return True
 
     def read(self, descriptor: bytes) -> Any:
-        """The shard as a tree of views; they hold until `release`."""
+        """The shard as a tree of views, which are valid until `release`."""
         _, index, number = _DESCRIPTOR.unpack_from(descriptor)
         layout = self._layouts.get(number) or self._old_layouts[number]
         views = self._views[index].get(number)
@@ -160,7 +160,7 @@ class ShardReader:
         return _unflatten(layout.structure, iter(views))
 
     def release(self, descriptor: bytes) -> None:
-        """Give the slot back."""
+        """Return the slot to the writer."""
         sequence, index, _ = _DESCRIPTOR.unpack_from(descriptor)
         # One aligned store of eight bytes: the other process sees the old value or the new one.
         self._released[index] = sequence + 1
@@ -171,7 +171,7 @@ class ShardReader:
 
 
 class _Layout:
-    """Where the arrays of a tree lie in a slot."""
+    """The places of a tree's arrays in a slot."""
 
     def __init__(self, structure: Any, leaves: list[tuple[str, tuple[int, ...]]]) -> None:
         self.structure = structure
@@ -202,7 +202,7 @@ def _map(message: Message) -> tuple[mmap.mmap, int]:
 
 
 def _flatten(tree: Any, leaves: list[NDArray[Any]]) -> Any:
-    """Append the tree's arrays to `leaves`; give its structure: hashable, with None where nothing was and 0 per array."""
+    """Append the tree's arrays to `leaves`; return its structure, which is hashable and has 0 for an array, None for None."""
     if type(tree) is np.ndarray and tree.dtype.isnative and tree.dtype.kind != "O":
         leaves.append(_checked(tree))
         return 0
@@ -234,20 +234,20 @@ def _checked(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind in "OSUT" or array.dtype.names is not None:
         raise DataError(
             f"a batch holds an array of {array.dtype} with shape {array.shape}, which PyTorch cannot compute with",
-            "turn text into numbers before the model, with keras.layers.StringLookup or TextVectorization in the data",
+            "turn text into numbers in the data source, with keras.layers.StringLookup or TextVectorization",
         )
     return array
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
-    return dtype.name if dtype.kind == "V" else dtype.str  # bfloat16 and the like call themselves `V2`
+    return dtype.name if dtype.kind == "V" else dtype.str  # bfloat16 and similar types have the `str` "V2"
 
 
 def _dtype(name: str) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
-        import ml_dtypes  # registers its names; only there when the caller's arrays have them
+        import ml_dtypes  # adds its types to NumPy; installed if the caller's arrays have such a type
 
         found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
         return found

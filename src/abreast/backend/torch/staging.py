@@ -1,7 +1,7 @@
-"""A shard on its way from host memory to this rank's device.
+"""The copy of a shard from host memory to this rank's device.
 
-On a GPU it comes on a stream of its own, from pinned memory, beside the step that computes; on the CPU it is where it is.
-Imports torch, NumPy and Keras.
+On a GPU, the copy runs from pinned memory on a stream of its own, beside the step that computes. On the CPU, the
+shard stays where it is, except that read-only memory is copied.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from abreast.staging import Leaves, numpy_memory
 
 
 class StagedShard:
-    """A shard whose copy has begun."""
+    """A shard whose copy to the device has begun."""
 
     def __init__(self, data: Any, copied: torch.cuda.Event | None = None) -> None:
         self._data = data
         self._copied = copied
 
     def ready(self) -> Any:
-        """The shard for what comes next on the present stream, which waits for the copy; the host does not."""
+        """The shard, for use on the present stream. The stream waits for the copy, the host does not."""
         if self._copied is not None:
             stream = torch.cuda.current_stream()
             stream.wait_event(self._copied)
             for leaf in tree.flatten(self._data):
                 if leaf is not None:
-                    leaf.record_stream(stream)  # its memory belongs to the copying stream, and is freed there
+                    leaf.record_stream(stream)  # or the copying stream, which owns the memory, would reuse it too early
         return self._data
 
     def wait(self) -> None:
-        """Wait until the host memory is no longer read."""
+        """Wait until the copy no longer reads the host memory."""
         if self._copied is not None:
             self._copied.synchronize()
 
 
 def begin_copy(shard: Any, device: str) -> StagedShard:
-    """Begin to copy a shard (tensors or NumPy arrays) to `device`, named as `gpu:0` or `cpu:0`; from any thread."""
+    """Begin to copy a shard (tensors or NumPy arrays) to `device` (`gpu:0` or `cpu:0`, for example); callable in any thread."""
     if not device.startswith("gpu:"):
         there = get_device()
         return StagedShard(_mapped(shard, lambda leaf: _own(leaf).to(there)))
@@ -54,11 +54,11 @@ def begin_copy(shard: Any, device: str) -> StagedShard:
 
 
 def pin_slot(memory: Any, before: Any = None) -> None:
-    """Let the driver read shared memory directly; where it refuses, shards are copied once more on their way."""
+    """Let the driver read shared memory directly; if it refuses, shards are copied once more."""
     if not torch.cuda.is_available():
         return
     runtime = torch.cuda.cudart()
-    if before is not None:  # else the driver would go on with pages that are no longer mapped
+    if before is not None:  # otherwise the driver would keep pages that are no longer mapped
         runtime.cudaHostUnregister(_address(before))
     runtime.cudaHostRegister(_address(memory), len(memory), 0)
 
@@ -90,12 +90,12 @@ def _mapped(shard: Any, move: Any) -> Any:
 
 
 def _own(leaf: Any) -> torch.Tensor:
-    """A tensor on the array's memory, or on a copy of memory that is not ours to write: Keras scales weights in place."""
+    """A tensor on the array's memory, or on a copy of read-only memory, because Keras scales weights in place."""
     return _as_tensor(leaf.copy() if _is_read_only(leaf) else leaf)
 
 
 def _as_tensor(leaf: Any) -> torch.Tensor:
-    """A tensor on the array's memory. PyTorch does not know the bfloat16 that others gave NumPy, only its bits."""
+    """A tensor on the array's memory. PyTorch does not know ml_dtypes' bfloat16, so its bits are reinterpreted."""
     if _is_bfloat16(leaf):
         return torch.as_tensor(leaf.view(np.int16)).view(torch.bfloat16)
     return torch.as_tensor(leaf)

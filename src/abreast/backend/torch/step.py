@@ -1,7 +1,7 @@
 """One rank's part of a step: forward, backward and update of its replica, in step with the other ranks.
 
-The same code runs in the caller's process (rank 0) and in the workers. Batches arrive here cut; who sends them is
-`torch.py`'s and `worker.py`'s business. Imports torch, Keras, `exact`, `torch_link` and `torch_sums`.
+The same code runs in the caller's process (rank 0) and in the workers. Not here: cutting and sending batches (`backend.py`,
+`team.py`, `worker.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReplicaStep:
         self.relations: exact.Relations | None = None
 
     def train(self, shard: Any, counts: Sequence[int]) -> Any:
-        """One optimizer step; gives the logs of a user's own `train_step` or `compute_metrics`, else None."""
+        """Run one optimizer step; return the logs of a user's own `train_step` or `compute_metrics`, else None."""
         running = self._replica(counts, exact.overrides_step(self.model, "train"))
         with exact.replica(running), exact.metrics(self.model), exact.gathering(self.model, self.relations):
             if running.own_step:
@@ -81,7 +81,7 @@ class ReplicaStep:
             return tree.map_structure(lambda leaf: self.link.gather_rows(leaf, counts), outputs)
 
     def collect_gradients(self) -> None:
-        """Move gradients kept on the ranks between accumulation steps to Keras's accumulators, summed over the ranks."""
+        """Sum the gradients that the ranks keep between accumulation steps, and move them to Keras's accumulators."""
         if not self.holds_gradients:
             return
         self.holds_gradients = False
@@ -93,7 +93,7 @@ class ReplicaStep:
                     optimizer._accumulated_gradients[optimizer._get_variable_index(weight)].value.add_(total / scale)
 
     def _replica(self, counts: Sequence[int], own_step: bool, kind: str = "train") -> exact.Replica:
-        if self._counts is None or self._counts[0] != counts:  # a copy to a GPU waits for it
+        if self._counts is None or self._counts[0] != counts:  # kept, because a copy to a GPU waits for the GPU
             self._counts = counts, torch.as_tensor(counts, device=get_device())
         return exact.Replica(
             self.model,
@@ -121,7 +121,7 @@ class ReplicaStep:
                 seen = _valid((x, y, _detached(y_pred), _copied(weight)), running.rows)
                 logs = _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
             if gradients.overlaps:
-                self._state.start()  # ends behind backward, whose sums it overlaps
+                self._state.start()  # runs beside the sums of backward, and is waited for after it
             target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
             if gradients.weights:
                 gradients.backward(target)
@@ -139,7 +139,7 @@ class ReplicaStep:
         return logs
 
     def _updates_now(self) -> bool:
-        """Whether this step changes the weights; with gradient accumulation, most do not and need not communicate."""
+        """Whether this step changes the weights. With gradient accumulation, most steps do not, and need no exchange."""
         optimizer = self.model.optimizer
         steps = getattr(optimizer, "gradient_accumulation_steps", None)
         if not steps or isinstance(optimizer, LossScaleOptimizer) or not self._gradients.is_known:
@@ -151,7 +151,7 @@ class ReplicaStep:
         self.holds_gradients = not updates
         with torch.no_grad():
             if not updates:
-                # Zeros that take no memory.
+                # Zeros of the same shape that take no memory.
                 gradients = [None if each is None else each.new_zeros(()).expand_as(each) for each in gradients]
             self.model.optimizer.apply(gradients, weights)
 
@@ -166,7 +166,7 @@ class _Forward(torch.nn.Module):
         modules = (module for layer in model._flatten_layers() for module in layer.modules())
         if model.jit_compile or any(isinstance(module, OptimizedModule) for module in modules):
             keep_out_of_graphs()
-            batch_norm.be_traced()
+            batch_norm.allow_tracing()
         self.call = torch.compile(model) if model.jit_compile else model
 
     def forward(self, x: Any, training: bool) -> Any:
@@ -184,7 +184,7 @@ def _copied(weight: Any) -> Any:
 
 
 def _valid(data: Any, rows: int) -> Any:
-    """The batch without its stand-in row."""
+    """The data without its stand-in row."""
     return data if rows else exact.valid_rows(data, 0)
 
 
@@ -192,17 +192,17 @@ def _detached(data: Any) -> Any:
     def detach(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        still = leaf.detach()
+        detached = leaf.detach()
         mask = getattr(leaf, "_keras_mask", None)
         if mask is not None:
-            still._keras_mask = mask  # type: ignore[attr-defined]
-        return still
+            detached._keras_mask = mask  # type: ignore[attr-defined]
+        return detached
 
     return tree.map_structure(detach, data)
 
 
 def _shared_logs(running: exact.Replica, logs: Any) -> Any:
-    """Numbers that a user's own step or `compute_metrics` returns: the mean over rows."""
+    """The logs of a user's own step or `compute_metrics`, with each number averaged over the rows of all ranks."""
 
     def mean(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.ndim or not value.is_floating_point():
@@ -215,7 +215,7 @@ def _shared_logs(running: exact.Replica, logs: Any) -> Any:
 
 @functools.cache
 def _install() -> None:
-    """Let optimizers called in a user's own `train_step` apply the gradient of the global batch. Once."""
+    """Make optimizers called in a user's own `train_step` apply the gradient of the global batch. Runs once."""
     for optimizer in (BaseOptimizer, LossScaleOptimizer):
         optimizer.apply = _apply_summed(optimizer.apply)
     register_optimizer_step_pre_hook(_sum_of_torch)
@@ -237,7 +237,7 @@ def _apply_summed(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 @torch.no_grad()
 def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-    """Before a step of one of PyTorch's own optimizers in a user's own `train_step`: its gradients are those of all rows."""
+    """Replace, before a step of a PyTorch optimizer in a user's own `train_step`, its gradients by those of all rows."""
     running = exact.current()
     if running is None or not running.own_step:
         return
@@ -248,7 +248,7 @@ def _sum_of_torch(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> N
 
 
 def _sum_weighted(running: exact.Replica, gradients: list[Any]) -> list[Any]:
-    """Means over this rank's rows to the mean over all rows, in one flat sum."""
+    """Turn gradients of means over this rank's rows into those of the mean over all rows, with one sum."""
     present = [gradient for gradient in gradients if gradient is not None]
     if not present:
         return gradients

@@ -1,7 +1,7 @@
-"""What the ranks of PyTorch add up in a step: the gradients of the weights, and the state of metrics.
+"""The sums over PyTorch's ranks in a step: the gradients of the weights, and the state of metrics.
 
-Gradients of a large model go through DDP, whose buckets overlap backward. Those of a small one go with the metrics in one
-message: waiting for a second one would cost more than it hides. Imports torch, Keras, `exact` and `torch_link`.
+Gradients of a large model are summed by DDP, whose buckets overlap backward. Gradients of a small model are sent with the metrics
+in one message: waiting for a second message would cost more than the overlap saves.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SMALL = 2**17  # weights whose gradients fill half a MiB
 class Gradients:
     """The gradients of a replica's trainable weights: each rank's own after its backward, until they are summed.
 
-    The first step learns which weights the loss depends on. Where that is the same on all ranks, DDP sums those of a large
-    model from the second step on.
+    The first step learns which weights the loss depends on. If these are the same on all ranks, DDP sums the gradients of a
+    large model from the second step on.
     """
 
     def __init__(self, model: Any, link: TorchLink, module: torch.nn.Module) -> None:
@@ -39,25 +39,25 @@ class Gradients:
         self._ddp: DistributedDataParallel | None = None
         self._present: list[bool] | None = None  # on this rank
         self._used: list[bool] = []  # on any rank
-        self._last_bucket_ns = [0]  # when DDP began to sum its last one
+        self._last_bucket_ns = [0]  # time when DDP began to sum its last bucket
 
     @property
     def forward(self) -> Any:
-        """The module, or DDP around it."""
+        """The module, wrapped in DDP if DDP sums its gradients."""
         return self._ddp or self._module
 
     @property
     def is_known(self) -> bool:
-        """Whether there has been a first step."""
+        """Whether the first step has shown which weights the loss depends on."""
         return self._present is not None
 
     @property
     def overlaps(self) -> bool:
-        """Whether backward sums the gradients."""
+        """Whether DDP sums the gradients during backward."""
         return self._ddp is not None
 
     def backward(self, target: torch.Tensor) -> None:
-        """Compute the gradients. What is left to sum when the last ones are there is not hidden, and leaves a span."""
+        """Compute the gradients. Records a span for the sum of the last bucket, which backward cannot hide."""
         self._last_bucket_ns[0] = 0
         with self.link.waiting():
             target.backward()
@@ -65,12 +65,12 @@ class Gradients:
             leave_span(self._last_bucket_ns[0])
 
     def kept_apart(self) -> AbstractContextManager[None]:
-        """Backward inside leaves each rank its own gradients."""
+        """Inside, backward leaves each rank its own gradients."""
         return nullcontext() if self._ddp is None else self._ddp.no_sync()
 
     @torch.no_grad()
     def own(self) -> list[torch.Tensor]:
-        """The gradients of what the loss depends on, to sum in place. Raises `ModelError` when that has changed."""
+        """The gradients of the weights that the loss depends on, to sum in place. Raises `ModelError` if these changed."""
         present = [weight.value.grad is not None for weight in self.weights]
         if self._present is None:
             self._learn(present)
@@ -79,7 +79,7 @@ class Gradients:
             then, now = ("did not", "does") if present[index] else ("did", "does not")
             raise ModelError(
                 f"at the first step the loss {then} depend on {self.weights[index].path}, and now it {now}",
-                "use every weight at every step; to leave a layer out, multiply what it gives by 0",
+                "use every weight at every step; to leave a layer out, multiply its output by 0",
             )
         return self._of_used()
 
@@ -93,13 +93,13 @@ class Gradients:
     def _of_used(self) -> list[torch.Tensor]:
         parameters = [weight.value for weight, is_used in zip(self.weights, self._used, strict=True) if is_used]
         for parameter in parameters:
-            if parameter.grad is None:  # another rank has one
+            if parameter.grad is None:  # another rank has a gradient for it
                 parameter.grad = torch.zeros_like(parameter)
         return [parameter.grad for parameter in parameters]
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Sum those of a large model after a backward that has not."""
+        """Sum the gradients of a large model, unless DDP summed them during backward."""
         if self.is_small:
             return
         gradients = self.own()
@@ -108,7 +108,7 @@ class Gradients:
 
     @torch.no_grad()
     def sum_kept(self) -> list[torch.Tensor | None]:
-        """The sums of what `kept_apart` left, one per weight; then the ranks hold none."""
+        """The sums of the gradients that `kept_apart` left, one per weight; clears the ranks' own."""
         self._sum(self._of_used())
         sums = [weight.value.grad for weight in self.weights]
         for weight in self.weights:
@@ -122,11 +122,11 @@ class Gradients:
                     work.wait()
 
     def begin_overlap(self) -> None:
-        """Let DDP sum from the next step on, where it can; called when this step's gradients are of no more use."""
+        """Let DDP sum from the next step on, if it can. Called when this step's gradients are no longer needed."""
         if self.is_small or self.overlaps or not self.is_known or not self._everywhere or self.link.group is None:
             return
         used = {id(weight.value) for weight, is_used in zip(self.weights, self._used, strict=True) if is_used}
-        # Under all of their names: Keras's layers share parameters, which go by several.
+        # All names of each parameter: Keras's layers share parameters, which then have several names.
         ignored = [
             f"{path}.{name}" if path else name
             for path, module in self._module.named_modules()
@@ -136,7 +136,9 @@ class Gradients:
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(self._module, ignored)
         for weight in self.weights:
             weight.value.grad = None
-        with warnings.catch_warnings():  # torch 2.13 renames broadcast_buffers, without a name for what we mean yet
+        with (
+            warnings.catch_warnings()
+        ):  # torch 2.13 deprecates broadcast_buffers, and has no replacement for this use yet
             warnings.simplefilter("ignore", FutureWarning)
             self._ddp = DistributedDataParallel(
                 self._module,
@@ -145,28 +147,28 @@ class Gradients:
                 gradient_as_bucket_view=True,
                 init_sync=False,
             )
-        # Not by itself: torch checks the annotations.
+        # A lambda, because torch checks the annotations of a named function.
         begun = self._last_bucket_ns
         self._ddp.register_comm_hook(self.link.group, lambda group, bucket: _sum_bucket(group, bucket, begun))
 
     def end_overlap(self) -> None:
-        """After a failed step, whose backward DDP may still wait for: let go of the weights, whoever keeps this object."""
+        """Detach DDP from the weights after a failed step, whose backward DDP may still wait for."""
         if self._ddp is not None:
             self._ddp._remove_autograd_hooks()
             self._ddp = None
 
 
 def _sum_bucket(group: dist.ProcessGroup, bucket: Any, begun_ns: list[int]) -> torch.futures.Future[torch.Tensor]:
-    """DDP's own would give the mean, for which a scaled loss of half precision would have to be larger than on one device."""
+    """The sum of a bucket. DDP's own hook takes the mean, which would need a larger loss scale than one device does."""
     begun_ns[0] = perf_counter_ns()
     work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])  # type: ignore[no-any-return]
 
 
 class State:
-    """Variables that each rank adds to, and that must hold the sum over ranks after a step: metric states.
+    """Metric states, which each rank adds to, and which must hold the sum over ranks after a step.
 
-    State that follows a replica's own rows too (moving statistics of local BatchNormalization), as means over the rows.
+    Also states that follow a replica's own rows (moving statistics of local BatchNormalization), as means over the rows.
     """
 
     def __init__(self, model: Any, link: TorchLink, global_batch_norm: bool, buffers: Buffers) -> None:
@@ -181,7 +183,7 @@ class State:
 
     @contextmanager
     def update(self) -> Iterator[None]:
-        """Sum what the ranks add to the metrics inside."""
+        """Inside, the ranks add to the metrics; at the end, the additions are summed over the ranks."""
         self.begin()
         yield
         self.start()
@@ -189,7 +191,7 @@ class State:
 
     @torch.no_grad()
     def begin(self) -> None:
-        """From here on the metrics hold what this rank adds; rank 0's also what they held."""
+        """Clear the metrics on ranks 1 and up, so that each rank collects its own additions; rank 0 keeps the earlier ones."""
         self._buffers.keep()
         self._tensors = [
             variable.value
@@ -203,7 +205,7 @@ class State:
 
     @torch.no_grad()
     def start(self, gradients: Sequence[torch.Tensor] = ()) -> None:
-        """Begin to sum, the gradients in the same message; `finish` waits for it."""
+        """Begin the sum, with `gradients` in the same message; `finish` waits for it."""
         running = exact.current()
         assert running is not None
         averaged = [v.value for v in exact.diverging_variables(self.model, self.global_batch_norm, running.relations)]
@@ -217,7 +219,7 @@ class State:
         flat = torch.empty(sum(sizes), dtype=dtype, device=self._summed[0].device)
         torch.cat([tensor.reshape(-1) for tensor in self._summed], out=flat)
         shares = flat[flat.numel() - sum(tensor.numel() for tensor in averaged) :]
-        _ = shares.mul_(running.weight) if running.rows else shares.zero_()  # a stand-in row may have made a NaN
+        _ = shares.mul_(running.weight) if running.rows else shares.zero_()  # a stand-in row may have produced a NaN
         self._parts = flat.split(sizes)
         self._work = self.link.start_sum(flat)
 

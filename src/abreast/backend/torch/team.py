@@ -1,6 +1,6 @@
-"""Rank 0's side of PyTorch training: the caller's process with its model, and the workers that step along with it.
+"""Rank 0's side of PyTorch training: the caller's process with its model, and the workers that run the same steps.
 
-A team is started once for its devices and serves every later `fit`. What a rank does with its shard is `step.py`.
+A team is started once for its devices and serves every later `fit`. Not here: a rank's work on its shard (`step.py`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from abreast.backend.torch.groups import Groups, rendezvous_file
 from abreast.backend.torch.hooks import check_hooks
 from abreast.backend.torch.interface import check_interface
 from abreast.backend.torch.model import UnknownObject
-from abreast.backend.torch.python_state import Watch
+from abreast.backend.torch.python_state import PythonState
 from abreast.backend.torch.replica import Replica, forget, keep, replica_of
-from abreast.backend.torch.shards import ShardWriter
+from abreast.backend.torch.shards import SharedMemoryWriter
 from abreast.backend.torch.staging import StagedShard
 from abreast.backend.torch.step import ReplicaStep
 from abreast.errors import BackendError, WorkerError
@@ -71,7 +71,7 @@ class Team:
         self._forgotten: deque[int] = deque()
         self._keys = itertools.count()
         self._num_steps = 0
-        self._settings: dict[str, Any] = {}  # as the workers know them
+        self._settings: dict[str, Any] = {}  # as last sent to the workers
         self._seeded = seeds.seeded()
         self._threads = torch.get_num_threads()
         self._rendezvous = rendezvous_file()
@@ -90,7 +90,7 @@ class Team:
         }
         pairs = {rank: channel_pair() for rank in range(1, size)}
         self._channels = {rank: ours for rank, (ours, _) in pairs.items()}
-        self._writers = {rank: ShardWriter(channel) for rank, channel in self._channels.items()}
+        self._writers = {rank: SharedMemoryWriter(channel) for rank, channel in self._channels.items()}
         self.job = workers.Job(
             "abreast.backend.torch.worker",
             ranks=list(pairs),
@@ -111,9 +111,9 @@ class Team:
             torch.set_num_threads(options["threads"])  # type: ignore[arg-type]
 
     def replica(self, model: Any, size: int, global_batch_norm: bool, look: bool) -> Replica:
-        """The model on the first `size` ranks, sent to the workers unless they have it as it is.
+        """The model on the first `size` ranks, sent to the workers unless they have it in its present state.
 
-        With `look`, the user's code may have changed it since its last step.
+        `look`: the user's code may have changed the model since its last step.
         """
         replica = replica_of(model)
         fits = replica is not None and replica.step.buffers.fits()
@@ -124,7 +124,7 @@ class Team:
         if replica is None or not fits or replica.identity != identity or not self._send_changes(replica):
             if replica is not None:
                 self.collect_gradients(model)
-                forget(model)  # sending may be refused
+                forget(model)  # before sending, which may fail
                 replica.forget()
             replica = self._send(model, size, global_batch_norm, identity)
             self._models.add(model)
@@ -137,21 +137,21 @@ class Team:
         exact.check_layers(model)
         check_hooks(model)
         key = next(self._keys)
-        watch = Watch(model)
-        data = watch.dump_model()
+        python_state = PythonState(model)
+        data = python_state.dump_model()
         with self._translated():
-            self._tell_forgotten()
+            self._send_forgotten()
             if not self.groups.has(size):
                 self._send_all(range(1, len(self.devices)), messages.GROUP, size)
                 self.groups.open(size)
             self._send_all(range(1, size), messages.MODEL, (key, size, data, global_batch_norm, seeds.seed_of(model)))
             step = ReplicaStep(model, self.groups.link(size), global_batch_norm)
-        replica = Replica(key, step, identity, watch)
+        replica = Replica(key, step, identity, python_state)
         replica.forget = weakref.finalize(replica, self._forgotten.append, key)
         return replica
 
-    def _tell_forgotten(self) -> None:
-        """Let the workers free the models that are no more. Not where a model ends: that may be inside any other call."""
+    def _send_forgotten(self) -> None:
+        """Let the workers free their copies of freed models. A model may be freed inside any call, so not at that moment."""
         while self._forgotten:
             self._send_all(range(1, len(self.devices)), messages.FORGET, self._forgotten.popleft())
 
@@ -167,27 +167,27 @@ class Team:
             self._settings = now
 
     def _send_changes(self, replica: Replica) -> bool:
-        """Let the workers' Python state be rank 0's; False where they need the model anew."""
+        """Send the changes of rank 0's Python state to the workers; False if they need the whole model again."""
         try:
-            data = replica.watch.dump_changes()
+            data = replica.python_state.dump_changes()
         except UnknownObject:
             return False
         if data is not None:
             self.collect_gradients(replica.step.model)
             with self._translated():
                 self._send_all(range(1, replica.size), messages.STATE, (replica.key, data))
-        replica.watch.accept()
+        replica.python_state.accept()
         return True
 
     def accept_state(self, model: Any) -> None:
-        """Before the user's code runs: take what the last step left for what the workers have, who changed it alike."""
+        """Before the user's code runs: record that the workers have the state that the last step left, on every rank alike."""
         replica = replica_of(model)
         if replica is not None and not self.closed:
             self.collect_gradients(model)
             replica.accept()
 
     def relate(self, replica: Replica, relations: exact.Relations | None) -> None:
-        """Let all ranks know which layers work on the rows of all."""
+        """Tell all ranks which layers work on the rows of all ranks."""
         if replica.step.relations != relations:
             with self._translated():
                 self._send_all(range(1, replica.size), messages.RELATIONS, (replica.key, relations))
@@ -198,21 +198,21 @@ class Team:
             self._channels[rank].send_object(kind, content)
 
     def allow_waiting(self, prefetch: int) -> None:
-        """Let that many batches wait in the workers' memory, beside those under way."""
+        """Let `prefetch` batches wait in the workers' memory, besides the batches in use."""
         for writer in self._writers.values():
             writer.max_pending = max(writer.max_pending, prefetch + 3)
 
     def send_shards(self, shards: Sequence[Any]) -> SentShards:
-        """Copy the shards of ranks 1 and up to where those can read them, as soon as there is room.
+        """Copy the shards of ranks 1 and up to the workers' memory, as soon as there is room.
 
-        For the feed's threads. Raises `ChannelClosed`.
+        Called by the feed's threads. Raises `ChannelClosed`.
         """
         writers = [self._writers[rank] for rank in range(1, len(shards))]
         steps, since = self._num_steps, time.monotonic()
         while True:
             if steps != self._num_steps:
                 steps, since = self._num_steps, time.monotonic()
-            # Steps make room. Without any, those whose batches wait may themselves wait for ours: for a thread, say.
+            # Steps make room. If no step runs for a while, the code whose batches wait may itself wait for this thread.
             lull = time.monotonic() - since > _LULL_SECONDS
             with self._sending:
                 if self.closed or self.job.failure or lull or all(writer.has_room() for writer in writers):
@@ -220,7 +220,7 @@ class Team:
             time.sleep(_PAUSE_SECONDS)
 
     def send_shards_now(self, shards: Sequence[Any]) -> SentShards:
-        """The same at once, for a step that nothing else will make room for. Raises `WorkerError`."""
+        """Copy the shards at once, for a step that would wait for room for ever. Raises `WorkerError`."""
         with self._translated(), self._sending:
             return self._send_shards(shards)
 
@@ -239,14 +239,14 @@ class Team:
         for rank, descriptor in enumerate(sent, start=1):
             if self._copies_ahead:
                 self._channels[rank].send(messages.DISCARD, descriptor)
-            else:  # the worker has not heard of it
+            else:  # the worker does not know this shard
                 self._writers[rank].forget(descriptor)
 
     def run(self, replica: Replica, kind: Kind, own: StagedShard, sent: SentShards, counts: Sequence[int]) -> Any:
-        """One step on every rank; gives rank 0's result. Raises `WorkerError` when a worker fails."""
+        """Run one step on every rank; return rank 0's result. Raises `WorkerError` if a worker fails."""
         self.job.check()
         with replica.undone_by_failure(), self._translated(), self.job.work(first=kind not in replica.seen):
-            self._tell_forgotten()
+            self._send_forgotten()
             self._synchronize(replica, len(counts))
             for rank, descriptor in enumerate(sent, start=1):
                 step = messages.pack_step(replica.key, replica.step.model.training, counts, descriptor)
@@ -258,7 +258,7 @@ class Team:
         return result
 
     def all_reduce_seconds(self, size: int, size_bytes: int) -> float:
-        """How long the first `size` ranks, which have trained together, take to sum a buffer."""
+        """The seconds that the first `size` ranks, which have trained together, take to sum a buffer."""
         self.job.check()
         with self._translated(), self.job.work(first=True):
             self._send_all(range(1, size), messages.SUM, (size, size_bytes))
@@ -272,13 +272,13 @@ class Team:
                 replica.step.collect_gradients()
 
     def collect_all_gradients(self) -> None:
-        """For models in the middle of a `fit` that another call interrupts."""
+        """Collect the gradients of models whose `fit` another call interrupts."""
         if not (self.closed or self.job.failure or self.job.forked):
             for model in list(self._models):
                 self.collect_gradients(model)
 
     def _synchronize(self, replica: Replica, size: int) -> None:
-        """Send what somebody assigned since the last step: a callback, `reset_metrics`, the user."""
+        """Send the variables and buffers assigned since the last step, by a callback, `reset_metrics` or the user."""
         variables, buffers = replica.changed()
         if variables or buffers:
             self._send_all(range(1, size), messages.SYNC, (replica.key, variables, buffers))
@@ -297,7 +297,7 @@ class Team:
         return _Translated(self)
 
     def close(self) -> None:
-        """End the workers and give back what they held. Called again, it does nothing."""
+        """End the workers and free their resources. Further calls do nothing."""
         if self.closed:
             return
         self.closed = True
@@ -316,9 +316,9 @@ class Team:
 
 
 class _Translated:
-    """Turns what rank 0 sees of a worker's end (a closed connection) into the `WorkerError` that says why.
+    """Turns rank 0's error after a worker's end (a closed connection) into the `WorkerError` that names the cause.
 
-    Whatever goes wrong in the middle of a step, the workers may wait for us for ever: the team ends.
+    After any error in a step the workers may wait for rank 0 for ever, so the team ends.
     """
 
     def __init__(self, team: Team) -> None:

@@ -16,7 +16,7 @@ class TorchTracer:
     """See `Tracer` in `backend/instruments.py`. The workers, which are processes of their own, are not traced."""
 
     def __init__(self, logdir: str) -> None:
-        if torch._C._autograd._profiler_enabled():  # torch would end the other one without a word
+        if torch._C._autograd._profiler_enabled():  # torch would end the other profiler silently
             raise BackendError("PyTorch's profiler is already running", "end the other torch.profiler first")
         on_gpu = torch.cuda.is_available()
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]

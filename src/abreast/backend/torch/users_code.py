@@ -1,6 +1,6 @@
-"""What the user's own functions read: the names of globals, and which modules are the user's.
+"""The names that the user's own functions read, and which modules are the user's.
 
-The user's modules are those that neither Python nor an installed package brings. Imports the standard library.
+A module is the user's if neither Python nor an installed package provides it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 @functools.cache
 def is_users(module_name: str | None) -> bool:
-    """Whether a module is the user's own; one that no file is known of, such as a notebook, is."""
+    """Whether a module is the user's own; true also for a module without a file, such as a notebook."""
     return not (_is_known(module_name) or is_installed(module_name))
 
 
 @functools.cache
 def is_installed(module_name: str | None) -> bool:
-    """Whether an installed package brings a module; neither Python nor abreast does."""
+    """Whether an installed package provides a module; false for the modules of Python and abreast."""
     module = sys.modules.get(_top(module_name))
     files = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
     return not _is_known(module_name) and any(_INSTALLED & set(Path(file).parts) for file in files if file)
@@ -40,7 +40,7 @@ def _top(module_name: str | None) -> str:
 
 @functools.cache
 def globals_read(code: types.CodeType) -> tuple[str, ...]:
-    """The globals that a function's code names, those of functions inside it among them."""
+    """The globals that a function's code names, including functions inside it."""
     own = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return tuple(sorted(own.union(*map(globals_read, _inner(code)))))
 

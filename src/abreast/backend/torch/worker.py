@@ -1,7 +1,7 @@
-"""What a PyTorch worker process runs: ranks 1 and up, one per device, each with a replica of the caller's model.
+"""The program of a PyTorch worker process: ranks 1 and up, one per device, each with a replica of the caller's model.
 
-Rank 0 is the caller's own process (`team.py`), which tells the workers what to do next. Imports torch and Keras late:
-the parent already waits for us.
+Rank 0 is the caller's own process (`team.py`), which sends the workers their commands. torch and Keras are imported late,
+because the parent already waits for this process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from abreast import workers
 from abreast.backend.torch.channel import Channel, ChannelClosed, Message
-from abreast.backend.torch.shards import ShardReader
+from abreast.backend.torch.shards import SharedMemoryReader
 
 
 def main(worker: workers.Worker) -> None:
@@ -38,17 +38,17 @@ class _Replicas:
         self.worker, self.channel, self.options = worker, channel, options
         self.messages, self.state, self.step, self.stage = messages, python_changes, torch_step, staging
         self.all_reduce, self.settings, self.seeds = all_reduce, settings, seeds
-        self.reader = ShardReader(staging.pin_slot)
+        self.reader = SharedMemoryReader(staging.pin_slot)
         self.staged: dict[bytes, Any] = {}
         self.steps: dict[int, Any] = {}
         channel.send(messages.READY)
         self.groups = groups.Groups(
             worker.rank, options["size"], options["rendezvous"], options["team"], options["backend"]
         )
-        gc.freeze()  # what was imported stays: a collection then looks at models alone
+        gc.freeze()  # imported objects stay for ever; a collection then examines only models
 
     def serve(self) -> None:
-        """Follow rank 0 until it closes the channel."""
+        """Run rank 0's commands until it closes the channel."""
         while True:
             self.worker.set_phase(workers.IDLE)
             try:
@@ -97,7 +97,7 @@ class _Replicas:
             self.steps[message.object()].collect_gradients()
         elif message.kind == self.messages.FORGET:
             self.steps.pop(message.object(), None)
-            gc.collect()  # a model is a circle
+            gc.collect()  # a model refers to itself
 
     def _adopt(self, key: int, size: int, data: bytes, global_batch_norm: bool, seed: int) -> None:
         model = self.state.load_with_modules(data)
@@ -116,7 +116,7 @@ class _Replicas:
         try:
             run[message.kind](shard.ready(), counts)
         except RuntimeError as error:
-            if self.messages.about_connection(error):  # the complaint of a survivor, not the cause
+            if self.messages.about_connection(error):  # this rank survived another rank's failure, and is not the cause
                 self.worker.set_phase(workers.COMMUNICATING)
             raise
         shard.wait()

@@ -1,6 +1,6 @@
 """A layer keeps a running mean of its rows in a Python number."""
 
-EXPECTED = {"torch": "announced: keeps in Python what it makes of its rows"}
+EXPECTED = {"torch": "announced: keeps results of its rows in Python"}
 BACKENDS = ("torch",)
 
 import keras

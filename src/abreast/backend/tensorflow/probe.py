@@ -1,7 +1,4 @@
-"""Where a model is looked at before its first step on several TensorFlow devices: on the first of them, operation by operation.
-
-Imports TensorFlow.
-"""
+"""TensorFlow's part of the row check before the first step: the model runs on the first device, operation by operation."""
 
 from __future__ import annotations
 
@@ -17,15 +14,15 @@ from tensorflow.python.ops import stateful_random_ops
 
 from abreast.backend.tensorflow.functions import inlined
 
-_SEED = 5_915_587_277  # any number that nobody seeds with
+_SEED = 5_915_587_277  # an arbitrary number that users are unlikely to use as a seed
 
 
-class TensorFlowGround:
-    """See `exact.Ground`."""
+class TensorFlowProbe:
+    """See `exact.Probe`."""
 
     def __init__(self, model: Any, device: str) -> None:
         self._model, self.device = model, device
-        self.noise = 4e-3 if "GPU" in self.device else 3e-6  # kernels of a GPU are chosen by the number of rows
+        self.noise = 4e-3 if "GPU" in self.device else 3e-6  # a GPU's kernels are chosen by the number of rows
         self._seeds: _Seeds | None = None
         self._changed = ""
 
@@ -52,7 +49,7 @@ class TensorFlowGround:
             if everywhere is not None:
                 everywhere.reset(state)
 
-    def redraw(self) -> None:
+    def rewind_generators(self) -> None:
         if self._seeds is not None:
             self._seeds.own = random.Random(_SEED)
 
@@ -67,9 +64,10 @@ class TensorFlowGround:
 
 
 class _Seeds:
-    """Seeds for operations, as TensorFlow takes them when a global seed is set: in this thread, others than the user's.
+    """The generator from which TensorFlow takes operation seeds when a global seed is set; private for this thread.
 
-    Not the user's put back: a source in another thread may draw meanwhile, and a kernel made for a seed goes on with it.
+    Restoring the user's generator afterwards would not do: a source in another thread may draw from it meanwhile, and a kernel
+    that was made for a seed continues with it.
     """
 
     def __init__(self, plain: random.Random) -> None:
@@ -81,7 +79,7 @@ class _Seeds:
 
 
 def _others(model: Any) -> dict[str, Any]:
-    """TensorFlow's own variables that layers hold, alone or in containers, and Keras does not see, by where they are."""
+    """`{place: variable}` of TensorFlow's own variables that layers hold, alone or in containers, and Keras does not track."""
     known = {id(variable._value) for variable in model.variables}
     found: dict[int, tuple[str, Any]] = {}
     for layer in model._flatten_layers():

@@ -1,4 +1,4 @@
-"""Where a model is looked at before its first step on several PyTorch devices: in rank 0's process. Imports torch and Keras."""
+"""PyTorch's part of the row check before the first step: the model runs in rank 0's process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from abreast.keras_private.torch import TorchModuleWrapper
 
 
 class _Draws(TorchDispatchMode):
-    """Notes whether an operation of this thread may draw random numbers; some do not with what they are given."""
+    """Notes whether an operation of this thread may draw random numbers. With some arguments such an operation draws none."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -28,12 +28,12 @@ class _Draws(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class TorchGround:
-    """See `exact.Ground`."""
+class TorchProbe:
+    """See `exact.Probe`."""
 
     def __init__(self, model: Any, on_gpu: bool, with_gradients: bool) -> None:
         self._model, self._with_gradients = model, with_gradients
-        self.noise = 4e-3 if on_gpu else 3e-6  # kernels of a GPU are chosen by the number of rows
+        self.noise = 4e-3 if on_gpu else 3e-6  # a GPU's kernels are chosen by the number of rows
         self._drawn: Any = None
         self._draws = _Draws()
 
@@ -63,13 +63,13 @@ class TorchGround:
                 for parameter, version, copy in kept:
                     if parameter._version != version:
                         parameter.copy_(copy)
-            self.redraw()
+            self.rewind_generators()
 
     def _assignable(self) -> list[Any]:
-        """What a step of the user's own may change past Keras, by an optimizer of PyTorch's."""
+        """Parameters that a user's own step may change past Keras, with one of PyTorch's optimizers."""
         return list(self._model.parameters()) if self._with_gradients else []
 
-    def redraw(self) -> None:
+    def rewind_generators(self) -> None:
         on_cpu, on_gpus = self._drawn
         torch.set_rng_state(on_cpu)
         for index, state in enumerate(on_gpus):
@@ -84,14 +84,14 @@ class TorchGround:
         return ""
 
     def knows(self, member: Any) -> bool:
-        """PyTorch's own BatchNorm: `exact` makes it that of all rows, or says what it does."""
+        """True for PyTorch's own BatchNorm: `batch_norm.py` lets it see the rows of all replicas, or they are to be local."""
         return isinstance(member, TorchModuleWrapper) and any(
             isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in member.modules()
         )
 
 
 def _note(optimizer: Any, known: dict[Any, Any]) -> None:
-    """Keep the state that one of PyTorch's own optimizers has before its first step in a look; let that see the gradients."""
+    """Keep the state of one of PyTorch's own optimizers before its first step in a run, and record its gradients."""
     run = exact.running()
     if run is None:
         return

@@ -1,10 +1,10 @@
-"""Running a model without leaving a trace: nothing drawn, no variable assigned, Python objects put back as they were.
+"""Dry runs of a model: no random number is drawn, no variable is assigned, and Python objects are restored.
 
-Inside `still(model)` Keras's random functions give numbers that are the same for every row (a dropout keeps all, a normal
-gives its mean), BatchNormalization takes its moving statistics for the moments of the batch, and assignments to Keras's
-variables stay in a scope. What Python's and NumPy's generators give comes of others, in this thread: a source in another
-thread goes on drawing from the global ones. What the framework draws by itself, and state that Keras does not see, the
-backend puts back. Imports Keras, NumPy; no framework.
+Inside `dry_run(model)`, Keras's random functions return numbers that are the same for every row: a dropout keeps all, a normal
+returns its mean. BatchNormalization uses its moving statistics as the moments of the batch. Assignments to Keras's variables stay
+in a scope. This thread draws from private generators in place of Python's and NumPy's global ones; a source in another thread
+continues with the global ones. The backend restores the framework's generators and state that Keras does not see.
+Imports no framework.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from abreast.exact.members import OF_CALLS
+from abreast.exact.members import LEFT_BY_CALLS
 from abreast.keras_private.backend import random as keras_random
 
 _thread = threading.local()
 _CONTAINERS = (list, dict, set, collections.deque)
 _MOST_OBJECTS = 100_000
 _MOST_BYTES = 1 << 24  # of an array
-_MOST_NUMBERS = 4096  # of an attribute whose values count
+_MOST_NUMBERS = 4096  # of an attribute that `Snapshot.numbers` reports
 _NOT_OWN = {
     "tensorflow",
     "torch",
@@ -44,57 +44,57 @@ _NOT_OWN = {
 }
 
 
-def is_still() -> bool:
-    return getattr(_thread, "still", False)
+def is_dry_run() -> bool:
+    return getattr(_thread, "is_dry_run", False)
 
 
 @contextmanager
-def still(model: Any) -> Iterator[Held]:
-    """Give every Python object that the model holds its attributes and items back at the end."""
+def dry_run(model: Any) -> Iterator[Snapshot]:
+    """Inside, runs of the model leave no trace; at the end, the Python objects that it holds are restored."""
     _install()
-    held = Held(model)
-    _thread.still = True
-    redraw()
-    changed = [_lead(random, random.Random, "python"), _lead(np.random, np.random.RandomState, "numpy")]
+    snapshot = Snapshot(model)
+    _thread.is_dry_run = True
+    rewind_generators()
+    changed = [_redirect(random, random.Random, "python"), _redirect(np.random, np.random.RandomState, "numpy")]
     try:
-        yield held
+        yield snapshot
     finally:
-        _thread.still = False
+        _thread.is_dry_run = False
         for module, functions in changed:
             vars(module).update(functions)
-        held.put_back()
+        snapshot.put_back()
 
 
-def redraw() -> None:
-    """Let what Python and NumPy draw inside `still` begin anew."""
+def rewind_generators() -> None:
+    """Reset the generators that replace Python's and NumPy's inside `dry_run`."""
     _thread.python, _thread.numpy = random.Random(0), np.random.RandomState(0)
 
 
 def drew() -> bool:
-    """Whether anything drew from Python's or NumPy's global generator since `redraw`."""
+    """Whether anything in this thread drew from Python's or NumPy's generators since `rewind_generators`."""
     now, fresh = (each.get_state(legacy=False)["state"] for each in (_thread.numpy, np.random.RandomState(0)))
     is_numpy_moved = now["pos"] != fresh["pos"] or not np.array_equal(now["key"], fresh["key"])
     return is_numpy_moved or bool(_thread.python.getstate() != random.Random(0).getstate())
 
 
-def _lead(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
-    """Let the functions of a module's global generator be those of another one in a thread inside `still`."""
+def _redirect(module: Any, kind: type, name: str) -> tuple[Any, dict[str, Any]]:
+    """Redirect a module's random functions to a private generator, for threads inside `dry_run`; return the plain functions."""
     names = [each for each in dir(kind) if not each.startswith("_") and each in vars(module)]
     plain = {each: vars(module)[each] for each in names}
 
-    def led(each: str) -> Callable[..., Any]:
+    def redirected(each: str) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:
-            function = getattr(getattr(_thread, name), each) if is_still() else plain[each]
+            function = getattr(getattr(_thread, name), each) if is_dry_run() else plain[each]
             return function(*args, **kwargs)
 
         return draw
 
-    vars(module).update({each: led(each) for each in names})
+    vars(module).update({each: redirected(each) for each in names})
     return module, plain
 
 
-class Held:
-    """Attributes and items of what a model holds, as they are now."""
+class Snapshot:
+    """The present attributes and items of all Python objects that a model holds; `put_back` restores them."""
 
     def __init__(self, model: Any) -> None:
         self._attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -110,7 +110,7 @@ class Held:
                 todo.extend(self._note(value))
 
     def _note(self, value: Any) -> list[Any]:
-        """Remember one object; gives what it holds."""
+        """Remember one object; return the values that it holds."""
         value = _unwrapped(value)
         if isinstance(value, _CONTAINERS):
             copy = dict(value) if isinstance(value, dict) else list(value)
@@ -127,12 +127,12 @@ class Held:
         return []
 
     def numbers(self) -> dict[tuple[int, str], Any]:
-        """Attributes that are numbers, or arrays of the shape that they had, and were set anew, by owner and name."""
+        """Numbers and arrays that were assigned to attributes since, with the shape of the old value, by owner and name."""
         found = {}
         for place, (attributes, before) in enumerate(self._attributes):
             for name, value in list(attributes.items()):
                 old: Any = before.get(name)
-                if value is old or name in OF_CALLS or not _is_number(value) or np.shape(old) != np.shape(value):
+                if value is old or name in LEFT_BY_CALLS or not _is_number(value) or np.shape(old) != np.shape(value):
                     continue
                 with suppress(TypeError, ValueError):  # text
                     found[place, name] = np.asarray(ops.convert_to_numpy(value), "float64")
@@ -143,10 +143,10 @@ class Held:
 
     def put_back(self) -> None:
         for attributes, before in self._attributes:
-            for name in [name for name in list(attributes) if name not in before and name not in OF_CALLS]:
+            for name in [name for name in list(attributes) if name not in before and name not in LEFT_BY_CALLS]:
                 del attributes[name]
             for name, value in before.items():
-                if attributes.get(name, self) is not value and name not in OF_CALLS:
+                if attributes.get(name, self) is not value and name not in LEFT_BY_CALLS:
                     attributes[name] = value
         for container, before in self._items:
             now = container if isinstance(container, dict) else list(container)
@@ -165,14 +165,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _unwrapped(value: Any) -> Any:
-    """The plain container inside one of TensorFlow's, which tracks what is put into it."""
+    """The plain container inside a tracking container of TensorFlow; any other value as it is."""
     if type(value).__module__.startswith("tensorflow."):
         return getattr(value, "__wrapped__", None) or getattr(value, "_storage", value)
     return value
 
 
 def _is_own(value: Any) -> bool:
-    """Whether it is Keras's or the user's object, whose attributes are Python's."""
+    """Whether an object is Keras's or the user's, with plain Python attributes."""
     if isinstance(value, type | types.ModuleType | types.FunctionType) or not hasattr(value, "__dict__"):
         return False
     if isinstance(value, keras.utils.PyDataset):  # another thread may be reading it
@@ -187,7 +187,7 @@ def _same(now: Any, before: Any) -> bool:
 
 
 def _refill(container: Any, items: Any) -> None:
-    """Without the hooks that Keras's tracked containers have."""
+    """Fill a container without calling the hooks of Keras's tracked containers."""
     if isinstance(container, dict):
         dict.clear(container)
         dict.update(container, items)
@@ -205,14 +205,14 @@ def _refill(container: Any, items: Any) -> None:
 def _install() -> None:
     """Once. Outside of `still`, and in other threads, Keras's random functions are what they were."""
     functions: Any = keras_random
-    for name, calm in _CALM.items():
-        setattr(functions, name, _unless_still(getattr(functions, name), calm))
+    for name, calm in _WITHOUT_DRAWS.items():
+        setattr(functions, name, _unless_dry_run(getattr(functions, name), calm))
 
 
-def _unless_still(plain: Callable[..., Any], calm: Callable[..., Any]) -> Callable[..., Any]:
+def _unless_dry_run(plain: Callable[..., Any], fixed: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def draw(*args: Any, **kwargs: Any) -> Any:
-        return calm(*args, **kwargs) if is_still() else plain(*args, **kwargs)
+        return fixed(*args, **kwargs) if is_dry_run() else plain(*args, **kwargs)
 
     return draw
 
@@ -257,7 +257,7 @@ def _beta(shape: Any, alpha: Any, beta: Any, dtype: Any = None, seed: Any = None
     return _full(shape, alpha / (alpha + beta), dtype)
 
 
-_CALM: dict[str, Callable[..., Any]] = {
+_WITHOUT_DRAWS: dict[str, Callable[..., Any]] = {
     "normal": _normal,
     "truncated_normal": _normal,
     "uniform": _uniform,
@@ -269,4 +269,4 @@ _CALM: dict[str, Callable[..., Any]] = {
     "binomial": _binomial,
     "beta": _beta,
 }
-RANDOM_FUNCTIONS = tuple(_CALM)
+RANDOM_FUNCTIONS = tuple(_WITHOUT_DRAWS)

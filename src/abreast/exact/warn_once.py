@@ -1,0 +1,23 @@
+"""Warnings that are given once per model, however many steps they concern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from abreast import users_line
+
+LISTENERS: list[Callable[[str], None]] = []  # called with each warning, also where a filter hides it
+
+_given: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+
+
+def warn_once(about: Any, topic: str, message: str) -> None:
+    """Warn, with the user's line as the place, unless this topic was warned of for this object before."""
+    topics = _given.setdefault(about, set())
+    if topic not in topics:
+        topics.add(topic)
+        for listener in LISTENERS:
+            listener(message)
+        users_line.warn(message)
