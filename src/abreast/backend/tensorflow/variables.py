@@ -23,6 +23,7 @@ import tensorflow as tf
 from abreast import exact
 from abreast.backend.tensorflow.reduce import add_in_order
 from abreast.keras_private.backend import Variable
+from abreast.keras_private.optimizers import identify_variables
 
 # Held while the variables of a model are other than at rest, as in a trace: other threads may train and predict beside it.
 AT_WORK = threading.RLock()
@@ -222,6 +223,4 @@ def _adopt(optimizer: Any) -> None:
     """Keras's optimizers know variables by the identity of TensorFlow's, and some of those were made anew."""
     for one in (optimizer, getattr(optimizer, "inner_optimizer", None)):
         if one is not None and one.built:
-            one._trainable_variables_indices = {
-                one._var_key(variable): index for index, variable in enumerate(one._trainable_variables)
-            }
+            identify_variables(one)
