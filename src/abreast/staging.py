@@ -31,7 +31,7 @@ def copy_of_array(leaf: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True)
 class Leaves:
-    """What the batches hold that sources of a backend give: NumPy arrays, and a framework's own tensors.
+    """The arrays in a backend's host batches: NumPy arrays, and the framework's own tensors.
 
     `text`: whether steps take strings. `memory` is the memory of a leaf, as an array, if a source could write into it; `copy`
     makes another leaf of one that has such memory.

@@ -32,7 +32,7 @@ Array = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 @dataclass
 class Plan:
-    """What a test chooses: how many devices there are, seconds that things take, and failures by the number of their call."""
+    """The choices of a test: the number of devices, the seconds that actions take, and failures by the number of their call."""
 
     devices: int = 2
     put_seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""What only looks on at a backend: times of its devices, its profiler, its random generator, sums timed alone.
+"""Instruments of a backend, which only look on: times of devices, the profiler, the random generator, all-reduce timed alone.
 
 Training works without all of it; the timeline, the doctor and `abreast machine` read it. Imports no framework.
 """
@@ -17,7 +17,7 @@ RandomState = TypeVar("RandomState")
 
 @dataclass(frozen=True)
 class DeviceTimes:
-    """The devices whose times `mark` and `finished` give, and whether all-reduce is told apart from computing."""
+    """The devices that `mark` and `finished` time, and whether all-reduce is timed apart from computing."""
 
     devices: tuple[str, ...]
     all_reduce: bool
@@ -45,7 +45,7 @@ class Instruments(Protocol[Mark, RandomState]):
     """The instruments of one backend: `Mark` is work on devices that it can wait for, `RandomState` that of its generator."""
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
-        """What can be measured of the devices of a placement, or of plain Keras, without a profiler."""
+        """The device times that can be measured without a profiler, for a placement or (None) for plain Keras."""
         ...
 
     def mark(self, outputs: Any) -> Mark | None:

@@ -10,7 +10,7 @@ ITERATORS = ("get_numpy_iterator", "get_jax_iterator", "get_torch_dataloader")
 
 
 def pipeline_of(begin: Callable[[], Iterator[Any]], like: Any) -> Any:
-    """What `get_tf_dataset` returns: batches of the iterators that `begin` returns; `like` is a batch with any number of rows."""
+    """A pipeline for `get_tf_dataset`, with batches of the iterators that `begin` returns; `like` is a batch of any length."""
     from abreast.backend.tensorflow.dataset import dataset
 
     return dataset(begin, like)

@@ -135,7 +135,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @property
     def num_batches(self) -> Any:
-        """What Keras keeps until it asks again, though the length of a `PyDataset` may change from epoch to epoch."""
+        """The number that Keras keeps until it asks again; the length of a `PyDataset` may change from epoch to epoch."""
         self._told_batches = self.adapter.num_batches
         return self._told_batches
 

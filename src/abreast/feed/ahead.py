@@ -1,6 +1,6 @@
 """A thread that makes items ahead of the thread that takes them, up to the number that `ask` allows.
 
-Nothing is made before the first `ask`, so a source of which only one batch was read has lost only that one. `take` raises what
+Nothing is made before the first `ask`, so a source that was asked for one batch has lost only that one. `take` raises what
 making its item raised. Imports no framework.
 """
 

@@ -1,4 +1,4 @@
-"""What Keras calls of the running framework, in the module where Keras looks it up.
+"""Functions of the running framework, in the module where Keras looks them up.
 
 `random` is the module of random functions: replacing one of its functions changes what layers draw. `Variable` is the
 class of every Keras variable.

@@ -1,4 +1,4 @@
-"""The folder of Keras's source, to tell Keras's frames in a stack from the user's."""
+"""The folder of Keras's source: frames of a stack in it are Keras's, not the user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of Keras's modules, to tell Keras's own classes and functions from the user's. Imports nothing."""
+"""Names of Keras's modules: classes and functions in them are Keras's own, not the user's."""
 
 from __future__ import annotations
 

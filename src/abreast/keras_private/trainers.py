@@ -1,4 +1,4 @@
-"""What every framework's trainer derives from: `BaseTrainer` (up to 3.15 named `Trainer`), and the iterator of an epoch."""
+"""The base class of every framework's trainer, `BaseTrainer` (up to 3.15 named `Trainer`), and the iterator of an epoch."""
 
 from __future__ import annotations
 

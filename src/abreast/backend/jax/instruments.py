@@ -1,4 +1,4 @@
-"""What only looks on at JAX. Imports JAX."""
+"""Instruments of JAX: times of devices, the profiler, the random generator, all-reduce timed alone."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def _joined(outputs: list[Any]) -> Any:
 
 
 def _refuse(strategy: Any) -> None:
-    """Raise `ModelError` for a strategy of the user's, of which Keras asks for batches of its own."""
+    """Raise `ModelError` for a strategy of the user's: Keras would ask that strategy for batches."""
     if strategy is not _PLAIN_STRATEGY:
         raise ModelError(
             f"a model belongs to a tf.distribute.{type(strategy).__name__}, and abreast distributes it, too",

@@ -1,4 +1,4 @@
-"""What only looks on at TensorFlow. Imports TensorFlow, NumPy and Keras's tree."""
+"""Instruments of TensorFlow: times of devices, the profiler, the random generator, all-reduce timed alone."""
 
 from __future__ import annotations
 

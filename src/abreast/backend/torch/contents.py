@@ -12,7 +12,7 @@ _WIDTH = 1024  # elements of a larger tensor that are summed to one number
 
 
 class Contents:
-    """Of some tensors, as they are now. A large one's change shows above 2e-6 of its numbers, or if they are whole."""
+    """The contents of some tensors now. A change of a large tensor shows above 2e-6 of its values; of whole numbers, always."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._parts: list[tuple[list[int], torch.Tensor]] = []

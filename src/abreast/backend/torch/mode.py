@@ -1,4 +1,4 @@
-"""Who takes part in a step: this process alone, workers that it leads, or processes that a launcher started.
+"""The participants of a step: this process alone, this process and its workers, or processes that a launcher started.
 
 Each mode is a small class in a file of its own: `alone.py`, `leader.py`, `launched.py`.
 """

@@ -169,7 +169,7 @@ class Painter:
         self._cv2.warpAffine(pixels, move, (width, height), dst=place, flags=flags, borderMode=border)
 
     def _smoothed(self, pixels: Pixels, down: float, across: float) -> Pixels:
-        """Pixels of which a bilinear resize, which shrinks by `down` and `across`, makes an antialiased image.
+        """Smoothed pixels, so that a bilinear resize, which shrinks by `down` and `across`, gives an antialiased image.
 
         A bilinear resize has a triangle of half width 1 as its filter; an antialiased one has half width `down` or
         `across`. The variance of a triangle is a sixth of its squared half width: three taps add the difference.
