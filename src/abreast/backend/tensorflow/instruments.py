@@ -49,6 +49,7 @@ class TensorFlowInstruments:
     def set_random_state(self, state: tuple[Any, ...] | None) -> None:
         if state is not None:
             context.context()._rng.setstate(state)
+            context.context().clear_kernel_cache()  # a kernel that has drawn with a seed draws on with the same seed
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return all_reduce.seconds(tf_names(placement.devices), size_bytes)
