@@ -120,7 +120,7 @@ def test_damage_to_an_image_is_named_with_file_sample_and_bytes(folder: Path) ->
         with pytest.raises(DataError) as caught:
             records[1]
     assert caught.value.message == (
-        f"{tar} is damaged: the checksum of sample 1 (k1), bytes {begin} to {begin + size}, is wrong"
+        f"{tar} is damaged: sample 1 (k1), bytes {begin} to {begin + size}, has a wrong checksum"
     )
     assert verify(folder) == [f"the SHA-256 of {tar} is not the one in manifest.json", caught.value.message]
 

@@ -210,7 +210,7 @@ def test_the_state_of_other_batches_is_refused(folder: Path) -> None:
     for state in states:
         with pytest.raises(DataError, match=r"this is not a state: .*\nhint: give a dictionary that state"):
             loader(folder).restore(state)
-    with pytest.raises(DataError, match="go together"):
+    with pytest.raises(DataError, match="belong together"):
         loader(folder).state(epoch=1)
 
 
@@ -240,7 +240,7 @@ def test_the_state_of_an_equal_view_is_taken(folder: Path, one: Any, same: Any) 
         ({"size": 0}, "size=0", "height and width"),
         ({"size": (3, 4, 5)}, "size=(3, 4, 5)", "height and width"),
         ({"seed": -1}, "seed=-1", "whole number"),
-        ({"num_threads": 0}, "num_threads=0", "one per core"),
+        ({"num_threads": 0}, "num_threads=0", "one thread per core"),
         ({"shard": 2, "num_shards": 2}, "shard=2 of 2", "from 0"),
         ({"num_shards": 4}, "a batch of 3 rows leaves some of 4 shards", "drop_remainder=True"),
         ({"augment": "random"}, "augment='random'", "RandomCrop"),

@@ -207,7 +207,7 @@ def test_a_dictionary_of_arrays_has_columns(tmp_path: Path) -> None:
     "images", [np.zeros((2, 8, 8, 4), np.uint8), np.zeros((2, 8, 8), np.float32), np.zeros((8, 8), np.uint8)]
 )
 def test_arrays_that_are_no_images_are_refused(images: Any) -> None:
-    with pytest.raises(DataError, match="no images"):
+    with pytest.raises(DataError, match="these are not images"):
         source_of(images)
 
 

@@ -138,7 +138,7 @@ def test_columns_keep_their_types(tmp_path: Path) -> None:
 def test_a_column_of_another_type_must_be_left_out(tmp_path: Path) -> None:
     when = pyarrow.array([0] * 5, pyarrow.timestamp("s"))
     write(tmp_path / "a.parquet", table(when=when, x=[1] * 5))
-    with pytest.raises(DataError, match=r"when \(timestamp\[ms\]\)\nhint: name those to take: --columns label,x"):
+    with pytest.raises(DataError, match=r"when \(timestamp\[ms\]\)\nhint: name the columns to keep: --columns label,x"):
         pack(tmp_path / "a.parquet", tmp_path / "out")
     pack(tmp_path / "a.parquet", tmp_path / "out", columns="label,x")
     with pytest.raises(DataError, match="cannot be packed: when"):

@@ -196,7 +196,7 @@ def test_every_shorter_example_is_refused() -> None:
         if not size:
             assert read_example(b"") == {}
             continue
-        with pytest.raises(DataError, match=r"no tf\.train\.Example: at byte"):
+        with pytest.raises(DataError, match=r"not a valid tf\.train\.Example: at byte"):
             read_example(data[:size])
     assert [name for name, each in whole.items() if each.kind == "int64"] == ["image/class/label", "image/height"]
 

@@ -79,7 +79,7 @@ class _Shard:
         data = self.data[begin : begin + size]
         number = self.index.first_sample + i
         if crc32c(data) != checksum:
-            what = f"the checksum of sample {number} ({self.index.keys[i]}), bytes {begin} to {begin + size}, is wrong"
+            what = f"sample {number} ({self.index.keys[i]}), bytes {begin} to {begin + size}, has a wrong checksum"
             raise DataError(f"{self.path} is damaged: {what}", HINT)
         return Sample(
             number=number,
