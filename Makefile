@@ -12,13 +12,18 @@ TORCH := torch==2.13.0
 FRAMEWORKS := jax tensorflow-cpu
 KERAS := keras
 OLDEST_KERAS := 3.13
+NIGHTLY_TESTS := tests/contract tests/feed tests/test_exact.py tests/test_keras_distribution.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-full test-oldest lint format bench clean
+# Small packages for a machine with a GPU and without network, and the Python that it has.
+WHEELS ?=
+GPU_PYTHON ?= 3.12
+GPU_FLAGS ?=
+.PHONY: help demo test test-full test-oldest test-nightly nightly check-nightly lint format bench gpu gpu-wheels clean
 
 help:  ## say what there is
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: $(READY)  ## train on real digits with every backend, on one and on four simulated devices
 	@$(BIN)/python examples/demo.py
@@ -39,6 +44,26 @@ test-full: lint  ## all tests, then those of `make test` with the oldest Keras t
 test-oldest: $(READY)
 	$(call pytest,not full and )
 
+# Only pre-releases of it exist, so pip takes one without `--pre`, which would also allow those of what it needs.
+NIGHTLY := keras-nightly
+
+test-nightly:  ## the contract tests and the demo with the nightly build of Keras, in an environment of its own
+	@$(MAKE) --no-print-directory VENV=$(VENV)-nightly nightly
+
+# Both packages bring the folder `keras`, so the released one goes first. What still needs it by name stays.
+nightly: $(READY)
+	@$(BIN)/python -m pip uninstall $(PIP_FLAGS) --yes keras keras-nightly
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --upgrade $(NIGHTLY)
+	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "not full and not alone" -n 2 $(NIGHTLY_TESTS)
+	@$(BIN)/python examples/demo.py
+
+check-nightly: $(READY)  ## import abreast and train once per backend with the nightly build of Keras: about a minute
+	@if $(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --upgrade --target $(VENV)/nightly $(NIGHTLY); then \
+	    PYTHONPATH=$(VENV)/nightly $(BIN)/python -m tests.nightly; \
+	else \
+	    echo "check-nightly: SKIPPED: $(NIGHTLY) cannot be installed; abreast was not tried with the next Keras" >&2; \
+	fi
+
 lint: $(READY)  ## check style and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -51,8 +76,15 @@ format: $(READY)  ## put the code in the project's format
 bench: $(READY)  ## measure the overhead of a step over a hand-written loop
 	$(BIN)/python benchmarks/step_overhead.py
 
+# With the Python and the frameworks that are there: nothing is set up.
+gpu:  ## try on the GPUs of this machine all that needs one, in eight minutes, with the frameworks that PYTHON has
+	@PYTHONPATH=src$${PYTHONPATH:+:$$PYTHONPATH} $(PYTHON) -m benchmarks.gpu $(if $(WHEELS),--wheels $(WHEELS)) $(GPU_FLAGS)
+
+gpu-wheels:  ## collect small packages that such a machine may lack into gpu-wheels/; there: make gpu WHEELS=gpu-wheels
+	@$(PYTHON) benchmarks/gpu/wheels.py $(or $(WHEELS),gpu-wheels) --python $(GPU_PYTHON)
+
 clean:  ## remove what make made
-	rm -rf $(VENV) $(VENV)-oldest demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-nightly demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "error: no command '$(PYTHON)'" >&2; \

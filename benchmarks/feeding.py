@@ -31,7 +31,7 @@ _ENVIRONMENT = lines.STEADY_HEAP | {"TF_CPP_MIN_LOG_LEVEL": "3"}
 def main() -> None:
     arguments = _arguments()
     if arguments.cell:
-        print(json.dumps(_measure(json.loads(arguments.cell))))
+        print(json.dumps(measure(json.loads(arguments.cell))))
         return
     for backend in arguments.backends:
         for num_devices in arguments.devices:
@@ -44,13 +44,14 @@ def _in_a_process(cell: dict[str, Any]) -> Any:
     return cells.in_a_process(__file__, cell, _ENVIRONMENT | {"KERAS_BACKEND": cell["backend"]})
 
 
-def _measure(cell: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
+def measure(cell: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
     """By side, the seconds of a step on its own, and by rate seconds per step over those of the slower."""
     import cases
 
     import abreast
 
-    abreast.use_cpu_devices(cell["devices"])
+    if not cell.get("gpu"):
+        abreast.use_cpu_devices(cell["devices"])
     module: Any = importlib.import_module(f"abreast.bench.native_{cell['backend']}")
     case = cases.case(cell["model"])
     models = {"abreast": abreast.parallelize(case.compiled(), cell["devices"]), "keras": case.compiled()}

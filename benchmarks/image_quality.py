@@ -58,7 +58,7 @@ def _prepare(place: Path, count: int, width: int, height: int, quality: int) -> 
 def _compared(place: Path, size: int) -> Iterator[tuple[str, Images, Ways]]:
     """A view, what Pillow makes of it, and what others do."""
     from abreast.records import CenterCrop, RandomCrop
-    from abreast.records.decode.gpu_pipeline import is_installed
+    from abreast.records.decoding.gpu_pipeline import is_installed
 
     crop, centre = RandomCrop(flip=False), CenterCrop()
     for view, kind, antialiased in (("random part", crop, False), ("centre", centre, True)):
@@ -101,7 +101,7 @@ def _compared(place: Path, size: int) -> Iterator[tuple[str, Images, Ways]]:
 def _boxes(pack: Path, view: Any, size: int) -> tuple[Any, list[Any]]:
     """The parts that a loader shows in its first epoch without shuffling, and the files, or the pixels of raw images."""
     from abreast.records import Records, decode
-    from abreast.records.read.draws import uniforms
+    from abreast.records.loading.draws import uniforms
 
     with Records(pack) as records:
         samples = list(records)
@@ -114,21 +114,20 @@ def _boxes(pack: Path, view: Any, size: int) -> tuple[Any, list[Any]]:
 def _seen_in(folders: list[Path], boxes: Any, size: int) -> Any:
     """The parts that a loader shows of these, in pixels of the first and in parts of them."""
     from abreast.records import Records
-    from abreast.records.read.sizes import Sizes
-    from abreast.records.read.views import Views
+    from abreast.records.reading.sizes import Sizes
 
     sizes = Sizes(Records(folders[0]), folders[1:])
     numbers = np.arange(len(boxes))
-    copies, there = sizes.copies(numbers, Views(boxes, np.zeros(len(boxes), np.bool_)), (size, size))
+    copies, there = sizes.copies(numbers, boxes, (size, size))
     samples = [
         (sizes.sample(number), sizes.sample(copy)) for number, copy in zip(numbers, copies.tolist(), strict=True)
     ]
     scale = np.array([(full.width / copy.width, full.height / copy.height) for full, copy in samples])
-    return there.boxes * np.tile(scale, 2)
+    return there * np.tile(scale, 2)
 
 
 def _ours(pack: Path, view: Any, size: int, antialias: bool, smaller: Sequence[Path] = ()) -> Images:
-    from abreast.records.read.loader import Loader
+    from abreast.records.loading.loader import Loader
 
     settings = {
         "smaller": smaller,
@@ -144,15 +143,15 @@ def _ours(pack: Path, view: Any, size: int, antialias: bool, smaller: Sequence[P
 
 def _as_by_gpu(pack: Path, view: Any, size: int, antialias: bool) -> Images:
     from abreast.records import Records
-    from abreast.records.decode.gpu_painters import Gpu
-    from abreast.records.decode.gpu_pipeline import Device
-    from abreast.records.read.assembly import Assembly, Look
-    from abreast.records.read.sizes import Sizes
+    from abreast.records.decoding.gpu_painters import Gpu
+    from abreast.records.decoding.gpu_pipeline import Device
+    from abreast.records.loading.assembly import Assembly, Look
+    from abreast.records.reading.sizes import Sizes
 
     with Records(pack) as records:
         look = Look((size, size), view, antialias)
         assembly = Assembly(Sizes(records), look, targets=None, weights=None, max_rows=_BATCH, keep_batches=1)
-        painters = Gpu(assembly, _BATCH, 1, Device("cpu", "cpu", None)).painters()
+        painters = Gpu(assembly.batches, 1, Device("cpu", "cpu", None)).painters()
         numbers = np.arange(len(records))
         batches = [
             assembly.start(numbers[first : first + _BATCH], _SEED, 0, first, painters, num_tasks=1).wait()

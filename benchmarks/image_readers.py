@@ -37,7 +37,7 @@ def _abreast(
     pack: str, augment: bool, processes: bool = False, smaller: tuple[str, ...] = (), **settings: Any
 ) -> Callable[[Path, int], Iterator[Any]]:
     def read(place: Path, cores: int) -> Iterator[Any]:
-        from abreast.records.read.loader import Loader
+        from abreast.records.loading.loader import Loader
 
         batches = Loader(
             *(place / pack, BATCH),

@@ -5,7 +5,7 @@
 Takes files with the columns of `measurements_open.csv` and `machines.csv`. Of a series it uses the row of one device, beside the
 model's public shape and the machine's facts. Without `--leave-one-out` the constants are those that ship. With it, each machine
 is predicted by constants, and given intervals, that were fitted to all other machines. Beside it stands the null model: perfect
-linear scaling. `--record` appends a line to `results/plan_accuracy.jsonl`. Imports `abreast.plan`.
+linear scaling. `--record` appends a line to `results/plan_accuracy.jsonl`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 import lines
 import numpy as np
 from numpy.typing import NDArray
+from published_model import breakdown
 from scaling_rows import Case, read_cases
 
 from abreast.errors import AbreastError, DataError
-from abreast.plan.closed_form import breakdown
 from abreast.plan.constants import shipped
 from abreast.plan.interval import interval
 from abreast.plan.scenario import Scenarios

@@ -4,7 +4,7 @@
 
 Each constant is held near what was expected of it before (`expected` and `spread`, a logarithm, in `constants.json`), so that
 one about which the rows say nothing keeps its expectation. Machines count alike, however many rows they have. Prints the
-constants; `--write` puts them into the file that ships. Imports `abreast.plan` and scipy.
+constants; `--write` puts them into the file that ships.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from published_model import breakdown
 from scaling_rows import Case, read_cases
 from scipy.optimize import least_squares
 
 from abreast.errors import AbreastError
 from abreast.plan import constants as shipped_file
-from abreast.plan.closed_form import breakdown
 from abreast.plan.constants import Constants, Interval, described, shipped
 from abreast.plan.interval import loss_of
 from abreast.plan.scenario import Scenarios

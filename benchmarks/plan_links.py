@@ -35,7 +35,7 @@ import lines
 from slow_links import ADDRESSES, PORTS, NotPermitted, SlowLink, slow_link
 
 from abreast.machine import host_speeds
-from abreast.plan.machine import Device, Link, Machine
+from abreast.plan.machine import DeviceSpeed, LinkSpeed, Machine
 from abreast.plan.models import Model
 from abreast.plan.predict import Prediction, predict
 from abreast.plan.roofline import StepTime
@@ -117,8 +117,10 @@ def _setup(
     name: str, tensor_sizes: Sequence[int], one_seconds: float, rate: float, latency: float, accumulation: int
 ) -> Setup:
     model = Model(name, sum(tensor_sizes), len(tensor_sizes), tensor_sizes=tuple(tensor_sizes))
-    core = Device("one core", _memory())
-    machine = Machine("an emulated host", core, 1, Link("all-reduce", _all_reduce()), Link("measured", rate, latency))
+    core = DeviceSpeed("one core", _memory())
+    machine = Machine(
+        "an emulated host", core, 1, LinkSpeed("all-reduce", _all_reduce()), LinkSpeed("measured", rate, latency)
+    )
     step = StepTime(one_seconds, 1.0, "measured")
     return Setup(model, machine, step, 1, software="gloo", accumulation=accumulation)
 

@@ -36,7 +36,7 @@ A step of `n` devices on `m` hosts takes
   (two floats read, one written), and Keras passes over its accumulators (one read, one written).
 - **straggling** is `straggle.*` x log2(n), and `straggle.hosts` x log2(m): the slowest replica decides.
 - **exposed** is what the exchange of gradients adds. Of an exchange of `C` seconds beside a window of `W` seconds (the backward
-  pass, two thirds of a step; the whole step for priority and parameter servers) it is `C - (1 - e) min(C, W)`, where `e` is
+  pass, two thirds of a step) it is `C - (1 - e) min(C, W)`, where `e` is
   `exposed.*`. The simulation finds it bucket by bucket; PyTorch's first one is full at 1 MiB.
 - NCCL's kernels hold their part of a GPU while they wait for a network. gloo's threads sleep while they wait, and take the cores
   from the computation while they send, receive and add. Inside of a host there is nothing to wait for; so for gloo `e` is
@@ -46,9 +46,7 @@ A step of `n` devices on `m` hosts takes
 - **launches** is `launch.*` per gradient tensor and doubling of the devices, **update** `passes.update` passes over 16 bytes per
   parameter at the memory's bandwidth.
 - A ring takes `2 (n - 1) / n` of the gradients' bytes over the slowest of its links, plus `2 (n - 1)` latencies; a tree
-  twice the bytes and `2 log2 n` latencies; a hierarchy a ring in each host and one between hosts. A parameter server on a
-  device serves the others one after the other, `2 (n - 1)` times the bytes over its one link. One in host memory uses each
-  device's own link and adds up in host memory.
+  twice the bytes and `2 log2 n` latencies; a hierarchy a ring in each host and one between hosts.
 - gloo has 4 MiB under way between two hosts before it waits for an answer: a byte takes its time on the wire and that part of a
   round trip.
 - A rate is its nominal value times `usable.*`, but all of a network's that was measured. TCP carries no more than
@@ -58,11 +56,13 @@ An 80 % interval reaches `{floor} + {per_loss} x loss` to both sides as a logari
 predicted step over that of perfect scaling; {assumed} more where facts had to be assumed, and by the roofline's factor where
 the step time is one. Where its ends are more than six times apart, no prediction is made.
 
-The simulation has a compute stream per device and serves each kind of link in the order in which buckets become ready. Its
-tests compare it with the formulas on random cases: equal to 1e-9 where they hold. `abreast plan` takes what cannot be hidden
-from the simulation, and `e` of the rest; for rings and hierarchies that is within 10 % of the formulas above, which the
-accuracy below is of. A parameter server in host memory gets, adds and returns one bucket after another in both: published rows
-side with that, since their software returns nothing before all is added up.
+The simulation has the compute stream of the slowest device, and serves each kind of link in the order in which buckets become
+ready. Its tests compare it with the formulas on random cases: equal to 1e-9 where they hold. `abreast plan` takes the part of the
+exchange that cannot be hidden from the simulation, and the share `e` of the rest. For rings and hierarchies the result is within
+10 % of the formulas above, which the accuracy below is for.
+
+Many published rows are of systems that abreast does not train with: parameter servers, towers of TensorFlow 1, BytePS, sliced
+batches of Keras 2. Their formulas are in `benchmarks/published_model.py`, and some constants below are theirs alone.
 
 ## What it does not know
 

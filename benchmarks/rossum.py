@@ -3,7 +3,7 @@
     python benchmarks/rossum.py --measurements measurements_open.csv --machines machines.csv
 
 The measured rates are cited, everything else is predicted: each machine by constants that were fitted without it. Appends lines
-to `results/rossum.jsonl`, of which `plan_page.py` makes tables and figures. Imports `abreast.plan` and bench's `figures`.
+to `results/rossum.jsonl`, of which `plan_page.py` makes tables and figures.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 import lines
 import numpy as np
+from published_model import breakdown
 from scaling_rows import Case, read_cases
 
 from abreast.bench.report import alone
 from abreast.errors import AbreastError, DataError
 from abreast.page.figures import Curve, curves_figure
-from abreast.plan.closed_form import breakdown
 from abreast.plan.constants import Constants
 from abreast.plan.interval import interval
 from abreast.plan.machine import find_machine

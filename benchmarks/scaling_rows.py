@@ -1,7 +1,7 @@
 """Rows of published scaling measurements as scenarios: the CSV columns read, nothing predicted.
 
 Of a series only its row of one device is used, beside the model's public shape and the machine's facts. A row that does not
-make sense gives a reason instead of a scenario. Imports `abreast.plan`.
+make sense gives a reason instead of a scenario.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from published_model import PublishedScenario
+
 from abreast.errors import AbreastError, DataError
 from abreast.plan.machine import devices
 from abreast.plan.models import Model, model_or_typical
-from abreast.plan.scenario import Scenario
 
 Row = Mapping[str, str]
 MEASUREMENT_COLUMNS = [
@@ -84,7 +85,7 @@ class Case:
     baseline_rate: float
     linear: float  # the rate of perfect scaling, as a multiple of the baseline's
     measured: float
-    scenario: Scenario | None = None
+    scenario: PublishedScenario | None = None
     reason: str = ""
     assumed: list[str] = field(default_factory=list)
 
@@ -130,7 +131,7 @@ def read_cases(measurements: str | Path, machines: str | Path) -> list[Case]:
     return cases
 
 
-def scenario_of(row: Row, baseline: Row, machine: Row, assumed: list[str]) -> Scenario:
+def scenario_of(row: Row, baseline: Row, machine: Row, assumed: list[str]) -> PublishedScenario:
     """What a row is about; `assumed` collects what nobody said."""
     num_devices = int(_required(row, "n_gpus"))
     num_hosts = min(num_devices, max(1, int(number(row["n_nodes"]) or 1)))
@@ -138,22 +139,22 @@ def scenario_of(row: Row, baseline: Row, machine: Row, assumed: list[str]) -> Sc
     model = model_or_typical(row["model"], millions * 1e6 if millions else None)
     if not model.known:
         assumed.append("model")
-    software = software_of(row["method"], row["framework"])
+    exchange, software = exchange_of(row["method"]), software_of(row["method"], row["framework"])
     half = row["dtype"].lower() not in ("fp32", "float32", "tf32")
     kind, rate = device_link(machine, row["machine"], row["gpu"], assumed)
     network, network_rate = network_of(machine, row["machine"], num_hosts, assumed)
     real = "real" in row["data"].lower()
     rows_per_device = number(row["batch_per_gpu"])
     reads = real and software == "towers" and row["unit"] == "images/s" and rows_per_device
-    return Scenario(
+    return PublishedScenario(
         step_seconds=step_seconds(baseline, model, assumed),
         num_devices=num_devices,
         num_hosts=num_hosts,
         num_parameters=model.num_parameters,
         num_tensors=model.num_tensors,
         gradient_bytes=model.num_parameters * (2 if half else 4),
-        exchange=exchange_of(row["method"]),
-        software=software,
+        exchange=exchange,
+        software="towers-ps-cpu" if (exchange, software) == ("ps-cpu", "towers") else software,
         device_link=kind,
         device_bytes_per_second=rate * 1e9,
         network=network,

@@ -1,4 +1,4 @@
-"""The architecture as a test: imports point one way, nothing is imported in a circle, and only `backend/` has frameworks.
+"""The architecture as a test: imports point one way, without circles, and few modules import frameworks or Keras's insides.
 
 `LAYERS` is the one place where the direction is written down.
 """
@@ -20,12 +20,22 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         (
             {"__main__", "cli"},
             {"bench", "checking", "doctor", "machine", "page", "plan", "records", "samplers", "timeline"},
-            {"numerics", "parallel", "run"},
+            {"devices_command", "numerics", "parallel", "run", "run_command", "state"},
             {"backend"},
             {"exact", "feed", "workers"},
             {
-                *("errors", "gradient_bytes", "hardware", "launchers", "nearest", "plain_json", "provenance", "shares"),
-                *("spans", "stdout", "threads", "units", "users_line", "whole_file"),
+                *(
+                    "errors",
+                    "gradient_bytes",
+                    "hardware",
+                    "keras_private",
+                    "launchers",
+                    "nearest",
+                    "options",
+                    "plain_json",
+                ),
+                *("provenance", "shares"),
+                *("spans", "staging", "stdout", "threads", "units", "users_line", "whole_file"),
             },
         ),
     )
@@ -68,6 +78,38 @@ def test_a_circle_is_noticed(planted: str) -> None:
 def test_only_backends_import_a_framework() -> None:
     found = {module for module, names in imports_of(SRC).items() if FRAMEWORKS & {name.split(".")[0] for name in names}}
     assert {module for module in found if not module.startswith("abreast.backend.")} == RIVALS
+
+
+def test_only_keras_private_imports_private_modules_of_keras() -> None:
+    assert importers_of_private_keras(imports_of(SRC)) == []
+
+
+@pytest.mark.parametrize("planted", ["keras.src", "keras.src.backend.common.masking", "keras.src.trainers"])
+def test_an_import_of_a_private_module_of_keras_is_noticed(planted: str) -> None:
+    imports = imports_of(SRC)
+    imports["abreast.feed.batch"].add(planted)
+    assert importers_of_private_keras(imports) == ["abreast.feed.batch"]
+
+
+def test_the_way_to_keras_that_names_src_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "planted.py").write_text("from keras import src, tree\n")
+    assert importers_of_private_keras(imports_of(tmp_path)) == ["planted"]
+
+
+def importers_of_private_keras(imports: Imports) -> list[str]:
+    found = {one for one, names in imports.items() if any(f"{name}.".startswith("keras.src.") for name in names)}
+    return sorted(one for one in found if part_of(one) != "keras_private")
+
+
+def test_keras_private_imports_a_framework_only_for_its_backend() -> None:
+    """Keras's modules of a framework import it: the modules that import them are named after it, and its backend's alone."""
+    homes = {name: f"abreast.keras_private.{name}" for name in FRAMEWORKS}
+    imports = imports_of(SRC)
+    for name, home in homes.items():
+        users = {one for one, names in imports.items() if any(n.startswith(f"keras.src.backend.{name}") for n in names)}
+        assert users == {home}
+        importers = {one for one, names in imports.items() if home in names}
+        assert importers and all(one.startswith(f"abreast.backend.{name}.") for one in importers)
 
 
 def against_the_direction(imports: Imports) -> list[str]:
@@ -128,4 +170,4 @@ def _imports(tree: ast.Module, modules: set[str]) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             full = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name if name in modules else node.module for name in full)
+            yield from (name if name in modules or name == "keras.src" else node.module for name in full)

@@ -409,8 +409,8 @@ def several_steps_per_execution(model: Any, x: Any, y: Any) -> None:
 def hang_seconds_that_are_no_number(model: Any, x: Any, y: Any) -> None:
     from abreast.backend.torch.backend import BACKEND
 
-    if BACKEND._team is not None:
-        BACKEND._team.close()
+    if BACKEND.leader.team is not None:
+        BACKEND.leader.team.close()
     os.environ["ABREAST_HANG_SECONDS"] = "abc"
     try:
         model.fit(x, y, verbose=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 import signal
@@ -109,6 +111,52 @@ def test_help_of_run_shows_each_option_once(capsys: pytest.CaptureFixture[str]) 
     for option in ("--devices SPEC", "--cpu-devices N", "--backend {", "--batch-norm {", "--check-numerics", "-m "):
         assert text.count(option) == 1
     assert "_devices" not in text
+
+
+def test_help_is_quick_and_loads_no_command(folder: Folder) -> None:
+    code = """
+        import contextlib, io, sys, time
+        begin = time.perf_counter()
+        from abreast.cli import main
+        with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+            main(["--help"])
+        print(time.perf_counter() - begin, *sorted(name for name in sys.modules if name.startswith("abreast.")))
+    """
+    seconds, *loaded = folder.python("-c", textwrap.dedent(code)).out.split()
+    assert loaded == ["abreast.cli", "abreast.errors", "abreast.options", "abreast.stdout"]
+    assert float(seconds) < 0.2  # measured 0.02
+
+
+def test_a_command_loads_no_other_command(folder: Folder) -> None:
+    code = """
+        import sys
+        from abreast.cli import main
+        main(["devices"])
+        print(*sorted({name.split(".")[1] for name in sys.modules if name.startswith("abreast.")}), file=sys.stderr)
+    """
+    loaded = folder.python("-c", textwrap.dedent(code)).err.split()
+    assert loaded == ["cli", "devices_command", "errors", "hardware", "options", "stdout"]
+
+
+@pytest.mark.parametrize("command", ["run", "doctor", "check"])
+def test_the_command_of_a_script_loads_nothing_that_the_script_may_want_to_configure(
+    folder: Folder, command: str
+) -> None:
+    code = f"""
+        import contextlib, io, sys
+        from abreast.cli import main
+        with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+            main(["{command}", "--help"])
+        print([name for name in {FRAMEWORKS} if name in sys.modules])
+    """
+    assert folder.python("-c", textwrap.dedent(code)).out == "[]\n"
+
+
+def test_each_command_has_the_same_two_functions() -> None:
+    for name, (module, _) in cli._COMMANDS.items():
+        functions = vars(importlib.import_module(module))
+        assert list(inspect.signature(functions["add_arguments"]).parameters) == ["parser"], name
+        assert list(inspect.signature(functions["run"]).parameters) == ["options"], name
 
 
 def test_devices_prints_a_table_and_loads_no_framework(folder: Folder) -> None:
@@ -241,9 +289,7 @@ def test_a_stdout_that_takes_nothing_is_one_error(folder: Folder, command: str, 
     lines.append(folder.path / "bench.jsonl", [measured])
     result = folder.bash(f"{sys.executable} -m abreast {command} >{stdout}")
     assert result.code == 2
-    said = result.err.removeprefix(
-        "abreast: 1 measurement of this in bench.jsonl already; --again measures them anew\n"
-    )
+    said = result.err.removeprefix("abreast: 1 measurement already in bench.jsonl; --again measures again\n")
     assert said.startswith(f"abreast: error: cannot write to stdout: {why}\nhint: ")
     assert said.count("\n") == 2
     assert [path.name for path in folder.path.iterdir()] == ["bench.jsonl"]

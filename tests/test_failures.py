@@ -221,7 +221,7 @@ class Say(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         time.sleep(0.02)  # leave the cores to the others
         if batch == 2:
-            print("training", *BACKEND._team.job.pids.values(), flush=True)
+            print("training", *BACKEND.leader.team.job.pids.values(), flush=True)
 
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
 model.compile("sgd", "mse")
@@ -371,7 +371,7 @@ def options(**more: Any) -> dict[str, Any]:
 def team() -> Any:
     from abreast.backend.torch.backend import BACKEND
 
-    return BACKEND._team
+    return BACKEND.leader.team
 
 
 def end_team() -> None:

@@ -23,6 +23,38 @@ def test_a_write_through_data_shows_in_its_tensor(workers: Workers, dtype: str, 
     assert found == {name: [] if name == "nothing" or (name == "nan" and not wide) else [1] for name in WRITES}
 
 
+@pytest.mark.parametrize(
+    ("dtype", "others", "values"),
+    [
+        ("float32", float("-inf"), (0.0, float("-inf"))),
+        ("float32", -3.4e38, (0.0, 1.0)),
+        ("float16", float("-inf"), (0.0, 1.0)),
+        ("int64", 30_000, (1, 2)),
+        ("int64", 2**60, (1, 2)),
+        ("complex64", 1j, (1j, 2j)),
+    ],
+)
+def test_a_write_shows_beside_large_numbers(
+    workers: Workers, dtype: str, others: complex, values: tuple[complex, complex]
+) -> None:
+    if workers.backend != "torch":
+        pytest.skip("PyTorch counts the changes of a tensor")
+    assert workers.abreast.run(differs_beside, dtype=dtype, others=others, values=values) == [0]
+
+
+def differs_beside(dtype: str, others: complex, values: tuple[complex, complex]) -> list[int]:
+    """What differs of a large tensor, full of other numbers, one element of which gets another value."""
+    import torch
+
+    from abreast.backend.torch.contents import Contents
+
+    tensor = torch.full((LARGE,), others, dtype=getattr(torch, dtype))
+    tensor[5] = torch.tensor(values[0])
+    seen = Contents([tensor])
+    tensor.data[5] = torch.tensor(values[1])
+    return seen.differing([tensor])
+
+
 def differing(dtype: str, size: int) -> dict[str, list[int]]:
     """What differs of three tensors of which the second is written to, by the kind of write."""
     import torch

@@ -1,6 +1,6 @@
 """abreast: Keras 3 models train on every GPU of a machine, with TensorFlow, JAX or PyTorch underneath.
 
-This module holds the public names. Importing it loads neither Keras nor a framework: both are loaded when a name is first used.
+The public names. Importing this loads neither Keras nor a framework: these are loaded when a name is first used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from abreast.errors import AbreastError
     from abreast.launchers import is_main_process, rank
     from abreast.parallel import DataParallel, devices, parallelize, use_cpu_devices
-    from abreast.records.read.image_records import ImageRecords
+    from abreast.records.loading.image_records import ImageRecords
     from abreast.timeline.device_trace import DeviceTrace
     from abreast.timeline.timeline import Timeline
 
@@ -38,7 +38,7 @@ _HOMES = {
     "AbreastError": "abreast.errors",
     "DataParallel": "abreast.parallel",
     "DeviceTrace": "abreast.timeline.device_trace",
-    "ImageRecords": "abreast.records.read.image_records",
+    "ImageRecords": "abreast.records.loading.image_records",
     "Timeline": "abreast.timeline.timeline",
     "check": "abreast.checking.model",
     "devices": "abreast.parallel",
@@ -56,9 +56,11 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
-        if error.name not in ("jax", "tensorflow", "torch"):
-            raise
+        from abreast.backend.registry import BACKENDS
         from abreast.errors import BackendError
+
+        if error.name not in BACKENDS:
+            raise
 
         hint = f'pip install "abreast[{error.name}]", or set KERAS_BACKEND to a framework that is installed'
         raise BackendError(f"{error.name} is not installed", hint) from None

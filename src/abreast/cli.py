@@ -1,37 +1,65 @@
-"""The command line: arguments in, one library call, text out.
+"""The command line: a table of commands, and what happens to their errors.
 
-Data goes to stdout, everything else to stderr. Imports `errors` and `stdout` at once, the rest when a command needs it.
+The options of a command and its work are in the module that the table names. Only the module of the typed command is
+imported. Data goes to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
+import importlib
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
 
 from abreast import __version__
 from abreast.errors import AbreastError
-from abreast.stdout import flush, plain, say
+from abreast.options import add_command
+from abreast.stdout import flush, plain
 
-if TYPE_CHECKING:
-    from abreast.hardware import Device
-    from abreast.records import Progress
-    from abreast.run import RunOptions
-
-# What the same thing is called by torchrun, Accelerate, Lightning and others.
-_DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-processes")
+# The module of each command, which has `add_arguments(parser)` and `run(options)`, and the command's line in the help.
+_COMMANDS = {
+    "devices": (
+        "abreast.devices_command",
+        "list the devices of this machine, without starting a framework or taking memory of a device",
+    ),
+    "run": ("abreast.run_command", "run an unchanged Keras script with its models on several devices"),
+    "doctor": (
+        "abreast.doctor.command",
+        "run a Keras script up to its first fit; report where the time of that fit goes, and what to do",
+    ),
+    "check": (
+        "abreast.checking.command",
+        "run a Keras script with plain Keras and on devices; report whether both compute the same, and why not",
+    ),
+    "bench": (
+        "abreast.bench.command",
+        "measure how models scale over the devices, beside other ways; write a report of the measurements",
+    ),
+    "machine": (
+        "abreast.machine.command",
+        "measure this machine: its devices, their links, memory, network and disk; print JSON",
+    ),
+    "plan": (
+        "abreast.plan.command",
+        "predict how a training scales: throughput, efficiency, the bottleneck, the cost of an epoch",
+    ),
+    "pack": (
+        "abreast.records.packing.command",
+        "pack images into shards that are fast to read at any place, and checked",
+    ),
+    "records": ("abreast.records.command", "look into packed images: info, show, verify, extract"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code: 2 for what was asked, 1 for what a script raised."""
-    options = _parser().parse_args(arguments)
+    """Run one command and return its exit code: 2 for an error in the request, 1 for an exception of a script."""
+    typed = sys.argv[1:] if arguments is None else arguments
+    command = next((word for word in typed if not word.startswith("-")), "")
+    options = _parser(_COMMANDS.keys() & {command}).parse_args(typed)
     try:
         code: int = options.command(options)
         flush()
-    except BrokenPipeError:  # who read what a script printed has seen enough, as `head` has
+    except BrokenPipeError:  # the reader of a script's output has closed it, as `head` does
         return 141
     except AbreastError as error:
         print(plain(f"abreast: error: {error}"), file=sys.stderr)
@@ -41,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(loaded: Iterable[str] = _COMMANDS) -> argparse.ArgumentParser:
+    """A parser that knows all commands by name, and the options of those that are `loaded`."""
     parser = argparse.ArgumentParser(
         prog="abreast",
         description="Train any Keras 3 model on several devices, with the result that one device gives.",
@@ -49,416 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"abreast {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_devices(commands)
-    _add_run(commands)
-    _add_doctor(commands)
-    _add_check(commands)
-    _add_bench(commands)
-    _add_machine(commands)
-    _add_plan(commands)
-    _add_pack(commands)
-    _add_records(commands)
+    parsers = {name: add_command(commands, name, about) for name, (_, about) in _COMMANDS.items()}
+    for name in loaded:
+        module = importlib.import_module(_COMMANDS[name][0])
+        module.add_arguments(parsers[name])
+        parsers[name].set_defaults(command=module.run)
     return parser
-
-
-def _add_command(commands: Any, name: str, about: str, **settings: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False, **settings
-    )
-    return parser
-
-
-def _add_devices(commands: Any) -> None:
-    about = "list the devices of this machine, without starting a framework or taking memory of a device"
-    parser = _add_command(commands, "devices", about)
-    parser.add_argument("--json", action="store_true", help="print a JSON list; sizes are in bytes")
-    parser.set_defaults(command=_devices)
-
-
-def _add_run(commands: Any) -> None:
-    about = "run an unchanged Keras script with its models on several devices"
-    parser = _add_command(commands, "run", about, usage="abreast run [options] SCRIPT [arguments of the script]")
-    _add_script(parser)
-    parser.set_defaults(command=_run)
-
-
-def _add_doctor(commands: Any) -> None:
-    about = "run a Keras script up to its first fit; say where the time of that goes, and what to do"
-    parser = _add_command(commands, "doctor", about, usage="abreast doctor [options] SCRIPT [arguments of the script]")
-    parser.add_argument("--steps", metavar="N", type=int, default=30, help="steps as given to measure (default: 30)")
-    parser.add_argument("--html", metavar="FILE", help="write a page of the diagnosis too")
-    parser.add_argument("--json", metavar="FILE", help="write the diagnosis as data too")
-    _add_script(parser)
-    parser.set_defaults(command=_doctor)
-
-
-def _add_check(commands: Any) -> None:
-    from abreast.checking.options import add_arguments
-
-    about = "run a Keras script with plain Keras and on devices; say whether both compute the same, and why not"
-    parser = _add_command(commands, "check", about, usage="abreast check [options] SCRIPT [arguments of the script]")
-    add_arguments(parser, _add_option)
-    _add_script(parser)
-    parser.set_defaults(command=_check)
-
-
-def _add_bench(commands: Any) -> None:
-    about = "measure how models scale over the devices, beside other ways; make a report of what was measured"
-    parser = _add_command(commands, "bench", about)
-    parser.add_argument(
-        "models",
-        metavar="MODEL",
-        nargs="*",
-        help="of Keras Applications, or alexnet, cifar10, mlp, transformer, module:function",
-    )
-    parser.add_argument("--cases", metavar="FILE", help="more cases, as a JSON list of objects")
-    parser.add_argument("--backend", metavar="NAMES", help="jax, tensorflow, torch, or several between commas")
-    parser.add_argument("--devices", metavar="COUNTS", help="as 1,2,4 or 1-4 (default: 1, 2, 4, ... and all)")
-    _add_option(parser, "--cpu-devices", metavar="N", type=int, help="simulate up to N devices on the CPU")
-    parser.add_argument("--batch", metavar="N", type=int, help="rows per device (default: the model's)")
-    _add_option(parser, "--global-batch", metavar="N", type=int, help="rows in all, on any number of devices")
-    parser.add_argument(
-        "--precision", metavar="KINDS", default="float32", help="float32, bfloat16, float16 (default: float32)"
-    )
-    parser.add_argument(
-        "--input",
-        metavar="SOURCE",
-        default="host",
-        help="noise from the host, made on the device, a folder of records, or module:function (default: host)",
-    )
-    _add_option(parser, "--input-shape", metavar="SIZES", help="of one row, as 32,32,3 (default: the model's)")
-    parser.add_argument(
-        "--variant",
-        metavar="SETTINGS",
-        action="append",
-        default=[],
-        help="abreast again, as prefetch=0,batch_norm=local",
-    )
-    parser.add_argument("--against", metavar="RIVALS", help="keras, native, or both, taking turns with abreast")
-    parser.add_argument("--rounds", metavar="N", type=int, default=5, help="turns of each side (default: 5)")
-    parser.add_argument("--steps", metavar="N", type=int, help="timed steps of a turn (default: half a second of them)")
-    _add_option(parser, "--warm-up", metavar="N", type=int, default=3, help="steps dropped in each turn (default: 3)")
-    parser.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=1800.0, help="for all sides of one case (default: 1800)"
-    )
-    _add_option(parser, "--output", ("-o",), metavar="FILE", default="bench.jsonl", help="default: bench.jsonl")
-    parser.add_argument("--again", action="store_true", help="measure anew what FILE has already")
-    parser.add_argument("--report", metavar="FOLDER", help="make a page and figures of all in FILE")
-    parser.add_argument("--png", action="store_true", help="figures as PNG too, drawn by a browser without a window")
-    parser.add_argument("--predicted", metavar="FILE", help="predictions to draw beside what was measured")
-    parser.set_defaults(command=_bench)
-
-
-def _add_machine(commands: Any) -> None:
-    about = "measure this machine: its devices, their links, memory, network and disk; print JSON"
-    parser = _add_command(commands, "machine", about)
-    _add_option(parser, "--output", ("-o",), metavar="FILE", help="write it there (default: stdout)")
-    parser.add_argument("--quick", action="store_true", help="list what is there, and measure nothing")
-    parser.add_argument("--backend", choices=("jax", "tensorflow", "torch"), help="what sums over devices")
-    _add_option(parser, "--cpu-devices", metavar="N", type=int, help="sum over N simulated devices")
-    parser.add_argument("--disk", metavar="FOLDER", default=".", help="of which disk (default: this folder's)")
-    parser.set_defaults(command=_machine)
-
-
-def _add_plan(commands: Any) -> None:
-    from abreast.plan.options import add_arguments
-
-    about = "predict how a training scales: throughput, efficiency, what is in the way, what an epoch costs"
-    parser = _add_command(commands, "plan", about)
-    add_arguments(parser, _add_option)
-    parser.set_defaults(command=_plan)
-
-
-def _add_pack(commands: Any) -> None:
-    about = "pack images into shards that are read fast, at any place, and checked"
-    parser = _add_command(commands, "pack", about)
-    parser.add_argument(
-        "source",
-        metavar="SOURCE",
-        help="a folder of images, of a folder per class, or of shards; a list, a CSV or Parquet table, or a shard: "
-        "a tar in WebDataset's layout, TFRecord, RecordIO",
-    )
-    parser.add_argument("dest", metavar="DEST", help="the folder to make; where a packer was stopped, it goes on")
-    parser.add_argument("--size", metavar="N", type=int, help="short side in pixels of images that are larger")
-    parser.add_argument("--quality", metavar="N", type=int, help="of JPEG, 1 to 100 (default: 95)")
-    parser.add_argument(
-        "--storage",
-        choices=("jpeg", "raw", "png", "keep"),
-        default="jpeg",
-        help="jpeg with restart markers, raw pixels, png, or the files' own bytes (default: jpeg)",
-    )
-    parser.add_argument("--threads", metavar="N", type=int, help="default: one per core that this process may use")
-    _add_option(
-        parser,
-        "--shard-mb",
-        metavar="MB",
-        type=float,
-        default=1000,
-        help="size of a shard, in 10^6 bytes (default: 1000)",
-    )
-    _add_option(parser, "--shuffle-seed", metavar="N", type=int, help="pack in an order that this number draws")
-    _add_option(
-        parser,
-        "--split",
-        metavar="PARTS",
-        help="pack parts into folders of DEST: train=0.9,val=0.1 draws them, train,val are folders or shards of SOURCE",
-    )
-    _add_option(
-        parser, "--split-seed", metavar="N", type=int, default=0, help="another number draws other parts (default: 0)"
-    )
-    _add_option(
-        parser, "--image", metavar="NAME", help="the column, feature or extension of the images, if it cannot be told"
-    )
-    _add_option(
-        parser,
-        "--columns",
-        metavar="NAMES",
-        help="the columns to take, between commas, if not all; NEW=OLD calls one otherwise",
-    )
-    _add_option(
-        parser,
-        "--on-error",
-        choices=("stop", "skip"),
-        default="stop",
-        help="what to do at an image that cannot be packed (default: stop)",
-    )
-    parser.set_defaults(command=_pack)
-
-
-def _add_records(commands: Any) -> None:
-    about = "look into packed images: info, show, verify, extract"
-    parser = _add_command(commands, "records", about)
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for name, about, command in (
-        ("info", "say what is in it", _records_info),
-        ("show", "make a picture of samples as training sees them", _records_show),
-        ("verify", "check every byte; the exit code is 1 when one is damaged", _records_verify),
-        ("extract", "write the images as files, and their columns as lines of JSON", _records_extract),
-    ):
-        action = _add_command(actions, name, about)
-        action.add_argument("folder", metavar="DEST", help="a folder that `abreast pack` made")
-        if name == "info":
-            action.add_argument("--json", action="store_true", help="print the manifest's content as JSON")
-        if name == "show":
-            _add_option(action, "--output", ("-o",), metavar="FILE", default="sheet.png", help="default: sheet.png")
-            action.add_argument("--seed", metavar="N", type=int, default=0, help="show others (default: 0)")
-        if name == "extract":
-            action.add_argument("target", metavar="FOLDER", help="an empty folder, or a new one")
-        action.set_defaults(command=command)
-
-
-def _add_script(parser: argparse.ArgumentParser) -> None:
-    """A script with its arguments, and where its models train."""
-    _add_option(
-        parser,
-        "--devices",
-        elsewhere=_DEVICES_ELSEWHERE,
-        metavar="SPEC",
-        default="auto",
-        help=f"auto (every accelerator), a number, indices as 0,2, or names as gpu:0,gpu:1 (default: auto); "
-        f"also spelled {', '.join(_DEVICES_ELSEWHERE)}",
-    )
-    _add_option(parser, "--cpu-devices", metavar="N", type=int, help="simulate N devices on the CPU")
-    _add_option(parser, "--backend", choices=("jax", "tensorflow", "torch"), help="set KERAS_BACKEND for the script")
-    _add_option(
-        parser,
-        "--batch-norm",
-        choices=("global", "local"),
-        default="global",
-        help="statistics of the whole batch, or of each device's rows (default: global)",
-    )
-    _add_option(parser, "--check-numerics", action="store_true", help="stop at the first loss that is not finite")
-    _add_option(
-        parser,
-        "--no-check-rows",
-        dest="check_rows",
-        action="store_false",
-        help="do not look at the first batch for layers that relate its rows (TensorFlow, PyTorch)",
-    )
-    _add_option(
-        parser,
-        "--prefetch",
-        metavar="N",
-        type=int,
-        help="batches that wait on the devices while a step runs; 0 feeds in the training thread (default: 2, and 0 "
-        "for sources that could see what callbacks do)",
-    )
-    _add_option(
-        parser,
-        "--prefetch-bytes",
-        metavar="BYTES",
-        type=int,
-        help="memory for them (default: an eighth of what is free)",
-    )
-    _add_option(
-        parser, "--input-timeout", metavar="SECONDS", type=float, help="end a fit that waits so long for one batch"
-    )
-    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
-    parser.add_argument("script", metavar="SCRIPT", help="a Python file; what follows it goes to the script untouched")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-
-
-def _add_option(parser: argparse.ArgumentParser, name: str, elsewhere: Sequence[str] = (), **settings: Any) -> None:
-    """An option, its spelling with `_`, and its names in other tools; help shows the first spelling only."""
-    spellings = dict.fromkeys(spelling for each in (name, *elsewhere) for spelling in (each, _underscored(each)))
-    hidden = [spelling for spelling in spellings if spelling != name]
-    action = parser.add_argument(name, **settings)
-    if hidden:
-        settings |= {"dest": action.dest, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
-        parser.add_argument(*hidden, **settings)
-
-
-def _underscored(option: str) -> str:
-    return "--" + option.removeprefix("--").replace("-", "_")
-
-
-def _devices(options: argparse.Namespace) -> int:
-    from abreast.hardware import list_devices
-
-    devices = list_devices()
-    say(json.dumps([dataclasses.asdict(d) for d in devices], indent=2) if options.json else _table(devices))
-    return 0
-
-
-def _table(devices: Sequence[Device]) -> str:
-    rows = [("NAME", "MODEL", "MEMORY", "UUID", "BUS ID")]
-    rows += [(d.name, d.model, _gib(d.memory_bytes), d.uuid or "-", d.bus_id or "-") for d in devices]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-
-
-def _gib(size_bytes: int | None) -> str:
-    return "-" if size_bytes is None else f"{size_bytes / 2**30:.1f} GiB"
-
-
-def _run(options: argparse.Namespace) -> int:
-    from abreast.run import run_script
-
-    return run_script(options.script, options.arguments, _run_options(options), module=options.module)
-
-
-def _run_options(options: argparse.Namespace) -> RunOptions:
-    from abreast.run import RunOptions
-
-    return RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)})
-
-
-def _doctor(options: argparse.Namespace) -> int:
-    from abreast.doctor.report import report
-    from abreast.doctor.script import diagnose_script, write_json
-    from abreast.whole_file import writable
-
-    json_file, html_file = (None if path is None else writable(path) for path in (options.json, options.html))
-    code, diagnosis = diagnose_script(
-        options.script, options.arguments, _run_options(options), module=options.module, steps=options.steps
-    )
-    if diagnosis is None:
-        return code
-    say(report(diagnosis))
-    if len(diagnosis.devices) > 1:
-        print(f"abreast: is it exact? abreast check {options.script}", file=sys.stderr)
-    from abreast.doctor.page import write_page  # imports NumPy, which a script may want to configure first
-
-    for write, path in ((write_json, json_file), (write_page, html_file)):
-        try:
-            if path is not None:
-                write(diagnosis, path)
-        except AbreastError as error:  # the other one may go well
-            print(plain(f"abreast: error: {error}"), file=sys.stderr)
-            code = 2
-    return code
-
-
-def _check(options: argparse.Namespace) -> int:
-    from abreast.checking.command import check
-
-    return check(options)
-
-
-def _bench(options: argparse.Namespace) -> int:
-    from abreast.bench.command import bench
-
-    return bench(options)
-
-
-def _machine(options: argparse.Namespace) -> int:
-    from abreast.machine.machine import machine_command
-
-    return machine_command(options)
-
-
-def _plan(options: argparse.Namespace) -> int:
-    from abreast.plan.command import run
-
-    return run(options)
-
-
-def _pack(options: argparse.Namespace) -> int:
-    from abreast.records import pack
-
-    names = "size quality storage threads shard_mb shuffle_seed split split_seed image columns on_error"
-    settings = {name: getattr(options, name) for name in names.split()}
-    line = _ProgressLine()
-    try:
-        summary = pack(options.source, options.dest, **settings, progress=line.show)
-    except KeyboardInterrupt:
-        line.end()
-        print("abreast: stopped\nhint: the same command goes on behind the last whole shard", file=sys.stderr)
-        return 130
-    finally:
-        line.end()
-    say(str(summary))
-    return 0
-
-
-class _ProgressLine:
-    """One line on a terminal's stderr that changes; elsewhere a new line now and then."""
-
-    def __init__(self, every_seconds: float = 10.0) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._every_seconds = every_seconds
-        self._shown_seconds = 0.0
-        self._width = 0
-
-    def show(self, progress: Progress) -> None:
-        text = str(progress)
-        if self._terminal:
-            print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
-            self._width = len(text)
-        elif progress.seconds - self._shown_seconds >= self._every_seconds:
-            self._shown_seconds = progress.seconds
-            print(text, file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._width:
-            print(file=sys.stderr)
-        self._width = 0
-
-
-def _records_info(options: argparse.Namespace) -> int:
-    from abreast.records.read.info import content, report
-
-    say(json.dumps(content(options.folder), indent=2) if options.json else report(options.folder))
-    return 0
-
-
-def _records_show(options: argparse.Namespace) -> int:
-    from abreast.records.read.sheet import write_sheet
-
-    say(f"{options.output}: {write_sheet(options.folder, options.output, options.seed)} samples")
-    return 0
-
-
-def _records_verify(options: argparse.Namespace) -> int:
-    from abreast.records import verify
-
-    problems = verify(options.folder)
-    say("\n".join(problems) or f"{options.folder}: every byte is as it was written")
-    return 1 if problems else 0
-
-
-def _records_extract(options: argparse.Namespace) -> int:
-    from abreast.records import extract
-
-    say(f"{options.target}: {extract(options.folder, options.target):,} images")
-    return 0

@@ -1,15 +1,14 @@
 """Every exception that abreast raises: what happened, with the values, then a `hint:` that says what to do.
 
-Each is also of the built-in kind that Keras or a framework raises in such a place, so that a script that catches that goes on.
-
-Imports nothing of abreast and no framework.
+Each class also derives from the built-in exception that Keras or a framework raises in the same place, so that a script that
+catches that one still works. Imports nothing of abreast and no framework.
 """
 
 from __future__ import annotations
 
 
 class AbreastError(Exception):
-    """What happened; `hint` says what to do about it and is shown on a line of its own."""
+    """The message says what happened; `hint` says what to do about it, and is shown on a line of its own."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -21,7 +20,7 @@ class AbreastError(Exception):
 
 
 class BackendError(AbreastError, RuntimeError):
-    """A framework is missing, or is asked for something that it cannot do."""
+    """A framework is missing, or cannot do what it is asked for."""
 
 
 class DataError(AbreastError, ValueError):
@@ -29,7 +28,7 @@ class DataError(AbreastError, ValueError):
 
 
 class DeviceError(AbreastError, RuntimeError):
-    """A device that is not there or fails, or more devices than there are."""
+    """A device is missing or fails, or more devices are asked for than there are."""
 
 
 class LaunchError(AbreastError, RuntimeError):
@@ -37,15 +36,15 @@ class LaunchError(AbreastError, RuntimeError):
 
 
 class ModelError(AbreastError, ValueError):
-    """A model that cannot be placed on the devices, or cannot be sent to another process."""
+    """A model cannot be placed on the devices, or cannot be sent to another process."""
 
 
 class NumericsError(AbreastError, FloatingPointError):
-    """A value that is not a finite number, found where the user asked to look for it."""
+    """A value is not a finite number, found by a check that the user asked for."""
 
 
 class WorkerError(AbreastError, RuntimeError):
-    """A worker process died, hung or raised; `rank` says which, `remote_traceback` what it said."""
+    """A worker process died, hung or raised: the one with rank `rank`. `remote_traceback` is its traceback, if it raised."""
 
     def __init__(
         self, message: str, hint: str | None = None, *, rank: int | None = None, remote_traceback: str | None = None

@@ -1,7 +1,7 @@
-"""Which devices this machine has, and which of them a request means.
+"""The devices of this machine, and the choice of devices by a request such as `"0,2"`.
 
-Asks the driver (NVML) and the system's files, so that no framework starts and no memory of a device is taken. What a
-backend can drive is `Backend.device_names`; `choose` picks from those names. Imports `errors`; `pynvml` when it looks.
+Asks the driver (NVML) and reads the system's files, so that no framework starts and no device memory is used.
+`Backend.device_names` lists the devices that a backend can use; `choose` picks from those names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AMD_VENDOR = "0x1002"
 
 @dataclass(frozen=True)
 class Device:
-    """One device as the system describes it; what the system does not say is None."""
+    """One device as the system describes it; a fact that the system does not report is None."""
 
     name: str
     kind: str
@@ -36,17 +36,17 @@ class Device:
     bus_id: str | None = None
 
 
-# What a user may ask for: "auto", a number, "4", "0,2", "gpu:0,gpu:1", or a sequence of indices and names.
+# A user's request for devices: "auto", a number, "4", "0,2", "gpu:0,gpu:1", or a sequence of indices and names.
 DeviceSpec = str | int | Sequence[int | str]
-# The same, understood: a kind ("auto" or "gpu") means all of it, an integer so many of them, a tuple exactly those.
+# The parsed request: a kind ("auto" or "gpu") means all its devices, an integer a number of devices, a tuple exactly those.
 Request = str | int | tuple[int | str, ...]
 
 
 def list_devices(environ: Mapping[str, str] | None = None, root: Path = Path("/")) -> tuple[Device, ...]:
-    """Every accelerator that `environ` lets this process see, else its CPU devices.
+    """Every accelerator that `environ` makes visible to this process; if there is none, its CPU devices.
 
-    `ABREAST_CPU_DEVICES` hides the accelerators, as simulated CPU devices do in a framework. With cards of different
-    models, CUDA numbers the fastest first, and this list agrees with it only under `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
+    `ABREAST_CPU_DEVICES` hides the accelerators, as simulated CPU devices do in a framework. If GPU models differ, CUDA
+    numbers the fastest GPU first; then this list has CUDA's order only under `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
     """
     environ = os.environ if environ is None else environ
     if environ.get(CPU_DEVICES):
@@ -55,13 +55,13 @@ def list_devices(environ: Mapping[str, str] | None = None, root: Path = Path("/"
 
 
 def list_nvidia_devices(environ: Mapping[str, str] | None = None) -> tuple[Device, ...]:
-    """Those of them that CUDA drives; none where the CPU simulates devices."""
+    """Every visible NVIDIA device; none where the CPU simulates devices."""
     environ = os.environ if environ is None else environ
     return () if environ.get(CPU_DEVICES) else _nvidia_devices(environ)
 
 
 def parse_devices(spec: DeviceSpec) -> Request:
-    """A request in one form; raises `DeviceError` for one that can mean nothing on any machine.
+    """Parse a request for devices. Raises `DeviceError` for a request that is invalid on every machine.
 
     `"4"` is a number of devices, `"0,2"` are indices; `"0,"` and `[0]` are device 0 alone.
     """
@@ -79,7 +79,7 @@ def parse_devices(spec: DeviceSpec) -> Request:
 
 
 def choose(spec: DeviceSpec, available: Sequence[str]) -> tuple[str, ...]:
-    """The names out of `available` that a request means, in its order; raises `DeviceError` for what is not there."""
+    """The names in `available` that a request means, in its order. Raises `DeviceError` for devices that are not there."""
     request = parse_devices(spec)
     pool = tuple(name for name in available if _kind(name) != "cpu") or tuple(available)
     if isinstance(request, str):
@@ -200,7 +200,7 @@ def _nvidia_devices(environ: Mapping[str, str]) -> tuple[Device, ...]:
 
 @dataclass(frozen=True)
 class _Board:
-    """A handle of NVML, with the MIG instances that the card is cut into."""
+    """An NVML handle of a GPU, with the MIG instances that the GPU is divided into."""
 
     handle: Any
     uuid: str
@@ -222,19 +222,19 @@ def _mig_instances(nvml: Any, handle: Any) -> Iterator[Any]:
     try:
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(handle) if nvml.nvmlDeviceGetMigMode(handle)[0] else 0
     except nvml.NVMLError:
-        return  # a card that cannot be cut
+        return  # a GPU that does not support MIG
     for index in range(count):
         try:
             yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
         except nvml.NVMLError:
-            continue  # places need not be filled in order
+            continue  # there may be gaps in the numbering of instances
 
 
 def _cuda_visible(boards: Sequence[_Board], visible: str | None) -> list[_Board]:
-    """What CUDA makes of `CUDA_VISIBLE_DEVICES`: it stops at the first entry that names nothing.
+    """The devices that CUDA makes visible for a value of `CUDA_VISIBLE_DEVICES`.
 
-    An entry that comes twice hides all, and a process gets one MIG instance at most. Source: CUDA C++ Programming
-    Guide, "CUDA Environment Variables", and PyTorch's `torch.cuda._parse_visible_devices`.
+    CUDA stops at the first invalid entry. A repeated entry hides all devices. A process gets at most one MIG instance.
+    Source: CUDA C++ Programming Guide, "CUDA Environment Variables", and PyTorch's `torch.cuda._parse_visible_devices`.
     """
     if visible is None:
         chosen: list[_Board] = list(boards)
@@ -273,7 +273,7 @@ def _nvidia_device(nvml: Any, index: int, board: _Board) -> Device:
 
 
 def _amd_devices(environ: Mapping[str, str], root: Path) -> tuple[Device, ...]:
-    """What the kernel's compute driver (KFD) offers to ROCm, with the details that the graphics driver knows."""
+    """The GPUs that the kernel's compute driver (KFD) offers to ROCm, with details from the graphics driver."""
     nodes = sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*"), key=lambda node: int(node.name))
     properties = [dict(line.split(maxsplit=1) for line in _text(node / "properties").splitlines()) for node in nodes]
     gpus = [
@@ -314,7 +314,7 @@ def _amd_uuid(gpu: Mapping[str, str]) -> str | None:
 
 
 def _gfx_name(version: int) -> str:
-    """`90402` is `gfx942`: two decimal digits each of minor and step, the last in hexadecimal."""
+    """The name of a `gfx_target_version`: 90402 (major 9, minor 4, step 2) is `gfx942`. Minor and step become hexadecimal."""
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
 
 
@@ -342,7 +342,7 @@ def _cpu_devices(simulated: int | None, root: Path) -> tuple[Device, ...]:
 
 
 def cpu_model(root: Path = Path("/")) -> str:
-    """What the processor calls itself."""
+    """The processor's model name."""
     for line in _text(root / "proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":
@@ -351,7 +351,7 @@ def cpu_model(root: Path = Path("/")) -> str:
 
 
 def num_cores() -> int:
-    """Cores that this process may use: a container or `taskset` can give fewer than the machine has."""
+    """Number of cores that this process may use. A container or `taskset` can allow fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

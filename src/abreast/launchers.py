@@ -1,7 +1,7 @@
-"""Which process am I, of how many, on which host: the only reader of rank variables.
+"""The rank of this process, the number of processes, and the host: the only reader of launchers' environment variables.
 
-Understands torchrun, Open MPI, Slurm, Keras's own `KERAS_DISTRIBUTION_*` and the workers that abreast starts. Starts no
-process and opens no connection. Imports `errors`.
+Knows torchrun, Open MPI, Slurm, Keras's own `KERAS_DISTRIBUTION_*`, and the workers that abreast starts. Starts no process
+and opens no connection.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from abreast.errors import LaunchError
 
 Source = Literal["abreast", "torchrun", "openmpi", "slurm", "keras", "alone"]
 
-# Slurm numbers its special steps downwards from the largest number: the shell of `salloc`, the batch script, others.
+# Slurm numbers its special steps (the shell of `salloc`, the batch script and others) down from the largest number.
 _FIRST_SPECIAL_SLURM_STEP = 0xFFFFFFF0
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among those of its job; `source` says who numbered them.
+    """The place of this process in its job. `source` is the launcher that numbered the processes.
 
-    `local_rank` counts the processes on `host`. Where the launcher does not say, a host has one process.
+    `local_rank` counts the processes on `host`. If the launcher does not report it, a host is assumed to have one process.
     """
 
     rank: int
@@ -39,20 +39,20 @@ class World:
 
 
 def rank() -> int:
-    """The number of this process, from 0; 0 when it runs alone. Raises `LaunchError` when the variables disagree."""
+    """The number of this process, from 0; 0 if it runs alone. Raises `LaunchError` if the variables disagree."""
     return read_world().rank
 
 
 def is_main_process() -> bool:
-    """Whether this is rank 0: the process that should print, save and upload."""
+    """True on rank 0, the process that should print, save and upload."""
     return rank() == 0
 
 
 def read_world(environ: Mapping[str, str] | None = None) -> World:
-    """Read the variables of the first launcher that set any; raises `LaunchError` with the variable and its value.
+    """Read the variables of the innermost launcher. Raises `LaunchError`, with the variable and its value, if one is invalid.
 
-    The nearest launcher wins: an abreast worker below `torchrun` has its own rank, and `torchrun` below `srun` numbers
-    more processes than `srun` does.
+    An abreast worker under `torchrun` has its own rank, and `torchrun` under `srun` numbers more processes than `srun`
+    does, so the innermost launcher counts.
     """
     environ = {name: value for name, value in (os.environ if environ is None else environ).items() if value != ""}
     readers: tuple[Callable[[Mapping[str, str]], World | None], ...] = (_abreast, _torchrun, _openmpi, _slurm, _keras)
@@ -77,7 +77,7 @@ def _openmpi(environ: Mapping[str, str]) -> World | None:
 
 
 def _slurm(environ: Mapping[str, str]) -> World | None:
-    """A process of `srun`. A batch script and the shell of `salloc` carry the job's variables too, but run once."""
+    """A process started by `srun`. A batch script and the shell of `salloc` have the job's variables too, but run once."""
     step = _number(environ, "SLURM_STEP_ID")
     if step is None or step >= _FIRST_SPECIAL_SLURM_STEP:
         return None
@@ -91,7 +91,7 @@ def _slurm(environ: Mapping[str, str]) -> World | None:
 
 
 def _slurm_local_size(environ: Mapping[str, str]) -> int | None:
-    """Tasks on this host out of Slurm's short form: `2(x3),1` is 2, 2, 2, 1."""
+    """Number of tasks on this host, from Slurm's short form: `2(x3),1` means 2, 2, 2, 1."""
     name = "SLURM_STEP_TASKS_PER_NODE"
     text, node = environ.get(name), _number(environ, "SLURM_NODEID") or 0
     if text is None:
@@ -105,7 +105,7 @@ def _slurm_local_size(environ: Mapping[str, str]) -> int | None:
 
 
 def _keras(environ: Mapping[str, str]) -> World | None:
-    """As `keras.distribution.initialize` reads them; JAX needs the address of the first process only."""
+    """Read Keras's variables as `keras.distribution.initialize` does. JAX needs only the address of the first process."""
     addresses = environ.get("KERAS_DISTRIBUTION_JOB_ADDRESSES", "").split(",")
     environ = dict(environ)
     if len(addresses) > 1:

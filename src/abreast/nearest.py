@@ -1,4 +1,4 @@
-"""The names that come nearest to one that nobody knows, for the hint of an error. Imports nothing of abreast."""
+"""The known names that are nearest to an unknown one, for the hint of an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LIKE = 0.4
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Up to three names like this one, whatever its capitals and dashes; empty, when none is like it."""
+    """Up to three known names that resemble `name`, ignoring case and punctuation; empty if none does."""
     plain, by_plain = _plain(name), {_plain(each): each for each in known}
     begins = [each for each in by_plain if plain and (each.startswith(plain) or plain.startswith(each))]
     found = difflib.get_close_matches(plain, by_plain, _MOST, _LIKE)
@@ -18,7 +18,7 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`did you mean resnet50 or resnet101?`; where none is near, all of them. A sentence, so that another may follow."""
+    """A sentence such as `did you mean resnet50 or resnet101?`; if no known name is near, a list of all of them."""
     names = list(known)
     near = nearest(name, names)
     if not near:

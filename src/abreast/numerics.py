@@ -1,7 +1,7 @@
 """Detection of the step, and the rank, at which a loss stops being a finite number.
 
-The check runs with `check_numerics`, which raises, or with Keras's `TerminateOnNaN` among the callbacks, which prints one line on
-stderr. Reading the loss at every step waits for the devices, so the check is off by default.
+`check_numerics` asks for this and raises; Keras's `TerminateOnNaN` among the callbacks asks for it too, and gets one line on
+stderr. Nothing else turns it on, because reading the loss at every step waits for the devices.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from abreast.feed import Feed
 
 
 class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Reports once where the loss became NaN or infinite; with `stop`, raises `NumericsError`."""
+    """Reports once where the loss became NaN or infinite: raises `NumericsError` if `stop`, else prints a line."""
 
     def __init__(self, feed: Feed, num_devices: int, stop: bool) -> None:
         super().__init__()
         self.feed, self.num_devices, self.stop = feed, num_devices, stop
         self.epoch = 0
-        self.has_reported = False
+        self.reported = False
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self.epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         loss = (logs or {}).get("loss")
-        if self.has_reported or loss is None or np.isfinite(float(loss)):
+        if self.reported or loss is None or np.isfinite(float(loss)):
             return
-        self.has_reported = True
+        self.reported = True
         message = f"the loss is {float(loss)} after step {batch} of epoch {self.epoch} ({self._where()})"
-        hint = "look at that step's rows; if they are sound, try a lower learning rate or gradient clipping"
+        hint = "check the rows of that step; if they are valid, a lower learning rate or clipping helps"
         if self.stop:
             raise NumericsError(message, hint)
         print(f"abreast: {message}\nhint: {hint}", file=sys.stderr)

@@ -11,26 +11,27 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import keras
-from keras.src.trainers import trainer as base_trainer
-from keras.src.trainers.data_adapters import data_adapter_utils
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from abreast import spans
 from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
 from abreast.errors import BackendError, DataError, ModelError
 from abreast.exact import overrides_step
-from abreast.feed import DEFAULT_STAGING, BetweenSteps, Feed, Source, Stager, Staging, cut_validation, wait_for_turn
+from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.hardware import DeviceSpec, choose
+from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
+from abreast.keras_private.trainers import BaseTrainer
 from abreast.launchers import read_world
 from abreast.numerics import watch_loss
+from abreast.staging import DEFAULT_STAGING, Staging
 
 Model = TypeVar("Model")
 
@@ -170,6 +171,17 @@ def placed(model: Any, devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = 
         placement.backend.close(placement)
 
 
+@contextmanager
+def on_first_devices(model: Any, count: int) -> Iterator[None]:
+    """Train a placed model on the first `count` of its devices inside the block, with the training step that it has."""
+    placement = _placements[model]
+    _tag_with_its_step(model, replace(placement, devices=placement.devices[:count]))
+    try:
+        yield
+    finally:
+        _tag_with_its_step(model, placement)
+
+
 def placement_facts() -> dict[str, list[str]]:
     """The devices of all models that are placed now, and the `batch_norm` settings of their placements."""
     placements = [] if _nothing_placed else list(_placements.values())
@@ -227,6 +239,12 @@ def _tag(model: Any, placement: Placement) -> Placement:
     return placement
 
 
+def _tag_with_its_step(model: Any, placement: Placement) -> None:
+    function = model.train_function
+    _tag(model, placement)
+    model.train_function = function
+
+
 @functools.cache
 def _install() -> None:
     """Extend `keras.Model` to several devices. Runs once."""
@@ -234,7 +252,7 @@ def _install() -> None:
     _lead(model)
     model.__init__ = _tagging(model.__init__)
     # Keras restores a loaded model's compile settings only if the model's `compile` is that of this class.
-    base_trainer.Trainer.compile = _tagging(base_trainer.Trainer.compile)
+    BaseTrainer.compile = _tagging(BaseTrainer.compile)
 
 
 def _lead(trainer: Any) -> None:
@@ -283,7 +301,8 @@ def _maker(plain: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
             return plain(self, force=force)
         placement.backend.place(self, placement)
         if force or getattr(self, name) is None:
-            setattr(self, name, _watched(placement.backend.step_function(kind, self, placement), kind))
+            step = placement.backend.step_function(kind, self, placement)
+            setattr(self, name, _watched(step.for_keras, kind))
         return getattr(self, name)
 
     return make_function
@@ -324,7 +343,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     if arguments["validation_data"] is not None:
         arguments["validation_data"] = _feed(
             placement,
-            data_adapter_utils.unpack_x_y_sample_weight(arguments["validation_data"]),
+            unpack_x_y_sample_weight(arguments["validation_data"]),
             BetweenSteps(callbacks=acting),
             batch_size=arguments["validation_batch_size"] or arguments["batch_size"],
             steps_per_epoch=arguments["validation_steps"],
@@ -333,7 +352,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     arguments["x"] = _feed(
         placement,
         (arguments["x"], arguments["y"], arguments["sample_weight"]),
-        BetweenSteps(model, acting, _own_python_step(model), save_on_batches(arguments["callbacks"])),
+        BetweenSteps(model, acting, _own_python_step(model, placement), save_on_batches(arguments["callbacks"])),
         batch_size=arguments["batch_size"],
         steps_per_epoch=arguments["steps_per_epoch"],
         shuffle=arguments["shuffle"],
@@ -386,13 +405,8 @@ def _feed(
     if isinstance(x, DataAdapter):
         _check_alone(y=y, sample_weight=weight, class_weight=options.get("class_weight"))
     backend = placement.backend
-    stage = Stager(
-        functools.partial(backend.put, placement=placement),
-        backend.discard,
-        functools.partial(backend.drawn, placement),
-    )
     source = Source(x, {"y": y, "sample_weight": weight, "batch_size": batch_size, **options}, backend.source)
-    return Feed(source, stage, placement.staging, between_steps)
+    return Feed(source, backend.stage(placement), placement.staging, between_steps)
 
 
 def _acting(callbacks: Any) -> tuple[str, ...]:
@@ -400,9 +414,9 @@ def _acting(callbacks: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(type(each).__name__ for each in acting_on_batches(callbacks)))
 
 
-def _own_python_step(model: Any) -> tuple[str, ...]:
+def _own_python_step(model: Any, placement: Placement) -> tuple[str, ...]:
     """The name of the user's `train_step`, if its Python runs at every batch; compiled, it runs only once."""
-    if overrides_step(model) and (keras.backend.backend() == "torch" or model.run_eagerly):
+    if overrides_step(model) and (placement.backend.steps_run_python or model.run_eagerly):
         return (f"{type(model).__name__}.train_step",)
     return ()
 

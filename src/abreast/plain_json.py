@@ -1,4 +1,4 @@
-"""JSON that people may have edited, read so that nothing in it stops a program later. Imports nothing of abreast."""
+"""Reads JSON that people may have edited, so that no number or nesting in it causes an unexpected error later."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import math
 from typing import Any
 
-_MOST_DIGITS = 300  # of a whole number that a float holds
+_MOST_DIGITS = 300  # a whole number of more digits may be too large for a float
 
 
 def parse(text: str | bytes) -> Any:
-    """As `json.loads`, which leaves two things to chance.
+    """Parse JSON like `json.loads`, and define two cases that it leaves open.
 
-    A whole number that is greater than any float is infinite here, and nesting that is too deep a `ValueError`, as all
-    else that is no JSON.
+    A whole number that is too large for a float becomes infinite. Nesting that is too deep raises `ValueError`, as all
+    invalid JSON does.
     """
     try:
         return json.loads(text, parse_int=_whole)
@@ -22,12 +22,12 @@ def parse(text: str | bytes) -> Any:
 
 
 def positive(value: Any) -> bool:
-    """Whether a parsed value is a finite number above zero."""
+    """True if a parsed value is a finite number above zero."""
     return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value) and value > 0
 
 
 def measurable(value: Any) -> bool:
-    """Whether it is a time, a count or a rate that can be: sums and quotients of such numbers stay finite."""
+    """True for a plausible time, count or rate: sums and quotients of such numbers stay finite."""
     return positive(value) and 1e-15 < value < 1e15
 
 

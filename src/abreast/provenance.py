@@ -1,4 +1,4 @@
-"""Where a number comes from: versions, machine, commit, command and date. Imports `hardware`."""
+"""The origin of a measured number: versions, machine, commit, command and date."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any
 
 from abreast.hardware import cpu_model, list_devices, num_cores
 
-_PACKAGES = ("abreast", "keras", "jax", "tensorflow", "tensorflow-cpu", "torch", "numpy")
+_PACKAGES = ("abreast", "keras", "keras-nightly", "jax", "tensorflow", "tensorflow-cpu", "torch", "numpy")
 _GIT_SECONDS = 10
 
 
 def origin_of(command: Sequence[str], commit: str | None) -> dict[str, Any]:
-    """When, by what command, of what commit (None: of none), on what machine and with what versions is measured now."""
+    """Date, command, commit (left out if None), machine and versions of a measurement that runs now."""
     return {
         "date": now(),
         "command": shlex.join(command),
@@ -33,7 +33,7 @@ def origin_of(command: Sequence[str], commit: str | None) -> dict[str, Any]:
 
 @cache
 def machine() -> dict[str, Any]:
-    """System, processor, cores, memory in bytes, GPUs by model."""
+    """System, processor, cores, memory in bytes, and the models of the GPUs."""
     facts: dict[str, Any] = {
         "system": system(),
         "cpu": cpu_model(),
@@ -46,12 +46,12 @@ def machine() -> dict[str, Any]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Of Python, abreast, Keras and the frameworks that are installed."""
+    """Versions of Python, abreast, Keras, NumPy and the installed frameworks."""
     return {"python": platform.python_version(), **package_versions(*_PACKAGES)}
 
 
 def package_versions(*names: str) -> dict[str, str]:
-    """By name, without the packages that are not installed."""
+    """Versions by package name, without the packages that are not installed."""
     found = {}
     for name in names:
         try:
@@ -62,18 +62,18 @@ def package_versions(*names: str) -> dict[str, str]:
 
 
 def now() -> str:
-    """The time in UTC, as ISO 8601 with seconds."""
+    """The present time in UTC, as ISO 8601 with seconds."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def system() -> str:
-    """The operating system and the kind of processor, as `Linux x86_64`."""
+    """The operating system and the processor's architecture, as `Linux x86_64`."""
     return f"{platform.system()} {platform.machine()}"
 
 
 @cache
 def commit(folder: Path, *sources: str) -> str | None:
-    """The commit of the repository that a folder is in; `+changes` when its sources differ from it; None without one."""
+    """The commit of the repository that contains `folder`, with `+changes` if `sources` differ from it; None without one."""
     try:
         head = _git(folder, "rev-parse", "--short=12", "HEAD")
         return head + (
@@ -84,8 +84,8 @@ def commit(folder: Path, *sources: str) -> str | None:
 
 
 def command() -> list[str]:
-    """The running command, as somebody would type it."""
-    main = sys.modules["__main__"].__spec__  # of `python -m`
+    """The running command, as a user would type it."""
+    main = sys.modules["__main__"].__spec__  # set under `python -m`
     if main is not None:
         name = main.name.removesuffix(".__main__")
         return [*(["abreast"] if name == "abreast" else ["python", "-m", name]), *sys.argv[1:]]

@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
+from abreast.backend.registry import BACKENDS, BackendName, not_installed, require
 from abreast.errors import AbreastError, BackendError, LaunchError
 from abreast.hardware import DeviceSpec, parse_devices
-
-BackendName = Literal["jax", "tensorflow", "torch"]
-BACKENDS: tuple[BackendName, ...] = ("jax", "tensorflow", "torch")
+from abreast.staging import Staging
 
 
 @dataclass(frozen=True)
@@ -82,23 +81,6 @@ def run_script(
         if not placing.placed:
             print(f"abreast: {target} imported no Keras, so nothing was placed on devices", file=sys.stderr)
     return 0
-
-
-def require(backend: str) -> None:
-    """Raise `BackendError` unless the framework is installed. Does not import it."""
-    if importlib.util.find_spec(backend) is None:
-        raise _not_installed(backend)
-
-
-def installed() -> tuple[BackendName, ...]:
-    """The installed frameworks. Does not import them."""
-    return tuple(name for name in BACKENDS if importlib.util.find_spec(name) is not None)
-
-
-def _not_installed(backend: str) -> BackendError:
-    there = [name for name in installed() if name != backend]
-    other = f", or choose one that is: {', '.join(f'--backend {name}' for name in there)}" if there else ""
-    return BackendError(f"{backend} is not installed", f'pip install "abreast[{backend}]"{other}')
 
 
 def _prepare(target: str, arguments: Sequence[str], module: bool) -> Any:
@@ -181,7 +163,7 @@ class _Placing(importlib.abc.MetaPathFinder):
             plain(module)
         except ModuleNotFoundError as error:
             if module.__name__ == "keras" and error.name in BACKENDS:
-                self.error = _not_installed(error.name)
+                self.error = not_installed(error.name)
                 raise self.error from None
             raise
         finally:
@@ -192,7 +174,6 @@ class _Placing(importlib.abc.MetaPathFinder):
 
     def _place(self) -> None:
         from abreast import parallel  # imports Keras
-        from abreast.feed import Staging
 
         self.placed = True
         options = self.options

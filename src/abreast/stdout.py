@@ -1,4 +1,4 @@
-"""What a command prints: on stdout at once, whatever stdout is. Imports `errors`."""
+"""Prints a command's output at once, to any kind of stdout: a terminal, a file, a pipe, or none."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from collections.abc import Iterator
 
 from abreast.errors import AbreastError
 
-# All that a terminal may obey, but line ends and tabs: C0, DEL and C1, and marks that turn the direction of text.
+# Characters that can control a terminal, except line ends and tabs: C0, DEL, C1, and marks that change the text's direction.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def plain(text: str) -> str:
-    """The text with control characters and surrogates written out, as `\\x1b`: names in a file may come from a stranger."""
+    """The text with control characters and surrogates escaped, as `\\x1b`, since names in a file may be hostile."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def say(text: str) -> None:
-    """Print; control characters, and what stdout's encoding cannot hold, are written out.
+    """Print a text, with control characters and characters outside stdout's encoding escaped.
 
-    A reader that went away, as `head` does, has read what it wants; raises `AbreastError` where the text cannot be written.
+    A reader that closes the pipe early, as `head` does, is not an error. Raises `AbreastError` if the text cannot be written.
     """
     with contextlib.suppress(BrokenPipeError), _checked():
         encoding = sys.stdout.encoding or "utf-8"
@@ -30,7 +30,7 @@ def say(text: str) -> None:
 
 
 def flush() -> None:
-    """Let out what others printed; raises `AbreastError` where it cannot be written, `BrokenPipeError` where nobody reads."""
+    """Flush text printed elsewhere. Raises `AbreastError` if it cannot be written, `BrokenPipeError` if the reader is gone."""
     if sys.stdout is not None:
         with _checked():
             sys.stdout.flush()
@@ -39,12 +39,12 @@ def flush() -> None:
 @contextlib.contextmanager
 def _checked() -> Iterator[None]:
     if sys.stdout is None:  # a shell's `>&-`
-        raise AbreastError("cannot write to stdout: it is closed", "leave it open, or point it at a file")
+        raise AbreastError("cannot write to stdout: it is closed", "leave it open, or redirect it to a file")
     try:
         yield
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again when it exits
         if isinstance(error, BrokenPipeError):
             raise
-        hint = "point it at a file on a disk that has room"
+        hint = "redirect it to a file on a disk that has room"
         raise AbreastError(f"cannot write to stdout: {error.strerror or error}", hint) from None

@@ -1,4 +1,4 @@
-"""Where the threads of this process are. Imports no framework."""
+"""The frames that the threads of this process execute. Imports no framework."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from types import FrameType
 
 _LOCK = threading.RLock()
-# A fork in the middle of another thread's block would leave its child locked, and without the garbage collector.
+# A fork during another thread's block would leave the child with the lock held, and without a garbage collector.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
 @contextmanager
 def frames() -> Iterator[dict[int, FrameType]]:
-    """The innermost frame of every thread, by the thread's identifier. Go to those behind it (`f_back`) in the block only.
+    """The innermost frame of every thread, by the thread's identifier. Follow `f_back` only inside the block.
 
-    The garbage collector rests meanwhile. If it ran while CPython makes a frame object, what it frees could let another
-    thread go on: the frame would be of a call that has ended, `f_back` some other object; and CPython before 3.11.9 may
-    stop for ever in `sys._current_frames` (python/cpython#106883). One thread at a time: the first to leave would let it
-    run while another is still inside.
+    The garbage collector is off inside the block. If it ran while CPython creates a frame object, the objects it frees could
+    let another thread run: then the frame could belong to a call that has ended, and `f_back` could be another object. CPython
+    before 3.11.9 may also hang in `sys._current_frames` (python/cpython#106883). Only one thread may be in the block at a
+    time, because the first one to leave would turn the collector on for the others.
     """
     with _LOCK:
         collects = gc.isenabled()

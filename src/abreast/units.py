@@ -1,7 +1,4 @@
-"""Numbers as people read them: three digits and a unit. A number that is none reads `unknown`.
-
-Imports nothing of abreast.
-"""
+"""Numbers as text for people: three digits and a unit. NaN and infinity become `unknown`."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ UNKNOWN = "unknown"
 
 
 def duration(seconds: float, like: float | None = None) -> str:
-    """`38.2 ms`. With `like`, in the unit and with the decimals that suit that time, so that a column lines up."""
+    """A time as `38.2 ms`. With `like`, the unit and the decimals suit that time, so that the numbers of a column line up."""
     if not math.isfinite(seconds):
         return UNKNOWN
     measure = seconds if like is None or not math.isfinite(like) else like
@@ -23,7 +20,7 @@ def duration(seconds: float, like: float | None = None) -> str:
 
 
 def byte_count(num_bytes: float) -> str:
-    """`1.50 GiB`."""
+    """A size as `1.50 GiB`."""
     if not math.isfinite(num_bytes):
         return UNKNOWN
     size, unit = _unit(num_bytes, _BYTES)
@@ -31,24 +28,24 @@ def byte_count(num_bytes: float) -> str:
 
 
 def byte_unit(num_bytes: float) -> tuple[float, str]:
-    """The unit in which `byte_count` gives that many: its bytes, and its name."""
+    """The unit that `byte_count` uses for a size: its bytes, and its name."""
     return _unit(num_bytes, _BYTES) if math.isfinite(num_bytes) else _BYTES[-1]
 
 
 def count(number: float) -> str:
-    """`11,118`; below a hundred, three digits."""
+    """A number as `11,118`; below a hundred, with three digits."""
     if not math.isfinite(number):
         return UNKNOWN
     return f"{number:,.{0 if number == int(number) else _decimals(number)}f}"
 
 
 def counted(number: int, what: str) -> str:
-    """`1 step`, `1,000 steps`."""
+    """A number of things, as `1 step` or `1,000 steps`."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def share(part: float) -> str:
-    """`41%`; below ten percent with one decimal."""
+    """A share as `41%`; below ten percent, with one decimal."""
     if not math.isfinite(part):
         return UNKNOWN
     percent = 100 * part
@@ -56,7 +53,7 @@ def share(part: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """How many times as much, as `1.70` and the sign of multiplication."""
+    """A ratio with two decimals and a multiplication sign."""
     return f"{ratio:.2f}\N{MULTIPLICATION SIGN}" if math.isfinite(ratio) else UNKNOWN
 
 

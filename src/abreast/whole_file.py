@@ -1,4 +1,4 @@
-"""Writes a text as a whole file or not at all, and says beforehand whether it can. Imports `errors`."""
+"""Writes a text file completely or not at all, and checks beforehand whether it can be written."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from abreast.errors import AbreastError
 
 
 def write(what: str, text: str, path: str | os.PathLike[str]) -> None:
-    """`what` names the text in the `AbreastError` that is raised where it cannot be written."""
+    """Write a whole file or nothing. Raises `AbreastError` if it cannot be written; `what` names the text in its message."""
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise AbreastError(f"cannot write {what} to {path}: it is not a file", "give the name of a file")
-    # A short name of its own: a long one with something added could be too long for the file system.
+    # A short name: the target's own name with a suffix could be too long for the file system.
     part = target.with_name(f".abreast-{secrets.token_hex(6)}")
     try:
         try:
@@ -31,9 +31,9 @@ def write(what: str, text: str, path: str | os.PathLike[str]) -> None:
 
 
 def writable(path: str) -> Path:
-    """The file that `path` means here and now: a script may go to another folder.
+    """The absolute path of `path`, resolved now, since a script may change the working directory later.
 
-    Raises `AbreastError` where `write` could not write it: found out before the minutes that a diagnosis takes.
+    Raises `AbreastError` if `write` could not write it, so that the user learns it before a command that takes minutes.
     """
     target = Path(os.path.realpath(path))
     folder = target.parent
@@ -42,5 +42,5 @@ def writable(path: str) -> Path:
     if not folder.is_dir():
         raise AbreastError(f"cannot write to {path}: there is no folder {folder}", "make the folder first")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise AbreastError(f"cannot write to {path}: no permission in {folder}", "give a file in a folder of yours")
+        raise AbreastError(f"cannot write to {path}: no permission in {folder}", "give a file in a folder of your own")
     return target

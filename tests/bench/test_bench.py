@@ -35,7 +35,7 @@ def lines_of(folder: Folder) -> list[dict[str, Any]]:
 
 
 def sides(backend: str, devices: int) -> set[str]:
-    """Keras has no way of its own to several devices on PyTorch."""
+    """Keras does not train on several devices on PyTorch."""
     rivals = {"native"} if backend == "torch" and devices > 1 else {"keras", "native"}
     return {"abreast", "abreast prefetch=0", *rivals}
 
@@ -46,7 +46,7 @@ def test_every_side_is_measured_on_every_number_of_devices(backend: str, measure
     for devices in (1, 2):
         assert {line["case"]["side"] for line in found if line["case"]["devices"] == devices} == sides(backend, devices)
     assert (result.code, "failed" in result.err) == (0, False), result.err
-    left_out = "abreast: Keras has no way of its own to several devices on torch: it is measured on one\n"
+    left_out = "abreast: Keras does not train on several devices on torch: it is measured on one\n"
     assert (left_out in result.err) == (backend == "torch")
 
 
@@ -103,7 +103,7 @@ def test_what_is_measured_is_not_measured_again(backend: str, measured: tuple[Fo
     command = ("bench", "tiny", "--backend", backend, "--cpu-devices", "2", "--batch", "8", *QUICK)
     result = folder.abreast(*command)
     assert result.code == 0
-    assert result.err == "abreast: 2 measurements of this in bench.jsonl already; --again measures them anew\n"
+    assert result.err == "abreast: 2 measurements already in bench.jsonl; --again measures again\n"
     assert len(result.out.splitlines()) == 5
     assert lines_of(folder) == before
 
@@ -128,14 +128,14 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(folder: Folder) 
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
     assert said.endswith(
-        "abreast: stopped; what was measured is in bench.jsonl\nhint: the same command goes on behind it\n"
+        "abreast: stopped; the measurements so far are in bench.jsonl\nhint: the same command continues after them\n"
     )
     assert left_behind(process.pid, seconds=10) == []
     assert [line["case"]["model"] for line in lines_of(folder)] == ["tiny"]
 
     result = folder.python(*command[1:])
     assert result.code == 0, result.err
-    assert result.err.startswith("abreast: 1 measurement of this in bench.jsonl already")
+    assert result.err.startswith("abreast: 1 measurement already in bench.jsonl")
     assert [line["case"]["model"] for line in lines_of(folder)] == ["tiny", "convnet"]
 
 
@@ -151,7 +151,7 @@ def test_ctrl_c_before_anything_is_measured_says_so(folder: Folder) -> None:
     os.kill(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert (process.returncode, lines_of(folder)) == (130, [])
-    assert said == "abreast: stopped; nothing was measured yet\nhint: the same command goes on behind it\n"
+    assert said == "abreast: stopped; nothing was measured yet\nhint: the same command continues after them\n"
 
 
 @pytest.mark.jax
@@ -247,8 +247,8 @@ def test_what_fails_is_named_and_the_rest_goes_on(folder: Folder) -> None:
     folder.write("cases.json", json.dumps(cases))
     result = folder.abreast("bench", "--cases", "cases.json", "--backend", "jax", "--cpu-devices", "1", *QUICK)
     assert result.code == 1
-    assert "mine has no function 'model' that could give a model\nhint: did you mean modell?" in result.err
-    assert "mine:modell gave a NoneType\nhint: let it take no arguments and give a keras.Model" in result.err
+    assert "mine has no function 'model' that could return a model\nhint: did you mean modell?" in result.err
+    assert "mine:modell returned a NoneType\nhint: let it take no arguments and return a keras.Model" in result.err
     assert "ValueError: no weights here" in result.err
     assert [line["case"]["model"] for line in lines_of(folder)] == ["tiny"]
 

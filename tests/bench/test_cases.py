@@ -59,7 +59,7 @@ def test_backends_precisions_and_devices_are_multiplied_and_sides_take_turns() -
 def test_keras_has_no_way_to_several_devices_on_torch_and_is_left_out_there() -> None:
     request = Request("mlp", ["jax", "torch"], [1, 2], against=("keras",))
     assert [cell.sides[1:] for cell in request.cells(**SETTINGS)] == [("keras",), ("keras",), ("keras",), ()]
-    assert request.absent() == ["Keras has no way of its own to several devices on torch: it is measured on one"]
+    assert request.absent() == ["Keras does not train on several devices on torch: it is measured on one"]
     assert Request("mlp", ["torch"], [1], against=("keras",)).absent() == []
 
 
@@ -107,7 +107,7 @@ def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
         (["mlp", "--devices", "0"], "--devices 0\nhint: numbers of devices are 1 or more"),
         (["mlp", "--devices", "-1"], "--devices -1: '-1' is not a number"),
         (["mlp", "--devices", "two"], "--devices two: 'two' is not a number"),
-        (["mlp", "--devices", "4"], "4 devices asked for, and there are 2\nhint: raise --cpu-devices"),
+        (["mlp", "--devices", "4"], "4 devices asked for, but there are 2\nhint: raise --cpu-devices"),
         (["mlp", "--cpu-devices", "0"], "--cpu-devices 0\nhint: give a whole number, at least 1"),
         (["mlp", "--batch", "-8"], "a batch of -8 rows\nhint: a batch has at least 1 row"),
         (["mlp", "--global-batch", "0"], "a global batch of 0 rows"),
@@ -125,7 +125,10 @@ def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
         (["mlp", "--precision", "fp8"], "'fp8' is not among float32, bfloat16, float16"),
         (["mlp", "--against", "horovod"], "'horovod' is not among keras, native"),
         (["mlp", "--backend", "jaxx"], "'jaxx' is not among jax, tensorflow, torch\nhint: did you mean jax?"),
-        (["mlp", "--variant", "prefetsch=0"], "'prefetsch=0' is no setting of abreast\nhint: settings are batch_norm"),
+        (
+            ["mlp", "--variant", "prefetsch=0"],
+            "'prefetsch=0' is not a setting of abreast\nhint: settings are batch_norm",
+        ),
         (["mlp", "--variant", "prefetch=-1"], "prefetch=-1\nhint: give a whole number, at least 0"),
         (["mlp", "--variant", "batch_norm=both"], "batch_norm=both\nhint: give global or local"),
         (
@@ -133,10 +136,10 @@ def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
             "--input nowhere: no folder\nhint: give host, device, a folder that `abreast pack` made",
         ),
         (["mlp", "--input", "."], "--input .: a folder without a manifest.json"),
-        (["mlp", "--input", "nomodule:make"], "there is no module 'nomodule', which should give a source"),
+        (["mlp", "--input", "nomodule:make"], "there is no module 'nomodule', which should return a source"),
         (
             ["nomodule:make"],
-            "there is no module 'nomodule', which should give a model\nhint: run the command where nomodule.py is",
+            "there is no module 'nomodule', which should return a model\nhint: run the command where nomodule.py is",
         ),
         (["train.py:make"], "'train.py:make' names a file\nhint: write train:make"),
         (["my model:x"], "'my model:x' does not name a model\nhint: write module:function"),
@@ -144,14 +147,14 @@ def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
             ["mlp", "--precision", "float16", "--against", "native"],
             "the native loops do not scale losses, as float16 needs",
         ),
-        (["mlp", "--input", "a:b", "--against", "native"], "the native loops are fed synthetic input only, not a:b"),
+        (["mlp", "--input", "a:b", "--against", "native"], "the native loops take synthetic input only, not a:b"),
         (["mlp", "--input-shape", "32,-1"], "--input-shape 32,-1\nhint: write the sizes of one row"),
         (["mlp", "--output", "nofolder/out.jsonl"], "cannot write to nofolder/out.jsonl: there is no folder"),
         (["--report", "bench.txt"], "--report bench.txt: it is a file\nhint: give a folder"),
         (["--report", "bench.txt/out"], "--report bench.txt/out: {tmp}/bench.txt is a file"),
         (["--report", "out"], "there are no measurements in bench.jsonl\nhint: measure first"),
         (["--report", "out", "-o", "benhc.jsonl"], "there are no measurements in benhc.jsonl\nhint: measure first"),
-        (["mlp", "--png"], "--png draws the figures of a report\nhint: give --report FOLDER, too"),
+        (["mlp", "--png"], "--png draws the figures of a report\nhint: give --report FOLDER too"),
         (["mlp", "--predicted", "none.jsonl"], "there is no file none.jsonl of predictions"),
     ],
 )
@@ -170,15 +173,15 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
     allowed = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: "theirs" not in str(path) and allowed(path, mode))
     said = refused(capsys, "mlp", "--cpu-devices", "2", "--report", "theirs/out")
-    assert f"--report theirs/out: no permission in {tmp_path}/theirs\nhint: give a folder of yours" in said
+    assert f"--report theirs/out: no permission in {tmp_path}/theirs\nhint: give a folder that you may write to" in said
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("[", "cases.json is not JSON"),
-        ("{}", "cases.json holds no list of cases"),
-        ("[]", "cases.json holds no list of cases"),
+        ("{}", "cases.json is not a list of cases"),
+        ("[]", "cases.json is not a list of cases"),
         ('[{"modell": "mlp"}]', "cases.json, case 1: 'modell' is not a field of a case\nhint: did you mean model?"),
         ('[{"batch": 8}]', "cases.json, case 1 names no model"),
         (

@@ -21,7 +21,7 @@ def test_half_a_line_of_a_killed_process_goes(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write('{"benchmark": "bench", "ca')
     assert lines.read(path) == [line(1, 0.1)]
-    assert lines.half_line(path) == f"the last line of {path} is cut off, and left out"
+    assert lines.half_line(path) == f"the last line of {path} is cut off and left out"
     lines.append(path, [line(2, 0.2)])
     assert lines.read(path) == [line(1, 0.1), line(2, 0.2)]
     assert lines.half_line(path) is None
@@ -43,7 +43,7 @@ def test_a_line_that_is_no_measurement_is_named(tmp_path: Path, text: str) -> No
     lines.append(path, [line(1, 0.1)])
     with path.open("a") as file:
         file.write(text)
-    with pytest.raises(DataError, match=r"bench\.jsonl, line 2: .* is no measurement"):
+    with pytest.raises(DataError, match=r"bench\.jsonl, line 2: .* is not a measurement"):
         lines.read(path)
 
 

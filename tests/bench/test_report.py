@@ -225,7 +225,7 @@ def test_numbers_that_are_none_break_nothing() -> None:
 def test_a_prediction_without_numbers_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "predicted.jsonl"
     path.write_text(json.dumps(predictions()[0]) + "\n" + content + "\n")
-    with pytest.raises(DataError, match=r"predicted\.jsonl, line 2 is no prediction"):
+    with pytest.raises(DataError, match=r"predicted\.jsonl, line 2 is not a prediction"):
         read_predictions(path)
 
 
@@ -250,14 +250,14 @@ def test_lines_that_are_cut_off_are_left_out_of_a_report_and_said(
     assert cli.main(["bench", *arguments, "--predicted", str(tmp_path / "predicted.jsonl")]) == 0
     said = capsys.readouterr().err
     for name in ("bench", "predicted"):
-        assert f"abreast: the last line of {tmp_path / name}.jsonl is cut off, and left out\n" in said
+        assert f"abreast: the last line of {tmp_path / name}.jsonl is cut off and left out\n" in said
 
 
 def test_without_a_browser_png_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABREAST_BROWSER", "no-such-browser")
-    with pytest.raises(AbreastError, match="no browser to draw PNG files with"):
+    with pytest.raises(AbreastError, match="no browser can draw PNG files"):
         write_report([the_comparison()], tmp_path / "out", png=True)
     assert not (tmp_path / "out").exists()
 

@@ -49,7 +49,7 @@ def verdict(options: list[str]) -> dict[str, Any]:
         return {"outcome": "failed", "said": str(error)}
 
 
-def run_in_fork(one: side.Side, stdin: process.Stdin, *, shown: bool) -> process.Run:
+def run_in_fork(one: side.SideSpec, stdin: process.Stdin, *, shown: bool) -> process.SideRun:
     """As `process.run_side`."""
     Path(one.folder).mkdir()
     alive, lifeline = os.pipe()

@@ -11,8 +11,8 @@ import pytest
 
 from abreast.checking import log
 from abreast.checking.compare import PRECISIONS, Difference, Ruler, compare
-from abreast.checking.log import Event, Writer
-from abreast.checking.process import Run
+from abreast.checking.log import Event, LogWriter
+from abreast.checking.process import SideRun
 from abreast.checking.reasons import Evidence, reasons
 
 FLOAT32 = PRECISIONS["float32"]
@@ -22,7 +22,7 @@ CALL = "fit of model"
 def events(folder: Path, *weights: Any, batches: str = "abcdefgh", loss: float = 1.0) -> list[Event]:
     """The log of a fit with these weights, before its first step and after each."""
     folder.mkdir()
-    writer = Writer(folder)
+    writer = LogWriter(folder)
     for step, weight in enumerate(weights):
         arrays = {("log", "loss"): np.array(loss), ("weight", "dense/kernel"): np.asarray(weight, "float32")}
         kind = "step" if step else "begin"
@@ -96,7 +96,7 @@ def test_a_large_array_is_sampled_and_its_norm_compared(tmp_path: Path, monkeypa
 
 
 FACTS = {"backend": "torch", "models": {}, "calls": {CALL: {"callbacks": ["Mine"], "draws": True, "own_source": True}}}
-RUN = Run(0, [], FACTS, None)
+RUN = SideRun(0, [], FACTS, None)
 
 
 def first_reason(difference: Difference, repeats: bool = True, **facts: Any) -> str:

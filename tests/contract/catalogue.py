@@ -252,7 +252,11 @@ PRECISION = {
 
 # Where row numbers decide, these are run on every number of devices, always.
 EVERY_NUMBER_OF_DEVICES = {"98 rows in batches of 32", "3 rows", "1 row"}
-REFUSED_BY_KERAS: dict[str, tuple[str, ...]] = {}  # the backends on which plain Keras refuses a job
+# Jobs that plain Keras refuses, and on which backends.
+REFUSED_BY_KERAS: dict[str, tuple[str, ...]] = {
+    "several steps per execution": ("torch",),
+    "several steps per execution, short batch": ("torch",),
+}
 
 CASES: dict[str, Case] = {
     **MODELS, **LOSSES, **WEIGHTS, **METRICS, **OPTIMIZERS, **LARGE, **ROWS, **FIT, **CALLBACKS, **SOURCES, **PRECISION

@@ -229,21 +229,22 @@ def _without_xla() -> Iterator[None]:
     import jax
     from jax.sharding import PartitionSpec
 
-    from abreast.backend.jax import backend
+    from abreast.backend.jax import devices
+    from abreast.backend.jax import step as jax_step
 
     def program(kind: Any, model: Any, placement: Any) -> Any:
         step = getattr(model, f"{kind}_step")
 
         def of_one_device(state: Any, data: Any) -> Any:
             outputs, new_state = step(tuple(map(list, state)), data)
-            return outputs, tuple(backend._Values(list(values)) for values in new_state)
+            return outputs, tuple(jax_step._Values(list(values)) for values in new_state)
 
-        mesh = backend._mesh(placement.devices)
+        mesh = devices._mesh(placement.devices)
         specs: Any = {"in_specs": (PartitionSpec(), PartitionSpec("batch")), "out_specs": PartitionSpec()}
         alone = jax.jit(jax.shard_map(of_one_device, mesh=mesh, check_vma=False, **specs))
         return lambda state, data, rows: alone(state, data)
 
-    with _replaced(backend, "_program", program):
+    with _replaced(jax_step, "_program", program):
         yield
 
 
@@ -260,8 +261,8 @@ def global_instead_of_local(devices: int, rows: int) -> Any:
     """`probes.local_batch_norm` on JAX, with a program that normalizes by the global batch."""
     from contextlib import nullcontext
 
-    from abreast.backend.jax import backend
+    from abreast.backend.jax import step as jax_step
     from tests.contract import probes
 
-    with _replaced(backend, "local_batch_norm", lambda num_devices: nullcontext()):
+    with _replaced(jax_step, "local_batch_norm", lambda num_devices: nullcontext()):
         return probes.local_batch_norm(devices=devices, rows=rows)

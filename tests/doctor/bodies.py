@@ -52,7 +52,7 @@ def measured_beside(plant: Any, turns: list[float]) -> AbstractContextManager[An
     from abreast.doctor.facts import GIVEN
 
     model = (plant.make_fixed_model or plant.make_model)()
-    plain = trials.Bench.run
+    plain = trials.TrialRunner.run
 
     def run(bench: Any, trial: Any, warmup: int, steps: int) -> Any:
         seconds = plain(bench, trial, warmup, steps)
@@ -60,7 +60,7 @@ def measured_beside(plant: Any, turns: list[float]) -> AbstractContextManager[An
             turns.append(plant.fixed_rows / seconds_per_step(model, plant.fixed, plant.burst))
         return seconds
 
-    return mock.patch.object(trials.Bench, "run", run)
+    return mock.patch.object(trials.TrialRunner, "run", run)
 
 
 def seconds_per_step(model: Any, arguments: dict[str, Any], burst: int = 1) -> float:

@@ -1,4 +1,4 @@
-"""In a worker: a `Clock` driven by calls in Keras's order, on a clock that only moves when something takes time."""
+"""In a worker: a `TrialClock` driven by calls in Keras's order, on a clock that only moves when something takes time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def drive(per_call: int, steps: int, wanted: int, known: bool = True, warmup: in
     now = 0.0
     model: Any = SimpleNamespace(steps_per_execution=per_call, stop_training=False)
     with mock.patch("time.perf_counter", lambda: now):  # noqa: PT008 - it moves
-        clock = module.Clock(model, warmup, wanted)
+        clock = module.TrialClock(model, warmup, wanted)
         clock.set_model(model)
         clock.set_params({"steps": steps if known else None})
         done = 0

@@ -295,6 +295,12 @@ def float_images(devices: int, size: int) -> Fit:
     return Fit(model, settings | {"x": x.astype("float32")}, settings | {"x": x}, fixed_rows=128)
 
 
+def float32_layers(devices: int, rows: int, width: int) -> Fit:
+    """Products of large matrices, as tensor cores do them many times as fast in bfloat16. For GPUs."""
+    x, y = data(rows * 20)
+    return Fit(lambda: compiled(layers(4, width), devices), {"x": x, "y": y, "batch_size": rows, "verbose": 0})
+
+
 def healthy_arrays(devices: int, rows: int = HEALTHY_ROWS) -> Fit:
     x, y = data(rows * 50)
     return Fit(partial(usual, devices), {"x": x, "y": y, "batch_size": rows, "verbose": 0})

@@ -395,7 +395,7 @@ def take_turns_in_a_lock(workers: int) -> float:
 
     from abreast.doctor.call import FitCall
     from abreast.doctor.keep import build
-    from abreast.doctor.trials import Bench, Trial
+    from abreast.doctor.trials import Trial, TrialRunner
 
     model, x, y = task(0)
     lock, wave = threading.Lock(), threading.Barrier(workers)
@@ -412,7 +412,7 @@ def take_turns_in_a_lock(workers: int) -> float:
 
     call = FitCall.of(model, Slow(workers=workers, max_queue_size=workers), verbose=0)
     build(model, (x[:32], y[:32]))
-    bench = Bench(call, workers - 2)
+    bench = TrialRunner(call, workers - 2)
     arguments = lambda: call.with_workers(workers)  # noqa: E731
     seconds = bench.run(Trial("more", "more", 32, arguments, own_source=True), workers + 1, workers - 2)
     assert seconds is not None
@@ -427,7 +427,7 @@ def diagnose_many_steps(steps_per_execution: int) -> dict[str, float]:
 
     from abreast.doctor import once
     from abreast.doctor.call import FitCall
-    from abreast.doctor.trials import Bench, Trial
+    from abreast.doctor.trials import Trial, TrialRunner
 
     class Rows(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
         def __init__(self, seconds: float) -> None:
@@ -444,7 +444,7 @@ def diagnose_many_steps(steps_per_execution: int) -> dict[str, float]:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse", steps_per_execution=steps_per_execution)
     call = FitCall.of(model, Rows(0.010), validation_data=Rows(0.020), verbose=0)
-    bench = Bench(call, 12)
+    bench = TrialRunner(call, 12)
     trial = Trial("as given", "", 8, call.fit_arguments)
     bench.run(trial, 6, 12)
     given, measured = bench.run(trial, 6, 12), once.validation(call)

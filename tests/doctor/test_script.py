@@ -14,7 +14,7 @@ from abreast.doctor.diagnosis import Diagnosis, Finding
 from abreast.doctor.report import report
 from abreast.doctor.script import write_json
 from abreast.errors import AbreastError
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from tests.test_cli import Folder
 
 TRAINS = """
@@ -88,7 +88,7 @@ def test_a_script_without_a_fit_says_so(folder: Folder) -> None:
     folder.write("train.py", "print('hello')")
     result = folder.abreast("doctor", "train.py")
     assert (result.code, result.out) == (2, "")
-    assert "abreast: error: train.py ended without a call of fit\nhint: " in result.err
+    assert "abreast: error: train.py ended without calling fit\nhint: " in result.err
 
 
 def test_a_script_that_fails_before_its_fit_ends_as_in_python(folder: Folder) -> None:
@@ -137,7 +137,7 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_number_that_is_none_is_null_in_json(tmp_path: Path) -> None:
-    found = replace(diagnosis(), samples=(Sample("gpu:0", 0, math.nan, 1),))
+    found = replace(diagnosis(), samples=(DeviceSample("gpu:0", 0, math.nan, 1),))
     write_json(found, tmp_path / "out.json")
     assert json.loads((tmp_path / "out.json").read_text())["samples"][0]["utilisation"] is None
 

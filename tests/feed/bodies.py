@@ -361,7 +361,7 @@ def slots_left_by_failed_fits() -> list[int]:
         with contextlib.suppress(Exception):
             bad.fit(Counted().rows(), steps_per_epoch=3, verbose=0)
         backend: Any = current_backend()
-        pending.append(sum(writer.pending for writer in backend._team._writers.values()))
+        pending.append(sum(writer.pending for writer in backend.leader.team._writers.values()))
     return pending
 
 

@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -130,9 +131,9 @@ def _counting(step_function: Callable[..., Any], outcomes: Outcomes, planted: bo
             outcomes.num_steps += 1
             if planted:
                 raise Planted
-            return step(*given)
+            return step.for_keras(*given)
 
-        return counted
+        return replace(step, for_keras=counted)
 
     return counting
 

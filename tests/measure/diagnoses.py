@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from abreast.doctor.diagnosis import Diagnosis, Experiment, Finding
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.spans import MAIN, READER, STAGER, Span
 from abreast.timeline.step_spans import CALLBACKS, STEPS
 
@@ -114,7 +114,7 @@ def hostile() -> Diagnosis:
         Span(track, name, start * _MS, (start + 9) * _MS, {PLANTED: 1.5})
         for start, (track, name) in enumerate([(MAIN, PLANTED), (long, "compute"), ("gpu:0", long)])
     )
-    sample = Sample(long, 5, 0.5, 1000)
+    sample = DeviceSample(long, 5, 0.5, 1000)
     parts = {PLANTED: 0.01, long: 0.02}
     return Diagnosis(
         long, PLANTED, (long,) * 3, 32, 4, 0.03, parts, (finding,), (experiment,), spans, (sample,), {PLANTED: long}
@@ -127,7 +127,7 @@ def broken() -> Diagnosis:
     finding = Finding("odd", "An odd finding", "", "", nan, nan)
     experiments = (Experiment("odd", "", 0, nan, infinite), Experiment("none", "", 0, 0.0, 0.0))
     spans = (Span(MAIN, "instant", 5, 5, {"bytes": nan}), Span(MAIN, "backwards", 9, 3, {}))
-    samples = (Sample("cpu:0", 1, nan, 0), Sample("cpu:0", 2, infinite, 0, nan))
+    samples = (DeviceSample("cpu:0", 1, nan, 0), DeviceSample("cpu:0", 2, infinite, 0, nan))
     parts = {"waiting for input": nan, "computing": -1.0, "all-reduce": 0.0}
     return Diagnosis("model", "jax", (), 0, 0, 0.0, parts, (finding,), experiments, spans, samples)
 
@@ -179,10 +179,10 @@ def _steps(names: tuple[str, ...], wait: int, num_steps: int) -> tuple[Span, ...
     return tuple(spans)
 
 
-def _samples(names: tuple[str, ...], busy: float, num_samples: int) -> tuple[Sample, ...]:
+def _samples(names: tuple[str, ...], busy: float, num_samples: int) -> tuple[DeviceSample, ...]:
     draws = random.Random(2)
     return tuple(
-        Sample(
+        DeviceSample(
             name,
             number * 100 * _MS,
             min(1.0, max(0.0, draws.gauss(busy, 0.08 if busy < 0.9 else 0.02))),

@@ -28,8 +28,8 @@ def window(start: float, finished: tuple[float, ...] = (), end: float = 0, is_la
 
 def spans_held(accounts: Accounts) -> int:
     batches, intervals = accounts._batches, (accounts._waits, accounts._calls, accounts._sums, accounts._puts)
-    columns = (*intervals, batches._taken, batches._reads._told, batches._puts._told)
-    return len(accounts.newest._left) + sum(int(each.shape[1]) for each in columns)
+    columns = (*intervals, batches._taken, batches._reads._waiting, batches._puts._waiting)
+    return len(accounts.newest._arrived) + sum(int(each.shape[1]) for each in columns)
 
 
 def call(start: float, wait: float = 20) -> list[Span]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import RemoteError, Workers
+from tests.measure.traced import traced_steps
 
 STEPS = {2, 3}
 
@@ -60,42 +61,12 @@ def test_a_profiler_that_runs_already_is_an_error(workers: Workers, tmp_path: Pa
 
 @pytest.mark.parametrize("steps", [(3, 3), (-1, 4), 7, (1.5, 3), (1, 2, 3)], ids=str)
 def test_wrong_steps_are_refused(workers: Workers, steps: Any) -> None:
-    with pytest.raises(RemoteError, match="hint: give the first step and the one behind the last") as caught:
+    with pytest.raises(RemoteError, match="hint: give the first step and the step after the last one") as caught:
         workers.abreast.run(make, steps=steps)
     assert "BackendError" in caught.value.kinds
 
 
 # Bodies.
-
-
-def traced_steps(logdir: str) -> set[int]:
-    """The steps that the files name."""
-    import gzip
-    import json
-
-    import keras
-
-    backend = keras.backend.backend()
-    if backend == "torch":
-        events = json.loads((Path(logdir) / "rank0.trace.json").read_text())["traceEvents"]
-        names = [event["name"] for event in events if event.get("name", "").startswith("step ")]
-        return {int(name.removeprefix("step ")) for name in names}
-    if backend == "jax":
-        with gzip.open(next(Path(logdir).rglob("perfetto_trace.json.gz"))) as file:
-            events = json.load(file)["traceEvents"]
-        return {int(event["args"]["step_num"]) for event in events if "step_num" in event.get("args", {})}
-    from tensorflow.tsl.profiler.protobuf import xplane_pb2
-
-    space = xplane_pb2.XSpace.FromString(next(Path(logdir).rglob("*.xplane.pb")).read_bytes())
-    return {
-        stat.int64_value
-        for plane in space.planes
-        for line in plane.lines
-        for event in line.events
-        if plane.event_metadata[event.metadata_id].name == "train"
-        for stat in event.stats
-        if plane.stat_metadata[stat.metadata_id].name == "step_num"
-    }
 
 
 def task() -> tuple[Any, Any, Any]:
@@ -160,7 +131,7 @@ def fit_under_a_profiler(logdir: str) -> None:
 
     model, x, y = task()
     backend: Any = abreast.parallel.placement_of(model)
-    tracer = backend.backend.trace(f"{logdir}/other")
+    tracer = backend.backend.instruments.trace(f"{logdir}/other")
     try:
         model.fit(x, y, batch_size=16, verbose=0, callbacks=[abreast.DeviceTrace(steps=(2, 4), logdir=f"{logdir}/own")])
     finally:

@@ -77,7 +77,7 @@ def test_a_driver_that_refuses_is_a_note_and_leaves_nothing(clock: Clock) -> Non
     cuda = FakeCuda(clock, RATES)
     cuda._cuMemHostAlloc = lambda *_: 2  # type: ignore[assignment, method-assign]
     facts, _ = measured(cuda)
-    assert facts == {"notes": ["copies of GPUs were not measured: CUDA's driver gave 2 for cuMemHostAlloc"]}
+    assert facts == {"notes": ["copies of GPUs were not measured: CUDA's driver returned 2 for cuMemHostAlloc"]}
     assert cuda.counts["cuMemFree_v2"] == cuda.counts["cuDevicePrimaryCtxRelease_v2"] == 1
 
 

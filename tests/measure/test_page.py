@@ -114,7 +114,7 @@ def test_what_was_not_measured_is_said_in_a_sentence() -> None:
     text = page(diagnoses.bare())
     for sentence in (
         "The parts of a step were not measured.",
-        "No spans of time were kept.",
+        "No spans were recorded.",
         "Utilisation and memory of the devices were not sampled in this run.",
         "None were run.",
     ):

@@ -15,7 +15,7 @@ from abreast.errors import BackendError
 from abreast.hardware import Device
 from abreast.samplers.nvml import GpuSample, NvidiaDevices
 from abreast.samplers.processor import Processor
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.samplers.sampler import Sampler
 
 GPUS = [
@@ -123,16 +123,16 @@ def test_workers_count_with_the_process_that_started_them(tmp_path: Path) -> Non
 def test_the_sampler_ends_its_thread_and_closes_its_sources() -> None:
     closed = []
 
-    class Source:
+    class Probe:
         note: str | None = "half blind"
 
-        def sample(self) -> list[Sample]:
-            return [Sample("cpu", 0, 0.5, 1)]
+        def sample(self) -> list[DeviceSample]:
+            return [DeviceSample("cpu", 0, 0.5, 1)]
 
         def close(self) -> None:
             closed.append(True)
 
-    sampler = Sampler([Source()], every_seconds=0.01)
+    sampler = Sampler([Probe()], every_seconds=0.01)
     sampler.start()
     deadline = time.monotonic() + 10
     while len(sampler.samples) < 3 and time.monotonic() < deadline:

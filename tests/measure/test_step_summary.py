@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.timeline.step_parts import PARTS
-from abreast.timeline.step_summary import Summary, summarize
+from abreast.timeline.step_summary import TimelineSummary, summarize
 from abreast.timeline.step_table import STEP
 
 
-def summary(rows: int = 32, **options: Any) -> Summary:
+def summary(rows: int = 32, **options: Any) -> TimelineSummary:
     """A first step of 10 s that compiles, then three of 100, 200 and 300 ms, of which input takes a quarter."""
     steps = np.zeros(4, STEP)
     steps["wall"] = (10.0, 0.1, 0.2, 0.3)
@@ -48,13 +48,13 @@ def test_what_is_not_told_is_none_and_not_zero() -> None:
 
 
 def test_utilisation_that_no_driver_tells_is_none() -> None:
-    found = summary(samples=[Sample("gpu:0", 0, float("nan"), 1 << 30)])
+    found = summary(samples=[DeviceSample("gpu:0", 0, float("nan"), 1 << 30)])
     assert found["samples"]["gpu:0"]["utilisation"] is None
     assert "gpu:0: 1,024 MiB at most" in str(found).splitlines()
 
 
 def test_the_table_has_a_line_per_part() -> None:
-    samples = [Sample("gpu:0", 0, 0.5, 1 << 30), Sample("gpu:0", 1, 1.0, 2 << 30)]
+    samples = [DeviceSample("gpu:0", 0, 0.5, 1 << 30), DeviceSample("gpu:0", 1, 1.0, 2 << 30)]
     lines = str(summary(samples=samples, notes=["all is well"])).splitlines()
     assert lines[0] == "3 steps, the first 1 left out"
     words = [" ".join(line.replace(".0 ms", " ms").split()) for line in lines]

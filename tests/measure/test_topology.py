@@ -122,10 +122,19 @@ def test_one_gpu_has_no_links() -> None:
     [
         ("", "no matrix of links in ''"),
         ("command not found", "no matrix of links in 'command not found'"),
-        (OLD_DRIVER.replace("GPU1\tSOC", "GPU1\tPHB"), "GPU0 has SOC to GPU1, which has PHB to it"),
-        (OLD_DRIVER.replace("GPU1\tSOC\t X \t8-15\n", ""), "GPU0 has SOC to GPU1, which has None to it"),
-        (OLD_DRIVER.replace("GPU1\tSOC", "GPU1\tNVX"), "the row of GPU1 is 'NVX X', not links to 2 GPUs"),
-        (OLD_DRIVER.replace("GPU1\tSOC\t X \t8-15", "GPU1\tSOC"), "the row of GPU1 is 'SOC', not links to 2 GPUs"),
+        (OLD_DRIVER.replace("GPU1\tSOC", "GPU1\tPHB"), "the link from GPU0 to GPU1 is SOC, and the link back is PHB"),
+        (
+            OLD_DRIVER.replace("GPU1\tSOC\t X \t8-15\n", ""),
+            "the link from GPU0 to GPU1 is SOC, and the link back is None",
+        ),
+        (
+            OLD_DRIVER.replace("GPU1\tSOC", "GPU1\tNVX"),
+            "the row of GPU1 is 'NVX X', not a list of links to 2 GPUs",
+        ),
+        (
+            OLD_DRIVER.replace("GPU1\tSOC\t X \t8-15", "GPU1\tSOC"),
+            "the row of GPU1 is 'SOC', not a list of links to 2 GPUs",
+        ),
     ],
 )
 def test_an_impossible_matrix_is_refused(text: str, said: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.spans import MAIN, READER, Span
 from abreast.timeline.trace_file import write_trace
 from tests.measure.trace_format import faults
@@ -20,7 +20,7 @@ SPANS = [
     Span(READER, "read", 2_000, 5_000, {"batch": 0}),  # of another feed's thread
     Span("gpu:0", "compute", 4_000, 8_000, {}),
 ]
-SAMPLES = [Sample("gpu:0", 1_500, 0.5, 1 << 30, 1980.0), Sample("cpu", 1_600, 0.1, 1 << 20)]
+SAMPLES = [DeviceSample("gpu:0", 1_500, 0.5, 1 << 30, 1980.0), DeviceSample("cpu", 1_600, 0.1, 1 << 20)]
 
 
 def written(path: Path) -> Any:
@@ -34,7 +34,7 @@ def test_the_trace_is_of_the_published_format(tmp_path: Path) -> None:
 
 def test_what_a_driver_does_not_tell_is_left_out(tmp_path: Path) -> None:
     """A MIG instance knows no utilisation; a NaN in the file would be no JSON."""
-    samples = [Sample("gpu:0", 1_500, float("nan"), 1 << 30), SAMPLES[1]]
+    samples = [DeviceSample("gpu:0", 1_500, float("nan"), 1 << 30), SAMPLES[1]]
     write_trace(tmp_path / "trace.json", SPANS, (), samples)
     content = json.loads((tmp_path / "trace.json").read_text(), parse_constant=pytest.fail)
     assert faults(content) == []

@@ -15,8 +15,8 @@ from typing import Any
 from abreast import cli
 from abreast.errors import AbreastError, DataError
 from abreast.records import Records, verify
-from abreast.records.decode.images import read_picture
-from abreast.records.pack.prepare import Recipe, prepare
+from abreast.records.decoding.images import read_picture
+from abreast.records.packing.prepare import Recipe, prepare
 from abreast.records.sources.choose import source_of
 from tests.bench.samples import predictions, scaling
 from tests.measure.test_topology import DGX_1

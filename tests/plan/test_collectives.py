@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from abreast.plan.collectives import (
-    gather_seconds,
-    ring_seconds,
-    server_in_host_seconds,
-    server_on_device_seconds,
-    sharded_servers_seconds,
-    tree_seconds,
-)
+from abreast.plan.collectives import gather_seconds, ring_seconds, tree_seconds
+from benchmarks.published_model import server_in_host_seconds, server_on_device_seconds, sharded_servers_seconds
 
 GB = 1e9
 

@@ -97,18 +97,18 @@ def test_more_accumulation_is_told_as_what_it_would_be(plan: Any) -> None:
 def test_accumulation_is_no_efficiency(plan: Any) -> None:
     """One device that updates once in four steps takes less time for them; so does each of several."""
     _, out, _ = plan("--model vgg16 --machine dgx-2 --batch 8 --step-time 20ms --accumulate 4")
-    assert "a step below is 4 of them, whose gradients are accumulated, and one update" in out
+    assert "a step below is 4 such steps with accumulated gradients, and one update" in out
     shares = [float(line.split()[6].removesuffix("%")) for line in out.splitlines()[5:10]]
     assert shares[0] == 100 and shares == sorted(shares, reverse=True) and shares[-1] < 99
 
 
 def test_what_is_worth_it_speaks_of_the_devices_that_are_there(plan: Any) -> None:
     _, out, _ = plan("--model resnet50 --machine dgx-2 --step-time 0.2 --hosts 2 --devices 28")
-    assert "worth it: all 28; devices that are added bring more than half of their own throughput" in out
+    assert "worth it: all 28; each added device brings more than half of its own throughput" in out
     _, out, _ = plan(f"{GIVEN} --devices 1")
-    assert "worth it: nothing to compare one device with; --devices asks for more" in out
+    assert "worth it: only one device was planned; --devices plans for more" in out
     _, out, _ = plan("--model vgg16 --machine pcie3-x1-box --batch 1 --step-time 50ms --accumulate 4")
-    assert "for 1 row (given)" in out and "worth it: 1 device; of 2 nothing is predicted" in out
+    assert "for 1 row (given)" in out and "worth it: 1 device; there is no prediction for 2" in out
 
 
 def test_small_rates_keep_their_digits(plan: Any) -> None:
@@ -120,7 +120,7 @@ def test_nothing_is_said_of_a_step_or_a_price_that_no_prediction_is_made_of(plan
     given = "--model vgg16 --machine pcie3-x1-box --batch 1 --step-time 0.001 --no-overlap --epoch-rows 1e6 --price 3"
     _, out, _ = plan(given)
     assert "4        1      -" in out and "a step of 4 devices" not in out
-    assert "nothing is predicted of 4 devices" in out and "an epoch on 1: 0.278 h, price 0.83" in out
+    assert "no prediction for 4 devices" in out and "an epoch on 1: 0.278 h, price 0.83" in out
     assert json.loads(plan(f"{given} --json")[1])["cost_per_epoch"]["num_devices"] == 1
 
 
@@ -135,15 +135,15 @@ def test_a_model_may_be_a_number_of_parameters(plan: Any) -> None:
         ("--model resnet5 --machine dgx-2", "no model is called 'resnet5'", "resnet50"),
         ("--model resnet50 --machine dgx3", "no machine is called 'dgx3'", "did you mean dgx-"),
         ("--machine dgx-2", "no model is given", "--model resnet50"),
-        (f"{GIVEN} --devices 13", "13 devices on 2 hosts, with 8 each", "as 12 devices"),
+        (f"{GIVEN} --devices 13", "13 devices on 2 hosts, with 8 each", "12 devices in all"),
         (f"{GIVEN} --devices 16 --hosts 1", "16 devices per host, but dgx-1-v100 has 8", "more hosts"),
-        (f"{GIVEN} --devices 0", "--devices 0", "at least one"),
+        (f"{GIVEN} --devices 0", "--devices 0", "at least 1"),
         ("--model resnet50 --machine pcie3-x4-box --step-time 1 --devices 8", "has no network", "network"),
         (f"{GIVEN} --batch -3", "--batch -3", "above zero"),
         (f"{GIVEN} --accumulate 0", "--accumulate 0", "1 or more"),
         (f"{GIVEN} --gradients fp8", "gradients in 'fp8'", "powersgd"),
         (f"{GIVEN} --exchange rung", "no exchange is called 'rung'", "ring"),
-        (f"{GIVEN} --price 3", "a price needs the rows of an epoch", "--epoch-rows"),
+        (f"{GIVEN} --price 3", "the cost of an epoch needs its rows and a price", "--epoch-rows"),
         (f"{GIVEN} --epoch-rows -1 --price 3", "-1 rows", "--epoch-rows is above zero"),
         (f"{GIVEN} --step-from x.jsonl", "the step time is given twice", "--step-time or --step-from"),
         ("--model resnet50 --machine dgx-2 --step-from none.jsonl", "none.jsonl cannot be read", "JSON lines"),
@@ -173,9 +173,9 @@ def test_a_model_may_be_a_number_of_parameters(plan: Any) -> None:
         ("--parameters 10 --tensors 20 --machine dgx-2 --step-time 1", "20 gradient tensors", "1 to 10,"),
         ("--parameters 7e9 --tensors 0 --machine dgx-2 --step-time 1", "0 gradient tensors", "1 to 100,000"),
         ("--parameters 0.5 --machine dgx-2 --step-time 1", "--parameters 0.5", "whole number above zero"),
-        (f"{GIVEN} --hosts 0", "--hosts 0", "at least one"),
-        (f"{GIVEN} --devices 8 --hosts -1", "--hosts -1", "at least one"),
-        (f"{GIVEN} --devices 19 --hosts 2", "19 devices on 2 hosts", "as 16 devices"),
+        (f"{GIVEN} --hosts 0", "--hosts 0", "at least 1"),
+        (f"{GIVEN} --devices 8 --hosts -1", "--hosts -1", "at least 1"),
+        (f"{GIVEN} --devices 19 --hosts 2", "19 devices on 2 hosts", "16 devices in all"),
         (f"{GIVEN} --devices 8000000", "8,000,000 devices", "1,000,000 at most"),
         (f"{GIVEN} --price inf --epoch-rows 5", "5 rows at inf", "--price"),
         (f"{GIVEN} --price 1 --epoch-rows inf", "inf rows at 1", "--price"),
@@ -203,12 +203,12 @@ def test_a_line_that_is_no_step_time_is_refused(plan: Any, tmp_path: Path, line:
 @pytest.mark.parametrize(
     ("case", "median", "unit", "message", "hint"),
     [
-        ({"devices": 8}, 0.2, "s", "lines.jsonl is of 8 devices", "--measured"),
-        ({"devices": 1, "rows_per_device": 16.0}, 0.2, "s", "of 16.0 rows, and 32 are planned", "--batch 16"),
+        ({"devices": 8}, 0.2, "s", "lines.jsonl is for 8 devices", "--measured"),
+        ({"devices": 1, "rows_per_device": 16.0}, 0.2, "s", "for 16.0 rows, and 32 are planned", "--batch 16"),
         ({}, 0, "rows/s", "the median of its last line is 0", "above zero"),
         ({}, True, "s", "the median of its last line is True", "above zero"),
         pytest.param({}, 10**400, "s", "of its last line is inf", "above zero", id="more than any float holds"),
-        ({}, 5e6, "ms", "a step of 5000 s", "an hour is the most"),
+        ({}, 5e6, "ms", "a step of 5000 s", "at most one hour"),
     ],
 )
 def test_a_line_that_is_of_another_step_is_told(
@@ -227,7 +227,7 @@ def test_more_hosts_than_a_machine_says_it_has_are_refused(plan: Any, tmp_path: 
     given = f"--model resnet50 --machine {tmp_path}/machine.json --step-time 0.2"
     assert plan(f"{given} --devices 4")[0] == 0
     code, _, err = plan(f"{given} --devices 6")
-    assert code == 2 and "3 hosts, but of mine there are 2" in err and "most_hosts" in err
+    assert code == 2 and "3 hosts, but mine has at most 2" in err and "most_hosts" in err
 
 
 def test_the_guide_shows_what_is_printed(plan: Any) -> None:

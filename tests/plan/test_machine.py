@@ -51,7 +51,7 @@ def test_a_device_may_be_one_that_ships() -> None:
         ({"device": "V1000"}, "no GPU is called 'V1000'"),
         ({"device_link": {"kind": "cable", "bytes_per_second": 1e9}}, "of kind 'cable'"),
         ({"device_link": {"kind": "pcie", "bytes_per_second": -1e9}}, "bytes_per_second is -1e9|-1000000000"),
-        ({"device_link": {"kind": "pcie", "bytes_per_second": 12}}, "12, which no link or memory reaches"),
+        ({"device_link": {"kind": "pcie", "bytes_per_second": 12}}, "12, beyond any link or memory"),
         ({"device_link": {"kind": "pcie", "gigabits_per_second": 100}}, "gigabits_per_second is in another unit"),
         (
             {"device_link": {"kind": "pcie", "bytes_per_second": 1e9, "latency_seconds": 20}},
@@ -72,10 +72,10 @@ def test_a_device_may_be_one_that_ships() -> None:
         ),
         ({"sources": []}, "sources is"),
         ({"shares_cores": "yes"}, "shares_cores is 'yes'"),
-        ({"host_copy_bytes_per_second": 12}, "host_copy_bytes_per_second is 12, which no link"),
+        ({"host_copy_bytes_per_second": 12}, "host_copy_bytes_per_second is 12, beyond any link"),
         ({"host_copy_gigabytes_per_second": 12}, "host_copy_gigabytes_per_second is in another unit"),
         ({"device": {"name": "X", "memory_bytes_per_second": 9e11, "peak_flops": 15e12}}, "peak_flops is 15"),
-        ({"device": {"name": "X", "memory_bytes_per_second": 900}}, "900, which no link or memory reaches"),
+        ({"device": {"name": "X", "memory_bytes_per_second": 900}}, "900, beyond any link or memory"),
         (
             {"device": {"name": "X", "memory_bytes_per_second": 9e11, "memory_gigabytes_per_second": 900}},
             "memory_gigabytes_per_second is in another unit",

@@ -177,14 +177,14 @@ def test_a_quick_list_of_this_machine_without_gpus_is_one_error(
     assert cli.main(["plan", "--machine", "machine.json", "--model", "resnet50", "--step-time", "0.5"]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "machine.json has no GPU, and nothing was measured of simulated devices\nhint: `abreast machine" in shown.err
+    assert "machine.json has no GPU, and simulated devices were not measured\nhint: `abreast machine" in shown.err
 
 
 PCIE = {"pcie_bytes_per_second_each_way": 1e10}
 DAMAGE: dict[str, tuple[dict[str, Any], str]] = {
     "another format": ({"format": 2}, "format is 2, and this version reads 1"),
-    "no list of GPUs": ({"gpus": "eight"}, "gpus is no list of objects"),
-    "a GPU of another machine": ({"links": [{"from": "gpu:0", "to": "gpu:9"}]}, "'gpu:0' and 'gpu:9', which are not"),
+    "no list of GPUs": ({"gpus": "eight"}, "gpus is not a list of objects"),
+    "a GPU of another machine": ({"links": [{"from": "gpu:0", "to": "gpu:9"}]}, "'gpu:0' and 'gpu:9', and not both"),
     "a rate below zero": (
         {"links": [{"from": "gpu:0", "to": "gpu:1", "bytes_per_second_with_peer_access": -1}]},
         "bytes_per_second_with_peer_access is -1",
@@ -193,13 +193,13 @@ DAMAGE: dict[str, tuple[dict[str, Any], str]] = {
     "an all-reduce of one": ({"all_reduce": [{"devices": 1, "bytes": 4096, "seconds": 1e-5}]}, "is over 1 device"),
     "an all-reduce that nothing reaches": (
         {"all_reduce": [{"devices": 2, "bytes": 4e20, "seconds": 1e-5}]},
-        "which no link or memory reaches",
+        "beyond any link or memory",
     ),
     "a copy that is a word": ({"host_to_device_bytes_per_second": {"pinned": ["fast"]}}, "pinned is 'fast'"),
     "assumptions that are none": ({"assumed": "nothing"}, "assumed is 'nothing'"),
     "a card of which nothing is known": (
         {"gpus": [{"name": "gpu:0", "model": "X", "pcie": 1}]},
-        "nothing is known of X",
+        "nothing is known about X",
     ),
     "a memory that is a word": (
         {"gpus": [{"name": "gpu:0", "model": V100, "memory_bytes_per_second": "fast", **PCIE}]},
@@ -215,7 +215,7 @@ DAMAGE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "ends of a link that are lists": (
         {"links": [{"from": ["gpu:0"], "to": {}}]},
-        "which are not both among its gpus",
+        "and not both are in its gpus",
     ),
     "assumptions that are numbers": ({"assumed": [1]}, "assumed is [1]"),
     "no link at all": (
@@ -223,7 +223,7 @@ DAMAGE: dict[str, tuple[dict[str, Any], str]] = {
             "links": [],
             "gpus": [{"name": f"gpu:{card}", "model": "T4", "memory_bytes_per_second": 3e11} for card in (0, 1)],
         },
-        "nothing is known of the links between its 2 GPUs",
+        "nothing is known about the links between its 2 GPUs",
     ),
 }
 

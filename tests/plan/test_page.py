@@ -73,7 +73,7 @@ def test_the_page_answers(plan: Any) -> None:
     page = Path("plan.html").read_text()
     for answer in ("Worth it: all 16;", "In the way: ", "Helps most: ", "An epoch on 16: ", "price of an epoch"):
         assert answer in page
-    assert cells(page, "Changes and what they bring")[0] == ["change", "throughput"]
+    assert cells(page, "Changes and their throughput")[0] == ["change", "throughput"]
 
 
 def test_all_of_a_prediction_looks_predicted(plan: Any) -> None:
@@ -107,7 +107,7 @@ def test_a_line_that_is_cut_off_is_left_out_and_said(plan: Any) -> None:
     assert whole[2] == ""
     with Path("lines.jsonl").open("a") as file:
         file.write(json.dumps(line(2, 0.3))[:-9])
-    said = "abreast: the last line of lines.jsonl is cut off, and left out\n"
+    said = "abreast: the last line of lines.jsonl is cut off and left out\n"
     assert plan(f"{GIVEN} --measured lines.jsonl") == (*whole[:2], said)
 
 
@@ -155,18 +155,18 @@ def test_a_plan_that_abstains_says_so_on_its_page(plan: Any) -> None:
     code, _, _ = plan("--model vgg16 --machine pcie3-x1-box --batch 1 --step-time 0.001 --no-overlap --html plan.html")
     assert code == 0
     page = Path("plan.html").read_text()
-    assert "no prediction" in page and "nothing can be predicted" in page
+    assert "no prediction" in page and "No prediction for" in page
 
 
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
         ("--measured none.jsonl", "there is no file none.jsonl of measurements", "abreast bench"),
-        ("--measured empty.jsonl", "nothing in empty.jsonl was measured of resnet50", "measure first"),
+        ("--measured empty.jsonl", "empty.jsonl has no measurement of resnet50", "measure first"),
         ("--measured lines.jsonl --batch 32", "of resnet50, 32 rows per device", "there are resnet50 on jax"),
         ("--measured lines.jsonl --strong", "of resnet50, any rows in all", "there are resnet50 on jax"),
-        ("--measured two.jsonl", "2 sets of measurements in two.jsonl fit", "keep one of them"),
-        ("--measured text.jsonl", "is no measurement", "abreast bench"),
+        ("--measured two.jsonl", "2 sets of measurements in two.jsonl fit", "choose one with --model and --batch"),
+        ("--measured text.jsonl", "is not a measurement", "abreast bench"),
         ("--step-time 0.2 --html nowhere/plan.html", "there is no folder", "make the folder first"),
         ("--step-time 0.2 --html .", "it is not a file", "name of a file"),
     ],

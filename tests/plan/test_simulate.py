@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 
 from abreast.errors import DataError
 from abreast.plan.collectives import ring_seconds, tree_seconds
-from abreast.plan.simulate import Wires, Work, simulate
+from abreast.plan.events import Engine
+from abreast.plan.simulate import Wires, Work, exchange_seconds, simulate
 
 SECONDS = st.floats(1e-6, 1.0)
 RATES = st.floats(1e6, 1e12)
 BUCKETS = st.lists(st.tuples(SECONDS, st.floats(0, 1e9)), min_size=1, max_size=12)
 HOSTS = st.tuples(st.integers(1, 8), st.integers(1, 8))  # devices per host, hosts
-# Of the others, one link serves two stages of a bucket, first come, first served: sooner there may then be later done.
-PIPELINES = st.sampled_from(("ring", "tree", "ps-cpu", "ps-sharded", "ps-hosts"))
-ALL = st.sampled_from(("ring", "tree", "hierarchical", "ps-cpu", "ps-gpu", "ps-sharded", "ps-hosts"))
+# In a hierarchy, one link serves two stages of a bucket, first come, first served: to arrive sooner may then mean to end later.
+PIPELINES = st.sampled_from(("ring", "tree"))
+ALL = st.sampled_from(("ring", "tree", "hierarchical"))
 EXACT = 1e-9  # floating-point additions in another order
 
 
@@ -42,9 +43,7 @@ def works(draw: st.DrawFn, overlap: bool | None = None) -> Work:
 def wires(draw: st.DrawFn, kinds: st.SearchStrategy[str] = PIPELINES) -> Wires:
     per_host, hosts = draw(HOSTS)
     latency = st.floats(0, 1e-3)
-    return Wires(
-        draw(kinds), per_host * hosts, hosts, draw(RATES), draw(latency), draw(RATES), draw(latency), draw(RATES)
-    )
+    return Wires(draw(kinds), per_host * hosts, hosts, draw(RATES), draw(latency), draw(RATES), draw(latency))
 
 
 @settings(deadline=None)
@@ -95,16 +94,6 @@ def test_a_hierarchy_of_one_host_is_a_ring(work: Work, links: Wires) -> None:
 
 
 @settings(deadline=None)
-@given(SECONDS, st.floats(1, 1e9), st.integers(2, 64), RATES)
-def test_a_server_on_a_device_serves_one_after_the_other(
-    seconds: float, size: float, devices: int, rate: float
-) -> None:
-    work = Work(0.0, [seconds], [size])
-    found = simulate(work, Wires("ps-gpu", devices, device_bytes_per_second=rate)).seconds
-    assert found == pytest.approx(seconds + 2 * (devices - 1) * size / rate, rel=EXACT)
-
-
-@settings(deadline=None)
 @given(SECONDS, st.floats(1, 1e9), HOSTS, RATES, RATES)
 def test_a_hierarchy_is_two_halves_of_a_ring_around_a_ring(
     seconds: float, size: float, counts: tuple[int, int], rate: float, network: float
@@ -145,8 +134,7 @@ def test_more_devices_never_shorten_a_step(work: Work, links: Wires, times: int)
 @settings(deadline=None)
 @given(works(), wires(), st.floats(1, 10))
 def test_one_slow_device_slows_the_step_by_no_more_than_itself(work: Work, links: Wires, slow: float) -> None:
-    slowdowns = [slow, *[1.0] * (links.num_devices - 1)]
-    now, found = simulate(work, links).seconds, simulate(work, links, slowdowns).seconds
+    now, found = simulate(work, links).seconds, simulate(work, links, slow).seconds
     assert now * (1 - EXACT) <= found <= now + (slow - 1) * work.compute_seconds + now * EXACT
 
 
@@ -173,25 +161,13 @@ def test_compressing_takes_time_from_the_computation() -> None:
     assert simulate(work, links).seconds == pytest.approx(11.0 + 10 * 0.05 + 0.1)
 
 
-@settings(deadline=None)
-@given(works(), st.sampled_from((0.0, 1e-3)), HOSTS)
-def test_of_other_hosts_the_slowest_device_says_all(work: Work, latency: float, sizes: tuple[int, int]) -> None:
-    inside, hosts = sizes
-    links = Wires("ps-gpu", inside * hosts, hosts, 1e9, latency, 1e8, latency)
-    slowdowns = np.exp(np.random.default_rng(0).normal(0, 0.3, links.num_devices)).tolist()
-    few = [*slowdowns[:inside], *([max(slowdowns[inside:])] if hosts > 1 else [])]
-    assert simulate(work, links, few).seconds == pytest.approx(simulate(work, links, slowdowns).seconds, rel=EXACT)
-    alike = [1.0] * links.num_devices
-    assert simulate(work, links).seconds == pytest.approx(simulate(work, links, alike).seconds, rel=EXACT)
-
-
 @pytest.mark.alone
 @pytest.mark.parametrize("exchange", ["ring", "hierarchical"])
 def test_1024_devices_and_200_tensors_take_less_than_ten_seconds(exchange: str) -> None:
-    slowdowns = np.exp(np.random.default_rng(0).normal(0, 0.1, 1024)).tolist()
+    slowest = float(np.exp(np.random.default_rng(0).normal(0, 0.1, 1024)).max())
     links = Wires(exchange, 1024, 128, 1e11, network_bytes_per_second=1e10)
     begin = time.process_time()
-    found = simulate(Work(0.05, [0.1 / 200] * 200, [5e5] * 200), links, slowdowns)
+    found = simulate(Work(0.05, [0.1 / 200] * 200, [5e5] * 200), links, slowest)
     assert time.process_time() - begin < 10  # measured 1.5 s
     assert found.seconds > 0.15
 
@@ -201,9 +177,9 @@ def test_1024_devices_and_200_tensors_take_less_than_ten_seconds(exchange: str) 
     [
         ({"exchange": "rings"}, "exchange is 'rings'"),
         ({"num_devices": 5, "num_hosts": 2}, "5 devices on 2 hosts"),
-        ({"device_bytes_per_second": -1.0}, "a rate that is not above zero"),
-        ({"slow_device_link": 0.5}, "a slow link that is faster"),
-        ({"lost_share": 1.0}, "a share that is not below one"),
+        ({"device_bytes_per_second": -1.0}, "a rate is not above zero"),
+        ({"slow_device_link": 0.5}, "a slow link is faster"),
+        ({"lost_share": 1.0}, "a share is not below one"),
     ],
 )
 def test_impossible_wires_are_refused(change: dict[str, object], message: str) -> None:
@@ -214,7 +190,7 @@ def test_impossible_wires_are_refused(change: dict[str, object], message: str) -
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
 def test_impossible_work_is_refused(bad: float) -> None:
-    with pytest.raises(DataError, match="negative or no number"):
+    with pytest.raises(DataError, match="negative or not finite"):
         Work(bad, [1.0], [1.0])
     with pytest.raises(DataError, match="2 backward times for 1 buckets"):
         Work(1.0, [1.0, 1.0], [1.0])
@@ -222,11 +198,23 @@ def test_impossible_work_is_refused(bad: float) -> None:
 
 @settings(deadline=None)
 @given(
-    works(),
-    wires(st.sampled_from(("ring", "tree", "hierarchical"))),
+    works(overlap=True),
+    wires(st.sampled_from(("ring", "tree"))),
     st.lists(st.floats(1, 3), min_size=64, max_size=64),
 )
 def test_where_all_wait_for_all_the_slowest_device_decides(work: Work, links: Wires, slowdowns: list[float]) -> None:
     drawn = slowdowns[: links.num_devices]
-    all_of_them, slowest = simulate(work, links, drawn), simulate(work, links, (max(drawn),))
-    assert all_of_them.seconds == pytest.approx(slowest.seconds, rel=EXACT)
+    assert simulate(work, links, max(drawn)).seconds == pytest.approx(one_by_one(work, links, drawn), rel=EXACT)
+
+
+def one_by_one(work: Work, links: Wires, slowdowns: list[float]) -> float:
+    """The step with a compute stream for each device, whose buckets share one link."""
+    engine = Engine()
+    before = work.compute_seconds - sum(work.backward_seconds)
+    computed = [engine.add(before * slow, f"device {rank}") for rank, slow in enumerate(slowdowns)]
+    for seconds, size in zip(work.backward_seconds, work.bucket_bytes, strict=True):
+        computed = [
+            engine.add(seconds * slow, f"device {rank}", (computed[rank],)) for rank, slow in enumerate(slowdowns)
+        ]
+        engine.add(exchange_seconds(Work(0.0, [0.0], [size]), links), "link", computed)
+    return engine.run().seconds

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from abreast.records import CenterCrop, RandomCrop
-from abreast.records.read.draws import permutation, uniforms
+from abreast.records.loading.draws import permutation, uniforms
 
 
 def epoch_of(loader: Any, files: Path, crop: RandomCrop, seed: int, epoch: int) -> tuple[Any, Any]:

@@ -22,7 +22,7 @@ from unittest import mock
 from abreast.errors import DataError
 from abreast.records import Records, verify
 from abreast.records.format.manifest import LOCK, PACKING
-from abreast.records.pack.durable import Files
+from abreast.records.packing.durable import Files
 from tests.records.pieces import contents, small_pack
 
 CALLS = ("make_folder", "create", "write", "sync", "close", "rename", "remove", "sync_folder")
@@ -31,7 +31,7 @@ COUNT = 5
 
 def packed(folder: Path, files: Files | None = None) -> None:
     """A small data set of some shards, by way of these calls."""
-    with mock.patch("abreast.records.pack.packer.Files", return_value=files or Files()):
+    with mock.patch("abreast.records.packing.packer.Files", return_value=files or Files()):
         small_pack(folder, COUNT)
 
 

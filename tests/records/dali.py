@@ -17,9 +17,9 @@ from PIL import Image
 
 from abreast import hardware
 from abreast.errors import DeviceError
-from abreast.records.decode import gpu_choice, gpu_pipeline
-from abreast.records.decode.gpu_pipeline import Device, Plan, View
-from abreast.records.decode.images import Pixels, decode_jpeg
+from abreast.records.decoding import gpu_choice, gpu_pipeline
+from abreast.records.decoding.gpu_pipeline import Device, Plan, View
+from abreast.records.decoding.images import Pixels, decode_jpeg
 
 ON_CPU = Device("cpu", "cpu", None)
 STAND_INS = [

@@ -138,7 +138,7 @@ def tensors_of_batches(folder: str) -> list[Any]:
 def memory_of_a_fit(folder: str, devices: int) -> dict[str, Any]:
     """How many places batches were made in, and whether the feed copied any."""
     from abreast.feed.reuse import ReuseGuard
-    from abreast.records.read.buffers import Buffers
+    from abreast.records.decoding.buffers import Buffers
 
     places, copied = [], []
     plain_array, plain_guard = Buffers.array, ReuseGuard.guard
@@ -178,7 +178,7 @@ def pixels_on(folder: str, devices: int) -> Any:
 def waits_of_a_fit(folder: str, devices: int, slow_seconds: float) -> dict[str, float]:
     """The share of the time that steps wait for input, and the rates of reader and model, in rows per second."""
     import abreast
-    from abreast.records.decode.pixels import Painter
+    from abreast.records.decoding.resize import Painter
 
     keras.utils.clear_session()
     keras.utils.set_random_seed(7)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from abreast.records import Item, pack
-from abreast.records.pack.progress import Summary
+from abreast.records.packing.progress import Summary
 from abreast.records.sources.iterable import Iterated
 
 Pixels = npt.NDArray[np.uint8]

@@ -12,9 +12,10 @@ from PIL import Image
 
 from abreast import cli
 from abreast.errors import DataError
-from abreast.records import Item, Records, extract, pack
+from abreast.records import Item, Progress, Records, extract, pack
 from abreast.records.format.manifest import bound, unbound
-from abreast.records.read import extractor
+from abreast.records.packing.command import ProgressLine
+from abreast.records.reading import extractor
 from tests.records.pieces import class_folder, contents, items, photo, small_pack
 
 
@@ -64,7 +65,7 @@ def test_verify_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixt
     tar.write_bytes(data)
     code, out, _ = abreast(capsys, "records", "verify", tmp_path / "out")
     assert code == 1
-    assert "shard-00001.tar has another SHA-256" in out and "sample 2 (group/002)" in out
+    assert "shard-00001.tar is not the one in manifest.json" in out and "sample 2 (group/002)" in out
     (tmp_path / "out" / "manifest.json").unlink()
     assert abreast(capsys, "records", "verify", tmp_path / "out")[0] == 1
 
@@ -160,10 +161,10 @@ def test_ctrl_c_says_that_the_same_command_goes_on(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("abreast.records.pack", interrupted)
+    monkeypatch.setattr("abreast.records.packing.packer.pack", interrupted)
     code, out, err = abreast(capsys, "pack", tmp_path, tmp_path / "out")
     assert (code, out) == (130, "")
-    assert err == "abreast: stopped\nhint: the same command goes on behind the last whole shard\n"
+    assert err == "abreast: stopped\nhint: run the same command again to continue after the last whole shard\n"
 
 
 def test_a_source_is_split_and_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,7 +173,11 @@ def test_a_source_is_split_and_described(tmp_path: Path, capsys: pytest.CaptureF
     assert code == 0
     assert f"{dest / 'train'}: " in out and f"{dest / 'val'}: " in out
     code, out, err = abreast(capsys, "records", "info", dest)
-    assert code == 2 and f"{dest} holds the parts train, val\nhint: name one of its parts: {dest / 'train'}" in err
+    assert (
+        code == 2
+        and f"{dest} is not one data set: it has the parts train, val\nhint: name one of its parts: {dest / 'train'}"
+        in err
+    )
 
 
 def test_columns_are_chosen_and_renamed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,15 +211,13 @@ def test_skipped_images_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_line_of_progress_changes_on_a_terminal_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from abreast.records import Progress
-
-    line = cli._ProgressLine()
+    line = ProgressLine()
     line.show(Progress(1, 1, 2, 0, 1.0))
     line.show(Progress(2, 2, 2, 0, 11.0))
     line.end()
     assert capsys.readouterr().err == "2 of 2 images, 0 images/s, 0.0 s left\n"
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    line = cli._ProgressLine()
+    line = ProgressLine()
     line.show(Progress(10, 10, 20, 0, 1.0))
     line.show(Progress(2, 2, 2, 0, 1.0))
     line.end()

@@ -18,7 +18,7 @@ import pytest
 
 from abreast.errors import DataError
 from abreast.records import Records
-from abreast.records.pack.durable import Files, PartFile, locked
+from abreast.records.packing.durable import Files, PartFile, locked
 from tests.harness.client import ROOT
 from tests.records import crashes
 from tests.records.crashes import Failing, Stingy, packed, power_losses, state
@@ -152,7 +152,7 @@ def test_a_shard_goes_to_the_disk_while_it_is_written(tmp_path: Path, monkeypatc
             synced.append(os.fstat(descriptor).st_size)
             super().sync(descriptor)
 
-    monkeypatch.setattr("abreast.records.pack.durable._AHEAD_BYTES", 1000)
+    monkeypatch.setattr("abreast.records.packing.durable._AHEAD_BYTES", 1000)
     file = PartFile(tmp_path / "shard", Heard())
     for size in (400, 500, 2500, 100, 999, 7):
         file.write(bytes(size))
@@ -185,7 +185,7 @@ def test_without_renaming_a_kill_would_do_harm(
     tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control of the kills: a packer that writes under the last names at once."""
-    monkeypatch.setattr("abreast.records.pack.durable.PART", "")
+    monkeypatch.setattr("abreast.records.packing.durable.PART", "")
     monkeypatch.setattr(Files, "rename", lambda *_: None)
     files = Failing(crashes.num_calls(tmp_path / "counted") - 6)
     monkeypatch.setattr(Files, "remove", lambda *_: None)
@@ -248,7 +248,7 @@ def test_ctrl_c_of_the_command_says_how_to_go_on(tmp_path: Path) -> None:
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (130, "")
-    assert err.endswith("abreast: stopped\nhint: the same command goes on behind the last whole shard\n")
+    assert err.endswith("abreast: stopped\nhint: run the same command again to continue after the last whole shard\n")
     assert sorted(contents(tmp_path / "out")) == ["packing.json"]
     assert subprocess.run(command, capture_output=True, timeout=100, cwd=ROOT, env=environment()).returncode == 0
     with Records(tmp_path / "out") as records:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.errors import DataError
-from abreast.records.decode import crop
-from abreast.records.decode.crop import Box, Cut, cut
-from abreast.records.decode.images import Pixels, decode_jpeg
-from abreast.records.decode.jpeg import read_header, restart_lengths
-from abreast.records.pack.encoder import encode_jpeg, restart_interval
+from abreast.records.decoding import crop
+from abreast.records.decoding.crop import Box, Cut, cut
+from abreast.records.decoding.images import Pixels, decode_jpeg
+from abreast.records.decoding.jpeg import read_header, restart_lengths
+from abreast.records.packing.encoder import encode_jpeg, restart_interval
 from tests.records.pieces import file_of, photo
 
 GRAY = -1

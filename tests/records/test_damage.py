@@ -19,10 +19,10 @@ import pytest
 
 from abreast.errors import DataError
 from abreast.records import Records, pack, verify
-from abreast.records.format import format, manifest
+from abreast.records.format import index_file, manifest
 from abreast.records.format.columns import ColumnType, StoredColumn
 from abreast.records.format.manifest import bound, unbound
-from abreast.records.read import reader
+from abreast.records.reading import reader
 from tests.records.pieces import contents, photo
 
 Read = list[tuple[str, bytes, dict[str, Any]]]
@@ -120,9 +120,9 @@ def test_damage_to_an_image_is_named_with_file_sample_and_bytes(folder: Path) ->
         with pytest.raises(DataError) as caught:
             records[1]
     assert caught.value.message == (
-        f"{tar} is damaged: sample 1 (k1), bytes {begin} to {begin + size}, has another checksum"
+        f"{tar} is damaged: the checksum of sample 1 (k1), bytes {begin} to {begin + size}, is wrong"
     )
-    assert verify(folder) == [f"{tar} has another SHA-256 than manifest.json says", caught.value.message]
+    assert verify(folder) == [f"the SHA-256 of {tar} is not the one in manifest.json", caught.value.message]
 
 
 def test_every_shorter_or_longer_file_is_refused(folder: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_shard_outside_of_the_folder_is_never_opened(folder: Path, tmp_path: P
     shutil.copy(folder / "shard-00000.tar", tmp_path / "shard-00000.tar")
     content["shards"][0]["name"] = "../shard-00000"
     path.write_bytes(bound(content))
-    with pytest.raises(DataError, match="no shard is called"):
+    with pytest.raises(DataError, match="is not a name of a shard"):
         Records(folder)
 
 
@@ -247,7 +247,7 @@ def test_pixels_that_disagree_with_the_index_are_refused_before_they_are_decoded
 def forged(folder: Path, column: StoredColumn) -> None:
     """Give the only shard another column, with right digests."""
     path = folder / "shard-00000.index"
-    data = format.to_bytes(replace(format.from_bytes(path.read_bytes(), ""), columns={"c": column}))
+    data = index_file.to_bytes(replace(index_file.from_bytes(path.read_bytes(), ""), columns={"c": column}))
     path.write_bytes(data)
     whole = manifest.read(folder)
     shard = replace(whole.shards[0], index_bytes=len(data), index_sha256=hashlib.sha256(data).hexdigest())

@@ -17,8 +17,8 @@ import pytest
 
 from abreast.errors import DataError, WorkerError
 from abreast.records import Records, pack
-from abreast.records.read.buffers import Arena, Buffers
-from abreast.records.read.loader import Loader
+from abreast.records.decoding.buffers import Arena, Buffers
+from abreast.records.loading.loader import Loader
 from tests.harness.client import ROOT
 from tests.records.pieces import assert_same, copied, photo
 
@@ -215,7 +215,7 @@ def test_shared_memory_is_used_again_and_given_back() -> None:
 
 _READER = """
 import sys
-from abreast.records.read.loader import Loader
+from abreast.records.loading.loader import Loader
 batches = Loader(sys.argv[1], 6, size=32, num_threads=2, num_workers=2)
 try:
     while True:
@@ -253,7 +253,7 @@ def test_nothing_is_left_of_a_reader_that_was_ended(folder: Path, number: signal
 _FORKED = """
 import os, sys
 import numpy as np
-from abreast.records.read.loader import Loader
+from abreast.records.loading.loader import Loader
 batches = Loader(sys.argv[1], 6, size=32, num_threads=2, num_workers=2)
 expected = [images.copy() for images, _ in batches]
 batches.restore(batches.state(0, 0))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from abreast.errors import DataError
-from abreast.records.format import format
+from abreast.records.format import index_file
 from abreast.records.format.columns import ColumnType, StoredColumn, fitted
 from abreast.records.format.index import Index, Note, sample_table
 
@@ -38,7 +38,7 @@ def an_index(num_samples: int = 3) -> Index:
 
 def test_an_index_is_read_as_it_was_written() -> None:
     index = an_index()
-    again = format.from_bytes(format.to_bytes(index), "x.index")
+    again = index_file.from_bytes(index_file.to_bytes(index), "x.index")
     assert again.keys == ["k0", "k1", "k2"]
     assert (again.first_sample, again.source_end, again.shard_bytes) == (40, 50, 10_000)
     assert again.shard_sha256 == index.shard_sha256
@@ -48,11 +48,11 @@ def test_an_index_is_read_as_it_was_written() -> None:
     assert [again.columns["label"].value(i) for i in range(3)] == [0, 1, 2]
     assert [again.columns["boxes"].value(i).shape for i in range(3)] == [(0, 4), (1, 4), (2, 4)]
     assert [again.columns["text"].value(i) for i in range(3)] == ["", "ä", "ää"]
-    assert format.to_bytes(again) == format.to_bytes(index)
+    assert index_file.to_bytes(again) == index_file.to_bytes(index)
 
 
 def test_the_first_bytes_are_those_of_the_specification() -> None:
-    data = format.to_bytes(an_index())
+    data = index_file.to_bytes(an_index())
     assert data[:8] == b"ABRINDEX"
     version, num_sections = struct.unpack_from("<II", data, 8)
     assert (version, num_sections) == (1, 5 + 3 + 2)  # the fixed ones, three columns, two tables of shapes
@@ -65,53 +65,55 @@ def test_the_first_bytes_are_those_of_the_specification() -> None:
 def test_long_segments_make_a_wide_restart_table() -> None:
     index = an_index(1)
     wide = Index(**{**index.__dict__, "restarts": np.array([70_000, 5], "<u4")})
-    assert format.from_bytes(format.to_bytes(wide), "x").restarts_of(0).tolist() == [70_000, 5]
+    assert index_file.from_bytes(index_file.to_bytes(wide), "x").restarts_of(0).tolist() == [70_000, 5]
 
 
 def test_every_changed_byte_of_an_index_is_named() -> None:
-    data = format.to_bytes(an_index())
+    data = index_file.to_bytes(an_index())
     for place in range(len(data)):
         broken = bytearray(data)
         broken[place] ^= 0x40
         with pytest.raises(DataError, match=r"some\.index.*(bytes|version)"):
-            format.from_bytes(bytes(broken), "some.index")
+            index_file.from_bytes(bytes(broken), "some.index")
 
 
 def test_damage_in_a_section_is_named_with_its_bytes() -> None:
-    data = bytearray(format.to_bytes(an_index()))
+    data = bytearray(index_file.to_bytes(an_index()))
     place = data.index(b"k0k1k2")
     data[place + 1] ^= 1
-    with pytest.raises(DataError, match=f"between bytes {place} and {place + 6}: section 'keys'"):
-        format.from_bytes(bytes(data), "x")
+    with pytest.raises(
+        DataError, match=f"between bytes {place} and {place + 6}: the checksum of section 'keys' is wrong"
+    ):
+        index_file.from_bytes(bytes(data), "x")
 
 
 def test_every_shorter_index_is_refused() -> None:
-    data = format.to_bytes(an_index())
+    data = index_file.to_bytes(an_index())
     for size in range(len(data)):
         with pytest.raises(DataError):
-            format.from_bytes(data[:size], "x")
+            index_file.from_bytes(data[:size], "x")
     with pytest.raises(DataError):
-        format.from_bytes(data + b"\0", "x")
+        index_file.from_bytes(data + b"\0", "x")
 
 
 def test_without_its_digests_the_index_would_be_read_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: a flip in a label."""
-    data = bytearray(format.to_bytes(an_index()))
+    data = bytearray(index_file.to_bytes(an_index()))
     label = data.index(struct.pack("<qqq", 0, 1, 2))
     data[label] ^= 4
     blind = type(
         "blind", (), {"sha256": staticmethod(lambda _: type("d", (), {"digest": lambda _: bytes(data[-32:])})())}
     )
-    monkeypatch.setattr(format, "hashlib", blind)
-    assert format.from_bytes(bytes(data), "x").columns["label"].value(0) == 4
+    monkeypatch.setattr(index_file, "hashlib", blind)
+    assert index_file.from_bytes(bytes(data), "x").columns["label"].value(0) == 4
 
 
 def test_a_newer_version_is_told_from_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(format, "VERSION", 2)
-    newer = format.to_bytes(an_index())
+    monkeypatch.setattr(index_file, "VERSION", 2)
+    newer = index_file.to_bytes(an_index())
     monkeypatch.undo()
     with pytest.raises(DataError, match="has version 2"):
-        format.from_bytes(newer, "x")
+        index_file.from_bytes(newer, "x")
 
 
 FORGERIES = {
@@ -137,7 +139,7 @@ def test_a_forged_index_with_right_digests_is_refused(fields: dict[str, int]) ->
         samples[name][1] = value
     forged = Index(**{**index.__dict__, "samples": samples})
     with pytest.raises(DataError):
-        format.from_bytes(format.to_bytes(forged), "x")
+        index_file.from_bytes(index_file.to_bytes(forged), "x")
 
 
 @pytest.mark.parametrize("key", ["..", "/etc", "a//b", "a.b", "../x", "", "a\0", "a\\b", "con", "a b", "ä" * 101])
@@ -147,7 +149,7 @@ def test_an_index_with_an_unsafe_key_is_refused(key: str) -> None:
     samples["key_end"] = len(key.encode())
     forged = Index(**{**index.__dict__, "samples": samples, "key_bytes": key.encode()})
     with pytest.raises(DataError, match="keys are unsafe"):
-        format.from_bytes(format.to_bytes(forged), "x")
+        index_file.from_bytes(index_file.to_bytes(forged), "x")
 
 
 def test_shapes_that_claim_more_than_there_is_are_refused() -> None:
@@ -156,4 +158,4 @@ def test_shapes_that_claim_more_than_there_is_are_refused() -> None:
     huge = StoredColumn(ColumnType("boxes", "<f4", (None, None)), np.empty(0, "<f4"), shapes)
     forged = Index(**{**index.__dict__, "columns": {"boxes": huge}})
     with pytest.raises(DataError, match="there are 0 numbers"):
-        format.from_bytes(format.to_bytes(forged), "x")
+        index_file.from_bytes(index_file.to_bytes(forged), "x")

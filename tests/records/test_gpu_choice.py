@@ -13,10 +13,10 @@ import pytest
 from abreast.errors import DataError, DeviceError
 from abreast.launchers import World
 from abreast.records import pack
-from abreast.records.decode import gpu_choice, gpu_pipeline
-from abreast.records.read import loader
-from abreast.records.read.assembly import Started
-from abreast.records.read.loader import Loader
+from abreast.records.decoding import gpu_choice, gpu_pipeline
+from abreast.records.loading import loader, rate
+from abreast.records.loading.assembly import Started
+from abreast.records.loading.loader import Loader
 from tests.records.dali import OpenCvPipeline, let_there_be_a_gpu
 from tests.records.pieces import assert_same, copied, photo
 
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_choice, "_told", set())
+    monkeypatch.setattr(gpu_choice, "_printed", set())
 
 
 def after_a_batch(rates: list[float]) -> Any:
@@ -68,7 +68,7 @@ def test_without_a_gpu_it_is_refused_at_once(folder: Path, monkeypatch: pytest.M
     with pytest.raises(DeviceError) as caught:
         open_loader(folder, "gpu")
     assert str(caught.value) == (
-        'there is no NVIDIA GPU that could decode\nhint: decoder="cpu" does without one, and "auto" finds out by itself'
+        'there is no NVIDIA GPU to decode on\nhint: decoder="cpu" needs no GPU, and "auto" uses a GPU only where one can decode'
     )
 
 
@@ -93,7 +93,7 @@ def test_a_data_set_without_jpegs_is_nothing_for_a_gpu(
 ) -> None:
     let_there_be_a_gpu(monkeypatch)
     pack([photo(8, 8)], tmp_path / "out", storage=storage)
-    with pytest.raises(DataError, match=f"out holds {found}, and no JPEG that a GPU can decode as it stands"):
+    with pytest.raises(DataError, match=f"out holds {found}, and no JPEG that a GPU can decode to final pixels"):
         open_loader(tmp_path / "out", "gpu", targets=None)
 
 
@@ -112,7 +112,7 @@ def test_processes_are_not_for_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("missing", "why"),
     [
-        (no_gpu, 'there is no NVIDIA GPU that could decode\nhint: decoder="cpu" does'),
+        (no_gpu, 'there is no NVIDIA GPU to decode on\nhint: decoder="cpu" needs no GPU'),
         (no_dali, 'decoding on a GPU needs NVIDIA DALI, which is not installed\nhint: pip install "abreast[dali]"'),
     ],
 )
@@ -166,7 +166,7 @@ def test_both_are_really_measured(
 ) -> None:
     """And what was measured changes nothing: no batch is missing behind it."""
     let_there_be_a_gpu(monkeypatch)
-    monkeypatch.setattr(gpu_choice, "_MEASURED_SECONDS", 0.05)
+    monkeypatch.setattr(rate, "_MEASURED_SECONDS", 0.05)
     expected = copied(open_loader(folder, "cpu"))
     found = copied(open_loader(folder, num_workers=2))
     assert [labels.tolist() for _, labels in found] == [labels.tolist() for _, labels in expected]
@@ -187,7 +187,7 @@ def test_a_gpu_that_fails_when_it_is_measured_is_the_cpu(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     let_there_be_a_gpu(monkeypatch)
-    monkeypatch.setattr(gpu_choice, "_MEASURED_SECONDS", 0.05)
+    monkeypatch.setattr(rate, "_MEASURED_SECONDS", 0.05)
 
     def fail(*_: Any) -> None:
         raise DeviceError("NVIDIA DALI cannot use gpu:0: its driver is old")
@@ -214,7 +214,7 @@ def test_a_rate_is_that_of_the_batches_behind_the_first_ones(monkeypatch: pytest
         begun.append(number)
         return Started((np.zeros((5, 2, 2, 3), np.uint8), None), [Work()])
 
-    assert gpu_choice.images_per_second(start, num_ahead=2) == 20.0
+    assert rate.images_per_second(start, num_ahead=2) == 20.0
     assert begun == list(range(len(begun))) and done[:3] == [3, 4, 5]  # two are begun beside the one that is waited for
     assert len(done) == 3 + 4  # a second, and at least three batches
 

@@ -18,12 +18,12 @@ import pytest
 
 from abreast.errors import DataError, DeviceError
 from abreast.records import Box, CenterCrop, RandomCrop, Records, pack
-from abreast.records.decode import gpu_painters
-from abreast.records.decode.gpu_painters import is_for_gpu, view_of
-from abreast.records.decode.gpu_pipeline import Plan
-from abreast.records.decode.jpeg import read_header
-from abreast.records.decode.pixels import Painter
-from abreast.records.read.loader import Loader
+from abreast.records.decoding import gpu_painters
+from abreast.records.decoding.gpu_painters import is_for_gpu, view_of
+from abreast.records.decoding.gpu_pipeline import Plan
+from abreast.records.decoding.jpeg import read_header
+from abreast.records.decoding.resize import Painter
+from abreast.records.loading.loader import Loader
 from tests.records.dali import STAND_INS, OpenCvPipeline, let_there_be_a_gpu
 from tests.records.pieces import assert_same, copied, file_of, image_of, photo, said_in_a_fork
 
@@ -370,7 +370,7 @@ def test_a_gpu_is_not_used_behind_a_fork(folder: Path, monkeypatch: pytest.Monke
         return "it goes on"
 
     assert said_in_a_fork(go_on) == (
-        "this process was forked from one whose GPU decodes: it cannot use the GPU\n"
+        "this process cannot use the GPU: it was forked from a process that decodes on it\n"
         "hint: open the data set in each process, or fork before the first batch; "
         'decoder="cpu" goes through a fork'
     )
@@ -404,7 +404,7 @@ def test_a_gpu_gets_no_four_colours_and_no_adobe_rgb() -> None:
 
 @pytest.mark.parametrize("stand_in", STAND_INS[1:], indirect=True)
 def test_dali_says_what_went_wrong_in_its_own_words(folder: Path, stand_in: str) -> None:
-    from abreast.records.decode.gpu_pipeline import Pipeline
+    from abreast.records.decoding.gpu_pipeline import Pipeline
     from tests.records.dali import ON_CPU
 
     with Records(folder) as records:

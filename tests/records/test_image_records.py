@@ -17,9 +17,9 @@ import pytest
 
 from abreast.errors import DataError
 from abreast.records import CenterCrop, RandomCrop, pack
-from abreast.records.read.draws import permutation, uniforms
-from abreast.records.read.loader import Loader
-from abreast.records.read.sampling import Sampling
+from abreast.records.loading.draws import permutation, uniforms
+from abreast.records.loading.loader import Loader
+from abreast.records.loading.sampling import Sampling
 from tests.harness.client import ROOT
 from tests.records.pieces import assert_same, copied, photo
 
@@ -244,8 +244,8 @@ def test_the_state_of_an_equal_view_is_taken(folder: Path, one: Any, same: Any) 
         ({"shard": 2, "num_shards": 2}, "shard=2 of 2", "from 0"),
         ({"num_shards": 4}, "a batch of 3 rows leaves some of 4 shards", "drop_remainder=True"),
         ({"augment": "random"}, "augment='random'", "RandomCrop"),
-        ({"targets": "text"}, "no one shape of numbers in column 'text'", "of one shape: label, weight, pair"),
-        ({"targets": "boxes"}, "no one shape of numbers in column 'boxes'", "of one shape: label, weight, pair"),
+        ({"targets": "text"}, "not numbers of one shape in column 'text'", "of one shape: label, weight, pair"),
+        ({"targets": "boxes"}, "not numbers of one shape in column 'boxes'", "of one shape: label, weight, pair"),
         ({"targets": ("label", "labels")}, "no column 'labels'", "weight, pair; targets=None gives"),
         ({"weights": "no"}, "no column 'no'", "label, weight, pair"),
     ],
@@ -295,7 +295,7 @@ def test_a_draw_belongs_to_its_place() -> None:
 def test_a_loader_needs_no_keras(folder: Path) -> None:
     """`abreast.ImageRecords` brings it; a loop over a `Loader`, as a benchmark has one, does not."""
     code = (
-        "import sys; from abreast.records.read.loader import Loader;"
+        "import sys; from abreast.records.loading.loader import Loader;"
         "next(iter(Loader(sys.argv[1], 5))); print('keras' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -306,7 +306,7 @@ def test_a_loader_needs_no_keras(folder: Path) -> None:
 # Says each row of the batches, and behind each batch its state; ends itself where that is asked for.
 _READER = """
 import hashlib, json, os, signal, sys
-from abreast.records.read.loader import Loader
+from abreast.records.loading.loader import Loader
 settings = json.loads(sys.argv[2])
 state, kill_behind = settings.pop("state", None), settings.pop("kill_behind", None)
 batches = Loader(sys.argv[1], batch_size=5, size=16, seed=3, num_threads=2, **settings)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from abreast.records import pack
-from abreast.records.read.loader import Loader
+from abreast.records.loading.loader import Loader
 from tests.harness.client import NUM_DEVICES, Worker, WorkerLost, Workers
 from tests.records.pieces import copied, photo
 

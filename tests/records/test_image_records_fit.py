@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from abreast.records import pack
-from abreast.records.read.loader import Loader
+from abreast.records.loading.loader import Loader
 from tests.harness.client import RemoteError, Workers
 from tests.records.pieces import photo
 

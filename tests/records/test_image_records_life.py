@@ -19,8 +19,8 @@ import pytest
 
 from abreast.errors import DataError
 from abreast.records import Records, pack
-from abreast.records.read.buffers import Buffers
-from abreast.records.read.loader import Loader
+from abreast.records.decoding.buffers import Buffers
+from abreast.records.loading.loader import Loader
 from tests.harness.client import ROOT
 from tests.records.pieces import photo, said_in_a_fork
 
@@ -223,7 +223,7 @@ def test_no_thread_is_an_error_and_not_a_wait(folder: Path, monkeypatch: pytest.
 # An interrupt within the end of an epoch leaves threads that are about to end.
 _INTERRUPTED = """
 import sys, threading, time
-from abreast.records.read.loader import Loader
+from abreast.records.loading.loader import Loader
 batches = Loader(sys.argv[1], 4, size=32, num_threads=2)
 print("ready", flush=True)
 try:

@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 
 from abreast.records import Box, CenterCrop, RandomCrop, Records, decode, pack
-from abreast.records.decode.images import Pixels
-from abreast.records.decode.pixels import Painter
-from abreast.records.read.draws import uniforms
-from abreast.records.read.loader import Loader
-from abreast.records.read.views import Views
+from abreast.records.decoding.images import Pixels
+from abreast.records.decoding.resize import Painter
+from abreast.records.loading.draws import uniforms
+from abreast.records.loading.loader import Loader
+from abreast.records.loading.views import Views
 from tests.records.pieces import file_of, image_of, photo
 
 

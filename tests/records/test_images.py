@@ -21,9 +21,9 @@ from PIL import Image, ImageCms, ImageOps
 
 from abreast.errors import DataError
 from abreast.records import pack
-from abreast.records.decode import images
-from abreast.records.decode.images import MAX_FILE_BYTES, Pixels, read_picture, shrink
-from abreast.records.decode.jpeg import num_scans
+from abreast.records.decoding import images
+from abreast.records.decoding.images import MAX_FILE_BYTES, Pixels, read_picture, shrink
+from abreast.records.decoding.jpeg import num_scans
 from abreast.records.format.index import MAX_PIXELS
 from tests.records.pieces import file_of, image_of, photo
 
@@ -71,7 +71,7 @@ def test_the_largest_picture_takes_less_than_a_gibibyte(tmp_path: Path, depth: i
     side = int(MAX_PIXELS**0.5)
     (tmp_path / "a.png").write_bytes(blank_png(side, side, depth, colours))
     script = (
-        "import sys; from abreast.records.decode.images import read_picture; read_picture(open(sys.argv[1], 'rb').read());"
+        "import sys; from abreast.records.decoding.images import read_picture; read_picture(open(sys.argv[1], 'rb').read());"
         "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "a.png")]
@@ -150,7 +150,7 @@ def test_a_linear_profile_is_not_taken_for_srgb_by_its_name() -> None:
 def test_a_profile_that_cannot_be_used_is_noted() -> None:
     picture = read_picture(file_of(PHOTO, "PNG", icc_profile=b"nonsense"))
     assert difference(picture.pixels, PHOTO) == 0
-    assert picture.note == "its colour profile cannot be used: taken as sRGB"
+    assert picture.note == "its colour profile cannot be used: its colours are read as sRGB"
 
 
 def test_cmyk_becomes_rgb_and_is_noted() -> None:
@@ -232,7 +232,7 @@ def test_a_still_gif_is_an_image() -> None:
 
 @pytest.mark.parametrize("mode", ["I", "F"])
 def test_numbers_without_a_range_are_refused(mode: str) -> None:
-    with pytest.raises(DataError, match=f"of type {mode}, whose range is not known"):
+    with pytest.raises(DataError, match=f"of type {mode}, whose range is unknown"):
         read_picture(file_of(Image.new(mode, (4, 4)), "TIFF"))
 
 
@@ -317,7 +317,7 @@ def test_a_giant_file_is_refused_before_it_is_read(tmp_path: Path, size_bytes: i
     path = tmp_path / "giant.jpg"
     path.touch()
     os.truncate(path, size_bytes)  # a hole: it takes no room on the disk
-    with pytest.raises(DataError, match=f"refused: a file of {size_bytes} bytes, and 536870910 are the most"):
+    with pytest.raises(DataError, match=f"refused: a file of {size_bytes} bytes, more than 536870910"):
         pack([path], tmp_path / "out")
 
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abreast.errors import DataError
-from abreast.records.decode.crop import Box, cut
-from abreast.records.decode.jpeg import read_header, restart_lengths
+from abreast.records.decoding.crop import Box, cut
+from abreast.records.decoding.jpeg import read_header, restart_lengths
 from tests.records.pieces import file_of, photo
 
 WITH_RESTARTS = file_of(photo(40, 64), "JPEG", quality=80, subsampling=2, restart_marker_blocks=2)

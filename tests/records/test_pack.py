@@ -18,7 +18,7 @@ import pytest
 from abreast.errors import DataError
 from abreast.records import Item, Progress, Records, decode, pack, verify
 from abreast.records.format.manifest import LOCK, MANIFEST, PACKING
-from abreast.records.pack.durable import Files
+from abreast.records.packing.durable import Files
 from tests.records.crashes import Failing
 from tests.records.pieces import class_folder, contents, file_of, items, known, photo, small_pack
 
@@ -99,7 +99,7 @@ def test_a_bad_image_stops_the_packer_by_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cat/1\.jpg \(number 1 of the source\): cannot read") as caught:
         pack(bad_folder(tmp_path / "in"), tmp_path / "out")
     assert "--on-error skip" in str(caught.value)
-    with pytest.raises(DataError, match="not packed to its end"):
+    with pytest.raises(DataError, match="is not completely packed"):
         Records(tmp_path / "out")
 
 
@@ -127,7 +127,7 @@ def test_a_stopped_packer_goes_on_when_it_may_skip(tmp_path: Path) -> None:
         (Item("../x", photo(4, 4), {"label": 1}), "cannot have the key"),
         (Item("x", photo(4, 4), {}), "the sample has the columns"),
         (Item("x", photo(4, 4), {"label": "one"}), "column 'label'"),
-        (Item("x", np.zeros((4, 4), np.float32), {"label": 1}), "no image"),
+        (Item("x", np.zeros((4, 4), np.float32), {"label": 1}), "this is not an image"),
         (Item("x", Path("/nowhere.jpg"), {"label": 1}), "there is no such file"),
         (Item("x", "text", {"label": 1}), "a path, bytes or an array"),  # type: ignore[arg-type]
     ],
@@ -207,7 +207,7 @@ def test_a_stop_while_the_last_index_gets_its_notes_does_no_harm(
     shutil.copytree(tmp_path / "begun", tmp_path / "whole")
     pack(known(bad), tmp_path / "whole", **settings)
     calls = Failing(0)
-    monkeypatch.setattr("abreast.records.pack.packer.Files", lambda: calls)
+    monkeypatch.setattr("abreast.records.packing.packer.Files", lambda: calls)
     stopped = 0
     for at in itertools.count(1):
         folder, calls = tmp_path / str(at), Failing(at)
@@ -261,7 +261,7 @@ def test_a_whole_data_set_stays_as_it_is(tmp_path: Path) -> None:
     before = contents(tmp_path / "out")
     summary = small_pack(tmp_path / "out")
     assert (summary.num_samples, summary.num_now) == (7, 0)
-    assert "there already" in str(summary)
+    assert "all were packed already" in str(summary)
     assert contents(tmp_path / "out") == before
 
 
@@ -273,7 +273,7 @@ def test_other_settings_for_the_same_folder_are_refused(tmp_path: Path, whole: b
         with pytest.raises(Stop):
             pack(known(stopping(items(7), 3)), tmp_path / "out", storage="raw", shard_mb=0.01)
     with pytest.raises(
-        DataError, match="begun with size=None, storage='raw', and is now asked for with size=4, storage='png'"
+        DataError, match="begun with size=None, storage='raw', and this command has size=4, storage='png'"
     ):
         pack(known(items(7)), tmp_path / "out", storage="png", size=4, shard_mb=0.01)
 
@@ -346,7 +346,10 @@ def test_an_iterable_is_not_taken_for_one_that_is_packed(tmp_path: Path) -> None
     [
         (lambda s: s[1:], "sample 0 had the key"),
         (lambda s: s[:1], "ends before sample 1"),
-        (lambda s: [Item(s[0].key, s[0].image, {**s[0].columns, "label": 7}), *s[1:]], "sample 0 has another 'label'"),
+        (
+            lambda s: [Item(s[0].key, s[0].image, {**s[0].columns, "label": 7}), *s[1:]],
+            "column 'label' of sample 0 has changed",
+        ),
         (lambda s: [Item(s[0].key, s[0].image, {"label": 0}), *s[1:]], "sample 0 had the columns"),
         (lambda s: [*s[:1], s[2], s[1], *s[3:]], "sample 1 had the key"),
     ],
@@ -401,7 +404,7 @@ def test_numpys_integers_are_settings_too(tmp_path: Path) -> None:
 def test_text_that_is_no_utf8_is_skipped(tmp_path: Path) -> None:
     samples = [Item("a", photo(4, 4), {"text": "x"}), Item("b", photo(4, 4), {"text": "\ud800"})]
     summary = pack(samples, tmp_path / "out", storage="raw", on_error="skip")
-    assert [note.key for note in summary.skipped] == ["b"] and "no UTF-8" in summary.skipped[0].text
+    assert [note.key for note in summary.skipped] == ["b"] and "not valid UTF-8" in summary.skipped[0].text
 
 
 def test_notes_name_no_place_outside(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_missing_shard_is_named(tmp_path: Path, name: str) -> None:
 def test_what_a_packer_has_not_finished_is_no_source(tmp_path: Path) -> None:
     small_pack(tmp_path / "one")
     (tmp_path / "one" / "manifest.json").rename(tmp_path / "one" / "packing.json")
-    with pytest.raises(DataError, match="is not packed to its end"):
+    with pytest.raises(DataError, match="is not completely packed"):
         pack(tmp_path / "one", tmp_path / "two")
 
 

@@ -39,7 +39,7 @@ def test_samples_are_found_by_their_numbers(folder: Path) -> None:
             with pytest.raises(IndexError):
                 records[i]
         for name in ("text", "nothing"):
-            with pytest.raises(DataError, match="columns of one shape: label"):
+            with pytest.raises(DataError, match="columns of numbers of one shape: label"):
                 records.column(name)
 
 

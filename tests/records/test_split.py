@@ -12,7 +12,7 @@ import pytest
 
 from abreast.errors import DataError
 from abreast.records import Records, pack, verify
-from abreast.records.pack.split import Draw, split_of
+from abreast.records.packing.split import Draw, split_of
 from tests.records.crashes import Failing
 from tests.records.pieces import class_folder, contents, items, known, photo
 from tests.records.shards import KINDS, samples, sources, write_tar
@@ -55,19 +55,19 @@ def test_what_a_key_draws_never_changes() -> None:
 @pytest.mark.parametrize(
     ("split", "why"),
     [
-        ("train=0.9,val=0.2", "no shares: train=0.9, val=0.2\nhint: they are above 0 and make 1"),
-        ("train=1,val=0", "no shares"),
-        ({"train": float("nan"), "val": 0.5}, "no shares"),
-        ("train=x,val=1", "splits nothing"),
-        ("train=0.5,val", "splits nothing"),
+        ("train=0.9,val=0.2", "not valid shares: train=0.9, val=0.2\nhint: give shares above 0 whose sum is 1"),
+        ("train=1,val=0", "these are not valid shares"),
+        ({"train": float("nan"), "val": 0.5}, "these are not valid shares"),
+        ("train=x,val=1", "this is not a valid split"),
+        ("train=0.5,val", "this is not a valid split"),
         ("train=0.5,train=0.5", "named twice"),
-        ("train,train", "parts cannot be called"),
-        ("", "parts cannot be called"),
-        ("a/b=1", "parts cannot be called 'a/b'"),
-        ({"..": 1.0}, "parts cannot be called"),
+        ("train,train", "these are not valid names of parts"),
+        ("", "these are not valid names of parts"),
+        ("a/b=1", "these are not valid names of parts: 'a/b'"),
+        ({"..": 1.0}, "these are not valid names of parts"),
     ],
 )
-def test_a_split_that_is_none_is_refused(split: Any, why: str) -> None:
+def test_an_invalid_split_is_refused(split: Any, why: str) -> None:
     with pytest.raises(DataError, match=why):
         split_of(split)
 
@@ -78,7 +78,7 @@ def test_folders_of_parts_are_taken_by_name(tmp_path: Path) -> None:
     summary = pack(tmp_path / "in", tmp_path / "out", split=["train", "val"])
     assert [part.num_samples for part in summary.parts.values()] == [6, 4]
     (tmp_path / "in" / "val" / "zebra").mkdir()
-    with pytest.raises(DataError, match="train and val have different classes, as 'zebra'\nhint: "):
+    with pytest.raises(DataError, match="train and val have different classes: 'zebra'\nhint: "):
         pack(tmp_path / "in", tmp_path / "other", split="train,val")
     with pytest.raises(DataError, match="has no folder test, and no shards"):
         pack(tmp_path / "in", tmp_path / "other", split="train,test")
@@ -108,20 +108,21 @@ def test_a_dictionary_has_parts(tmp_path: Path) -> None:
     }
     summary = pack(parts, tmp_path / "out", split="a,b")
     assert [part.num_samples for part in summary.parts.values()] == [2, 3]
-    with pytest.raises(DataError, match="there is no part 'c'\nhint: there are: a, b"):
+    with pytest.raises(DataError, match="there is no part 'c'\nhint: the parts are: a, b"):
         pack(parts, tmp_path / "other", split="a,c")
 
 
 def test_an_iterable_is_not_split(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="an iterable cannot be split"):
         pack(items(4), tmp_path / "out", split={"a": 0.5, "b": 0.5})
-    with pytest.raises(DataError, match="are in a folder or a dictionary"):
+    with pytest.raises(DataError, match="only a folder or a dictionary can have parts named a, b"):
         pack(items(4), tmp_path / "out", split="a,b")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_part_without_an_image_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no image to pack into .*out/b\nhint: a larger share, or another split_seed"):
+    hint = "hint: give the part a larger share, or another split_seed"
+    with pytest.raises(DataError, match=f"no image to pack into .*out/b\n{hint}"):
         pack(known(items(1)), tmp_path / "out", split={"a": 0.99, "b": 0.01})
 
 
@@ -134,7 +135,7 @@ def test_other_parts_for_the_same_folder_are_refused(tmp_path: Path) -> None:
         pack(source, tmp_path / "out", split="train=0.6,val=0.4")
     with pytest.raises(DataError, match="begun with split="):
         pack(source, tmp_path / "out", split="train=0.5,val=0.5", split_seed=1)
-    with pytest.raises(DataError, match="something else than the parts train, test: val"):
+    with pytest.raises(DataError, match="holds more than the parts train, test: val"):
         pack(source, tmp_path / "out", split="train=0.5,test=0.5")
     with pytest.raises(DataError, match="not empty"):
         pack(source, tmp_path / "out")
@@ -157,7 +158,7 @@ def test_every_source_goes_on_after_a_stop_to_the_same_bytes(tmp_path: Path, kin
     whole = contents(tmp_path / "whole")
     num_stops = num_again = 0
     for at in (12, 30, 47, 64):
-        with mock.patch("abreast.records.pack.packer.Files", return_value=Failing(at, errno.EIO)):
+        with mock.patch("abreast.records.packing.packer.Files", return_value=Failing(at, errno.EIO)):
             try:
                 pack(source, tmp_path / str(at), threads=1, **settings)
             except DataError:

@@ -1,17 +1,22 @@
-"""The seam: what a framework must offer so that everything above it need not ask which one runs.
+"""The seam: what a framework must do so that models train, and everything above need not ask which one runs.
 
-Imports no framework. `backend/jax/backend.py`, `backend/tensorflow/backend.py` and `backend/torch/backend.py` implement it.
+`registry.py` lists the backends, `jax/`, `tensorflow/` and `torch/` implement this, `fake.py` does for tests. Not here: what only
+looks on (`instruments.py`). Importing this loads neither Keras nor a framework.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from abreast.backend.registry import TITLES, BackendName
 from abreast.errors import LaunchError
-from abreast.feed import DEFAULT_STAGING, HostBatch, Staging
 from abreast.launchers import World
+from abreast.staging import DEFAULT_STAGING, Stage, Staged, Staging
+
+if TYPE_CHECKING:
+    from abreast.backend.instruments import Instruments
 
 BatchNorm = Literal["global", "local"]
 Kind = Literal["train", "test", "predict"]
@@ -24,7 +29,7 @@ class Placement:
     `check_rows`: whether backends whose replicas see their own rows look first for layers that relate rows.
     """
 
-    backend: Backend
+    backend: Backend[Any]
     devices: tuple[str, ...]
     batch_norm: BatchNorm = "global"
     check_numerics: bool = False
@@ -37,33 +42,31 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class DeviceTimes:
-    """What `mark` and `finished` tell: of which devices, and whether sums over devices are told apart from computing."""
+class StepFunction:
+    """The steps of one kind of a model. Until `Backend.settle`, the backend may hold the model's variables.
 
-    devices: tuple[str, ...]
-    all_reduce: bool
-    notes: tuple[str, ...] = ()  # for the user: what is not told
+    `run` has one shape: it takes the next `steps_per_execution` batches of an iterator, or as many as there are, and returns
+    the logs of the last step; of `predict` the outputs for all rows. Raises `StopIteration` where no batch is left.
+    `for_keras` does the same in the shape in which Keras's trainer of the backend calls `model.train_function`.
+    """
 
-
-class Tracer(Protocol):
-    """A framework's profiler that runs."""
-
-    def begin_step(self, number: int) -> None:
-        """Name what follows, until `end_step`."""
-        ...
-
-    def end_step(self) -> None: ...
-
-    def stop(self) -> str | None:
-        """Write its files and give how to open them; None, from a thread that cannot stop it. Called again, the same."""
-        ...
+    run: Callable[[Iterator[Any]], Any]
+    for_keras: Callable[..., Any]
 
 
-class Backend(Protocol):
+class Backend(Protocol[Staged]):
     """One framework. A placement is made once per `DataParallel`; models come to it when they are first used."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def steps_run_python(self) -> bool:
+        """Whether each step runs the model's own Python code; else only the first one does, which compiles."""
+        ...
+
+    @property
+    def instruments(self) -> Instruments[Any, Any]: ...
 
     def use_cpu_devices(self, count: int) -> None:
         """Simulate `count` CPU devices; raises `BackendError` once the framework has started with fewer."""
@@ -74,7 +77,7 @@ class Backend(Protocol):
         ...
 
     def join(self, world: World) -> tuple[str, ...]:
-        """Take part in a job whose processes somebody else started; gives a name per rank. Raises `LaunchError`."""
+        """Take part in a job whose processes somebody else started; returns a name per rank. Raises `LaunchError`."""
         ...
 
     def install(self, devices: tuple[str, ...]) -> None:
@@ -82,77 +85,33 @@ class Backend(Protocol):
         ...
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
-        """Give a function that begins an epoch of host batches of a Keras data adapter, in plain Keras's order."""
+        """A function that begins an epoch of host batches of a Keras data adapter, in plain Keras's order."""
         ...
 
-    def watched_dataset(self, dataset: Any, begin: Callable[[], Callable[[Any], None]]) -> Any | None:
-        """A `tf.data` pipeline that shows its batches to what `begin` gives, called at each iterator's first batch.
-
-        None where Keras's trainer iterates over such a pipeline in Python.
-        """
-        ...
-
-    def put(self, batch: HostBatch, placement: Placement) -> Any:
-        """Begin to copy each device's shard to it and return at once. Called from a thread of the feed."""
-        ...
-
-    def discard(self, staged: Any) -> None:
-        """Give back what `put` gave for a batch that no step will run."""
-        ...
-
-    def drawn(self, placement: Placement) -> bytes | None:
-        """The state of the random generator that steps and sources both draw from; None where they share none."""
+    def stage(self, placement: Placement) -> Stage[Staged]:
+        """How batches are staged on the devices of a placement."""
         ...
 
     def place(self, model: Any, placement: Placement) -> None:
         """Replicate the variables of a built model over the devices of its placement."""
         ...
 
-    def step_function(self, kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:
-        """Give what Keras's trainer of this backend expects in `model.train_function` and its two siblings."""
+    def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
+        """The steps of one kind of a model on its devices."""
         ...
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         """End one call of `fit`, `evaluate` or `predict`; after a failure, leave the last finished step's weights."""
         ...
 
-    def device_times(self, placement: Placement | None) -> DeviceTimes:
-        """What can be told of the devices of a placement, or of plain Keras, without a profiler."""
-        ...
-
-    def mark(self, outputs: Any) -> Any:
-        """Note, without waiting, the work that ends with a step's outputs; None when it had ended as the step returned."""
-        ...
-
-    def finished(self, handle: Any) -> tuple[int, ...]:
-        """Wait for marked work, in any thread; gives when each device had done it, by `perf_counter_ns`, or one time for all."""
-        ...
-
-    def trace(self, logdir: str) -> Tracer:
-        """Start the framework's profiler; raises `BackendError` when one runs already."""
-        ...
-
-    def random_state(self) -> Any:
-        """The framework's global random generator as it is now, for `set_random_state`; None where there is none."""
-        ...
-
-    def set_random_state(self, state: Any) -> None: ...
-
-    def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
-        """How long the devices take to sum float32 numbers of that size, one buffer of each, with nothing else running.
-
-        0 where one process does not lead all devices.
-        """
-        ...
-
     def close(self, placement: Placement) -> None:
-        """Give back processes and memory that the placement holds."""
+        """Give back the processes that the placement holds. A backend of one process has none."""
         ...
 
 
-def refuse(world: World, framework: str) -> LaunchError:
+def refuse(world: World, framework: BackendName) -> LaunchError:
     """The error of a backend that drives all devices from one process."""
     return LaunchError(
-        f"{world.source} started {world.size} processes, but {framework} trains on all devices of a host from one",
-        "start one process (`abreast run --devices N script.py`); several hosts work with PyTorch",
+        f"{world.source} started {world.size} processes, but {TITLES[framework]} trains on all devices of a host from one",
+        f"start one process (`abreast run --devices N script.py`); several hosts work with {TITLES['torch']}",
     )

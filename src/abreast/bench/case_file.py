@@ -1,4 +1,4 @@
-"""Cases in a JSON file: what each leaves out is as the command says. Imports `cases`, `models` for names, `errors`, `nearest`."""
+"""Cases in a JSON file. The options of the command fill the fields that a case leaves out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from abreast.nearest import did_you_mean
 
 
 def read_requests(path: Path, defaults: Request) -> list[Request]:
-    """The cases of a JSON file: a list of objects with the fields of `Request`; what one leaves out is as in `defaults`."""
+    """The cases of a JSON file: a list of objects with the fields of `Request`. `defaults` fills the missing fields."""
     try:
         found = json.loads(path.read_text())
     except OSError as error:
@@ -25,7 +25,7 @@ def read_requests(path: Path, defaults: Request) -> list[Request]:
             f"{path} is not JSON: {error}", 'write a list, as [{"model": "mlp", "devices": [1, 2]}]'
         ) from error
     if not isinstance(found, list) or not found or not all(isinstance(each, dict) for each in found):
-        raise DataError(f"{path} holds no list of cases", 'write a list, as [{"model": "mlp", "devices": [1, 2]}]')
+        raise DataError(f"{path} is not a list of cases", 'write a list, as [{"model": "mlp", "devices": [1, 2]}]')
     return [_request(f"{path}, case {number}", each, defaults) for number, each in enumerate(found, 1)]
 
 
@@ -38,8 +38,8 @@ def _request(where: str, given: Mapping[str, Any], defaults: Request) -> Request
             raise DataError(f"{where}: {name} is {value!r}", f"give {_KINDS[name][1]}")
     merged = known | {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     if not merged["model"]:
-        raise DataError(f"{where} names no model", f"known are {', '.join(models.OWN)} and those of Keras Applications")
-    if "batch" in given and "global_batch" not in given:  # its own, in the place of the command's
+        raise DataError(f"{where} names no model", f"give one of {', '.join(models.OWN)}, or of Keras Applications")
+    if "batch" in given and "global_batch" not in given:  # it replaces the command's
         merged["global_batch"] = None
     if "global_batch" in given and "batch" not in given:
         merged["batch"] = None

@@ -1,7 +1,6 @@
-"""`Case`: what is to be measured, as data, checked before anything runs; and the texts that options have for parts of it.
+"""`Case`: one thing to measure, as data that is checked before anything runs; and the texts of options that describe it.
 
-Not here: cases in a file (`case_file.py`), and running (`run.py`, `cell.py`). Imports `models` for names, `errors`,
-`nearest`, `run`; no framework.
+Not here: cases in a file (`case_file.py`), and running (`run.py`, `cell.py`). No framework is loaded.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from abreast.backend.registry import BACKENDS
 from abreast.bench import models
 from abreast.errors import DataError
 from abreast.nearest import did_you_mean
-from abreast.run import BACKENDS
 
 PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 RIVALS = ("keras", "native")
-# Where Keras itself has a way to several devices. Keras 3.16 will have one on PyTorch.
+# Backends on which Keras itself trains on several devices. Keras 3.16 will do so on PyTorch.
 _KERAS_HAS_A_WAY = ("jax", "tensorflow")
-# Of `DataParallel`, with what makes their value of a text.
+# Settings of `DataParallel`, each with the function that parses its value.
 _SETTINGS: dict[str, Any] = {
     "batch_norm": lambda text: _one_of("batch_norm", text, ("global", "local")),
     "check_numerics": lambda text: _one_of("check_numerics", text, ("true", "false")) == "true",
@@ -32,13 +31,13 @@ _SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One model on one number of devices. All but `devices` (and the rows that it brings) is the same within a series."""
+    """One model on one number of devices. Within a series, only `devices` and the rows that follow from it differ."""
 
     model: str
     backend: str
     devices: int
     rows: int  # of the global batch
-    scaling: str = "weak"  # as many rows per device on any number of devices; "strong": as many in all
+    scaling: str = "weak"  # the same rows per device on any number of devices; "strong": the same rows in all
     precision: str = "float32"
     input: str = "host"
     input_shape: tuple[int, ...] | None = None
@@ -46,12 +45,12 @@ class Case:
 
     @staticmethod
     def of(facts: Mapping[str, Any]) -> Case:
-        """From its fields as JSON has them."""
+        """A case from its fields in JSON."""
         shape = facts["input_shape"]
         return Case(**{**facts, "input_shape": None if shape is None else tuple(shape)})
 
     def key(self, side: str) -> dict[str, Any]:
-        """What tells one measurement from another, as it stands in its line."""
+        """The fields that identify a measurement, as they are in its line."""
         facts = asdict(self) | {"side": side, "rows_per_device": self.rows / self.devices}
         if self.input_shape is not None:
             facts["input_shape"] = list(self.input_shape)
@@ -65,7 +64,7 @@ class Cell:
     case: Case
     sides: tuple[str, ...]
     rounds: int = 5
-    steps: int | None = None  # of a turn; None: as many as take half a second
+    steps: int | None = None  # per turn; None: for half a second
     warm_up: int = 3  # steps dropped at the beginning of each turn
 
     def to_json(self) -> str:
@@ -79,7 +78,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asks for: one model, and lists of what else varies. `case_file.py` and the command line make it."""
+    """A user's request: one model, and lists of the values that vary. The command line and `case_file.py` make it."""
 
     model: str
     backends: Sequence[str]
@@ -93,7 +92,7 @@ class Request:
     against: Sequence[str] = ()
 
     def cells(self, *, simulated: bool, rounds: int, steps: int | None, warm_up: int) -> list[Cell]:
-        """One per backend, precision and number of devices; raises `DataError`, `ModelError` for what cannot be meant."""
+        """One cell per backend, precision and number of devices. Raises `DataError` or `ModelError` for an invalid request."""
         model = models.resolve(self.model)
         self._check()
         return [
@@ -110,11 +109,11 @@ class Request:
         ]
 
     def absent(self) -> list[str]:
-        """What of it there is not, in words: such sides are left out."""
+        """A sentence for each side that does not exist and is left out."""
         if "keras" not in self.against or max(self.devices) == 1:
             return []
         without = [name for name in self.backends if name not in _KERAS_HAS_A_WAY]
-        return [f"Keras has no way of its own to several devices on {name}: it is measured on one" for name in without]
+        return [f"Keras does not train on several devices on {name}: it is measured on one" for name in without]
 
     def _sides(self, backend: str, devices: int) -> tuple[str, ...]:
         rivals = [name for name in self.against if name != "keras" or devices == 1 or backend in _KERAS_HAS_A_WAY]
@@ -140,8 +139,8 @@ class Request:
                 raise DataError(f"{count} devices", "ask for at least 1")
             if self.global_batch is not None and self.against and self.global_batch % count:
                 raise DataError(
-                    f"a global batch of {self.global_batch} rows does not divide by {count} devices, as rivals need",
-                    "take another batch, or leave out --against: abreast needs no such batch",
+                    f"a global batch of {self.global_batch} rows does not divide by {count} devices, and rivals need that",
+                    "take another batch, or leave out --against: abreast takes any batch",
                 )
         for known, given in ((PRECISIONS, self.precision), (RIVALS, self.against), (BACKENDS, self.backends)):
             for each in given:
@@ -156,28 +155,28 @@ class Request:
 
 
 def check_input(text: str, against: Sequence[str] = ()) -> None:
-    """Raise unless it is `host`, `device`, a folder of records, or `module:function`."""
+    """Raise `DataError` or `ModelError` unless it is `host`, `device`, a folder of records, or `module:function`."""
     if text in ("host", "device"):
         return
     if "native" in against:
         raise DataError(
-            f"the native loops are fed synthetic input only, not {text}", "leave out native, or give --input host"
+            f"the native loops take synthetic input only, not {text}", "leave out native, or give --input host"
         )
     if ":" in text and not Path(text).exists():
         models.check_module(text, "a source")
     elif not (Path(text) / "manifest.json").is_file():
         what = "a folder without a manifest.json" if Path(text).is_dir() else "no folder"
-        hint = "give host, device, a folder that `abreast pack` made, or module:function that gives a source"
+        hint = "give host, device, a folder that `abreast pack` made, or module:function that returns a source"
         raise DataError(f"--input {text}: {what}", hint)
 
 
 def checked_variant(text: str) -> str:
-    """`prefetch=0,batch_norm=local` in one spelling; raises `DataError`."""
+    """The settings of `prefetch=0,batch_norm=local` in one spelling. Raises `DataError`."""
     return ",".join(f"{name}={part}" for name, part, _ in _settings(text))
 
 
 def variant_settings(side: str) -> dict[str, Any]:
-    """The arguments of `DataParallel` that the name of an abreast side holds."""
+    """The arguments of `DataParallel` in the name of a side of abreast."""
     return {name: value for name, _, value in _settings(side.removeprefix("abreast").strip())}
 
 
@@ -188,13 +187,13 @@ def _settings(text: str) -> list[tuple[str, str, Any]]:
         name = name.strip().lower().replace("-", "_")
         if name not in _SETTINGS or not equals:
             hint = f"settings are {', '.join(_SETTINGS)}, as in prefetch=0,batch_norm=local"
-            raise DataError(f"{part.strip()!r} is no setting of abreast", hint)
+            raise DataError(f"{part.strip()!r} is not a setting of abreast", hint)
         found.append((name, value.strip().lower(), _SETTINGS[name](value.strip().lower())))
     return sorted(found, key=lambda setting: setting[0])
 
 
 def counts(text: str, what: str = "devices") -> tuple[int, ...]:
-    """`1,2,4` or `1-4` as numbers, in order, each once; raises `DataError`."""
+    """The numbers in `1,2,4` or `1-4`, sorted, each once. Raises `DataError`."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -214,7 +213,7 @@ def doubling(most: int) -> tuple[int, ...]:
 
 
 def shape_of(text: str) -> tuple[int, ...]:
-    """`32,32,3` or `32x32x3`; raises `DataError`."""
+    """The shape in `32,32,3` or `32x32x3`. Raises `DataError`."""
     parts = text.lower().replace("x", ",").split(",")
     if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
         raise DataError(f"--input-shape {text}", "write the sizes of one row, as 224,224,3")

@@ -1,8 +1,8 @@
-"""The process of one cell: its sides take turns on the same devices, and what they took goes to the one that started it.
+"""The process of one cell: its sides take turns on the same devices; their times go to the process that started this one.
 
-`python -m abreast.bench.cell CELL`, with a cell as JSON. Each line on stdout is a JSON object: `{"doing": ...}` on the way,
-at the end `{"result": ...}` or `{"error": ...}`. What frameworks print goes to stderr. It ends when its stdin does.
-Imports `cases` at once, and all else when it has told so.
+`python -m abreast.bench.cell CELL`, with a cell as JSON. Each line on stdout is a JSON object: `{"doing": ...}` for progress,
+and at the end `{"result": ...}` or `{"error": ...}`. The output of frameworks goes to stderr. The process ends when its stdin
+ends. Frameworks are imported after the first message.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def measure(cell: Cell, tell: Tell) -> dict[str, Any]:
-    """Seconds per step of each side, a sample per round; why others failed; and where the time of abreast's steps goes."""
+    """Seconds per step of each side, one sample per round; reasons of failed sides; and the parts of abreast's step."""
     tell("starting")
     _set_up(cell.case)
     from abreast.bench import inputs, sides
@@ -57,7 +57,7 @@ def measure(cell: Cell, tell: Tell) -> dict[str, Any]:
         turns.take(steps)
         facts = _facts(turns.model)
         if "abreast" in turns.samples:
-            with _Noted(turns.failed, "timeline"):  # the samples stay
+            with _Noted(turns.failed, "timeline"):  # the samples are kept
                 step = statistics.median(turns.samples["abreast"])
                 facts |= _parts(turns.model, fed, cell.warm_up, steps, step)
     finally:
@@ -66,7 +66,7 @@ def measure(cell: Cell, tell: Tell) -> dict[str, Any]:
 
 
 class _Turns:
-    """Sides that take turns. One that raises is left out from there on."""
+    """Sides that take turns. A side that raises takes no further turns."""
 
     def __init__(self, cell: Cell, tell: Tell) -> None:
         self.samples: dict[str, list[float]] = {}
@@ -81,7 +81,7 @@ class _Turns:
         return None if side is None else side.model
 
     def add(self, name: str, make: Callable[[], Any]) -> None:
-        """Make a side, and let it compile."""
+        """Make a side and compile it."""
         self._tell(f"compiling {name}")
         with _Noted(self.failed, name):
             self._sides[name] = make()
@@ -89,7 +89,7 @@ class _Turns:
             self._tried[name] = self._sides[name].run(self._cell.warm_up, _TRIED_STEPS)
 
     def settle_steps(self, most: int) -> int:
-        """How many steps a turn has: as many of the first side's as take half a second."""
+        """The number of steps in a turn: the steps that the first side makes in half a second."""
         if self._cell.steps is not None:
             return self._cell.steps
         seconds = next((self._tried[name] for name in self._sides if name not in self.failed), 1.0)
@@ -99,7 +99,7 @@ class _Turns:
         for round_ in range(self._cell.rounds):
             names = [name for name in self._sides if name not in self.failed]
             start = round_ % max(1, len(names))
-            for name in names[start:] + names[:start]:  # so that none is always behind the same other
+            for name in names[start:] + names[:start]:  # so that no side always follows the same other
                 self._tell(f"round {round_ + 1} of {self._cell.rounds}, {name}")
                 with _Noted(self.failed, name):
                     self.samples.setdefault(name, []).append(self._sides[name].run(self._cell.warm_up, steps))
@@ -111,7 +111,7 @@ class _Turns:
 
 
 class _Noted:
-    """Notes an exception as the reason why a side failed, and goes on."""
+    """A context that records an exception as the reason why a side failed, and continues."""
 
     def __init__(self, failed: dict[str, str], name: str) -> None:
         self._failed, self._name = failed, name
@@ -135,7 +135,7 @@ def _set_up(case: Case) -> None:
 
 
 def _facts(model: Any) -> dict[str, Any]:
-    """What a prediction needs to know of a model: its trained tensors in backward order."""
+    """The facts of a model that a prediction needs: its parameters, and its trained tensors in backward order."""
     if model is None:
         return {}
     from abreast.gradient_bytes import gradient_bytes
@@ -145,7 +145,7 @@ def _facts(model: Any) -> dict[str, Any]:
 
 
 def _parts(model: Any, fed: Any, warm_up: int, steps: int, step_seconds: float) -> dict[str, Any]:
-    """The parts of a step that takes so long, in the shares that a timeline over one turn more finds."""
+    """The parts of a step of this length, in the shares that a timeline over one more turn finds."""
     import abreast
     from abreast.bench.sides import fit
 
@@ -157,7 +157,7 @@ def _parts(model: Any, fed: Any, warm_up: int, steps: int, step_seconds: float) 
 
 
 def _end_with_parent() -> None:
-    """Nobody asks for the result any more once stdin ends: then all that was started here ends too."""
+    """Wait until stdin ends, when nobody waits for the result; then end this process and all that it started."""
     while os.read(0, 1):  # not `sys.stdin`, whose lock this thread would hold when Python ends
         pass
     if os.getpgid(0) == os.getpid():

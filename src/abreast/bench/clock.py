@@ -1,4 +1,4 @@
-"""The clock of steps: reads the time inside of Keras's `fit` when the devices have nothing left to do. Imports Keras."""
+"""The step clock: it reads the time in Keras's `fit` when the devices have finished all work."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import keras
 def seconds_per_step(
     model: Any, arguments: Mapping[str, Any], dropped: int, steps: int, wait: Callable[[], None]
 ) -> float:
-    """Mean time of `steps` steps of a `fit` with these arguments, behind the first `dropped`; `wait` waits for the devices.
+    """Mean time of `steps` steps of a `fit` with these arguments, after the first `dropped`; `wait` waits for the devices.
 
-    The data must give at least one batch more, in this epoch or the next: a step ends where the next begins.
+    The data must have at least one more batch, in this epoch or the next: a step ends where the next begins.
     """
     clock = Clock(model, dropped, steps, wait)
     callbacks = [*arguments.get("callbacks", ()), clock]
@@ -26,9 +26,9 @@ _EPOCHS = 1_000_000  # the clock ends the fit
 
 
 class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Times `steps` steps behind the first `dropped`, also where epochs end between them; then ends the `fit`.
+    """Times `steps` steps after the first `dropped`, across the ends of epochs; then ends the `fit`.
 
-    It has no `on_train_batch_end`: one would keep Keras from its asynchronous path.
+    It has no `on_train_batch_end`, which would keep Keras from its asynchronous path.
     """
 
     def __init__(self, model: Any, dropped: int, steps: int, wait: Callable[[], None]) -> None:

@@ -1,7 +1,4 @@
-"""`abreast bench` as a user types it: options into cases, lines into a table and a report.
-
-Imports `cases`, `run`, `series`, `table`; `report` where one is asked for.
-"""
+"""`abreast bench`: its options, the table that it prints, and the report that it writes."""
 
 from __future__ import annotations
 
@@ -13,21 +10,81 @@ from pathlib import Path
 from typing import Any
 
 from abreast import provenance
-from abreast.bench import cases, lines, table
-from abreast.bench.case_file import read_requests
-from abreast.bench.cases import Case, Cell, Request
-from abreast.bench.run import Listener, key_of, measure, measurements, missing
+from abreast.bench import lines, table
+from abreast.bench.cases import Cell
+from abreast.bench.from_options import cells_of
+from abreast.bench.run import ProgressListener, key_of, measure, measurements, missing
 from abreast.bench.series import comparisons, read_predictions
-from abreast.errors import DataError, DeviceError
-from abreast.hardware import CPU_DEVICES, list_devices
-from abreast.run import BACKENDS, installed, require
+from abreast.errors import DataError
+from abreast.options import add_option
 from abreast.stdout import say
 from abreast.units import counted
 from abreast.whole_file import writable
 
 
-def bench(options: argparse.Namespace) -> int:
-    """Measure what is not yet measured, print it, and write the report; gives the exit code, 1 where something failed."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "models",
+        metavar="MODEL",
+        nargs="*",
+        help="a model of Keras Applications, or alexnet, cifar10, mlp, transformer, or module:function",
+    )
+    parser.add_argument("--cases", metavar="FILE", help="more cases, as a JSON list of objects")
+    parser.add_argument("--backend", metavar="NAMES", help="jax, tensorflow, torch, or several with commas")
+    parser.add_argument(
+        "--devices", metavar="COUNTS", help="numbers of devices, as 1,2,4 or 1-4 (default: 1, 2, 4, ... and all)"
+    )
+    add_option(parser, "--cpu-devices", metavar="N", type=int, help="simulate up to N devices on the CPU")
+    parser.add_argument("--batch", metavar="N", type=int, help="rows per device (default: the model's)")
+    add_option(parser, "--global-batch", metavar="N", type=int, help="rows in all, on any number of devices")
+    parser.add_argument(
+        "--precision", metavar="KINDS", default="float32", help="float32, bfloat16, float16 (default: float32)"
+    )
+    parser.add_argument(
+        "--input",
+        metavar="SOURCE",
+        default="host",
+        help="host or device (noise that is made there), a folder of records, or module:function (default: host)",
+    )
+    add_option(parser, "--input-shape", metavar="SIZES", help="shape of one row, as 32,32,3 (default: the model's)")
+    parser.add_argument(
+        "--variant",
+        metavar="SETTINGS",
+        action="append",
+        default=[],
+        help="measure abreast again with settings, as prefetch=0,batch_norm=local",
+    )
+    parser.add_argument(
+        "--against", metavar="RIVALS", help="keras, native, or both with a comma, in turns with abreast"
+    )
+    parser.add_argument("--rounds", metavar="N", type=int, default=5, help="turns of each side (default: 5)")
+    parser.add_argument(
+        "--steps", metavar="N", type=int, help="timed steps per turn (default: steps for half a second)"
+    )
+    add_option(parser, "--warm-up", metavar="N", type=int, default=3, help="steps dropped in each turn (default: 3)")
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        default=1800.0,
+        help="limit for all sides of one case (default: 1800)",
+    )
+    add_option(
+        parser,
+        "--output",
+        ("-o",),
+        metavar="FILE",
+        default="bench.jsonl",
+        help="add the lines to FILE (default: bench.jsonl)",
+    )
+    parser.add_argument("--again", action="store_true", help="measure again the cases that FILE has")
+    parser.add_argument("--report", metavar="FOLDER", help="write a page and figures of all lines in FILE")
+    parser.add_argument("--png", action="store_true", help="also write figures as PNG, drawn by a headless browser")
+    parser.add_argument("--predicted", metavar="FILE", help="predictions to draw beside the measurements")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure the missing cases, print a table, and write the report. The exit code is 1 where something failed."""
     if not options.models and not options.cases and options.report is None:
         raise DataError("nothing to do", "name a model, as in `abreast bench mlp`, or a folder for --report")
     output = writable(options.output)
@@ -36,10 +93,10 @@ def bench(options: argparse.Namespace) -> int:
     for half in (lines.half_line(Path(path)) for path in (output, options.predicted) if path):
         if half is not None:
             _say(half)
-    cells = cells_of(options)
+    cells = cells_of(options, _say)
     _check_report(options)
     if not cells and not known:
-        raise DataError(f"there are no measurements in {options.output}", "measure first, or name their file with -o")
+        raise DataError(f"there are no measurements in {options.output}", "measure first, or give another file with -o")
     failures = _measured(options, output, known, cells)
     found = measurements(output)
     asked = {key_of(cell.case.key(side)) for cell in cells for side in cell.sides}
@@ -53,102 +110,29 @@ def bench(options: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def cells_of(options: argparse.Namespace) -> list[Cell]:
-    """Everything that is asked for, each once; raises `AbreastError` for what cannot be meant, before anything runs."""
-    _check_counts(options)
-    if not options.models and not options.cases:
-        return []
-    most, simulated = _devices(options)
-    devices = cases.counts(options.devices) if options.devices else cases.doubling(most)
-    defaults = Request(
-        model="",
-        backends=_backends(options.backend),
-        devices=devices,
-        batch=options.batch,
-        global_batch=options.global_batch,
-        precision=tuple(options.precision.split(",")),
-        input=options.input,
-        input_shape=cases.shape_of(options.input_shape) if options.input_shape else None,
-        variants=tuple(options.variant),
-        against=tuple(options.against.split(",")) if options.against else (),
-    )
-    requests = [Request(**vars(defaults) | {"model": model}) for model in options.models]
-    if options.cases:
-        requests += read_requests(Path(options.cases), defaults)
-    settings = {"simulated": simulated, "rounds": options.rounds, "steps": options.steps, "warm_up": options.warm_up}
-    found: dict[Case, Cell] = {}
-    absent: dict[str, None] = {}
-    for request in requests:
-        _check_there(request, most, simulated)
-        for cell in request.cells(**settings):
-            found.setdefault(cell.case, cell)
-        absent |= dict.fromkeys(request.absent())
-    for words in absent:
-        _say(words)
-    return list(found.values())
-
-
-def _check_counts(options: argparse.Namespace) -> None:
-    for name, least in (("rounds", 1), ("steps", 1), ("warm_up", 1), ("cpu_devices", 1)):
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise DataError(f"--{name.replace('_', '-')} {value}", f"give a whole number, at least {least}")
-    if not options.timeout > 0:
-        raise DataError(f"--timeout {options.timeout:g}", "give seconds above 0")
-
-
-def _devices(options: argparse.Namespace) -> tuple[int, bool]:
-    """How many devices there are, and whether they are simulated."""
-    if options.cpu_devices is not None:
-        return options.cpu_devices, True
-    found = list_devices()
-    return len(found), CPU_DEVICES in os.environ and found[0].kind == "cpu"
-
-
-def _check_there(request: Request, most: int, simulated: bool) -> None:
-    if max(request.devices) > most:
-        hint = "raise --cpu-devices" if simulated else "simulate them with --cpu-devices N, or ask for fewer"
-        raise DeviceError(f"{max(request.devices)} devices asked for, and there are {most}", hint)
-    for backend in request.backends:
-        if backend in BACKENDS:
-            require(backend)
-
-
-def _backends(text: str | None) -> tuple[str, ...]:
-    if text:
-        return tuple(text.split(","))
-    set_ = os.environ.get("KERAS_BACKEND")
-    if set_:
-        return (set_,)
-    there = installed()
-    if not there:
-        raise DataError("no backend is installed", 'pip install "abreast[jax]"')
-    return there[:1]
-
-
 def _measured(
     options: argparse.Namespace, output: Path, known: list[dict[str, Any]], cells: Sequence[Cell]
 ) -> list[str]:
     left = list(cells) if options.again else missing(cells, known)
     done = sum(len(cell.sides) for cell in cells) - sum(len(cell.sides) for cell in left)
     if done:
-        _say(f"{counted(done, 'measurement')} of this in {options.output} already; --again measures them anew")
+        _say(f"{counted(done, 'measurement')} already in {options.output}; --again measures again")
     if not left:
         return []
     status = _Status()
     try:
-        return measure(left, output, Listener(status.now, status.done), options.timeout)
+        return measure(left, output, ProgressListener(status.now, status.done), options.timeout)
     except KeyboardInterrupt:
         status.end()
-        kept = f"what was measured is in {options.output}" if output.exists() else "nothing was measured yet"
-        _say(f"stopped; {kept}\nhint: the same command goes on behind it")
+        kept = f"the measurements so far are in {options.output}" if output.exists() else "nothing was measured yet"
+        _say(f"stopped; {kept}\nhint: the same command continues after them")
         raise
     finally:
         status.end()
 
 
 def _check_report(options: argparse.Namespace) -> None:
-    """Find out what a report needs before the minutes that measuring takes."""
+    """Raise `DataError` for a report that cannot be written, before minutes of measuring."""
     if options.report is not None:
         folder = Path(options.report).absolute()
         there = next(each for each in (folder, *folder.parents) if os.path.exists(each))
@@ -156,13 +140,13 @@ def _check_report(options: argparse.Namespace) -> None:
             what = "it" if there == folder else there
             raise DataError(f"--report {options.report}: {what} is a file", "give a folder, or the name of a new one")
         if not os.access(there, os.W_OK | os.X_OK):
-            hint = "give a folder of yours, or a new one"
+            hint = "give a folder that you may write to, or a new one"
             raise DataError(f"--report {options.report}: no permission in {there}", hint)
     if options.png:
         from abreast.bench.report import drawing_browser
 
         if options.report is None:
-            raise DataError("--png draws the figures of a report", "give --report FOLDER, too")
+            raise DataError("--png draws the figures of a report", "give --report FOLDER too")
         drawing_browser()
 
 
@@ -178,7 +162,7 @@ def _say(text: str) -> None:
 
 
 class _Status:
-    """What goes on, on stderr: on a terminal one line that changes, elsewhere only what is done."""
+    """Progress on stderr: on a terminal one line that changes, elsewhere only finished work."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()

@@ -1,6 +1,6 @@
-"""Layers in front of a benchmark's model: one that makes its input on the device, and one that takes images as bytes.
+"""Layers in front of a benchmark's model: one makes its input on the device, one takes images as bytes.
 
-So no rival needs a way of its own to be fed nothing: what crosses to the devices is one number per row. Imports Keras.
+With the first, only one number per row is copied to the devices, for abreast and for every rival.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("abreast")
 class OnDevice(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
-    """Gives rows of noise that differ, out of one number each between 0 and 1: `shape` floats, or tokens below `tokens`."""
+    """Makes a row of noise from one number between 0 and 1: floats of shape `shape`, or tokens below `tokens`."""
 
     def __init__(self, shape: tuple[int, ...], tokens: int | None = None, **settings: Any) -> None:
         super().__init__(**{"dtype": "float32", "trainable": False, **settings})
@@ -24,7 +24,7 @@ class OnDevice(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
         self.row = self.add_weight(shape=(1, *self.row_shape), initializer=noise, trainable=False, name="row")
 
     def call(self, numbers: Any) -> Any:
-        # In this order: Keras 3.15 on TensorFlow takes a second summand of n x 1 x 1 for a bias where n is the last axis.
+        # The order matters: Keras 3.15 on TensorFlow takes a second summand of n x 1 x 1 for a bias where n is the last axis.
         rows = ops.reshape(numbers, (-1, *([1] * len(self.row_shape)))) + self.row
         if self.tokens is None:
             return rows
@@ -39,13 +39,13 @@ class OnDevice(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
 
 
 def on_device(model: Any, tokens: int | None) -> Any:
-    """The model behind a layer that makes its input."""
+    """The model after a layer that makes its input."""
     numbers = keras.Input((1,))
     return _compiled_as(model, keras.Model(numbers, model(OnDevice(model.input_shape[1:], tokens)(numbers))))
 
 
 def from_bytes(model: Any) -> Any:
-    """The model behind a layer that makes floats of images' bytes."""
+    """The model after a layer that converts the bytes of images to floats."""
     images = keras.Input(model.input_shape[1:], dtype="uint8")
     return _compiled_as(model, keras.Model(images, model(keras.layers.Rescaling(1 / 255)(images))))
 

@@ -1,7 +1,4 @@
-"""What a benchmark's model is fed: noise from the host or made on the device, a record set, or a user's source.
-
-Imports Keras, NumPy, `task`, `front`, `models`, `cases` and `records`.
-"""
+"""The input of a benchmark's model: noise made on the host or the device, packed records, or a user's source."""
 
 from __future__ import annotations
 
@@ -18,15 +15,15 @@ from abreast.bench.cases import PRECISIONS, Case
 from abreast.bench.task import Task
 from abreast.errors import ModelError
 
-MOST_STEPS = 200  # of a turn, where nobody says
+MOST_STEPS = 200  # per turn, by default
 _LEAST_STEPS = 20
 _ARRAY_BYTES = 256 << 20
-_VIEWS = 8  # of one buffer: a feed that sees one batch again and again would copy it
+_VIEWS = 8  # of one buffer: a feed that gets the same batch again would copy it
 
 
 @dataclass(frozen=True)
 class Input:
-    """`arguments` gives those of one `fit`; `arrays` holds what the native loops feed; `kind` is how Keras sees it."""
+    """`arguments` returns the arguments of one `fit`; `arrays` is for the native loops; `kind` names the source's kind."""
 
     arguments: Callable[[], dict[str, Any]]
     kind: str
@@ -34,7 +31,7 @@ class Input:
 
 
 def task_and_input(case: Case, steps: int) -> tuple[Task, Input]:
-    """What a case trains and what it is fed, for turns of at most `steps` steps. Raises `DataError`, `ModelError`."""
+    """The task of a case and its input, for turns of at most `steps` steps. Raises `DataError` and `ModelError`."""
     if case.input in ("host", "device"):
         task = synthetic_task(asdict(case))
         return task, _synthetic(task, steps)
@@ -45,7 +42,7 @@ def task_and_input(case: Case, steps: int) -> tuple[Task, Input]:
 
 
 def _made(case: Case) -> Any:
-    """The model in its precision, behind the layer that its input needs."""
+    """The model in its precision, after the layer that its input needs."""
     keras.config.set_dtype_policy(PRECISIONS[case.precision])
     model = models.build(case.model, case.input_shape, _classes(case))
     if case.input == "device":
@@ -56,17 +53,17 @@ def _made(case: Case) -> Any:
 
 
 def _classes(case: Case) -> int | None:
-    """Of a record set; None: as the model has them."""
+    """Number of classes of packed records; None: the model's own number."""
     if case.input in ("host", "device") or ":" in case.input:
         return None
-    from abreast.records.read.info import content
+    from abreast.records.reading.info import content
 
     names = content(case.input).get("class_names")
     return len(names) if names else None
 
 
 def synthetic_task(facts: dict[str, Any]) -> Task:
-    """What the case with these fields trains, with the shapes that its model has. Raises `ModelError`."""
+    """The task of the case with these fields, with the shapes of its model. Raises `ModelError`."""
     case = Case.of(facts)
     keras.config.set_dtype_policy(PRECISIONS[case.precision])
     model = models.build(case.model, case.input_shape, _classes(case))
@@ -74,13 +71,13 @@ def synthetic_task(facts: dict[str, Any]) -> Task:
     inputs, outputs = getattr(model, "inputs", None) or [], getattr(model, "outputs", None) or []
     if len(inputs) != 1 or len(outputs) != 1:
         raise ModelError(
-            f"{case.model} has {len(inputs)} known inputs and {len(outputs)} outputs, and noise is for one of each",
+            f"{case.model} has {len(inputs)} known inputs and {len(outputs)} outputs, but noise needs one of each",
             hint,
         )
     shape, output = tuple(inputs[0].shape[1:]), tuple(outputs[0].shape[1:])
     if None in shape or None in output:
         raise ModelError(
-            f"{case.model} takes rows of shape {shape} and gives {output}", f"give --input-shape, or {hint}"
+            f"{case.model} takes rows of shape {shape} and returns {output}", f"give --input-shape, or {hint}"
         )
     values = bool(getattr(model, "compiled", False)) and "sparse" not in _name(model.loss)
     task_shape = (1,) if case.input == "device" else shape
@@ -92,7 +89,7 @@ def synthetic_task(facts: dict[str, Any]) -> Task:
 
 
 def _tokens(model: Any) -> int | None:
-    """Below which number a model's input must be: what its embedding knows. None: it takes floats."""
+    """The number of tokens that the model's embedding knows; None for a model that takes floats."""
     if not keras.backend.is_int_dtype(model.inputs[0].dtype):
         return None
     sizes = [layer.input_dim for layer in model._flatten_layers() if isinstance(layer, keras.layers.Embedding)]
@@ -104,7 +101,7 @@ def _name(loss: Any) -> str:
 
 
 def _synthetic(task: Task, steps: int) -> Input:
-    """Arrays of whole batches where those fit into memory; else views of one buffer, from a generator."""
+    """Arrays of whole batches where they fit into memory; else a generator of views of one buffer."""
     num_batches = min(steps, _ARRAY_BYTES // task.batch_bytes)
     if num_batches >= min(steps, _LEAST_STEPS):
         x, y = _noise(task, num_batches * task.batch_size)

@@ -1,4 +1,4 @@
-"""What is wrong with a line of measurements that is said to be bench's, in words. Imports `plain_json`."""
+"""Checks of lines of measurements and of predictions: the first fault, in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_SECONDS = 1e15
 
 
 def wrong_with(line: Line) -> str | None:
-    """`has no median`, `has 'fast' as its median`: the first thing that is wrong; None where nothing is."""
+    """The first fault of a line, as `has no median` or `has 'fast' as its median`; None for a valid line."""
     case = line.get("case")
     if not isinstance(case, dict):
         return "has no case"
@@ -28,7 +28,7 @@ def wrong_with(line: Line) -> str | None:
 
 
 def wrong_with_prediction(line: Line) -> str | None:
-    """The same for a line of predictions: `case.devices` and `median` are needed, the rest is checked where it is there."""
+    """The first fault of a line of predictions. It needs `case.devices` and `median`; other fields are checked where present."""
     case = line.get("case")
     if not isinstance(case, dict) or not _is_count(case.get("devices")) or isinstance(case["devices"], float):
         return "needs case.devices, a whole number"
@@ -56,7 +56,7 @@ def _are_words(value: Any) -> bool:
 
 
 def _is_machine(value: Any) -> bool:
-    """The facts that a report shows: `cpu` and `cores`, with `gpus` where there are any."""
+    """Whether a value has the facts that a report shows: `cpu`, `cores`, and `gpus` if there are any."""
     if not isinstance(value, dict) or not (_is_word(value.get("cpu")) and positive(value.get("cores"))):
         return False
     gpus = value.get("gpus")

@@ -1,7 +1,4 @@
-"""A measurement as one JSON line: numbers with their unit, spread, machine, versions, commit and command.
-
-Imports `hardware`, `plain_json` and `errors`, and no framework.
-"""
+"""A measurement as one JSON line: numbers with their unit, spread, machine, versions, commit and command."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from typing import Any
 from abreast import plain_json
 from abreast.errors import DataError
 
-# For every process that is timed. glibc gives memory back when the heap's last block is free: whether it is, and 5 % of a
-# step's time, is the luck of a process.
+# For every timed process. glibc returns memory when the last block of the heap is free. That is chance, and costs 5 % of a step.
 STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(4 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 
 
@@ -29,7 +25,7 @@ def line(
     origin: dict[str, Any],
     **notes: Any,
 ) -> dict[str, Any]:
-    """One measurement. `case` says what was measured, `notes` how: what was dropped as warm-up, steps per sample."""
+    """One measurement. `case` identifies it; `notes` describe how it was measured, as warm-up and steps per sample."""
     return {
         "benchmark": benchmark,
         "case": case,
@@ -43,7 +39,7 @@ def line(
 
 
 def append(path: Path, lines: Sequence[dict[str, Any]]) -> None:
-    """Add whole lines to a file; raises `DataError` where that fails. Half a line that a killed process left there goes."""
+    """Add whole lines to a file, after removing half a line that a killed process left. Raises `DataError` where that fails."""
     text = "".join(json.dumps(one) + "\n" for one in lines).encode()
     try:
         with path.open("a+b") as file:
@@ -51,12 +47,12 @@ def append(path: Path, lines: Sequence[dict[str, Any]]) -> None:
             file.truncate(len(whole))
             file.write(text if not whole or whole.endswith(b"\n") else b"\n" + text)
     except OSError as error:
-        hint = "give a file in a folder that exists, that you may write to, and that has room"
+        hint = "give a file in an existing folder that you may write to, on a disk with room"
         raise DataError(f"cannot write to {path}: {error.strerror or error}", hint) from error
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """All lines of a file, oldest first; none where there is no file. Raises `DataError` for one that is no measurement."""
+    """All lines of a file, oldest first; none without a file. Raises `DataError` for a line that is not a measurement."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -68,16 +64,16 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def half_line(path: Path) -> str | None:
-    """What there is to say of a last line that `read` leaves out, as a killed process leaves one; None of whole ones."""
+    """A message about a last line that `read` leaves out, after a killed process; None where all lines are whole."""
     try:
         data = path.read_bytes()
-    except OSError:  # which `read` has words for
+    except OSError:  # `read` raises it
         return None
-    return None if len(_whole_lines(data)) == len(data) else f"the last line of {path} is cut off, and left out"
+    return None if len(_whole_lines(data)) == len(data) else f"the last line of {path} is cut off and left out"
 
 
 def _whole_lines(data: bytes) -> bytes:
-    """Without the half of one at the end. A last line that lacks only its end, as some editors save it, is whole."""
+    """The data without half a line at its end. A last line without a newline is whole; some editors save it so."""
     end = data.rfind(b"\n") + 1
     try:
         plain_json.parse(data[end:])
@@ -93,7 +89,7 @@ def _parsed(path: Path, number: int, text: str) -> dict[str, Any]:
         found = None
     if not isinstance(found, dict) or "case" not in found:
         raise DataError(
-            f"{path}, line {number}: {text[:80]!r} is no measurement", "give a file that `abreast bench` wrote"
+            f"{path}, line {number}: {text[:80]!r} is not a measurement", "give a file that `abreast bench` wrote"
         )
     return found
 

@@ -1,6 +1,6 @@
-"""Models by name: those of Keras Applications, a few classics of our own, and `module:function` of a user.
+"""Models by name: Keras Applications, a few classics of our own, and `module:function` of a user.
 
-Knowing names needs no Keras; building does, and imports it then. Imports `errors` and `nearest`.
+Only building a model imports Keras; checking a name does not.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from abreast.errors import ModelError
 from abreast.nearest import did_you_mean
 
 _IMAGENET_CLASSES = 1000
-_WORDS, _LENGTH = 8192, 128  # of the transformer
+_WORDS, _LENGTH = 8192, 128  # for the transformer
 
-# As Keras spells them.
+# In Keras's spelling.
 APPLICATIONS = (
     *("ConvNeXtTiny", "ConvNeXtSmall", "ConvNeXtBase", "ConvNeXtLarge", "ConvNeXtXLarge"),
     *("DenseNet121", "DenseNet169", "DenseNet201"),
@@ -35,7 +35,7 @@ APPLICATIONS = (
 
 @dataclass(frozen=True)
 class Known:
-    """A model of our own: how to build it from an input shape and a number of classes, and what these are by default."""
+    """A model of our own: `make(shape, classes)` builds it, and `shape`, `classes` and `rows` are its defaults."""
 
     make: Callable[[tuple[int, ...], int], Any]
     shape: tuple[int, ...]
@@ -44,23 +44,23 @@ class Known:
 
 
 def resolve(name: str) -> str:
-    """The name as we write it; raises `ModelError` for a model that nobody knows, with the nearest names."""
+    """The name in our spelling. Raises `ModelError` for an unknown model, with the nearest names."""
     if ":" in name:
         return _checked_function(name)
     known = {_plain(each): each.lower() for each in (*OWN, *APPLICATIONS)}
     if _plain(name) not in known:
-        hint = f"{did_you_mean(name, known.values())} A model of yours is module:function"
+        hint = f"{did_you_mean(name, known.values())} Your own model is module:function"
         raise ModelError(f"there is no model {name!r}", hint)
     return known[_plain(name)]
 
 
 def default_rows(name: str) -> int:
-    """Rows per device when nobody says."""
+    """Default rows per device."""
     return OWN[name].rows if name in OWN else 32
 
 
 def build(name: str, shape: tuple[int, ...] | None = None, classes: int | None = None) -> Any:
-    """The model, with logits at its end where it is not a user's. Raises `ModelError`."""
+    """The model; its output is logits unless it is a user's. Raises `ModelError`."""
     if ":" in name:
         return _built_by_user(name)
     if name in OWN:
@@ -70,7 +70,7 @@ def build(name: str, shape: tuple[int, ...] | None = None, classes: int | None =
 
 
 def function(name: str, what: str) -> Callable[..., Any]:
-    """What `module:function` names; `what` it should be, for the error."""
+    """The function that `module:function` names; `what` names its result in errors."""
     module_name, _, function_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -81,8 +81,8 @@ def function(name: str, what: str) -> Callable[..., Any]:
     found = getattr(module, function_name, None)
     if not callable(found):
         names = [key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")]
-        hint = did_you_mean(function_name, names) if names else f"{module_name} has no function at all"
-        raise ModelError(f"{module_name} has no function {function_name!r} that could give {what}", hint)
+        hint = did_you_mean(function_name, names) if names else f"{module_name} has no functions"
+        raise ModelError(f"{module_name} has no function {function_name!r} that could return {what}", hint)
     return found  # type: ignore[no-any-return]
 
 
@@ -93,15 +93,15 @@ def check_module(name: str, what: str) -> None:
         raise ModelError(f"{name!r} names a file", f"write {module_name.removesuffix('.py')}:{function_name}")
     if not function_name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
         raise ModelError(f"{name!r} does not name {what}", "write module:function, as train:make_model")
-    here = [os.getcwd(), *sys.path]  # as where it will run
+    here = [os.getcwd(), *sys.path]  # the path of the process that runs it
     if importlib.machinery.PathFinder.find_spec(module_name.partition(".")[0], here) is None:
         raise _no_module(module_name, what)
 
 
 def _no_module(module_name: str, what: str) -> ModelError:
     return ModelError(
-        f"there is no module {module_name!r}, which should give {what}",
-        f"run the command where {module_name.replace('.', '/')}.py is, or give its folder in PYTHONPATH",
+        f"there is no module {module_name!r}, which should return {what}",
+        f"run the command where {module_name.replace('.', '/')}.py is, or add its folder to PYTHONPATH",
     )
 
 
@@ -119,7 +119,9 @@ def _built_by_user(name: str) -> Any:
 
     model = function(name, "a model")()
     if not isinstance(model, keras.Model):
-        raise ModelError(f"{name} gave a {type(model).__name__}", "let it take no arguments and give a keras.Model")
+        raise ModelError(
+            f"{name} returned a {type(model).__name__}", "let it take no arguments and return a keras.Model"
+        )
     return model
 
 
@@ -202,7 +204,7 @@ def _alexnet(shape: tuple[int, ...], classes: int) -> Any:
 
 
 def _transformer(shape: tuple[int, ...], classes: int, width: int = 256, heads: int = 4, blocks: int = 4) -> Any:
-    """An encoder that tells sequences of tokens apart."""
+    """An encoder that classifies sequences of tokens."""
     import keras
 
     layers = keras.layers

@@ -1,7 +1,7 @@
-"""The rival on JAX: the loop one would write by hand, a jitted step over a mesh with sharded rows and replicated variables.
+"""The rival on JAX: a loop as written by hand, with a jitted step over a mesh, sharded rows and replicated variables.
 
-It feeds slices of host arrays, one `jax.device_put` per batch, and keeps no metric. Imports JAX past the seam: a rival that
-came through it would be no rival.
+It feeds slices of host arrays, one `jax.device_put` per batch, and computes no metrics. It uses JAX directly, since a rival must
+not run on our backend.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Native:
         first = batch % self.num_batches * self.task.batch_size
         rows = slice(first, first + self.task.batch_size)
         shards = jax.device_put((x[rows], y[rows]), self.rows)
-        if self.simulated:  # else XLA's CPU threads can wait for one another until it ends the process
+        if self.simulated:  # otherwise XLA's CPU threads can wait for one another until XLA aborts
             jax.block_until_ready(value_before)
         value, self.state = self.step(self.state, *shards)
         return value
@@ -74,13 +74,13 @@ class Native:
 
 
 def wait_for(model: Any) -> None:
-    """Wait until the state of a running `fit` is computed: Keras takes it out of the model meanwhile."""
+    """Wait until the state of a running `fit` is computed. Keras keeps it outside the model during `fit`."""
     state = getattr(model, "_jax_state", None)
-    jax.block_until_ready(keras.tree.flatten(state))  # of Keras's own containers, which JAX would not look into
+    jax.block_until_ready(keras.tree.flatten(state))  # Keras's own containers are opaque to JAX
 
 
 def plain_scope(num_devices: int) -> Callable[[], Any] | None:
-    """Keras's own way to several devices, as a function that gives a new context."""
+    """Keras's own training on several devices: a function that returns a new context."""
     if num_devices == 1:
         return contextlib.nullcontext
     distribution = keras.distribution.DataParallel(devices=keras.distribution.list_devices()[:num_devices])

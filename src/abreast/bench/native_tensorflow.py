@@ -1,7 +1,7 @@
 """The rival on TensorFlow: the custom training loop of TensorFlow's guide, `strategy.run` in a `tf.function`.
 
-It feeds a distributed `tf.data` pipeline of batches, with prefetching, and keeps no metric. Imports TensorFlow past the seam:
-a rival that came through it would be no rival.
+It feeds a distributed `tf.data` pipeline of batches with prefetching, and computes no metrics. It uses TensorFlow directly, since
+a rival must not run on our backend.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def _strategy(num_devices: int) -> Any:
 
 
 def wait_for(model: Any) -> None:
-    """Wait for the step before: the smallest variable that it trains is read, from where it is."""
+    """Wait for the last step: read the smallest variable that it trains, from its own device."""
     smallest = min(model.trainable_variables, key=lambda variable: math.prod(variable.shape))
     keras.ops.convert_to_numpy(smallest)
 
 
 def plain_scope(num_devices: int) -> Callable[[], Any] | None:
-    """Keras's own way to several devices, as a function that gives a new context."""
+    """Keras's own training on several devices: a function that returns a new context."""
     return contextlib.nullcontext if num_devices == 1 else _strategy(num_devices).scope

@@ -1,8 +1,7 @@
 """The rival on PyTorch: one process per device, each with a DDP loop over its own part of every batch.
 
-This file is also the program of those processes, which live beside abreast's own. Each feeds slices of host tensors that it
-made itself (nothing is sent), and keeps no metric. Imports PyTorch past the seam: a rival that came through it would be no
-rival.
+This file is also the program of those processes, which run beside abreast's own. Each feeds slices of host tensors that it made
+itself (none are sent), and computes no metrics. It uses PyTorch directly, since a rival must not run on our backend.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _END_SECONDS = 60
 
 @dataclass(frozen=True)
 class _Part:
-    """What one process is told: what makes its task, its rank, how many batches it makes, and the only core it may use."""
+    """The orders of one process: the function that makes its task, its rank, its number of batches, and its only core, if any."""
 
     make_task: str
     arguments: Sequence[Any]
@@ -40,7 +39,7 @@ class _Part:
 
 
 class Native:
-    """The processes; all wait for their next command while something else is timed."""
+    """The processes of the loop. They wait for a command while another side is timed."""
 
     def __init__(self, task: Task, num_devices: int, data: tuple[Any, Any], cores: Sequence[int] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="abreast-bench-")
@@ -56,7 +55,7 @@ class Native:
             )
 
     def run(self, dropped: int, steps: int) -> float:
-        """Seconds per step, after `dropped` steps; the slowest rank's."""
+        """Seconds per step of the slowest rank, after `dropped` steps."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(f"{dropped} {steps}\n")
@@ -80,7 +79,7 @@ class Native:
 
 
 def _environment() -> dict[str, str]:
-    """What makes a task may be in a file beside the one that runs here."""
+    """The environment of the processes. `PYTHONPATH` has all of `sys.path`, for a task that a file beside the script makes."""
     return {**os.environ, "KERAS_BACKEND": "torch", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
@@ -92,12 +91,12 @@ def wait_for(model: Any) -> None:
 
 
 def plain_scope(num_devices: int) -> Callable[[], Any] | None:
-    """Keras's own way to several devices: here it has none."""
+    """Keras's own training on several devices, which it does not have on PyTorch."""
     return contextlib.nullcontext if num_devices == 1 else None
 
 
 class _Loop:
-    """One rank's part."""
+    """The loop of one rank."""
 
     def __init__(self, part: _Part) -> None:
         import torch

@@ -1,7 +1,4 @@
-"""Which figures a comparison has: speed-up and efficiency beside the ideal, and the parts of a step.
-
-Imports `figures`, `series`, and the doctor's words and colours.
-"""
+"""The figures of a comparison: speed-up and efficiency beside the ideal, and the parts of a step."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _MORE_COLOURS = ("c3", "c1", "c6", "c5", "c7")
 
 
 def figures(comparison: Comparison) -> Iterator[tuple[str, str, Markup]]:
-    """The short name, the words below, and the drawing of each figure that there are numbers for."""
+    """The short name, the caption and the drawing of each figure that has numbers."""
     base = next((series.base for series in comparison.series if series.base is not None), None)
     if base is not None:
         yield "speed-up", _speed_up_words(comparison), _speed_up(comparison, base)
@@ -32,7 +29,7 @@ def figures(comparison: Comparison) -> Iterator[tuple[str, str, Markup]]:
 
 
 def colours(comparison: Comparison) -> dict[str, str]:
-    """A colour class for each side; what is predicted of a side has the same, in another style."""
+    """A colour class for each side. A prediction for a side has the same colour in another style."""
     sides = list(dict.fromkeys(series.side for series in comparison.series))
     others = iter(_MORE_COLOURS)
     return {side: _COLOURS.get(side) or next(others, "c7") for side in sides}
@@ -44,13 +41,13 @@ def _speed_up_words(comparison: Comparison) -> str:
     shown = " or ".join(
         words for kind, words in ranges.items() if any(one.predicted is kind for one in comparison.series)
     )
-    return f"Rows per second over those of {series.name} on one device, with {shown}; the dotted line is n times that."
+    return f"Rows per second over the rows per second of {series.name} on one device, with {shown}; the dotted line is ideal."
 
 
 def _step_words(bars: list[Bars]) -> str:
     if all(bar.predicted for bar in bars):
-        return "The predicted step, and what it is spent on."
-    return "The median step of abreast, in the shares that a timeline over one turn more found."
+        return "The predicted step and its parts."
+    return "The median step of abreast, in the shares that a timeline over one more turn found."
 
 
 def _speed_up(comparison: Comparison, base: Point) -> Markup:
@@ -89,14 +86,14 @@ def _bars(series: Series) -> Iterator[Bars]:
         return
     for point in series.points:
         if point.parts:
-            told = point.line is None or point.line.get("all_reduce_told", True)
-            parts = {_label(name, told): seconds for name, seconds in point.parts.items()}
+            known = point.line is None or point.line.get("all_reduce_told", True)
+            parts = {_label(name, known): seconds for name, seconds in point.parts.items()}
             predicted = ", predicted" if series.predicted else ""
             yield Bars(f"{counted(point.devices, 'device')}{predicted}", parts, series.predicted)
 
 
-def _label(name: str, told: bool) -> str:
-    return COMPUTE_WITH_ALL_REDUCE if name == "compute" and not told else LABELS.get(name, name)
+def _label(name: str, all_reduce_known: bool) -> str:
+    return COMPUTE_WITH_ALL_REDUCE if name == "compute" and not all_reduce_known else LABELS.get(name, name)
 
 
 def _step(comparison: Comparison, bars: list[Bars]) -> Markup:

@@ -1,7 +1,6 @@
-"""The report folder: one page, and each figure as a file of its own, all made of lines.
+"""The report folder: one page, and each figure as its own file, all made from lines.
 
-Not here: drawing (`figures.py`), which figures there are (`plots.py`), and how they stand in a page (`drawings.py`). Imports
-those, `series`, `table`, and the doctor's `document`, `sections` and `whole_file`.
+Not here: the choice of figures (`plots.py`), and their drawing and place in a page (`page/`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _PNG_SCALE = 2
 
 
 def write_report(found: Sequence[Comparison], folder: Path, *, png: bool = False) -> list[Path]:
-    """Write the page and the figures; gives the files. Raises `DataError` where there is nothing to show, `AbreastError`."""
+    """Write the page and the figures; return the files. Raises `AbreastError`, and `DataError` without measurements."""
     if not found:
         raise DataError("there are no measurements to report", "measure first: abreast bench mlp")
     browser = drawing_browser() if png else None
@@ -53,7 +52,7 @@ def write_report(found: Sequence[Comparison], folder: Path, *, png: bool = False
 
 
 def page(found: Sequence[Comparison]) -> Markup:
-    """The page as text."""
+    """The page as HTML."""
     header = tag(
         "header", tag("p", "abreast bench", class_="made-by"), tag("h1", "How training scales"), _contents(found)
     )
@@ -63,7 +62,7 @@ def page(found: Sequence[Comparison]) -> Markup:
 
 
 def alone(drawing: Markup) -> str:
-    """A figure as a file: with its colours."""
+    """The text of a figure's own file, with its colours."""
     colours = tag("style", Markup(asset("palette.css") + asset("figures.css")))
     return f"{drawing.replace('>', '>' + colours, 1)}\n"
 
@@ -74,7 +73,7 @@ def _contents(found: Sequence[Comparison]) -> Markup:
 
 
 def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")  # as `section` makes it
+    return title.lower().replace(" ", "-")  # as in `section`
 
 
 def _section(number: int, comparison: Comparison) -> Markup:
@@ -84,14 +83,14 @@ def _section(number: int, comparison: Comparison) -> Markup:
 
 
 def _origin(comparison: Comparison) -> Markup:
-    """Where the numbers come from."""
+    """The sources of the numbers."""
     lines = [point.line for series in comparison.series for point in series.points if point.line is not None]
     measured = [line for line in lines if "machine" in line]
     entries: dict[str, Any] = {}
     for name in ("command", "commit", "date", "warm_up", "source"):
         entries[name.replace("_", "-")] = ", ".join(dict.fromkeys(str(line[name]) for line in measured if name in line))
     for name, text in comparison.machine.items():
-        if text is not None:  # a machine without GPUs may say so
+        if text is not None:  # null for a machine without GPUs
             entries[name] = (
                 ", ".join(text) if isinstance(text, list) else text if isinstance(text, str) else f"{text:,}"
             )
@@ -109,28 +108,28 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        hint = "give a folder of yours, or a new one"
+        hint = "give a folder that you may write to, or a new one"
         raise AbreastError(f"cannot make the folder {folder}: {error.strerror or error}", hint) from error
 
 
 def drawing_browser() -> str:
-    """What can draw an SVG without a window; raises `AbreastError` where nothing can."""
+    """The name of a browser that can draw an SVG without a window. Raises `AbreastError` where none is installed."""
     named = os.environ.get("ABREAST_BROWSER")
     found = next(filter(None, map(shutil.which, [named] if named else _BROWSERS)), None)
     if found is None:
-        hint = "install chromium, name one in ABREAST_BROWSER, or do without --png: SVG files are always written"
-        raise AbreastError(f"no browser to draw PNG files with: none of {', '.join(_BROWSERS)}", hint)
+        hint = "install chromium, name one in ABREAST_BROWSER, or leave out --png: SVG files are always written"
+        raise AbreastError(f"no browser can draw PNG files: found none of {', '.join(_BROWSERS)}", hint)
     return found
 
 
 def _png(browser: str, drawing: Path) -> Path:
-    """Let a browser that has no window draw a figure."""
+    """The PNG file of a figure, drawn by a headless browser."""
     picture = drawing.with_suffix(".png")
     text = drawing.read_text(encoding="utf-8")
     height = text.partition('viewBox="0 0 ')[2].partition('"')[0].split()[-1]
     with tempfile.TemporaryDirectory(prefix="abreast-browser-") as home:
         command = [browser, "--headless", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={home}"]
-        command += ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses to run as root with one
+        command += ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses to run as root with a sandbox
         command += [f"--window-size={WIDTH},{height}", f"--force-device-scale-factor={_PNG_SCALE}"]
         command += [f"--screenshot={picture.resolve()}", drawing.resolve().as_uri()]
         try:

@@ -1,7 +1,6 @@
-"""Cells in fresh processes, one after another; each one's measurements are kept before the next begins.
+"""Cells in fresh processes, one after another. The measurements of a cell are written before the next cell begins.
 
-Not here: what a cell does (`cell.py`), and what becomes of lines (`report.py`). Imports `cases`, `line_check`, `lines`,
-`errors` and `units`.
+Not here: the work of a cell (`cell.py`), and the use of lines (`report.py`).
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ Tell = Callable[[str], None]
 
 
 @dataclass
-class Listener:
-    """Who hears of the progress: `now` of what a cell does at the moment, `done` of what is there to stay."""
+class ProgressListener:
+    """Receives progress: `now` the current work of a cell, `done` finished work."""
 
     now: Tell = lambda _: None
     done: Tell = lambda _: None
 
 
 def measurements(path: Path) -> list[dict[str, Any]]:
-    """What `abreast bench` wrote to a file, oldest first; raises `DataError` for a line of it that lacks something."""
+    """The lines that `abreast bench` wrote to a file, oldest first. Raises `DataError` for a faulty line."""
     found = [(number, line) for number, line in enumerate(lines.read(path), 1) if line.get("benchmark") == BENCHMARK]
     for number, line in found:
         wrong = wrong_with(line)
@@ -56,7 +55,7 @@ def measurements(path: Path) -> list[dict[str, Any]]:
 
 
 def missing(cells: Sequence[Cell], known: Sequence[dict[str, Any]]) -> list[Cell]:
-    """The cells with those of their sides of which no line is there yet from this machine; cells without any are left out."""
+    """The cells with only the sides that have no line from this machine; cells without such sides are left out."""
     here = provenance.machine()
     measured = {key_of(line["case"]) for line in known if line["machine"] == here}
     left = []
@@ -71,8 +70,8 @@ def key_of(case: dict[str, Any]) -> str:
     return json.dumps(case, sort_keys=True)
 
 
-def measure(cells: Sequence[Cell], output: Path, listener: Listener, timeout_seconds: float) -> list[str]:
-    """Measure every cell and append its lines; gives what failed, a line each. After Ctrl-C, what was done stays."""
+def measure(cells: Sequence[Cell], output: Path, listener: ProgressListener, timeout_seconds: float) -> list[str]:
+    """Measure every cell and append its lines; return a line for each failure. After Ctrl-C, finished cells are kept."""
     failures = []
     begin = time.monotonic()
     for number, cell in enumerate(cells):
@@ -135,7 +134,7 @@ def _lines(cell: Cell, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _run(cell: Cell, tell: Tell, timeout_seconds: float) -> dict[str, Any]:
-    """What a cell measures; raises `AbreastError` for one that fails, dies or takes too long."""
+    """The result of a cell. Raises `AbreastError` for a cell that fails, dies or takes too long."""
     kept = {name: value for name, value in os.environ.items() if name != CPU_DEVICES}
     environment = kept | lines.STEADY_HEAP | {"KERAS_BACKEND": cell.case.backend}
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -146,7 +145,7 @@ def _run(cell: Cell, tell: Tell, timeout_seconds: float) -> dict[str, Any]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            start_new_session=True,  # Ctrl-C is ours to pass on
+            start_new_session=True,  # this process passes Ctrl-C on
         )
         try:
             result = _answer(process, tell, timeout_seconds, log)
@@ -186,7 +185,7 @@ def _listen(process: subprocess.Popen[bytes], messages: queue.SimpleQueue[bytes 
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it with all that it started."""
+    """End the process and all that it started."""
     assert process.stdin is not None and process.stdout is not None
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

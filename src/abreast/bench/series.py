@@ -1,6 +1,6 @@
-"""Lines as series: what one side took on 1, 2, 4, ... devices, with everything else the same; measured or predicted.
+"""Lines as series: the steps of one side on 1, 2, 4, ... devices, with everything else the same; measured or predicted.
 
-Not here: how they look (`figures.py`, `page.py`). Imports `lines`, `line_check`, `run` for keys, `errors`.
+Not here: figures (`plots.py`) and pages (`report.py`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from abreast.bench.run import key_of
 from abreast.errors import DataError
 from abreast.units import counted
 
-_NAME_LETTERS = 50  # four bytes each at most, and a file's name has 255
-_PER_POINT = ("devices", "rows", "rows_per_device")  # what differs within a series
+_NAME_LETTERS = 50  # at most four bytes each; a file's name has at most 255 bytes
+_PER_POINT = ("devices", "rows", "rows_per_device")  # these differ within a series
 
 
 @dataclass(frozen=True)
 class Point:
-    """A step on so many devices: its median, and the range around it (quartiles, or the interval of a prediction)."""
+    """A step on a number of devices: its median, and its range (quartiles, or the interval of a prediction)."""
 
     devices: int
     rows: float
@@ -44,7 +44,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """Points by number of devices. `side` is who trained."""
+    """Points by number of devices. `side` names the way of training, as `abreast` or `keras`."""
 
     side: str
     points: tuple[Point, ...]
@@ -56,21 +56,21 @@ class Series:
 
     @property
     def base(self) -> Point | None:
-        """Its point on one device."""
+        """The point on one device."""
         return next((point for point in self.points if point.devices == 1), None)
 
     def speed_up(self, point: Point) -> float | None:
         return None if self.base is None else point.rows_per_second / self.base.rows_per_second
 
     def efficiency(self, point: Point) -> float | None:
-        """Throughput on n devices over n times that on one."""
+        """Throughput on n devices over n times the throughput on one."""
         speed_up = self.speed_up(point)
         return None if speed_up is None else speed_up / point.devices
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The series that belong into one figure: one model on one backend and machine, fed one way."""
+    """The series of one figure: one model, backend, machine and input."""
 
     facts: dict[str, Any]
     machine: dict[str, Any]
@@ -95,7 +95,7 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """For a file."""
+        """A name for files."""
         facts = self.facts
         rows = f"{facts['rows_per_device']:g}-each" if facts["scaling"] == "weak" else f"{facts['rows']}-in-all"
         shape = ["x".join(map(str, facts["input_shape"]))] if "input_shape" in facts else []
@@ -104,7 +104,7 @@ class Comparison:
 
 
 def comparisons(found: Sequence[dict[str, Any]], predicted: Sequence[dict[str, Any]] = ()) -> list[Comparison]:
-    """What the newest line of each case says, in order of their first appearance."""
+    """Comparisons of the newest line of each case, in the order of their first appearance."""
     newest = {(key_of(line["machine"]), key_of(line["case"])): line for line in found}
     groups: dict[str, list[dict[str, Any]]] = {}
     for line in newest.values():
@@ -120,18 +120,18 @@ def read_predictions(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise DataError(
             f"there is no file {path} of predictions",
-            "write one, a line of JSON each; or let `abreast plan --measured` draw its own",
+            "write one, with a line of JSON for each; or use `abreast plan --measured`",
         )
     found = lines.read(path)
     for number, line in enumerate(found, 1):
         if (wrong := wrong_with_prediction(line)) is not None:
             hint = "it needs case.devices, and median seconds per step above 0"
-            raise DataError(f"{path}, line {number} is no prediction: it {wrong}", hint)
+            raise DataError(f"{path}, line {number} is not a prediction: it {wrong}", hint)
     return found
 
 
 def _series_key(case: dict[str, Any]) -> dict[str, Any]:
-    """Without what differs between the points of a figure."""
+    """The case without the fields that differ within a figure."""
     left_out = {"side", "devices", "rows" if case["scaling"] == "weak" else "rows_per_device"}
     return {name: value for name, value in case.items() if name not in left_out}
 

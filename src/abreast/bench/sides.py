@@ -1,7 +1,4 @@
-"""The sides of a comparison: abreast with its settings, Keras's own way to several devices, and the hand-written loop.
-
-Imports `parallel`, `clock`, `inputs`, and the native loop of the backend that runs.
-"""
+"""The sides of a comparison: abreast with its settings, Keras's own training on several devices, and the hand-written loop."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from abreast.parallel import parallelize
 
 @dataclass(frozen=True)
 class Side:
-    """`run(dropped, steps)` gives the mean seconds of a step; `model` is None for a loop that keeps it to itself."""
+    """`run(dropped, steps)` returns the mean seconds of a step; `model` is None for a loop with a model of its own."""
 
     run: Callable[[int, int], float]
     close: Callable[[], None]
@@ -32,7 +29,7 @@ class Side:
 
 
 def make(name: str, case: Case, task: Task, fed: Input) -> Side:
-    """A side, not yet compiled. Raises `BackendError` for one that this backend or case does not have."""
+    """A side, not yet compiled. Raises `BackendError` for a side that this backend or case does not have."""
     native: Any = importlib.import_module(f"abreast.bench.native_{keras.backend.backend()}")
     if name == "native":
         return _native(native, case, task, fed)
@@ -63,7 +60,7 @@ def _keras(native: Any, case: Case, task: Task, fed: Input) -> Side:
 def _native(native: Any, case: Case, task: Task, fed: Input) -> Side:
     if task.values or fed.arrays is None:
         raise BackendError(
-            f"the native loops train classes with a loss of their own, not {case.model} as it is compiled",
+            f"the native loops train a classifier with their own loss, but {case.model} is compiled with another",
             "leave out native, or do not compile the model",
         )
     loop = native.Native(task, case.devices, fed.arrays)

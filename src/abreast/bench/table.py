@@ -1,4 +1,4 @@
-"""Measurements as text: a row per side and number of devices. Imports `series` and `units`."""
+"""Measurements as text: a row per side and number of devices."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`Task`: what is trained when a step is timed, the same for abreast, for plain Keras and for a hand-written loop.
+"""`Task`: the training whose step is timed, the same for abreast, plain Keras and the hand-written loop.
 
-Imports Keras; nothing else of abreast, so that rivals know nothing of it.
+It imports nothing else of abreast, so that the rivals do not use abreast.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Task:
-    """A model to time: how to build it, its input's shape without rows, the global batch, and how many classes it tells apart.
+    """A model to time: how to build it, the shape of one input row, the global batch, and the number of classes.
 
-    `tokens`: its input is integers below that number, not floats. `target_shape`: of one row's labels; `values`: they are
-    floats, not classes. `again`: `module:function` and the arguments that make the same task in another process.
+    `tokens`: the input is integers below this number, not floats. `target_shape`: the shape of one row's labels. `values`: labels
+    are floats, not classes. `again`: `module:function` and the arguments that make the same task in another process.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Task:
 
     @property
     def batch_bytes(self) -> int:
-        """Of one global batch on the host."""
+        """Bytes of one global batch on the host."""
         return self.batch_size * 4 * (math.prod(self.shape) + math.prod(self.target_shape))
 
     def build(self) -> Any:
@@ -42,7 +42,7 @@ class Task:
         return self.make()
 
     def compiled(self) -> Any:
-        """The model ready to train: as its author compiled it, else with our optimizer and loss."""
+        """The compiled model: as its author compiled it, else with our optimizer and loss."""
         model = self.build()
         if not getattr(model, "compiled", False):
             model.compile(self.optimizer(), self.loss())

@@ -1,7 +1,6 @@
-"""Fingerprints of the batches that Keras's data adapters give, on either side: is it the data that differ?
+"""Fingerprints of the batches of Keras's data adapters, on both sides, to find out whether the data differ.
 
-Both sides read through the adapter that Keras chose, so one wrapper sees both. A pass is one iterator over a source. Imports
-Keras, NumPy, `backend` and `feed`.
+Both sides read through the adapter that Keras chose, so the same wrapper serves both. A pass is one iterator over a source.
 """
 
 from __future__ import annotations
@@ -16,35 +15,35 @@ from typing import Any
 import numpy as np
 from keras import tree
 
-from abreast.backend import current_backend
+from abreast.backend.reading import ITERATORS, watched_pipeline
 from abreast.feed import FeedIterator
 
-_METHODS = ("get_numpy_iterator", "get_jax_iterator", "get_torch_dataloader")
 _depth = threading.local()
 
 
 @dataclass(frozen=True)
-class Print:
-    """`batch` stands for a batch as it is, `rows` for its rows in any order."""
+class Fingerprint:
+    """Hashes of a batch: `batch` depends on the order of its rows, `rows` does not."""
 
     batch: str
     rows: str
 
 
 @dataclass
-class Watch:
-    """The batches of one source, pass by pass, and how many of them steps have used. `draws`: from NumPy's generator.
+class SourceFingerprints:
+    """The fingerprints of one source's batches, pass by pass, and how many of them steps have used.
 
-    `taken` are those that our feed handed to steps, which are asked first: the feed may have lost or doubled one.
+    `taken` are the batches that our feed handed to steps. They have precedence, since a faulty feed could lose or double a
+    batch. `draws`: true if the source draws from NumPy's global generator.
     """
 
-    passes: list[list[Print]] = field(default_factory=list)
-    taken: dict[FeedIterator, list[Print]] = field(default_factory=dict)
+    passes: list[list[Fingerprint]] = field(default_factory=list)
+    taken: dict[FeedIterator, list[Fingerprint]] = field(default_factory=dict)
     draws: bool = False
     _used: dict[int, int] = field(default_factory=dict)
 
-    def used(self, count: int) -> Print | None:
-        """What the step that has just ended used: the next `count` batches of the pass that began last."""
+    def used(self, count: int) -> Fingerprint | None:
+        """The batches of the step that has just ended: the next `count` batches of the pass that began last."""
         passes = list(self.taken.values()) or self.passes
         number = next((n for n in reversed(range(len(passes))) if passes[n]), None)
         if number is None:
@@ -54,17 +53,17 @@ class Watch:
         prints = passes[number][first : first + count]
         if not prints:
             return None
-        return Print(_joined([each.batch for each in prints]), _joined(sorted(each.rows for each in prints)))
+        return Fingerprint(_joined([each.batch for each in prints]), _joined(sorted(each.rows for each in prints)))
 
     def begin(self) -> Callable[[Any], None]:
-        """Begin a pass; gives what takes its batches."""
-        one: list[Print] = []
+        """Begin a pass; returns the function to call with each of its batches."""
+        one: list[Fingerprint] = []
         self.passes.append(one)
         return lambda batch: one.append(fingerprint(batch))
 
 
-def fingerprint(batch: Any) -> Print:
-    """The same for equal numbers, whatever framework holds them, in whatever precision of float."""
+def fingerprint(batch: Any) -> Fingerprint:
+    """The fingerprint of a batch: equal for equal numbers, in any framework's tensors and any precision of float."""
     leaves = [_numbers(leaf) for leaf in tree.flatten(batch) if leaf is not None]
     whole = hashlib.blake2b(digest_size=12)
     for leaf in leaves:
@@ -73,7 +72,7 @@ def fingerprint(batch: Any) -> Print:
     each = sorted(
         hashlib.blake2b(b"".join(leaf[i].tobytes() for leaf in leaves), digest_size=8).hexdigest() for i in range(rows)
     )
-    return Print(f"{rows} rows {whole.hexdigest()}", _joined(each))
+    return Fingerprint(f"{rows} rows {whole.hexdigest()}", _joined(each))
 
 
 def _joined(parts: list[str]) -> str:
@@ -92,9 +91,9 @@ def _numbers(leaf: Any) -> Any:
     return array.astype("S")
 
 
-def watch(adapter: Any, seen: Watch) -> None:
-    """Let an adapter show its batches from now on."""
-    for name in _METHODS:
+def watch(adapter: Any, seen: SourceFingerprints) -> None:
+    """Add the fingerprint of every batch that an adapter gives from now on to `seen`."""
+    for name in ITERATORS:
         if (plain := getattr(adapter, name, None)) is not None:
             setattr(adapter, name, _watched(plain, seen))
     if (plain := getattr(adapter, "get_tf_dataset", None)) is not None:
@@ -102,13 +101,13 @@ def watch(adapter: Any, seen: Watch) -> None:
 
 
 @contextmanager
-def watched_feeds(watch_of: Callable[[Any], Watch | None]) -> Iterator[None]:
-    """Let our feeds show what steps take of the sources that `watch_of` knows."""
+def watched_feeds(seen_of: Callable[[Any], SourceFingerprints | None]) -> Iterator[None]:
+    """Fingerprint the batches that steps take from our feeds, for every source for which `seen_of` returns a record."""
     plain = FeedIterator.take
 
     def take(self: FeedIterator) -> Any:
         taken = plain(self)
-        if (seen := watch_of(self.source)) is not None:
+        if (seen := seen_of(self.source)) is not None:
             seen.taken.setdefault(self, []).append(fingerprint(taken.host.data))
         return taken
 
@@ -119,26 +118,26 @@ def watched_feeds(watch_of: Callable[[Any], Watch | None]) -> Iterator[None]:
         FeedIterator.take = plain  # type: ignore[method-assign]
 
 
-def _watched(plain: Callable[[], Any], seen: Watch) -> Callable[[], Any]:
+def _watched(plain: Callable[[], Any], seen: SourceFingerprints) -> Callable[[], Any]:
     def batches() -> Any:
         source = plain()
-        return _iterate(source, seen) if hasattr(source, "__next__") else _Source(source, seen)
+        return _iterate(source, seen) if hasattr(source, "__next__") else _WatchedLoader(source, seen)
 
     return batches
 
 
-def _watched_dataset(plain: Callable[[], Any], seen: Watch) -> Callable[[], Any]:
+def _watched_dataset(plain: Callable[[], Any], seen: SourceFingerprints) -> Callable[[], Any]:
     def dataset() -> Any:
         found = plain()
-        return current_backend().watched_dataset(found, seen.begin) or _Source(found, seen)
+        return watched_pipeline(found, seen.begin) or _WatchedLoader(found, seen)
 
     return dataset
 
 
-class _Source:
-    """A loader that is iterated over again and again."""
+class _WatchedLoader:
+    """A loader whose every iteration is a pass."""
 
-    def __init__(self, inner: Any, seen: Watch) -> None:
+    def __init__(self, inner: Any, seen: SourceFingerprints) -> None:
         self._inner, self._seen = inner, seen
 
     def __iter__(self) -> Iterator[Any]:
@@ -148,13 +147,13 @@ class _Source:
         return getattr(self._inner, name)
 
 
-def _iterate(batches: Iterator[Any], seen: Watch) -> Iterator[Any]:
-    """The batches; one adapter method that calls another shows each of them once."""
+def _iterate(batches: Iterator[Any], seen: SourceFingerprints) -> Iterator[Any]:
+    """The batches, each recorded once, even where one adapter method calls another."""
     show = seen.begin() if not getattr(_depth, "inside", False) else None
     return _showing(batches, seen, show)
 
 
-def _showing(batches: Iterator[Any], seen: Watch, show: Callable[[Any], None] | None) -> Iterator[Any]:
+def _showing(batches: Iterator[Any], seen: SourceFingerprints, show: Callable[[Any], None] | None) -> Iterator[Any]:
     while True:
         outer, _depth.inside = getattr(_depth, "inside", False), True
         before = _position()
@@ -171,5 +170,6 @@ def _showing(batches: Iterator[Any], seen: Watch, show: Callable[[Any], None] | 
 
 
 def _position() -> tuple[int, int]:
+    """The place of NumPy's global generator in its sequence."""
     state: Any = np.random.get_state()
     return int(state[1][0]), int(state[2])

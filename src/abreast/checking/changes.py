@@ -1,29 +1,25 @@
-"""Scripts changed on purpose, on both sides alike: without random layers, in float64, with weights moved by a rounding.
-
-Imports Keras and NumPy.
-"""
+"""Deliberate changes of a script, the same on both sides: no random layers, float64, and weights moved by one rounding."""
 
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from typing import Any
 
 import keras
 import numpy as np
-from keras.src.backend.common.dtypes import BIT64_TO_BIT32_DTYPE
 
 from abreast.checking.facts import is_random, layers_of
+from abreast.keras_private.dtypes import BIT64_TO_BIT32_DTYPE
 
-# What one rounding changes, relative to a number, in each type that layers compute in.
+# The relative change by one rounding, in each type that layers compute in.
 ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 def compute_in_float64() -> None:
     """Make float64 Keras's type, whatever policy the script asks for."""
     if keras.backend.backend() != "tensorflow":
-        BIT64_TO_BIT32_DTYPE["float64"] = "float64"  # else Keras makes float32 of what sums and means give
+        BIT64_TO_BIT32_DTYPE["float64"] = "float64"  # else Keras converts the results of sums and means to float32
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
     for owner in (keras.config, keras.mixed_precision):
@@ -36,13 +32,8 @@ def _ignore_policy(policy: Any) -> None:
     print(f"abreast: --float64 ignores the dtype policy {policy}", file=sys.stderr)
 
 
-def float64_environment() -> dict[str, str]:
-    """What a process needs before its framework starts."""
-    return {"JAX_ENABLE_X64": "1"}
-
-
 def switch_off_random(model: Any) -> None:
-    """Set every rate of Keras's random layers to zero; layers that augment images pass them on as they are."""
+    """Set every rate of Keras's random layers to zero. Layers that augment images pass them on unchanged."""
     for layer in layers_of(model):
         if not is_random(layer):
             continue
@@ -54,7 +45,7 @@ def switch_off_random(model: Any) -> None:
 
 
 def move_by_a_rounding(model: Any, random: np.random.Generator, share: float) -> None:
-    """Multiply every trained number by 1 plus or minus `share`, or leave it."""
+    """Multiply every trained number by 1 - `share`, 1 or 1 + `share`, at random."""
     for variable in model.trainable_variables:
         value = np.array(variable)
         moved = value * (1 + share * random.integers(-1, 2, value.shape))
@@ -62,15 +53,10 @@ def move_by_a_rounding(model: Any, random: np.random.Generator, share: float) ->
 
 
 def rounding_of(model: Any) -> float:
-    """One rounding in the coarsest type that a layer of the model computes in."""
+    """The relative change by one rounding in the coarsest type that a layer of the model computes in."""
     return max((ROUNDING.get(str(layer.compute_dtype), 0.0) for layer in layers_of(model)), default=ROUNDING["float32"])
 
 
 def seed(number: int) -> None:
-    """Seed all generators, as a script may do itself; NumPy's keeps what the script did before it imported Keras."""
+    """Seed all random generators."""
     keras.utils.set_random_seed(number)
-
-
-def hash_environment() -> dict[str, str]:
-    """The same order of sets of strings on both sides."""
-    return {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}

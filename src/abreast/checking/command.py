@@ -1,6 +1,6 @@
-"""`abreast check`: arguments in, a verdict out. Exit code 0 for equal, 1 for a difference, 2 where nothing was compared.
+"""`abreast check`: prints a verdict. The exit code is 0 for equal, 1 for a difference, 2 if nothing was compared.
 
-Imports `errors`, `hardware`, `run` and `stdout` at once, `order` (which needs NumPy) behind them.
+NumPy is not imported before the command runs.
 """
 
 from __future__ import annotations
@@ -11,15 +11,35 @@ import json
 import os
 import sys
 
-from abreast.checking.options import SIMULATED_DEVICES
-from abreast.checking.side import Side
+from abreast import run_command
+from abreast.backend.registry import require
+from abreast.checking.side import SideSpec
 from abreast.errors import DataError, LaunchError
 from abreast.hardware import list_devices, parse_devices
-from abreast.run import RunOptions, require
+from abreast.options import add_option
+from abreast.run import RunOptions
 from abreast.stdout import say
 
+STEPS = 20
+_SIMULATED_DEVICES = 4
 
-def check(options: argparse.Namespace) -> int:
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--steps", metavar="N", type=int, default=STEPS, help=f"steps of each fit (default: {STEPS})")
+    parser.add_argument(
+        "--float64", action="store_true", help="compute in float64, to distinguish rounding from a difference"
+    )
+    add_option(
+        parser,
+        "--no-random",
+        action="store_true",
+        help="switch off random layers on both sides, and compare everything else",
+    )
+    parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    run_command.add_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
     from abreast.checking.order import check_script
     from abreast.checking.verdict import as_data
 
@@ -28,7 +48,7 @@ def check(options: argparse.Namespace) -> int:
     return 0 if verdict.exact else 1
 
 
-def _side(options: argparse.Namespace) -> Side:
+def _side(options: argparse.Namespace) -> SideSpec:
     check_steps(options.steps)
     if options.backend is not None:
         require(options.backend)
@@ -36,12 +56,11 @@ def _side(options: argparse.Namespace) -> Side:
         raise LaunchError(
             f"there is no script {options.script!r} in {os.getcwd()}", "options of the script come after its name"
         )
-    fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)}
-    return Side(
+    return SideSpec(
         script=options.script,
         arguments=tuple(options.arguments),
         module=options.module,
-        options=_on_devices(RunOptions(**fields)),
+        options=_on_devices(run_command.run_options(options)),
         placed=True,
         steps=options.steps,
         folder="",
@@ -51,20 +70,20 @@ def _side(options: argparse.Namespace) -> Side:
 
 
 def check_steps(steps: object) -> None:
-    """Raise `DataError` unless this is a number of steps."""
+    """Raise `DataError` unless `steps` is a valid number of steps."""
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise DataError(f"steps={steps!r}", "compare at least 1 step")
 
 
 def _on_devices(options: RunOptions) -> RunOptions:
-    """The devices that were asked for; simulated ones where there are no accelerators."""
+    """The options with simulated devices where the machine has no accelerators."""
     parse_devices(options.devices)
     if options.cpu_devices is not None or any(not device.name.startswith("cpu") for device in list_devices()):
         return options
     asked = str(options.devices)
     if asked != "auto" and not asked.isdigit():
-        return options  # named ones, which are not there
-    count = int(asked) if asked.isdigit() else SIMULATED_DEVICES
+        return options  # devices by name, which do not exist here: the run will say so
+    count = int(asked) if asked.isdigit() else _SIMULATED_DEVICES
     return dataclasses.replace(options, devices="auto", cpu_devices=count)
 
 

@@ -1,7 +1,7 @@
-"""Find the first event in which two sides differ, and by what. Imports NumPy and `log`.
+"""Finds the first event in which two sides differ, and by how much.
 
-Allowed is what rounding explains: the contract's 1e-5 in float32 and, for weights, a share of how far they moved. `Ruler`
-adds what moving the weights by one rounding changes in this very script.
+A difference is allowed if rounding explains it: the contract's 1e-5 in float32 and, for weights, a share of the distance
+that they have moved. `Ruler` measures how far one rounding of the weights moves each array in this very script.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from abreast.checking.log import Entry, Event
 
 @dataclass(frozen=True)
 class Precision:
-    """What rounding is in a type: of a result, of how far a weight moved, of one number."""
+    """The rounding to allow in a type, relative to a result, to a weight's distance from its start, and to one number."""
 
     result: float
     change: float
@@ -31,16 +31,17 @@ PRECISIONS = {
     "float16": Precision(5e-3, 5e-2, 2.0**-10),
     "bfloat16": Precision(5e-2, 3e-1, 2.0**-7),
 }
-# As in the contract's tests: what is left of numbers that cancel is rounding.
+# As in the contract's tests: where larger numbers cancel, a small result is mostly rounding.
 SMALLEST_SCALE = 0.1
-# Roundings that may add up in one number; in a sum of many; and how far a ruler's random moves may fall short.
+# Roundings that may add up in one number; the share of the largest change in a group of variables that is allowed to each;
+# and the factor on a ruler's random moves, which may be smaller than the worst case.
 _NUMBER_TIMES, _GROUP_CHANGE, _RULER_TIMES = 16, 1e-5, 30.0
 _SHOWN = 6
 
 
 @dataclass(frozen=True)
-class Part:
-    """One array that differs, at the place where it does most."""
+class ArrayDifference:
+    """One array that differs, and its values at the index of the largest difference."""
 
     group: str
     name: str
@@ -57,13 +58,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Difference:
-    """The first event that differs. `kind`: "values", "calls" (the sides did other things) or "failure"."""
+    """The first event that differs. `kind`: "values", "calls" (the sides did different things) or "failure"."""
 
     kind: str
     call: str
     event: str
     step: int
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ArrayDifference, ...] = ()
     num_compared: int = 0
     same_batch: bool | None = None
     same_rows: bool | None = None
@@ -76,8 +77,8 @@ class Difference:
         return {part.group for part in self.parts}
 
     @property
-    def worst(self) -> Part | None:
-        """What names the difference: the weight that differs most, else the optimizer's variable, else the number."""
+    def worst(self) -> ArrayDifference | None:
+        """The array to report first: the weight that differs most, else the optimizer's variable, else the number."""
         for group in ("weight", "optimizer", "log", "result"):
             if found := [part for part in self.parts if part.group == group]:
                 return max(found, key=lambda part: part.excess)
@@ -86,7 +87,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest relative difference among all that was compared, and where."""
+    """The largest relative difference among all compared arrays, and its place."""
 
     difference: float = 0.0
     where: str = ""
@@ -94,7 +95,7 @@ class Largest:
 
 @dataclass
 class Ruler:
-    """How far each array of each event moved when the weights were moved by a rounding before every step."""
+    """The distance that each array of each event moves if the weights are moved by one rounding before every step."""
 
     seen: dict[tuple[Any, ...], float] = field(default_factory=dict)
 
@@ -115,7 +116,7 @@ class Ruler:
 def compare(
     plain: Sequence[Event], placed: Sequence[Event], precision: Precision, ruler: Ruler | None = None
 ) -> tuple[Difference | None, Largest]:
-    """The first difference, or none, and the largest difference among what was compared up to there."""
+    """The first difference, or None, and the largest difference among the arrays compared before it."""
     scales, largest = _Scales(precision), Largest()
     for number, (one, other) in enumerate(zip(plain, placed, strict=False)):
         if one.key != other.key or _names(one) != _names(other):
@@ -137,7 +138,7 @@ def compare(
 
 
 class _Scales:
-    """What is allowed of each array, by what its weights have moved since they were first seen."""
+    """The difference to allow for each array; for weights it depends on how far they have moved since the first event."""
 
     def __init__(self, precision: Precision) -> None:
         self._precision = precision
@@ -157,7 +158,9 @@ class _Scales:
             return self._precision.result * max(SMALLEST_SCALE, _size(entry))
         if entry.values.dtype.kind != "f":
             return 0.0
-        if entry.group == "optimizer" and entry.name.endswith("learning_rate"):  # whatever type layers compute in
+        if entry.group == "optimizer" and entry.name.endswith(
+            "learning_rate"
+        ):  # float32 even if layers compute in half
             number = min(self._precision.number, PRECISIONS["float32"].number)
             return _NUMBER_TIMES * number * _size(entry)
         return max(
@@ -176,7 +179,7 @@ class _Scales:
 
 
 def _kind(entry: Entry) -> str:
-    """Weights together; of an optimizer, the variables of one kind, as momentum."""
+    """The group that an array's changes are judged in: all weights, or an optimizer's variables of one kind, as momentum."""
     return entry.group if entry.group == "weight" else f"{entry.group} {entry.name.rpartition('_')[2]}"
 
 
@@ -192,7 +195,9 @@ def _other_calls(one: Event, other: Event) -> Difference:
     return Difference("calls", one.call, one.kind, one.step, note=note)
 
 
-def _values_differ(plain: Sequence[Event], placed: Sequence[Event], number: int, parts: list[Part]) -> Difference:
+def _values_differ(
+    plain: Sequence[Event], placed: Sequence[Event], number: int, parts: list[ArrayDifference]
+) -> Difference:
     one, other = plain[number], placed[number]
     known = one.batch is not None and other.batch is not None
     others = {event.batch: event.step - one.step for event in plain if event.call == one.call and event.batch}
@@ -211,7 +216,7 @@ def _values_differ(plain: Sequence[Event], placed: Sequence[Event], number: int,
 
 
 def when(kind: str, call: str, step: int) -> str:
-    """Where in a script, in words."""
+    """The place of an event in a script, in words."""
     places = {
         "begin": f"{call}, before its first step",
         "step": f"{call}, step {step}",
@@ -226,15 +231,15 @@ def _when(event: Event) -> str:
     return when(*event.key)
 
 
-def _part(entry: Entry, its: Entry, difference: float, position: int, allowed: float) -> Part:
+def _part(entry: Entry, its: Entry, difference: float, position: int, allowed: float) -> ArrayDifference:
     if position < 0:
-        return Part(entry.group, entry.name, entry.norm, its.norm, (), difference, allowed)
+        return ArrayDifference(entry.group, entry.name, entry.norm, its.norm, (), difference, allowed)
     values = [float(each.values[position]) for each in (entry, its)]
-    return Part(entry.group, entry.name, values[0], values[1], entry.place(position), difference, allowed)
+    return ArrayDifference(entry.group, entry.name, values[0], values[1], entry.place(position), difference, allowed)
 
 
 def _differ(entry: Entry, its: Entry) -> tuple[float, int]:
-    """The largest difference, and its position among the kept values; -1 for the norm, or another shape."""
+    """The largest difference, and its position among the kept values; -1 for the norm, or if the shapes differ."""
     if entry.shape != its.shape or entry.values.shape != its.values.shape:
         return math.inf, -1
     if not entry.values.size:
@@ -258,6 +263,6 @@ def _largest(values: Any) -> float:
 
 
 def coarsest(dtypes: Iterable[str]) -> Precision:
-    """The precision of the coarsest type among those that layers compute in."""
+    """The precision of the coarsest of the types that layers compute in."""
     known = [PRECISIONS[name] for name in dtypes if name in PRECISIONS]
     return max(known, key=lambda precision: precision.result, default=PRECISIONS["float32"])

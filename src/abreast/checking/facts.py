@@ -1,6 +1,6 @@
-"""What is known of a model and its calls that can make devices differ: layers, losses, callbacks, sources.
+"""Facts about a model and its calls that can make devices differ: layers, losses, callbacks, sources.
 
-Gathered on each side while it runs, as plain data; what follows from it is in `reasons.py`. Imports Keras.
+Each side gathers them while it runs, as plain data. `reasons.py` draws the conclusions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _RATES = ("rate", "stddev", "dropout", "recurrent_dropout")
 
 
 def is_own(kind: type) -> bool:
-    """Whether a class is the user's: neither Keras's nor ours."""
+    """True if a class is the user's: neither Keras's nor ours nor built-in."""
     return kind.__module__.partition(".")[0] not in ("keras", "abreast", "builtins")
 
 
@@ -24,7 +24,7 @@ def layers_of(model: Any) -> list[Any]:
 
 
 def is_random(layer: Any) -> bool:
-    """Whether a layer draws numbers for its rows in training."""
+    """True if a layer draws random numbers for its rows in training."""
     if any(_rate(layer, name) for name in _RATES):
         return True
     return type(layer).__name__.startswith(("Random", "CutMix", "MixUp", "AugMix", "RandAugment")) or (
@@ -38,7 +38,7 @@ def _rate(layer: Any, name: str) -> bool:
 
 
 def model_facts(model: Any) -> dict[str, Any]:
-    """Names of the layers of each kind that matters, and the model's methods that the user wrote."""
+    """Names of the layers of each relevant kind, of the user's own methods and metrics, types, and the model's variables."""
     layers = layers_of(model)
     inner = [layer for layer in layers if layer is not model]
     return {
@@ -59,7 +59,7 @@ def _owner(model: Any, method: str) -> type:
 
 
 def _owners(layers: list[Any]) -> dict[str, list[Any]]:
-    """Of each variable: its layer's name, whether the layer is the user's, and whether it is trained."""
+    """For each variable: its layer's name, whether the layer is the user's, and whether the variable is trained."""
     found = {}
     for layer in layers:
         for variable in [*layer._trainable_variables, *layer._non_trainable_variables]:
@@ -68,7 +68,7 @@ def _owners(layers: list[Any]) -> dict[str, list[Any]]:
 
 
 def call_facts(callbacks: Any, source: Any) -> dict[str, Any]:
-    """The user's callbacks that act on batches, and whether its source is more than arrays."""
+    """The user's callbacks that act on batches, and whether the source is other than arrays."""
     return {
         "callbacks": sorted({type(each).__name__ for each in acting_on_batches(callbacks)}),
         "own_source": not (hasattr(source, "shape") or isinstance(source, dict | list | tuple)),

@@ -1,6 +1,6 @@
-"""What one side computed, on disk: a line of JSON per event, and the values of its arrays in one binary file.
+"""The log of one side on disk: a line of JSON per event, and the values of its arrays in one binary file.
 
-Large arrays are sampled, so that a log has a known size: every so many-th value, with the norm of them all. Imports NumPy.
+Large arrays are sampled, so that the size of a log is bounded: every k-th value is kept, with the norm of all values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LEAST_VALUES = 16
 
 @dataclass(frozen=True)
 class Entry:
-    """One array of an event: its values, or a sample of them, and the norm of all."""
+    """One array of an event: its values, or a sample of them, and the norm of all values."""
 
     group: str
     name: str
@@ -31,13 +31,13 @@ class Entry:
     every: int = 1
 
     def place(self, position: int) -> tuple[int, ...]:
-        """The index in the whole array of a value that was kept."""
+        """The index of a kept value in the whole array."""
         return tuple(int(each) for each in np.unravel_index(position * self.every, self.shape)) if self.shape else ()
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a script did: which call, which step of it, on which batch, and the arrays after it."""
+    """One event of a script: the call and its step, fingerprints of the batch, and the arrays after the event."""
 
     kind: str
     call: str
@@ -51,8 +51,8 @@ class Event:
         return self.kind, self.call, self.step
 
 
-class Writer:
-    """Adds events to a log, as long as there is room for whole arrays, and samples of them after that."""
+class LogWriter:
+    """Adds events to a log. Arrays are sampled where an event is too large, and more coarsely once the log is full."""
 
     def __init__(self, folder: Path) -> None:
         self._lines = (folder / "events.jsonl").open("w")
@@ -93,7 +93,7 @@ class Writer:
 
 
 def read(folder: Path) -> list[Event]:
-    """All events of a log; their values stay on disk until they are looked at."""
+    """All events of a log. Their values stay on disk until they are used."""
     path = folder / "events.jsonl"
     if not path.exists():
         return []
@@ -112,6 +112,6 @@ def _entry(line: dict[str, Any], values: Any) -> Entry:
 
 
 def plain_array(value: Any) -> Any:
-    """An array of a type that can be written and compared: bfloat16 and its like become float32."""
+    """The value as an array of a type that can be written and compared: bfloat16 and similar types become float32."""
     array = np.asarray(value)
     return array.astype("float32") if array.dtype.kind not in "fiub" else array

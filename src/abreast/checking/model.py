@@ -1,7 +1,4 @@
-"""`abreast.check`: a model that exists, trained for some steps plainly and placed, in this process; then it is as it was.
-
-Imports Keras, `parallel`, `order`, and what keeps a model for the doctor.
-"""
+"""`abreast.check`: trains an existing model for some steps, plainly and placed, in this process, and then restores it."""
 
 from __future__ import annotations
 
@@ -19,12 +16,11 @@ import keras
 
 from abreast import parallel
 from abreast.backend.contract import BatchNorm
-from abreast.checking.command import check_steps
-from abreast.checking.log import Writer, read
-from abreast.checking.options import STEPS
+from abreast.checking.command import STEPS, check_steps
+from abreast.checking.log import LogWriter, read
 from abreast.checking.order import compare_runs
-from abreast.checking.process import Run
-from abreast.checking.recorder import Recorder
+from abreast.checking.process import SideRun
+from abreast.checking.recorder import EventRecorder
 from abreast.checking.side import SEED
 from abreast.checking.verdict import Verdict
 from abreast.doctor.call import FitCall
@@ -45,38 +41,38 @@ def check(
     batch_norm: BatchNorm = "global",
     **fit_arguments: Any,
 ) -> Verdict:
-    """Whether some steps of `model.fit(x, y, **fit_arguments)` give on `devices` what they give with plain Keras.
+    """Compare some steps of `model.fit(x, y, **fit_arguments)` on `devices` with the same steps in plain Keras.
 
-    Then weights, optimizer, callbacks and random generators are what they were. So many batches of a generator are read,
-    and both sides get them. Raises what `fit` raises, `DataError`, `ModelError` and `DeviceError`.
+    Afterwards weights, optimizer, callbacks and random generators are as before. If `x` is a generator, `steps` batches are
+    read from it, and both sides get these. Raises whatever `fit` raises, `DataError`, `ModelError` and `DeviceError`.
     """
     check_steps(steps)
     if inspect.isgenerator(x):
-        x = _Kept(tuple(itertools.islice(x, steps)))
+        x = _KeptBatches(tuple(itertools.islice(x, steps)))
     with kept_random(), tempfile.TemporaryDirectory(prefix="abreast-check-") as folder:
         call = FitCall.of(model, _source(x), y, **fit_arguments)
         with quiet():
             build(model, SourceAlone(call).first())
-        twin = _Twin(model, {"x": x, "y": y, **fit_arguments}, call.callbacks, Path(folder), steps)
-        plain = twin.run("plain", parallel.nothing_placed)
-        placed = twin.run("placed", functools.partial(parallel.placed, model, devices, batch_norm=batch_norm))
-        return compare_runs("the fit", plain, placed, twin.again)
+        repeated = _RepeatedFit(model, {"x": x, "y": y, **fit_arguments}, call.callbacks, Path(folder), steps)
+        plain = repeated.run("plain", parallel.nothing_placed)
+        placed = repeated.run("placed", functools.partial(parallel.placed, model, devices, batch_norm=batch_norm))
+        return compare_runs("the fit", plain, placed, repeated.again)
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """The batches of a generator, which each side reads anew."""
+class _KeptBatches:
+    """The batches of a generator. Each side reads them from the beginning."""
 
     batches: tuple[Any, ...]
 
 
 def _source(x: Any) -> Any:
-    return (batch for batch in x.batches) if isinstance(x, _Kept) else x
+    return (batch for batch in x.batches) if isinstance(x, _KeptBatches) else x
 
 
 @dataclass(frozen=True)
-class _Twin:
-    """Runs the same fit again and again, from the same weights and seeds."""
+class _RepeatedFit:
+    """Runs the same fit any number of times, from the same weights and seeds."""
 
     model: Any
     arguments: dict[str, Any]
@@ -84,10 +80,10 @@ class _Twin:
     folder: Path
     steps: int
 
-    def run(self, name: str, around: Callable[[], AbstractContextManager[Any]], *, moves: bool = False) -> Run:
+    def run(self, name: str, around: Callable[[], AbstractContextManager[Any]], *, moves: bool = False) -> SideRun:
         folder = self.folder / name
         folder.mkdir()
-        recorder = Recorder(Writer(folder), self.steps, moves=moves)
+        recorder = EventRecorder(LogWriter(folder), self.steps, moves=moves)
         error: dict[str, Any] | None = None
         with kept(self.model, self.callbacks), around(), quiet(), recorder.recording():
             keras.utils.set_random_seed(SEED)
@@ -99,8 +95,8 @@ class _Twin:
                 error = {"kind": type(refusal).__name__, "message": str(refusal), "refused": True}
             recorder.facts |= {"backend": keras.backend.backend()} | parallel.placement_facts()
             recorder.end()
-        return Run(0, read(folder), recorder.facts, error)
+        return SideRun(0, read(folder), recorder.facts, error)
 
-    def again(self, moves: bool) -> Run:
-        """The plain side once more."""
+    def again(self, moves: bool) -> SideRun:
+        """Run the plain side once more."""
         return self.run("moved" if moves else "again", parallel.nothing_placed, moves=moves)

@@ -1,6 +1,6 @@
-"""Run a side in a process of its own and give what it left: its log, what is known of it, how it ended.
+"""Runs a side in a process of its own, and returns its log, its facts and its error.
 
-Both sides read the same stdin and run in the caller's folder, one after the other. Imports `log`, `side` and `errors`.
+Both sides read the same stdin and run in the caller's folder, one after the other.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from abreast.checking.log import Event, read
-from abreast.checking.side import Side
+from abreast.checking.side import SideSpec
 from abreast.errors import LaunchError
 
 _PASSED_ON_SECONDS, _STOP_SECONDS = 1.0, 10.0
 
-# As `-m abreast.checking.side`, without the caller's folder among the places to import from before the script is there.
+# Like `-m abreast.checking.side`, except that the caller's folder is not on the import path before the script runs.
 _PROGRAM = """
 import os, sys
 sys.path[0] = {package!r}
@@ -38,8 +38,8 @@ sys.exit(code)
 
 
 @dataclass(frozen=True)
-class Run:
-    """What a side did. `error` is what its script raised: `kind`, `message`, `refused` (by abreast)."""
+class SideRun:
+    """The record of a side. `error` describes what its script raised: `kind`, `message`, and `refused` (by abreast)."""
 
     code: int
     events: list[Event]
@@ -49,7 +49,7 @@ class Run:
 
 @dataclass
 class Stdin:
-    """The caller's input, given to each side from its beginning. A terminal is left to the sides."""
+    """The caller's stdin, replayed to each side from its beginning. If it is a terminal, the sides read it themselves."""
 
     _read: bytearray = field(default_factory=bytearray)
     _ended: bool = False
@@ -58,7 +58,7 @@ class Stdin:
         return sys.stdin is None or sys.stdin.closed or os.isatty(0)
 
     def feed(self, pipe: int, done: threading.Event) -> None:
-        """Write what was read for earlier sides, then what comes, until the side has ended."""
+        """Write the input that earlier sides have read, then new input as it arrives, until the side has ended."""
         try:
             given = 0
             while not done.is_set():
@@ -76,10 +76,10 @@ class Stdin:
             os.close(pipe)
 
 
-def run_side(side: Side, stdin: Stdin, *, shown: bool) -> Run:
-    """Run a side to its end; what its script prints goes to stderr, or nowhere."""
+def run_side(side: SideSpec, stdin: Stdin, *, shown: bool) -> SideRun:
+    """Run a side to its end. Its script's output goes to stderr if `shown`, and is discarded otherwise."""
     Path(side.folder).mkdir()
-    alive, lifeline = os.pipe()  # the side's end of it ends when this process does
+    alive, lifeline = os.pipe()  # the side's end is closed when this process ends
     theirs, ours = (None, None) if stdin.shared() else os.pipe()
     package = str(Path(__file__).resolve().parents[2])
     output = sys.stderr.fileno() if shown and _has_descriptor() else subprocess.DEVNULL
@@ -116,7 +116,10 @@ def _has_descriptor() -> bool:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Its exit code. Ctrl-C reaches a side from the terminal too; what did not come from there is passed on."""
+    """Wait for the side; returns its exit code.
+
+    Ctrl-C in a terminal reaches the side directly. An interrupt that came in another way is passed on to it.
+    """
     try:
         return process.wait()
     except KeyboardInterrupt:
@@ -129,7 +132,7 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
         raise
 
 
-def _environment(side: Side) -> dict[str, str]:
+def _environment(side: SideSpec) -> dict[str, str]:
     environment = {"PYTHONHASHSEED": "0", **os.environ}
     if side.float64:
         environment["JAX_ENABLE_X64"] = "1"
@@ -138,7 +141,7 @@ def _environment(side: Side) -> dict[str, str]:
     return environment
 
 
-def _result(side: Side, code: int) -> Run:
+def _result(side: SideSpec, code: int) -> SideRun:
     folder = Path(side.folder)
     if code == 130:
         raise KeyboardInterrupt
@@ -149,7 +152,7 @@ def _result(side: Side, code: int) -> Run:
     error = outcome["error"]
     if error is None and code not in (0, None):
         error = {"kind": "SystemExit", "message": f"the script ended with exit code {code}", "refused": False}
-    return Run(code, read(folder), _json(folder / "facts.json") or {}, error)
+    return SideRun(code, read(folder), _json(folder / "facts.json") or {}, error)
 
 
 def _json(path: Path) -> Any:

@@ -1,6 +1,6 @@
-"""Why two sides differ, likeliest first, out of what is known of the difference and of the script. Imports `compare`.
+"""The likely reasons why two sides differ, derived from the difference and from facts about the script.
 
-A reason is a rule: what must hold, and what it says. Each names its evidence; none is more than likely.
+Each rule checks a condition and returns a reason that names its evidence. No reason is certain.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from abreast.checking.compare import Difference
-from abreast.checking.process import Run
+from abreast.checking.process import SideRun
 
 CONTRACT = "docs/concepts/contract.md"
 
 
 @dataclass(frozen=True)
 class Reason:
-    """`name` for programs, `what` for people, and what to do. `announced`: the contract says that this cannot be equal."""
+    """A likely reason: `name` for programs, `what` for people, and `hint`, which says what to do.
+
+    `announced`: the contract says that this cannot be equal.
+    """
 
     name: str
     what: str
@@ -27,20 +30,20 @@ class Reason:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that rules look at."""
+    """The input of every rule. `repeats`: true if two runs of plain Keras agree."""
 
     difference: Difference
-    plain: Run
-    placed: Run
+    plain: SideRun
+    placed: SideRun
     repeats: bool
 
     def models(self, what: str) -> list[str]:
-        """Names of that kind in all models of the placed side."""
+        """The names that are listed under the fact `what`, in all models of the placed side."""
         found = {name for facts in self.placed.facts.get("models", {}).values() for name in facts[what]}
         return sorted(found)
 
     def call(self, what: str) -> Any:
-        """What is known of the call that differs, on either side."""
+        """The fact `what` about the call that differs, from either side."""
         sides = (run.facts.get("calls", {}).get(self.difference.call, {}) for run in (self.placed, self.plain))
         return next((facts[what] for facts in sides if facts.get(what)), None)
 
@@ -49,7 +52,7 @@ class Evidence:
         return bool(self.placed.facts.get("backend") == "jax")
 
     def owner(self, name: str) -> list[Any] | None:
-        """Layer, whether it is the user's, whether it is trained: of a variable."""
+        """For a variable: its layer's name, whether the layer is the user's, and whether the variable is trained."""
         models = self.placed.facts.get("models", {}).values()
         return next((facts["variables"][name] for facts in models if name in facts["variables"]), None)
 
@@ -58,7 +61,7 @@ Rule = Callable[[Evidence], Reason | None]
 
 
 def reasons(evidence: Evidence) -> list[Reason]:
-    """Those that hold, likeliest first; where none does, one that says so."""
+    """The reasons that apply, likeliest first; if none does, one that says so."""
     if not evidence.repeats:
         return [_DOES_NOT_REPEAT]
     found = [reason for rule in _RULES if (reason := rule(evidence)) is not None]
@@ -67,13 +70,13 @@ def reasons(evidence: Evidence) -> list[Reason]:
 
 _DOES_NOT_REPEAT = Reason(
     "does not repeat",
-    "the script itself does not repeat: plain Keras on one device, run twice, differs in the same way",
-    "seed every generator (keras.utils.set_random_seed), seed nothing by the time, read no file that an earlier run wrote",
+    "the script itself does not repeat: two runs of plain Keras on one device differ as early as this",
+    "seed every generator (keras.utils.set_random_seed), never by the time, and read no file that an earlier run wrote",
 )
 _UNKNOWN = Reason(
     "unknown",
-    "no known reason: the same batch, the same weights before it, and other results on several devices",
-    "please report it with this output; --float64 says how large it is without rounding",
+    "no known reason: the batch and the weights before it are the same, and the results on several devices differ",
+    "please report it with this output; --float64 shows how large it is without rounding",
 )
 
 
@@ -92,7 +95,7 @@ def _calls(evidence: Evidence) -> Reason | None:
     return Reason(
         "other calls",
         f"the script did other things on the devices ({evidence.difference.note})",
-        "look for what depends on the number of devices, or on results that differ by a rounding",
+        "look for code that depends on the number of devices, or on results that differ by a rounding",
     )
 
 
@@ -108,9 +111,9 @@ def _data(evidence: Evidence) -> Reason | None:
         text = (
             f"the batch has {difference.num_rows[0]} rows with plain Keras and {difference.num_rows[1]} on the devices"
         )
-        hint = "batch_size is that of all devices together: let it not depend on their number"
+        hint = "batch_size is that of all devices together: it must not depend on their number"
     elif difference.same_rows:
-        text, hint = "the batch has the same rows in another order", "seed what shuffles, and shuffle in one place"
+        text, hint = "the batch has the same rows in another order", "seed the shuffling, and shuffle in one place"
     else:
         text, hint = (
             "the batch has other rows",
@@ -143,7 +146,7 @@ def _beginning(evidence: Evidence) -> Reason | None:
     return Reason(
         "beginning",
         "the weights differ before the first step of this fit",
-        "look at what the script does before it: initial values, loaded files, a loop of its own",
+        "look at what the script does before this fit: initial values, loaded files, a training loop of its own",
     )
 
 
@@ -178,7 +181,7 @@ def _rows(evidence: Evidence) -> Reason | None:
     return Reason(
         "relates rows",
         f"layers of your own may relate the rows of a batch to one another ({_some(layers)}); a device sees its own rows",
-        "let them work row by row, or use JAX, whose layers see all rows",
+        "make them work row by row, or use JAX, where layers see all rows",
     )
 
 
@@ -194,8 +197,8 @@ def _metric(evidence: Evidence) -> Reason | None:
         return None
     return Reason(
         "metric",
-        f"weights agree; what {_some(names)} counts does not add up over devices",
-        "a metric's state has to add up over rows, or be computed from all rows",
+        f"weights agree; the state of {_some(names)} does not add up over devices",
+        "a metric's state must add up over rows, or be computed from all rows",
     )
 
 
@@ -207,7 +210,7 @@ def _layer_state(evidence: Evidence) -> Reason | None:
     return Reason(
         "layer state",
         f"a layer of your own keeps a state that is not a mean over rows ({_some(names)})",
-        "keep what adds up in a metric, or make it a mean over rows",
+        "keep a sum or count in a metric, or make the state a mean over rows",
         announced=bool(evidence.placed.facts.get("announced")),
     )
 
@@ -218,8 +221,8 @@ def _added_loss(evidence: Evidence) -> Reason | None:
         return None
     return Reason(
         "add_loss",
-        f"add_loss of something that is no mean over rows ({_some(layers)})",
-        "divide it by the rows of the batch",
+        f"add_loss of a value that is not a mean over rows ({_some(layers)})",
+        "divide it by the number of rows of the batch",
     )
 
 
@@ -229,8 +232,8 @@ def _own_step(evidence: Evidence) -> Reason | None:
         return None
     return Reason(
         "own step",
-        f"{_some(methods)} of your own: replicas' gradients and numbers are averaged by rows",
-        f"let its loss be a mean over rows; see {CONTRACT}",
+        f"{_some(methods)} of your own: the gradients and results of replicas are averaged, weighted by their rows",
+        f"its loss must be a mean over rows; see {CONTRACT}",
         announced=bool(evidence.placed.facts.get("announced")),
     )
 
@@ -241,8 +244,8 @@ def _callbacks(evidence: Evidence) -> Reason | None:
         return None
     return Reason(
         "callbacks",
-        f"callbacks of yours act between batches ({_some(names)}): what they change may not reach all devices",
-        "change weights and variables of the model or the optimizer, no values that Python code reads",
+        f"callbacks of yours act between batches ({_some(names)}): their changes may not reach all devices",
+        "change only variables of the model or the optimizer, not values that Python code reads",
     )
 
 

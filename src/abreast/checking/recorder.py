@@ -1,7 +1,7 @@
-"""Keras's public methods, each leaving in a log what it computed, and a `fit` that ends after so many steps.
+"""Replaces Keras's public methods by ones that log their results, and ends each `fit` after a given number of steps.
 
-The same on both sides. A `fit` ends as if its data had: validation, callbacks and what follows go on, and its `History`
-repeats its last epoch for those that were cut. Imports Keras, `feed`, `batches`, `changes`, `facts` and `log`.
+This is the same on both sides. A `fit` ends as if its data had ended: validation, callbacks and later code run as usual, and
+its `History` repeats the last epoch for the epochs that were cut.
 """
 
 from __future__ import annotations
@@ -18,29 +18,32 @@ from typing import Any
 import keras
 import numpy as np
 from keras import tree
-from keras.src.trainers import data_adapters
 
 from abreast.checking import changes
-from abreast.checking.batches import Watch, fingerprint, watch, watched_feeds
+from abreast.checking.batches import SourceFingerprints, fingerprint, watch, watched_feeds
 from abreast.checking.facts import call_facts, model_facts
-from abreast.checking.log import Writer, plain_array
+from abreast.checking.log import LogWriter, plain_array
 from abreast.feed import cut_validation
+from abreast.keras_private.data_adapters import registry as data_adapters
 
-# A loop of `train_on_batch` that goes on this many times longer than is compared would not end by itself.
+# A loop of `train_on_batch` is ended after this many times the compared steps: it might not end by itself.
 _PATIENCE = 50
 
 Arrays = dict[tuple[str, str], Any]
 
 
 class LoopCut(SystemExit):
-    """Ends a script whose loop of `train_on_batch` goes on and on, past its `except Exception`."""
+    """Ends a script whose loop of `train_on_batch` does not end, past any `except Exception` of the script."""
 
 
 @dataclass
-class Recorder:
-    """Leaves events in `log` and facts in `facts`. `steps` of each `fit` are run."""
+class EventRecorder:
+    """Writes events to `log` and collects facts in `facts`. Each `fit` runs `steps` steps.
 
-    log: Writer
+    `moves`: the weights are moved by one rounding before each step.
+    """
+
+    log: LogWriter
     steps: int
     no_random: bool = False
     moves: bool = False
@@ -49,7 +52,7 @@ class Recorder:
     _num_calls: dict[str, int] = field(default_factory=dict)
     _batches_trained: dict[int, int] = field(default_factory=dict)
     _last_logs: dict[int, Any] = field(default_factory=dict)
-    _sources: list[tuple[Any, Watch]] = field(default_factory=list)
+    _sources: list[tuple[Any, SourceFingerprints]] = field(default_factory=list)
     _random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     @contextmanager
@@ -65,11 +68,11 @@ class Recorder:
             stack.enter_context(_replaced(keras.layers.Layer, "add_loss", self._adding(keras.layers.Layer.add_loss)))
             plain = data_adapters.get_data_adapter
             stack.enter_context(_replaced(data_adapters, "get_data_adapter", self._adapting(plain)))
-            stack.enter_context(watched_feeds(self._watch_of))
+            stack.enter_context(watched_feeds(self._seen_of))
             yield
 
     def end(self) -> None:
-        """Record what the models of the process ended with."""
+        """Record the final state of all models of the process."""
         for number, model in enumerate(self._models):
             self.log.add("end", f"{model.name} (model {number + 1})", self._state(model))
         self.log.close()
@@ -80,8 +83,8 @@ class Recorder:
         given = bound.arguments
         call = self._begin(model, "fit")
         self.facts["calls"][call] = call_facts(given["callbacks"], given["x"])
-        cut_validation(given)  # so that the rows of the training are known by their object
-        seen = Watch()
+        cut_validation(given)  # now, so that the training's source is one object that can be recognized
+        seen = SourceFingerprints()
         if isinstance(given["x"], types.GeneratorType):
             asked = (given["steps_per_epoch"] or self.steps) * (given["epochs"] - given["initial_epoch"])
             given["x"] = _no_more_than(given["x"], min(asked, self.steps))
@@ -99,7 +102,7 @@ class Recorder:
         self.log.add("history", call, logs | self._state(model))
         if steps.cut:
             _repeat_last_epoch(model.history, given["epochs"] - given["initial_epoch"])
-            changes.seed(steps.done)  # whatever a source had drawn ahead of the end
+            changes.seed(steps.done)  # the sides' sources may have drawn different amounts ahead of the end
         return history
 
     def _train_on_batch(self, plain: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
@@ -122,7 +125,7 @@ class Recorder:
         if done == self.steps + 1:
             print(f"abreast: further calls of train_on_batch of {model.name} are skipped", file=sys.stderr)
         if done > self.steps * _PATIENCE:
-            print("abreast: the script ends here: its loop goes on", file=sys.stderr)
+            print("abreast: the script is ended here: its loop of train_on_batch goes on", file=sys.stderr)
             raise LoopCut(0)
         return self._last_logs[id(model)]
 
@@ -137,10 +140,10 @@ class Recorder:
         return result
 
     def _begin(self, model: Any, name: str, every: bool = True) -> str:
-        """The name of a call: which one of that method of that model."""
+        """The name of a call: the method, the model, and a number if it is not the first such call."""
         if not any(model is each for each in self._models):
             self._models.append(model)
-        if self.no_random:  # before workers get a copy, and again once all layers are built
+        if self.no_random:  # now, before workers get a copy, and again in `_prepare`, after all layers are built
             changes.switch_off_random(model)
         number = next(n for n, each in enumerate(self._models) if each is model) + 1
         of = f"{name} of {model.name}" if number == 1 else f"{name} of {model.name} (model {number})"
@@ -148,7 +151,7 @@ class Recorder:
         return of if count == 1 or not every else f"{of}, call {count}"
 
     def begin_steps(self, model: Any, call: str) -> None:
-        """Record what a `fit` begins with; its model is built."""
+        """Record the state before the first step of a `fit`, whose model is built by now."""
         self._prepare(model)
         self.log.add("begin", call, self._state(model))
         if self.moves:
@@ -181,15 +184,15 @@ class Recorder:
                 _add(found, "optimizer", variable, name)
         return found
 
-    def _watch_of(self, x: Any) -> Watch | None:
-        """That of the training in progress, where this is its source."""
+    def _seen_of(self, x: Any) -> SourceFingerprints | None:
+        """The fingerprints of the training in progress if `x` is its source; None otherwise."""
         return self._sources[-1][1] if self._sources and x is not None and self._sources[-1][0] is x else None
 
     def _adapting(self, plain: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(plain)
         def get_data_adapter(x: Any, *args: Any, **kwargs: Any) -> Any:
             adapter = plain(x, *args, **kwargs)
-            if (seen := self._watch_of(x)) is not None:
+            if (seen := self._seen_of(x)) is not None:
                 watch(adapter, seen)
             return adapter
 
@@ -206,9 +209,9 @@ class Recorder:
 
 
 class _Steps(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Records the state after each step of a `fit`, behind the user's callbacks, and ends it after the last."""
+    """Records the state after each step of a `fit`, after the user's callbacks, and ends the `fit` after its last step."""
 
-    def __init__(self, recorder: Recorder, model: Any, call: str, seen: Watch) -> None:
+    def __init__(self, recorder: EventRecorder, model: Any, call: str, seen: SourceFingerprints) -> None:
         super().__init__()
         self._recorder, self._call, self._seen = recorder, call, seen
         self._begun = 0
@@ -255,7 +258,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _no_more_than(batches: Any, count: int) -> Iterator[Any]:
-    """So many batches of a generator: what plain Keras and we read ahead of a step must not count."""
+    """The first `count` batches of a generator, so that plain Keras and our feed, which read ahead, read the same number."""
     for _ in range(count):
         try:
             yield next(batches)
@@ -268,7 +271,7 @@ def _first(data: Any) -> Any:
 
 
 def _another(data: Any) -> Any:
-    """The same validation data as another object, so that it is not taken for the training's."""
+    """The same validation data as a new object, so that it is not mistaken for the training's source."""
     if not isinstance(data, tuple | list):
         return data
     x = tree.map_structure(lambda leaf: leaf[:] if isinstance(leaf, np.ndarray) else leaf, data[0])
@@ -284,7 +287,7 @@ def _with(callbacks: Any, last: Any) -> Any:
 
 
 def _repeat_last_epoch(history: Any, epochs: int) -> None:
-    """Give scripts that look at all epochs as many as they asked for."""
+    """Extend a `History` to as many epochs as the script asked for, for scripts that read all of them."""
     for values in history.history.values():
         if len(values) == len(history.epoch):
             values.extend(values[-1:] * (epochs - len(values)))
@@ -297,7 +300,7 @@ def _numbers(logs: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _named(model: Any, result: Any) -> Any:
-    """What `evaluate` gives, by the names of the metrics."""
+    """The result of `evaluate` as a dictionary by metric, where it is a list; other results unchanged."""
     names = list(model.get_metrics_result()) if isinstance(result, list) and model.compiled else []
     return dict(zip(names, result, strict=True)) if names and len(names) == len(result) else result
 
@@ -313,14 +316,14 @@ def _results(result: Any, group: str) -> Arrays:
 
 
 def _variables(model: Any) -> list[Any]:
-    """All of a model except the state of its random generators, which devices need not share."""
+    """A model's variables, except those of metrics and of random generators, which may differ between devices."""
     metrics = {id(variable) for variable in model.metrics_variables}
     kept = {id(v): v for v in model.variables if id(v) not in metrics and "seed_generator_state" not in v.path}
     return list(kept.values())
 
 
 def _optimizers(model: Any) -> list[tuple[str, Any]]:
-    """The compiled one, and those that a model with a step of its own keeps, with the name of their attribute."""
+    """The compiled optimizer, with an empty name, and others that the model holds, with the name of their attribute."""
     kind = keras.optimizers.Optimizer
     found = {id(value): (name, value) for name, value in vars(model).items() if isinstance(value, kind)}
     if isinstance(getattr(model, "optimizer", None), kind):
@@ -331,6 +334,6 @@ def _optimizers(model: Any) -> list[tuple[str, Any]]:
 def _add(found: Arrays, group: str, variable: Any, owner: str = "") -> None:
     name = f"{owner}/{variable.path}" if owner else variable.path
     count = 2
-    while (group, name) in found:  # shared names of layers made without one
+    while (group, name) in found:  # layers made without a name may share one
         name, count = f"{variable.path} ({count})", count + 1
     found[group, name] = plain_array(np.array(variable))

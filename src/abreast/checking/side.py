@@ -1,7 +1,7 @@
-"""One side of a check, in a process of its own: `python -m abreast.checking.side SIDE`, with a `Side` as JSON.
+"""One side of a check, in a process of its own: `python -m abreast.checking.side SIDE`, with a `SideSpec` as JSON.
 
-The script runs as `abreast run` would run it, with plain Keras or placed, and leaves a log and what is known of it in a
-folder. Imports `run`; Keras once the script has.
+The script runs as under `abreast run`, with plain Keras or placed. Its log and its facts are written to a folder. Keras is
+imported only after the script has done so.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from abreast.run import RunOptions, run_script
 
 SEED = 20140
 
-# Of a process that ends because its parent has.
+# Exit code of a process that ends because its parent has ended.
 _ORPHANED = 1
 
 
 @dataclass(frozen=True)
-class Side:
-    """What to run, how, and where to leave what it did. `moves`: with weights moved by a rounding before each step."""
+class SideSpec:
+    """The script to run, how to run it, and the folder for its log. `moves`: move the weights by a rounding before each step."""
 
     script: str
     arguments: tuple[str, ...]
@@ -44,15 +44,17 @@ class Side:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def of(text: str) -> Side:
+    def of(text: str) -> SideSpec:
         fields = json.loads(text)
-        return Side(**fields | {"arguments": tuple(fields["arguments"]), "options": RunOptions(**fields["options"])})
+        return SideSpec(
+            **fields | {"arguments": tuple(fields["arguments"]), "options": RunOptions(**fields["options"])}
+        )
 
 
 def main(text: str, lifeline: int) -> int:
-    """Run a side; gives the script's exit code."""
+    """Run a side; returns the script's exit code."""
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
-    side = Side.of(text)
+    side = SideSpec.of(text)
     _seed_first()
     outcome: dict[str, Any] = {"code": 1, "error": None}
     with ExitStack() as stack:
@@ -65,7 +67,7 @@ def main(text: str, lifeline: int) -> int:
     return int(outcome["code"])
 
 
-def _run(side: Side, recording: _Recording) -> int:
+def _run(side: SideSpec, recording: _Recording) -> int:
     try:
         return run_script(
             side.script,
@@ -92,7 +94,7 @@ def _code(end: SystemExit) -> int:
 
 
 def _seed_first() -> None:
-    """Seed what a script may draw from before it imports Keras."""
+    """Seed the generators that a script may use before it imports Keras."""
     import numpy as np
 
     random.seed(SEED)
@@ -100,9 +102,9 @@ def _seed_first() -> None:
 
 
 class _Recording:
-    """Begins when the script has imported Keras."""
+    """Records a side from the moment when the script has imported Keras."""
 
-    def __init__(self, side: Side, stack: ExitStack, outcome: dict[str, Any]) -> None:
+    def __init__(self, side: SideSpec, stack: ExitStack, outcome: dict[str, Any]) -> None:
         self._side, self._stack, self._outcome = side, stack, outcome
         self._recorder: Any = None
 
@@ -111,8 +113,8 @@ class _Recording:
         import numpy as np
 
         from abreast.checking import changes
-        from abreast.checking.log import Writer
-        from abreast.checking.recorder import Recorder
+        from abreast.checking.log import LogWriter
+        from abreast.checking.recorder import EventRecorder
 
         side = self._side
         legacy, python = np.random.get_state(), random.getstate()
@@ -121,7 +123,7 @@ class _Recording:
         random.setstate(python)
         if side.float64:
             changes.compute_in_float64()
-        self._recorder = Recorder(Writer(Path(side.folder)), side.steps, side.no_random, side.moves)
+        self._recorder = EventRecorder(LogWriter(Path(side.folder)), side.steps, side.no_random, side.moves)
         self._recorder.facts["backend"] = keras.backend.backend()
         self._keep_announcements()
         self._stack.enter_context(self._recorder.recording())
@@ -156,7 +158,7 @@ class _Recording:
 
 
 def _end_with_parent(lifeline: int) -> None:
-    """Nobody asks for the log any more once the parent is gone."""
+    """End this process when its parent has ended, since then nobody reads the log."""
     os.read(lifeline, 1)
     os._exit(_ORPHANED)
 

@@ -1,4 +1,4 @@
-"""What a check found, as text and as data. Imports `compare` and `reasons`."""
+"""The result of a check, as text and as data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from abreast.checking.compare import Difference, Largest, Part, when
+from abreast.checking.compare import ArrayDifference, Difference, Largest, when
 from abreast.checking.reasons import Reason
 
 _SHOWN = 4
@@ -16,7 +16,7 @@ Outcome = Literal["equal", "differs", "refused"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found. `largest` is the largest relative difference among what agrees."""
+    """The result of a check. `largest` is the largest relative difference among the arrays that agree."""
 
     outcome: Outcome
     backend: str
@@ -27,8 +27,8 @@ class Verdict:
     largest: Largest
     difference: Difference | None = None
     reasons: tuple[Reason, ...] = ()
-    doubt: Difference | None = None  # the first beyond 1e-5, where a ruler or float64 says that it is rounding
-    in_float64: bool = False  # said by both sides in float64, to which `largest` belongs
+    doubt: Difference | None = None  # the first difference beyond 1e-5, if a ruler or float64 shows that it is rounding
+    in_float64: bool = False  # true if the verdict and `largest` come from runs in float64
     announced: tuple[str, ...] = ()
 
     @property
@@ -36,7 +36,7 @@ class Verdict:
         return self.outcome == "equal"
 
     def __str__(self) -> str:
-        """Lines for people: the verdict first."""
+        """The result as text, with the verdict in its first line."""
         lines = _equal(self) if self.difference is None else _different(self, self.difference)
         return "\n".join([*lines, *(f"announced: {_first_line(each)}" for each in self.announced)])
 
@@ -47,7 +47,7 @@ def _equal(verdict: Verdict) -> list[str]:
         f"largest difference: {verdict.largest.difference:.1e} (relative; {verdict.largest.where or 'everywhere'})",
     ]
     if verdict.in_float64 and verdict.doubt is None:
-        lines.append("in float64, since half precision hides what is small")
+        lines.append("in float64, since half precision hides small differences")
     if verdict.doubt is not None:
         place = when(verdict.doubt.event, verdict.doubt.call, verdict.doubt.step)
         if verdict.in_float64:
@@ -58,13 +58,13 @@ def _equal(verdict: Verdict) -> list[str]:
             lines.append(
                 f"rounding grows: beyond 1e-5 from {place} on, as in plain Keras with weights moved by one rounding"
             )
-            lines.append("hint: --float64 tells rounding from a difference")
+            lines.append("hint: --float64 distinguishes rounding from a difference")
     return lines
 
 
 def _different(verdict: Verdict, difference: Difference) -> list[str]:
     place = when(difference.event, difference.call, difference.step)
-    head = {"failure": "the devices fail after", "calls": "the script goes another way at"}
+    head = {"failure": "the devices fail after", "calls": "the script takes another path at"}
     lines = [f"{verdict.outcome}: {head.get(difference.kind, 'first at')} {place} ({_devices(verdict)})"]
     lines += [f"  {_part(part)}" for part in _shown(difference)]
     if (hidden := len(difference.parts) - _SHOWN) > 0:
@@ -78,13 +78,13 @@ def _different(verdict: Verdict, difference: Difference) -> list[str]:
     return lines
 
 
-def _shown(difference: Difference) -> list[Part]:
+def _shown(difference: Difference) -> list[ArrayDifference]:
     worst = difference.worst
     rest = [part for part in difference.parts if part is not worst]
     return ([worst] if worst is not None else []) + rest[: _SHOWN - 1]
 
 
-def _part(part: Part) -> str:
+def _part(part: ArrayDifference) -> str:
     place = f"[{', '.join(map(str, part.index))}]" if part.index else ""
     what = "" if part.group in ("weight", "result") else f" ({part.group})"
     return f"{part.name}{place}{what}: {part.plain:.7g} with plain Keras, {part.placed:.7g} on the devices"
@@ -105,7 +105,7 @@ def _first_line(text: str) -> str:
 
 
 def as_data(verdict: Verdict) -> dict[str, Any]:
-    """Everything of a verdict, for JSON; numbers that JSON does not have become text."""
+    """A whole verdict as data for JSON. Numbers that JSON cannot represent become text."""
     found: dict[str, Any] = _written(asdict(verdict))
     if verdict.difference is not None:
         difference = verdict.difference

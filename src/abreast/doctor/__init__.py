@@ -1,6 +1,6 @@
-"""The doctor: where the time of a `fit` goes, found out by experiments, and what to do about it.
+"""The doctor: finds by experiments where the time of a `fit` goes, and recommends what to change.
 
-`diagnose.py` has the order; `call.py` the fit as data; `trials.py`, `source_alone.py`, `stacks.py` and `once.py` measure;
-`remedies.py` says what is tried; `facts.py` is what was measured; `findings.py` and `input_findings.py` are the rules;
-`verdict.py` and `report.py` say it. Imports no framework.
+`diagnose.py` runs the whole diagnosis; `call.py` holds the fit as data; `trials.py`, `source_alone.py`, `stacks.py` and
+`once.py` measure; `remedies.py` lists the changes to try; `facts.py` holds the measurements; `findings.py` and
+`input_findings.py` are the rules; `verdict.py`, `report.py` and `page.py` present the result. Imports no framework.
 """

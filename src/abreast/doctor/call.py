@@ -1,7 +1,7 @@
-"""One `fit` as data: its model, its source and its settings, and the arguments of every shorter `fit` that a doctor runs.
+"""One `fit` as data: its model, its source and its settings, and the arguments of every shorter `fit` that the doctor runs.
 
-Here: what the source is, how it is read again, and how a batch of it is changed (repeated, doubled, as `uint8`). Not here:
-timing (`trials.py`) and which changes are tried (`remedies.py`). Imports Keras, NumPy, `errors` and `feed`.
+Here: the kind of the source, how to read it again, and how to change a batch (repeat it, double it, send it as `uint8`).
+Not here: timing (`trials.py`) and the choice of changes (`remedies.py`).
 """
 
 from __future__ import annotations
@@ -18,37 +18,39 @@ from typing import Any
 import keras
 import numpy as np
 from keras import tree
-from keras.src.trainers import data_adapters
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
 
 from abreast.errors import DataError, ModelError
-from abreast.feed import cut_validation
+from abreast.feed import cut_validation, torch_loader
+from abreast.keras_private.data_adapters import (
+    ArrayDataAdapter,
+    GeneratorDataAdapter,
+    PyDatasetAdapter,
+    TorchDataLoaderAdapter,
+)
+from abreast.keras_private.data_adapters import registry as data_adapters
 
-# More epochs than any trial lasts.
+# More epochs than any trial runs.
 _ENDLESS = 10**9
-_LEFT_OUT = tuple(
+_SKIPPED_CALLBACKS = tuple(
     kind
     for name in ("BackupAndRestore", "OrbaxCheckpoint")
     if (kind := getattr(keras.callbacks, name, None)) is not None
 )
-# What is changed of arrays, and fewest batches of that.
+# At most this many bytes of arrays are converted, in at least this many batches.
 _CHANGED_BYTES = 512 << 20
 _CHANGED_BATCHES = 8
-_BATCH_SIZE = 32  # Keras's own
-# More batches than a feed has in hand at its usual depth.
+_BATCH_SIZE = 32  # Keras's default
+# More batches than a feed holds at its usual depth.
 _RING = 6
 
 
 class SourceEnded(DataError):
-    """A generator gave its last batch before the diagnosis had read enough."""
+    """A generator ended before the diagnosis had read enough batches."""
 
 
 @dataclass
 class FitCall:
-    """The arguments of `fit`, by name, with `validation_split` already done. `kind` says what the source is."""
+    """The arguments of `fit`, by name, with `validation_split` already applied. `kind` is the kind of the source."""
 
     model: Any
     arguments: dict[str, Any]
@@ -57,7 +59,7 @@ class FitCall:
 
     @staticmethod
     def of(model: Any, *args: Any, **kwargs: Any) -> FitCall:
-        """Bind what `model.fit` was given. Raises `TypeError` as `fit` would, `ModelError`, `DataError`."""
+        """Bind the arguments of `model.fit`. Raises `TypeError` as `fit` would, `ModelError`, `DataError`."""
         if not isinstance(model, keras.Model):
             raise ModelError(f"diagnose needs a keras.Model, not a {type(model).__name__}", "give the model to train")
         bound = inspect.signature(keras.Model.fit).bind(model, *args, **kwargs)
@@ -67,7 +69,7 @@ class FitCall:
         arguments = dict(bound.arguments)
         arguments.pop("self")
         if arguments["x"] is None:
-            raise DataError("there is no data", "give what fit takes: diagnose(model, x, y, batch_size=...)")
+            raise DataError("there is no data", "give the arguments of fit: diagnose(model, x, y, batch_size=...)")
         cut_validation(arguments)
         call = FitCall(model, arguments)
         call._settle_source()
@@ -75,39 +77,39 @@ class FitCall:
 
     @property
     def callbacks(self) -> list[Any]:
-        """The user's, without those that would go on from, and then delete, what a broken-off run has saved."""
+        """The user's callbacks, without those that would resume from an interrupted run's checkpoint, and then delete it."""
         given = self.arguments["callbacks"]
         if isinstance(given, keras.callbacks.CallbackList):
             given = given.callbacks
-        return [each for each in tree.flatten(given) if each is not None and not isinstance(each, _LEFT_OUT)]
+        return [each for each in tree.flatten(given) if each is not None and not isinstance(each, _SKIPPED_CALLBACKS)]
 
     def fit_arguments(self, **changes: Any) -> dict[str, Any]:
-        """Arguments of a `fit` that goes on until a callback ends it, without validation. Made anew for each."""
+        """Arguments of a `fit` without validation that runs until a callback ends it. Each `fit` needs new ones."""
         arguments = {**self.arguments, "epochs": _ENDLESS, "initial_epoch": 0, "callbacks": self.callbacks}
         arguments |= {"validation_data": None, "validation_split": 0.0, "x": self.source()}
         return arguments | changes
 
     def source(self) -> Any:
-        """The source for one more reading. A `PyDataset` goes on where the last one ended, as another epoch might."""
+        """The source for one more reading. A `PyDataset` continues where the last reading ended."""
         x = self.arguments["x"]
         if self.kind == "py_dataset":
-            return _Onwards(self, x)
-        return x.again() if isinstance(x, _Tape) else x
+            return _ContinuedDataset(self, x)
+        return x.again() if isinstance(x, _SharedGenerator) else x
 
     def adapter(self) -> Any:
         """Keras's data adapter of the source, as `fit` would make it."""
         names = ("y", "sample_weight", "batch_size", "steps_per_epoch", "shuffle", "class_weight")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # `fit` says it itself
+            warnings.simplefilter("ignore")  # `fit` itself gives the same warnings
             return data_adapters.get_data_adapter(x=self.source(), **{name: self.arguments[name] for name in names})
 
     def with_batch(self, batch: Any, **changes: Any) -> dict[str, Any]:
-        """Arguments of a `fit` on one batch again and again."""
+        """Arguments of a `fit` on one batch, repeated without end."""
         nothing = {"y": None, "sample_weight": None, "class_weight": None, "batch_size": None, "shuffle": False}
         return self.fit_arguments(x=_repeat(batch), steps_per_epoch=None, **nothing, **changes)
 
     def can_have_rows(self, rows: int) -> bool:
-        """Whether `batch_size` says how many rows a batch has, and there are so many."""
+        """True if `batch_size` sets the rows of a batch, and the arrays have at least `rows` rows."""
         return self.kind == "arrays" and rows <= self._num_rows()
 
     def with_batch_rows(self, rows: int) -> dict[str, Any]:
@@ -116,44 +118,37 @@ class FitCall:
 
     @property
     def num_workers(self) -> int | None:
-        """Workers of the source; None where it has none that could be more."""
+        """Number of workers of the source; None where it cannot be raised."""
         x = self.arguments["x"]
         if self.kind == "py_dataset":
             return None if x.use_multiprocessing else int(x.workers)
-        # Not from 0: that would be the first time that the user's process forks.
-        return int(x.num_workers) or None if self.kind == "torch" and hasattr(x, "batch_sampler") else None
+        can_have_more = self.kind == "torch" and torch_loader.can_have_more_workers(x)
+        return torch_loader.num_workers(x) if can_have_more else None
 
     @property
     def reads_in_processes(self) -> bool:
         x = self.arguments["x"]
         if self.kind == "py_dataset":
             return bool(x.use_multiprocessing)
-        return self.kind == "torch" and getattr(x, "num_workers", 0) > 0
+        return self.kind == "torch" and torch_loader.num_workers(x) > 0
 
     def with_workers(self, workers: int) -> dict[str, Any]:
-        """Arguments of a `fit` whose source has so many workers."""
+        """Arguments of a `fit` whose source has this many workers."""
         x = self.arguments["x"]
         if self.kind == "py_dataset":
-            return self.fit_arguments(x=_Onwards(self, x, workers))
-        loader = type(x)(
-            x.dataset,
-            batch_sampler=x.batch_sampler,
-            collate_fn=x.collate_fn,
-            num_workers=workers,
-            pin_memory=x.pin_memory,
-        )
-        return self.fit_arguments(x=loader)
+            return self.fit_arguments(x=_ContinuedDataset(self, x, workers))
+        return self.fit_arguments(x=torch_loader.with_workers(x, workers))
 
     @property
     def ended(self) -> SourceEnded | None:
-        """What a generator that gave its last batch raised."""
+        """The error of a generator that has ended; None while it goes on, and for other sources."""
         x = self.arguments["x"]
-        return x.ended if isinstance(x, _Tape) else None
+        return x.ended if isinstance(x, _SharedGenerator) else None
 
     def with_uint8(self, change: Callable[[Any], Any]) -> dict[str, Any] | None:
-        """Arguments of a `fit` on arrays that were changed beforehand, or the first rows of large ones.
+        """Arguments of a `fit` on arrays that `change` has converted: all rows, or the first rows of large arrays.
 
-        None where the source makes them, or a batch is large.
+        None where the source is not arrays, or where too few batches would fit into memory.
         """
         if self.kind != "arrays":
             return None
@@ -167,7 +162,7 @@ class FitCall:
         return self.fit_arguments(**first | {"x": change(first["x"])})
 
     def mean_rows(self) -> float | None:
-        """Rows of a batch, over an epoch of arrays; None of another source."""
+        """Mean rows of a batch over an epoch of arrays; None for other sources."""
         return self._num_rows() / self.adapter().num_batches if self.kind == "arrays" else None
 
     def _num_rows(self) -> int:
@@ -176,7 +171,7 @@ class FitCall:
     def _settle_source(self) -> None:
         x = self.arguments["x"]
         if inspect.isgenerator(x) or (isinstance(x, Iterator) and not hasattr(x, "__len__")):
-            self.arguments["x"] = _Tape(x)
+            self.arguments["x"] = _SharedGenerator(x)
             self.kind = "generator"
             return
         kinds = {
@@ -191,13 +186,13 @@ class FitCall:
             raise DataError("the data source is empty", "give at least one row")
 
 
-class _Tape:
-    """A generator that many trials read, each going on where the last one ended."""
+class _SharedGenerator:
+    """A generator that many trials read in turn. Each trial continues where the last one ended."""
 
     def __init__(self, batches: Iterator[Any]) -> None:
         self._batches = batches
-        self._lock = threading.Lock()  # the reader's thread of an earlier trial may still be in `next`
-        self._given = 0
+        self._lock = threading.Lock()  # the reader thread of an earlier trial may still be inside `next`
+        self._num_read = 0
         self.ended: SourceEnded | None = None
 
     def again(self) -> Iterator[Any]:
@@ -207,19 +202,22 @@ class _Tape:
                     batch = next(self._batches)
                 except StopIteration:
                     break
-                self._given += 1
+                self._num_read += 1
             yield batch
-        if not self._given:
+        if not self._num_read:
             raise DataError("the data source is empty", "check what the generator yields")
         self.ended = SourceEnded(
-            f"the generator ended after {self._given} batches, and a diagnosis reads more",
-            "let it go on for ever, or ask for fewer steps",
+            f"the generator ended after {self._num_read} batches, and a diagnosis needs more",
+            "use a generator that does not end, or ask for fewer steps",
         )
         raise self.ended
 
 
-class _Onwards(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
-    """A `PyDataset` from the batch that no trial has asked for yet, around its end: each trial reads new files."""
+class _ContinuedDataset(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
+    """A `PyDataset` that starts at the first batch that no trial has read, and wraps around at its end.
+
+    So each trial reads new files.
+    """
 
     def __init__(self, call: FitCall, inner: Any, workers: int | None = None) -> None:
         super().__init__(
@@ -243,7 +241,7 @@ class _Onwards(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no typ
 
     @property
     def seconds_per_batch(self) -> float | None:
-        """Of all that were made in the last epoch, also those that nobody took yet; None where other processes made them."""
+        """Seconds per batch made in the last epoch, counting batches that were not used; None if other processes made them."""
         return (self._end - self._begin) / self._num_made if self._num_made else None
 
     @property
@@ -260,7 +258,7 @@ class _Onwards(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no typ
 
 
 def _repeat(batch: Any) -> Iterator[Any]:
-    """Copies in a ring: a feed that sees one buffer again and again would copy every batch."""
+    """Copies of a batch, in a ring. A feed that gets one buffer again and again would copy every batch."""
     ring = [tree.map_structure(lambda leaf: None if leaf is None else np.array(leaf), batch) for _ in range(_RING)]
     while True:
         yield from ring
@@ -279,13 +277,13 @@ def shapes_of(batch: Any) -> tuple[str, ...]:
 
 
 def with_rows(batch: Any, rows: int) -> Any:
-    """A batch of that many rows, its own again and again."""
+    """A batch with `rows` rows: its own rows, repeated as often as needed."""
     own = rows_of(batch)
     order = np.arange(rows) % own
     return tree.map_structure(lambda leaf: None if leaf is None else np.asarray(leaf)[order], batch)
 
 
 def on_host(batch: Any) -> Any:
-    """Copies as NumPy arrays, of tensors of any framework; a PyTorch loader's list becomes the tuple that `fit` takes."""
+    """Copies of any framework's tensors as NumPy arrays; a PyTorch loader's list becomes the tuple that `fit` expects."""
     batch = tuple(batch) if isinstance(batch, list) else batch
     return tree.map_structure(lambda leaf: None if leaf is None else np.array(leaf), batch)

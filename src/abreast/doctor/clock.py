@@ -1,4 +1,4 @@
-"""Times the steps of a `fit` by a callback: those within epochs, and what lies between two epochs beside them. Imports Keras."""
+"""A callback that times the steps of a `fit`: those within epochs, and separately the time between two epochs."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from typing import Any
 import keras
 
 _PATIENCE_SECONDS = 60.0
-# From so many calls of Keras in an epoch on, its first one counts to what lies between epochs: it may wait for a source
-# that begins anew.
+# In an epoch of more calls than this, the first call is not timed as a step: it may wait for a source that restarts.
+# Whatever it takes longer than an average call counts as time between epochs.
 _CALLS_TO_SPARE = 4
 
 
-class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Times at least `steps` steps of a `fit` behind the first `warmup` ones, then ends it. It goes last in the list.
+class TrialClock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Times at least `steps` steps of a `fit` after the first `warmup` ones, then ends the `fit`. Must be the last callback.
 
-    A step's time goes from the begin of one to the begin of the next: with all callbacks, and what Keras does between.
-    Until then no other callback ends the `fit`.
+    A step lasts from its begin to the begin of the next one, with all callbacks and with Keras's own work in between.
+    No other callback can end the `fit` before that.
     """
 
-    async_safe = True  # or Keras would run the progress bar in the training thread, and JAX not ahead, because of us
+    # Without this, Keras would run the progress bar in the training thread, and JAX would not work ahead.
+    async_safe = True
 
     def __init__(self, model: Any, warmup: int, steps: int) -> None:
         super().__init__()
-        self.seconds_per_step: float | None = None  # None: the source ended before
+        self.seconds_per_step: float | None = None  # None: not known yet, or the source ended too early
         self.between_epochs: list[float] = []  # seconds
         self._per_call = max(1, int(model.steps_per_execution or 1))
         self._warmup_calls = max(1, math.ceil(warmup / self._per_call))
-        self._trained = model  # not `self.model`, which on JAX takes the state out of the running program
+        self._trained = model  # not `self.model`: on JAX that property takes the state out of the running program
         self._wanted = steps
-        self._calls = 0  # begun since the beginning
-        self._seconds, self._steps = 0.0, 0  # timed, in segments that ended
-        self._start: float | None = None  # of the present segment
-        self._segment_steps: list[int] = []  # of each of its calls
-        self._epoch_end: float | None = None  # of the last step of the epoch before
-        self._told = threading.Condition()
-        self._begun = self._ended = 0  # calls of this epoch
+        self._calls = 0  # calls begun in this `fit`
+        self._seconds, self._steps = 0.0, 0  # totals of the segments that have ended
+        self._start: float | None = None  # when the current segment began
+        self._segment_steps: list[int] = []  # steps of each call in the current segment
+        self._epoch_end: float | None = None  # end of the last step of the previous epoch
+        self._call_ended = threading.Condition()
+        self._begun = self._ended = 0  # calls in this epoch
         self._ended_at = 0.0
-        self._epoch_calls = 0  # of the epoch before
+        self._epoch_calls = 0  # calls in the previous epoch
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._begun = self._ended = 0
@@ -59,17 +60,20 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
         self._segment_steps.append(self._steps_from(batch))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Called with numbers: the device has done the step. In a thread of Keras's where all callbacks allow it."""
-        with self._told:
+        """Note that a call has ended: the logs hold numbers, so the device has computed its steps.
+
+        Keras calls this in a thread of its own if every callback allows that.
+        """
+        with self._call_ended:
             self._ended += 1
             self._ended_at = time.perf_counter()
-            self._told.notify_all()
-        # Against callbacks that end a training: a diagnosis wants steps, not a model.
+            self._call_ended.notify_all()
+        # Overrule callbacks that stop the training: a diagnosis needs steps, not a trained model.
         if self._trained.stop_training and self.seconds_per_step is None:
             self._trained.stop_training = False
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """All calls have ended by now, but one for which the source had no batch."""
+        """Close the segment. All calls have ended by now, except one for which the source had no batch."""
         if self._ended < self._begun and self._segment_steps:
             self._segment_steps.pop()
         if self._start is not None:
@@ -100,7 +104,7 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
             self.seconds_per_step = self._seconds / self._steps
 
     def _steps_from(self, batch: int) -> int:
-        """Steps of the call that begins with a batch: an epoch's last one has fewer where its steps do not divide."""
+        """Steps of the call that begins at a batch; the last call of an epoch may have fewer."""
         known = self.params.get("steps")
         return min(self._per_call, known - batch) if known else self._per_call
 
@@ -110,6 +114,6 @@ class Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
         return calls > _CALLS_TO_SPARE
 
     def _wait(self) -> None:
-        """For the device to have done all steps that were begun."""
-        with self._told:
-            self._told.wait_for(lambda: self._ended >= self._begun, _PATIENCE_SECONDS)
+        """Wait until the device has computed every step that was begun."""
+        with self._call_ended:
+            self._call_ended.wait_for(lambda: self._ended >= self._begun, _PATIENCE_SECONDS)

@@ -1,7 +1,7 @@
-"""`diagnose`: some tens of steps of a `fit` as it was asked for, counter-experiments in turns with them, and what follows.
+"""`diagnose`: runs tens of steps of a `fit` as given, alternates them with counter-experiments, and draws conclusions.
 
-Here: the order of it all. Measuring is in `trials.py`, `source_alone.py` and `once.py`, what is tried in `remedies.py`, the
-rules in `findings.py`. Imports Keras and `parallel`.
+Here: the order of the measurements. Measuring is in `trials.py`, `source_alone.py` and `once.py`, the changes to try in
+`remedies.py`, the rules in `findings.py`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from abreast.doctor.diagnosis import Diagnosis
 from abreast.doctor.facts import GIVEN, ONE_DEVICE, SAME_BATCH, SOURCE, Facts
 from abreast.doctor.findings import IDLE_CORES
 from abreast.doctor.keep import build, kept, kept_random
-from abreast.doctor.remedies import Case
+from abreast.doctor.remedies import DiagnosedFit
 from abreast.doctor.source_alone import SourceAlone
 from abreast.doctor.steps import check_steps
-from abreast.doctor.trials import Bench, Trial
+from abreast.doctor.tensor_cores import have_tensor_cores
+from abreast.doctor.trials import Trial, TrialRunner
 from abreast.doctor.verdict import verdict
 from abreast.errors import DataError, LaunchError
 from abreast.gradient_bytes import gradient_bytes
@@ -32,7 +33,7 @@ from abreast.hardware import num_cores
 from abreast.launchers import read_world
 from abreast.samplers.nvml import NvidiaDevices
 from abreast.samplers.processor import Processor
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.samplers.sampler import Sampler
 from abreast.spans import Span
 
@@ -41,19 +42,19 @@ Result = TypeVar("Result")
 _PROBED_BATCHES = 16
 _SHOWN_STEPS = 5
 _SAMPLE_SECONDS = 0.05
-# Of longer ones, what lies between two is no share worth measuring.
+# After longer epochs, the time between two of them is too small a share to measure.
 _SHORT_EPOCH_SECONDS = 3.0
 _PASSED_EPOCHS = 3
-# Below this share of a step nothing is looked for on the devices one by one.
+# If less than this share of a step is unexplained, the devices are not measured one by one.
 _UNEXPLAINED = 0.15
 
 
 def diagnose(model: Any, x: Any = None, y: Any = None, *, steps: int = 30, **fit_arguments: Any) -> Diagnosis:
-    """Where the time of `model.fit(x, y, **fit_arguments)` goes, and what to do about it.
+    """Find where the time of `model.fit(x, y, **fit_arguments)` goes, and what to do about it.
 
-    Runs at least `steps` steps as given, and others beside them; then weights, optimizer, callbacks and random generators
-    are what they were. Callbacks do what they do in a `fit`; what is printed is hidden. A generator is read from, and not
-    rewound. Raises what `fit` raises, `DataError`, `ModelError`.
+    Runs at least `steps` steps as given, and more steps with one thing changed. Afterwards weights, optimizer, callbacks
+    and random generators are as before. Callbacks act as in any `fit`, but printed text is hidden. A generator is consumed
+    and not rewound. Raises whatever `fit` raises, `DataError`, `ModelError`.
     """
     return diagnose_call(model, (x, y), fit_arguments, steps)
 
@@ -61,12 +62,12 @@ def diagnose(model: Any, x: Any = None, y: Any = None, *, steps: int = 30, **fit
 def diagnose_call(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], steps: int, tell: Callable[[str], None] = lambda _: None
 ) -> Diagnosis:
-    """As `diagnose`, of `model.fit(*args, **kwargs)`. `tell` is told what is done next: all of it takes minutes."""
+    """Diagnose `model.fit(*args, **kwargs)`. `tell` is called with a line about each next stage: the whole takes minutes."""
     check_steps(steps)
     if read_world().size > 1:
         raise LaunchError(
-            f"{read_world().source} started {read_world().size} processes, which would not take the same steps",
-            "diagnose a script that runs once: abreast doctor --devices N script.py",
+            f"{read_world().source} started {read_world().size} processes, which would not run the same steps",
+            "diagnose a script that runs in one process: abreast doctor --devices N script.py",
         )
     call = FitCall.of(model, *args, **kwargs)
     placement = parallel.placement_of(model)
@@ -85,113 +86,115 @@ class _Doctor:
         self.call = call
         self.source = source
         self.tell = tell
-        self.bench = Bench(call, steps, tell=tell)
+        self.runner = TrialRunner(call, steps, tell=tell)
         self.placement = placement
         self.devices = current_backend().device_names()[:1] if self.placement is None else self.placement.devices
 
     def diagnose(self) -> Diagnosis:
         self.tell(f"reading {_PROBED_BATCHES} batches of the source alone")
         self.source.read(_PROBED_BATCHES)
-        case = Case(self.call, self.source.batch, rows_of(self.source.batch), self.placement, self.source.mean_rows)
+        diagnosed = DiagnosedFit(
+            self.call, self.source.batch, rows_of(self.source.batch), self.placement, self.source.mean_rows
+        )
         validated = self.call.arguments["validation_data"] is not None
         with once.timed_callbacks(self.call.callbacks, validated) as clocks:
-            self.bench.warmup_steps += self.call.num_workers or 0
-            self.tell("the first steps, which compile")
-            self.bench.warm_up(case.given())
+            self.runner.warmup_steps += self.call.num_workers or 0
+            self.tell("running the first steps, which compile")
+            self.runner.warm_up(diagnosed.given())
             clocks.clear()
-            self.bench.take_turns(self._first_trials(case))
+            self.runner.take_turns(self._first_trials(diagnosed))
             per_call = int(self.call.model.steps_per_execution or 1)
             callbacks = clocks.result(per_call, bool(self.call.arguments["verbose"]))
-            facts = self._try_remedies(case, self._facts(case))
+            facts = self._try_remedies(diagnosed, self._facts(diagnosed))
             clocks.clear()
             if validated:
                 self.tell("measuring a validation")
             validation = self._while_it_lasts(lambda: once.validation(self.call))
-            self._pass_epochs(case, facts)
+            self._pass_epochs(diagnosed, facts)
             ends = clocks.result(per_call, False).per_epoch or callbacks.per_epoch
         facts = replace(facts, callbacks=replace(callbacks, per_epoch=ends), validation=validation)
-        if self.bench.between_epochs:
-            facts = replace(facts, epoch_seconds=statistics.median(self.bench.between_epochs))
-        facts = self._look_at_devices(case, facts)
-        seen, samples = self._listen(case)
-        return verdict(self.call, replace(facts, put_seconds=_mean_put(seen)), self.bench, seen, samples)
+        if self.runner.between_epochs:
+            facts = replace(facts, epoch_seconds=statistics.median(self.runner.between_epochs))
+        facts = self._look_at_devices(diagnosed, facts)
+        seen, samples = self._listen(diagnosed)
+        return verdict(self.call, replace(facts, put_seconds=_mean_put(seen)), self.runner, seen, samples)
 
-    def _first_trials(self, case: Case) -> list[Trial]:
-        source = Trial(SOURCE, "the source read, nothing trained", case.rows, dict, run=self.source.read)
+    def _first_trials(self, diagnosed: DiagnosedFit) -> list[Trial]:
+        source = Trial(SOURCE, "the source is read, nothing is trained", diagnosed.rows, dict, run=self.source.read)
         silent = not self.call.callbacks and not self.call.arguments["verbose"]
-        return [case.given(), case.same_batch(), source, *([] if silent else [case.no_callbacks()])]
+        return [diagnosed.given(), diagnosed.same_batch(), source, *([] if silent else [diagnosed.no_callbacks()])]
 
-    def _facts(self, case: Case) -> Facts:
-        if GIVEN not in self.bench.measures:
+    def _facts(self, diagnosed: DiagnosedFit) -> Facts:
+        if GIVEN not in self.runner.measures:
             raise self.call.ended or DataError("the data source ended at once", "give a source of more batches")
-        model = case.model
-        x = case.batch[0] if isinstance(case.batch, tuple) else case.batch
+        model = diagnosed.model
+        x = diagnosed.batch[0] if isinstance(diagnosed.batch, tuple) else diagnosed.batch
         small, scaled = remedies.uint8_bytes(x)
         return Facts(
             devices=tuple(self.devices),
-            batch_rows=case.rows,
-            rows=case.mean_rows,
-            measures=dict(self.bench.measures),
+            batch_rows=diagnosed.rows,
+            rows=diagnosed.mean_rows,
+            measures=dict(self.runner.measures),
             backend=keras.backend.backend(),
             cores=num_cores(),
             reading=self.source.reading(),
             steps_per_epoch=self.call.arguments["steps_per_epoch"] or self.call.adapter().num_batches,
             shapes=tuple(self.source.shapes),
-            batch_bytes=bytes_of(case.batch),
-            as_uint8_bytes=small + bytes_of(case.batch) - bytes_of(x) if small else 0,
+            batch_bytes=bytes_of(diagnosed.batch),
+            as_uint8_bytes=small + bytes_of(diagnosed.batch) - bytes_of(x) if small else 0,
             scaled=scaled,
             gradient_bytes=gradient_bytes(model.trainable_weights),
             run_eagerly=bool(model.run_eagerly),
             jit_compile=bool(model.jit_compile),
             steps_per_execution=int(model.steps_per_execution or 1),
-            has_tensor_cores=once.have_tensor_cores(self.devices),
+            has_tensor_cores=have_tensor_cores(self.devices),
             reduced_precision=remedies.compute_is_reduced(model),
             batch_norm="global" if self.placement is None else self.placement.batch_norm,
             has_batch_norm=remedies.has_batch_norm(model),
             **once.learning_rate(model.optimizer),
         )
 
-    def _try_remedies(self, case: Case, facts: Facts) -> Facts:
-        if suggested := remedies.suggested(case, facts):
-            self.bench.take_turns([case.given(), case.same_batch(), *suggested])
-        return replace(facts, measures=dict(self.bench.measures))
+    def _try_remedies(self, diagnosed: DiagnosedFit, facts: Facts) -> Facts:
+        if suggested := remedies.suggested(diagnosed, facts):
+            self.runner.take_turns([diagnosed.given(), diagnosed.same_batch(), *suggested])
+        return replace(facts, measures=dict(self.runner.measures))
 
-    def _look_at_devices(self, case: Case, facts: Facts) -> Facts:
-        """How long sums take, and, where they do not explain what several devices lose, what each device adds."""
-        if self.placement is None or case.num_devices == 1:
+    def _look_at_devices(self, diagnosed: DiagnosedFit, facts: Facts) -> Facts:
+        """Measure all-reduces, and, where these do not explain the time that several devices lose, the devices one by one."""
+        if self.placement is None or diagnosed.num_devices == 1:
             return facts
-        self.tell("looking at each device, and at what sums over them take")
+        self.tell("measuring each device, and sums over the devices")
         idle_cores = once.IdleCores()
-        self.bench.run(case.only_steps(), 1, self.bench.steps)
+        self.runner.run(diagnosed.only_steps(), 1, self.runner.steps)
         idle = idle_cores.mean()
-        sums = self.placement.backend.all_reduce_seconds(self.placement, facts.gradient_bytes)
+        sums = self.placement.backend.instruments.all_reduce_seconds(self.placement, facts.gradient_bytes)
         facts = replace(facts, idle_cores=idle, all_reduce_seconds=sums)
         if facts.simulated and idle < IDLE_CORES:
-            return facts  # the devices share the cores: what one alone takes says nothing of the others
-        self.bench.take_turns([case.given(), case.same_batch(), remedies.on_devices(case, 1)], rounds=3)
-        facts = replace(facts, measures=dict(self.bench.measures))
+            return facts  # the devices share the cores: the time of one alone says nothing about the others
+        self.runner.take_turns([diagnosed.given(), diagnosed.same_batch(), remedies.on_devices(diagnosed, 1)], rounds=3)
+        facts = replace(facts, measures=dict(self.runner.measures))
         alone = facts.measures.get(ONE_DEVICE)
         same = facts.measures[SAME_BATCH].seconds
         if alone is None or same - alone.seconds - sums < _UNEXPLAINED * same:
             return facts
-        added = remedies.added_devices(case)
-        self.bench.take_turns([case.given(), case.same_batch(), *added], rounds=3)
-        facts = replace(facts, measures=dict(self.bench.measures))
+        added = remedies.added_devices(diagnosed)
+        self.runner.take_turns([diagnosed.given(), diagnosed.same_batch(), *added], rounds=3)
+        facts = replace(facts, measures=dict(self.runner.measures))
         if any(trial.name not in facts.measures for trial in added):
             return facts
         return replace(facts, added_devices=tuple(facts.measures[trial.name].seconds for trial in added))
 
-    def _pass_epochs(self, case: Case, facts: Facts) -> None:
-        """Run into a next epoch where no turn did so and epochs are short: what lies between two may cost much."""
+    def _pass_epochs(self, diagnosed: DiagnosedFit, facts: Facts) -> None:
+        """Run past the end of an epoch where epochs are short and no trial did: the time between epochs may cost much."""
         steps = facts.steps_per_epoch
-        if self.bench.between_epochs or not steps or steps * facts.given.seconds > _SHORT_EPOCH_SECONDS:
+        if self.runner.between_epochs or not steps or steps * facts.given.seconds > _SHORT_EPOCH_SECONDS:
             return
-        self.tell("measuring what lies between epochs")
+        self.tell("measuring the time between epochs")
         for _ in range(_PASSED_EPOCHS):
-            self._while_it_lasts(lambda: self.bench.run(case.given(), self.bench.warmup_steps, steps))
+            self._while_it_lasts(lambda: self.runner.run(diagnosed.given(), self.runner.warmup_steps, steps))
 
     def _while_it_lasts(self, measure: Callable[[], Result]) -> Result | None:
-        """What `measure` gives; None when a generator ends in it: there is a diagnosis without."""
+        """The result of `measure`; None when a generator ends during it, since the diagnosis can do without."""
         try:
             return None if self.call.ended else measure()
         except Exception:
@@ -199,15 +202,17 @@ class _Doctor:
                 raise
             return None
 
-    def _listen(self, case: Case) -> tuple[list[Span], list[Sample]]:
-        """The spans of a few steps as given, and what the devices did meanwhile."""
-        self.tell("watching some steps as given")
+    def _listen(self, diagnosed: DiagnosedFit) -> tuple[list[Span], list[DeviceSample]]:
+        """The spans of a few steps as given, and samples of the devices over the same time."""
+        self.tell("recording some steps as given")
         seen: list[Span] = []
         sampler = Sampler([NvidiaDevices(), Processor()], _SAMPLE_SECONDS)
         spans.listen(seen)
         sampler.start()
         try:
-            self._while_it_lasts(lambda: self.bench.run(case.given(), self.bench.warmup_steps, self.bench.steps))
+            self._while_it_lasts(
+                lambda: self.runner.run(diagnosed.given(), self.runner.warmup_steps, self.runner.steps)
+            )
         finally:
             sampler.stop()
             spans.ignore(seen)
@@ -215,7 +220,7 @@ class _Doctor:
 
 
 def _last_steps(seen: list[Span]) -> list[Span]:
-    """Those that overlap the last whole steps."""
+    """The spans that overlap the last complete steps."""
     steps = [span for span in seen if span.track == spans.MAIN and span.name == "step"][-_SHOWN_STEPS - 1 : -1]
     if not steps:
         return []

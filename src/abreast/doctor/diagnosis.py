@@ -1,31 +1,28 @@
-"""What the doctor found, as data: who writes it as text or as a page need not know how it was measured.
-
-Imports `spans` and `Sample`.
-"""
+"""The doctor's result as data, independent of how it was measured; `report.py` and `page.py` present it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.spans import Span
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One cause of lost time. `cause` is its short name, as `slow-source`; times are of one step of the run as given."""
+    """One cause of lost time. `cause` is its short name, as `slow-source`; times are per step of the run as given."""
 
     cause: str
     what: str
     evidence: str
     advice: str
     lost_seconds: float
-    rows_per_second_after: float | None = None  # with the advice followed and nothing else changed; None: not known
+    rows_per_second_after: float | None = None  # once the advice is followed, all else unchanged; None: not known
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One counter-experiment: some steps with one thing changed, and how long a step then took."""
+    """One counter-experiment: some steps with one thing changed, and the time of a step then."""
 
     name: str
     what: str
@@ -36,7 +33,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """`breakdown` splits the median step into seconds by name, in the order in which they are to be shown."""
+    """The result for one `fit`. `breakdown` splits the median step into seconds by name, in the order of display."""
 
     model: str
     backend: str
@@ -48,14 +45,14 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     experiments: tuple[Experiment, ...] = ()
     spans: tuple[Span, ...] = ()  # of a few steps
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[DeviceSample, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)  # versions, machine, sizes
-    mean_rows: float = 0.0  # of a step; 0: `batch_rows`, which the largest batch has
+    mean_rows: float = 0.0  # rows of a step on average; 0: `batch_rows`, the rows of the largest batch
 
     @property
     def rows_per_second(self) -> float:
         return self.rows_per_second_of(self.step_seconds)
 
     def rows_per_second_of(self, step_seconds: float) -> float:
-        """If a step took so long."""
+        """Rows per second if a step took `step_seconds`."""
         return (self.mean_rows or self.batch_rows) / step_seconds

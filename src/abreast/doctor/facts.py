@@ -1,6 +1,6 @@
-"""What a diagnosis measured of one `fit`, as plain numbers: the ground on which `findings.py` judges.
+"""The measurements of one `fit` as plain numbers: the input of the rules in `findings.py`.
 
-Nothing here measures. Imports nothing of abreast, so that a rule can be tried on facts that somebody made up.
+Nothing here measures. Imports nothing of abreast, so that a test can try a rule on invented facts.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ ONE_DEVICE = "one device"
 PRECISION = "bfloat16"
 UINT8 = "uint8"
 
-STEPS_PER_EXECUTION = 16  # of the experiment with many steps per call
+STEPS_PER_EXECUTION = 16  # in the experiment with many steps per call
 
 
 @dataclass(frozen=True)
 class Measure:
-    """Seconds per step of one experiment, a sample per turn, beside the samples of what it is compared with.
+    """Seconds per step of one experiment, one sample per turn, and the samples of the experiment it is compared with.
 
-    `base` names the experiment that differs from this one in one thing; `base_samples` are its turns, in the same order,
-    so that a drift of the machine is in both. A step has `rows` rows here and `base_rows` there.
+    `base` names that other experiment, which differs in one thing. `base_samples` are its turns, in the same order, so
+    that a drift of the machine affects both. A step has `rows` rows here, and `base_rows` rows in the base.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Measure:
 
     @property
     def share(self) -> float:
-        """Time per row over that of the base: the median over the turns. 0.5 is twice as fast."""
+        """Time per row, divided by the base's time per row: the median over the turns. 0.5 is twice as fast."""
         return statistics.median(self._shares())
 
     @property
     def sure(self) -> bool:
-        """Whether three turns in four agree that this is faster than its base."""
+        """True if this is faster than its base in three turns of four."""
         return quartiles(self._shares())[1] < 1
 
     def _shares(self) -> list[float]:
@@ -73,11 +73,11 @@ class Measure:
 
 @dataclass(frozen=True)
 class Reading:
-    """How the source gives batches when nothing else runs.
+    """The speed of the source when nothing else runs.
 
-    `busy_cores`: processor time over time, all threads. `active_threads`: how many threads of the source had a batch in
-    hand, on average. `decoding`: the share of what these threads were seen doing while they used a processor.
-    `place` is where they mostly were, in the user's code if `place_is_own`.
+    `busy_cores`: processor time of all threads, divided by elapsed time. `active_threads`: the mean number of the source's
+    threads that were working on a batch. `decoding`: the share of these threads' samples in which they were decoding.
+    `place`: the line where most samples found them, in the user's code if `place_is_own`.
     """
 
     num_batches: int
@@ -87,20 +87,20 @@ class Reading:
     decoding: float = 0.0
     place: str = ""
     place_is_own: bool = False
-    kind: str = ""  # as of `FitCall`
+    kind: str = ""  # as in `FitCall.kind`
     workers: int | None = None  # None: the source has no workers to set
-    setting: str = ""  # what sets the workers, as `PyDataset(workers=...)`
-    in_processes: bool = False  # whether other processes read, which nobody looked into
+    setting: str = ""  # the argument that sets the workers, as `PyDataset(workers=...)`
+    in_processes: bool = False  # true if other processes read; these are not sampled
 
     @property
     def waiting(self) -> float:
-        """Share of the time in which a thread that has a batch in hand uses no processor."""
+        """Share of the time in which a thread that is working on a batch uses no processor."""
         return max(0.0, 1.0 - self.busy_cores / max(self.active_threads, 1e-9))
 
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Seconds per step of each of the user's callbacks, by class name, and whether a progress bar is printed."""
+    """Seconds per step and per epoch of each of the user's callbacks, by class name, and whether a progress bar is shown."""
 
     per_step: dict[str, float] = field(default_factory=dict)
     per_epoch: dict[str, float] = field(default_factory=dict)
@@ -113,7 +113,10 @@ class Callbacks:
 
 @dataclass(frozen=True)
 class Validation:
-    """`seconds` of one validation as given, from `num_steps` steps measured of `steps`."""
+    """`seconds` of one validation as given, which has `steps` steps; estimated from `num_steps` measured steps.
+
+    It runs once in `every` epochs.
+    """
 
     seconds: float
     steps: int
@@ -123,7 +126,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class Facts:
-    """One `fit`: where and with what it runs, and every measure by the name of its experiment."""
+    """One `fit`: its devices and settings, and every measure by the name of its experiment."""
 
     devices: tuple[str, ...]
     batch_rows: int
@@ -133,25 +136,24 @@ class Facts:
     reading: Reading | None = None
     callbacks: Callbacks = Callbacks()
     steps_per_epoch: int | None = None
-    epoch_seconds: float = (
-        0.0  # from the last step of an epoch to the first of the next, without validation; 0: not seen
-    )
-    rows: float = 0.0  # of a step, on average; 0: as many as the largest batch has
+    # From the last step of an epoch to the first of the next, without validation; 0: not measured.
+    epoch_seconds: float = 0.0
+    rows: float = 0.0  # rows of a step on average; 0: as many as the largest batch has
     validation: Validation | None = None
-    shapes: Sequence[tuple[str, ...]] = ()  # of the batches read, in order
+    shapes: Sequence[tuple[str, ...]] = ()  # shapes of the batches read, in order
     batch_bytes: int = 0
-    as_uint8_bytes: int = 0  # of the same batch with its whole numbers as uint8; 0 when it has none
-    scaled: bool = False  # whether these are whole numbers over 255
+    as_uint8_bytes: int = 0  # bytes of the same batch with its whole numbers as uint8; 0: it has no whole numbers
+    scaled: bool = False  # true if these are whole numbers divided by 255
     put_seconds: float = 0.0  # to begin the copies of a batch, in the stager's thread
     gradient_bytes: int = 0
     all_reduce_seconds: float = 0.0
     added_devices: tuple[float, ...] = ()  # seconds of a step on 1, 2, ... devices with the same rows on each
-    idle_cores: float = 0.0  # in a step of the same batch
+    idle_cores: float = 0.0  # idle cores on average while one batch is trained on again and again
     run_eagerly: bool = False
     jit_compile: bool = True
     steps_per_execution: int = 1
     has_tensor_cores: bool = False
-    reduced_precision: bool = False  # whether some layer computes in bfloat16 or float16
+    reduced_precision: bool = False  # true if some layer computes in bfloat16 or float16
     learning_rate: float | None = None
     learning_rate_is_default: bool = False
     optimizer: str = ""
@@ -164,7 +166,7 @@ class Facts:
 
     @property
     def simulated(self) -> bool:
-        """Whether the devices share the processor's cores."""
+        """True if the devices are simulated on the CPU: then they share its cores."""
         return all(name.startswith("cpu") for name in self.devices)
 
     @property
@@ -173,24 +175,24 @@ class Facts:
 
     @property
     def epoch_share(self) -> float:
-        """Seconds of validation and between epochs that fall to one step."""
+        """Seconds of validation and between epochs, divided by the steps of an epoch."""
         if not self.steps_per_epoch:
             return 0.0
         return (self.validation_seconds + self.between_epochs_seconds) / self.steps_per_epoch
 
     @property
     def validation_seconds(self) -> float:
-        """Per epoch."""
+        """Seconds of validation per epoch."""
         return 0.0 if self.validation is None else self.validation.seconds / self.validation.every
 
     @property
     def epoch_end_seconds(self) -> float:
-        """Of callbacks, per epoch."""
+        """Seconds of callbacks at the end of an epoch, per epoch."""
         return sum(self.callbacks.per_epoch.values())
 
     @property
     def between_epochs_seconds(self) -> float:
-        """Per epoch, without validation: callbacks, and what a source takes to begin anew."""
+        """Seconds per epoch without validation: callbacks, and the restart of the source."""
         return max(self.epoch_end_seconds, self.epoch_seconds)
 
     @property
@@ -199,7 +201,7 @@ class Facts:
 
     @property
     def step_seconds(self) -> float:
-        """A step of the run as given, with its share of what happens once an epoch."""
+        """Seconds of a step as given, with its share of the time that is spent once per epoch."""
         return self.given.seconds + self.epoch_share
 
 

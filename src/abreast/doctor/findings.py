@@ -1,8 +1,7 @@
-"""Rules from facts to findings: what costs time, how that is known, what to do, and what it would bring.
+"""Rules from facts to findings: what costs time, the evidence, what to do, and the expected gain.
 
-A rule says nothing about what costs less than a tenth of a step, or what not three turns in four agree on. Findings that
-cost no time follow the others. Not here: the rules about the source (`input_findings.py`), measuring. Imports `facts`,
-`input_findings` and `diagnosis`.
+A rule reports a cost only if it is a tenth of a step or more, and if three turns in four confirm it. Findings that cost no
+time come last. Not here: the rules about the source (`input_findings.py`), and measuring.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from abreast.doctor.facts import (
 from abreast.doctor.input_findings import copies, recompilation, slow_source
 from abreast.doctor.saving import milliseconds, percent, rows_after, saved, worth
 
-# Doubling the batch changes what is learnt: only where it makes a row this much cheaper.
+# A larger batch changes the training, so it is recommended only if a row then takes at most this share of its time.
 _SMALL_BATCH_SHARE = 0.7
 _MOST_VALIDATION = 0.3
 _MOST_BETWEEN = 0.2
 _FEW_ROWS = 16
 _LARGE_BATCH = 1024
-IDLE_CORES = 0.75  # where devices share the cores and leave so much, one of them waits for something else
+IDLE_CORES = 0.75  # where simulated devices leave this many cores idle, one of them waits for something else
 
 
 def findings(facts: Facts) -> tuple[Finding, ...]:
-    """What costs time, most first, then advice that costs none."""
+    """The findings, most expensive first; advice about things that cost no time comes last."""
     rules: tuple[Callable[[Facts], Finding | None], ...] = (
         *(slow_source, copies, recompilation, slow_callbacks, all_reduce, host, unequal_shards, slow_device),
         *(small_batch, validation, short_epochs, precision, local_batch_norm, learning_rate),
@@ -63,15 +62,15 @@ def slow_callbacks(facts: Facts) -> Finding | None:
         )
         advice = f"let {name} act less often, or in a thread of its own"
     elif callbacks.progress_bar and (callbacks.slowest is None or timed < lost / 2):
-        who, how = "the progress bar", "what is printed at every step"
+        who, how = "the progress bar", "printing at every step"
         advice = "fit(verbose=2) prints a line per epoch"
     elif callbacks.slowest is None:
-        who, how = "callbacks", "found by leaving them out"
-        advice = "let them act every so many steps instead of at each"
+        who, how = "callbacks", "measured by a run without them"
+        advice = "let them act every few steps instead of at every step"
     else:
         name = callbacks.slowest
         who, how = name, f"{milliseconds(callbacks.per_step[name])} in its methods"
-        advice = f"let {name} act every so many steps instead of at each, or in a thread of its own"
+        advice = f"let {name} act every few steps instead of at every step, or in a thread of its own"
     return Finding(
         "slow-callbacks",
         f"{who} takes {percent(lost, facts)} of each step",
@@ -100,7 +99,7 @@ def all_reduce(facts: Facts) -> Finding | None:
 
 
 def all_reduce_seconds(facts: Facts) -> float:
-    """What the sums add to a step: at most what a step takes longer than on a device alone, where devices are real."""
+    """Seconds that all-reduces add to a step. On real devices, at most the difference to a step on one device alone."""
     alone, same = facts.measures.get(ONE_DEVICE), facts.measures.get(SAME_BATCH)
     if facts.simulated or alone is None or same is None:
         return facts.all_reduce_seconds
@@ -108,7 +107,7 @@ def all_reduce_seconds(facts: Facts) -> float:
 
 
 def host(facts: Facts) -> Finding | None:
-    """Python between the devices' work: an eager step, or many short ones."""
+    """Time that Python costs between the devices' work: an eager step, or many short steps."""
     compiled, many = saved(facts, COMPILED), saved(facts, MANY_STEPS)
     if not worth(facts, max(compiled, many)):
         return None
@@ -116,7 +115,7 @@ def host(facts: Facts) -> Finding | None:
         setting = "run_eagerly=True" if facts.run_eagerly else "jit_compile=False"
         what, advice = f"Python runs the step operation by operation ({setting})", f"compile without {setting}"
     else:
-        what = "steps are shorter than the Python between them"
+        what = "steps are shorter than the Python code between them"
         advice = (
             f"compile(steps_per_execution={STEPS_PER_EXECUTION}); callbacks then see every {STEPS_PER_EXECUTION}th step"
         )
@@ -139,7 +138,7 @@ def unequal_shards(facts: Facts) -> Finding | None:
     shard, rest = math.ceil(facts.batch_rows / facts.num_devices), facts.batch_rows // facts.num_devices
     return Finding(
         "unequal-shards",
-        f"{facts.batch_rows} rows do not divide by {facts.num_devices} devices: some wait for those with more",
+        f"{facts.batch_rows} rows do not divide by {facts.num_devices} devices: devices with fewer rows wait for the others",
         f"{shard} rows on some and {rest} on others; a row takes {percent(lost, facts)} less time in batches of {even.rows}",
         f"batch_size={even.rows}, or another multiple of {facts.num_devices}",
         lost,
@@ -148,18 +147,18 @@ def unequal_shards(facts: Facts) -> Finding | None:
 
 
 def slow_device(facts: Facts) -> Finding | None:
-    """A device with which the others' step grows by more than sums, copies and shared cores explain."""
+    """A device that makes the step longer, when it joins, than all-reduces, copies and shared cores explain."""
     added = facts.added_devices
     if len(added) < 2 or (facts.simulated and facts.idle_cores < IDLE_CORES):
         return None
     if worth(facts, saved(facts, COMPILED)):
-        return None  # Python gives each device its operations in turn: any that joins slows the others
+        return None  # Python gives each device its operations in turn: every device that joins slows the others
     if facts.simulated and worth(facts, saved(facts, UINT8)):
-        return None  # each that joins has the host's memory copy more
+        return None  # every device that joins adds copies in the host's memory
     grows = [after - before for before, after in itertools.pairwise(added)]
     most = max(range(len(grows)), key=grows.__getitem__)
     lost = grows[most] - facts.all_reduce_seconds - facts.put_seconds
-    # Simulated devices share caches and memory: each that joins slows the others a good deal.
+    # Simulated devices share caches and memory: every device that joins slows the others considerably.
     if not worth(facts, lost, share=0.5 if facts.simulated else 0.2):
         return None
     name = facts.devices[most + 1]
@@ -168,20 +167,20 @@ def slow_device(facts: Facts) -> Finding | None:
         f"the others wait for {name}: {percent(lost, facts)} of each step",
         f"{milliseconds(added[most])} a step on {most + 1} device(s), {milliseconds(added[most + 1])} when {name} joins, "
         f"with the same rows on each",
-        f"look at what {name} does besides (other processes, heat, a slower model or link), or leave it out",
+        f"check {name} for other processes, heat, a slower model or a slower link, or train without it",
         lost,
-        # Simulated devices slow each other down by sharing cores, by how much is not known.
+        # Simulated devices also slow each other down by sharing cores; by how much is not known.
         None if facts.simulated else rows_after(facts, lost),
     )
 
 
 def small_batch(facts: Facts) -> Finding | None:
-    """Cost per step that no other rule explains, and that more rows would share."""
+    """A cost per step that no other rule explains, and that a larger batch would spread over more rows."""
     double = facts.measures.get(DOUBLE_BATCH)
     if double is None or not double.sure or double.rows <= facts.batch_rows:
         return None
     if all_reduce(facts) is not None or host(facts) is not None:
-        return None  # these need no other batch, or ask for it themselves
+        return None  # these findings need no larger batch, or recommend it themselves
     even, straggler = facts.measures.get(EVEN_BATCH), slow_device(facts)
     explained = saved(facts, NO_CALLBACKS) + (0.0 if straggler is None else straggler.lost_seconds)
     lost = saved(facts, DOUBLE_BATCH) - explained * (1 - facts.batch_rows / double.rows)
@@ -204,14 +203,14 @@ def validation(facts: Facts) -> Finding | None:
     per_step = facts.validation_seconds / facts.steps_per_epoch
     if not worth(facts, per_step, share=_MOST_VALIDATION):
         return None
-    # So seldom that it takes a tenth of the training.
+    # Validate so seldom that validation takes a tenth of the training's time.
     every = math.ceil(per_step / (0.1 * (facts.step_seconds - per_step)))
     lost = per_step * (1 - 1 / every)
     measured = facts.validation
     return Finding(
         "validation",
         f"validation takes {percent(per_step, facts)} of each epoch",
-        f"{measured.seconds:.2f} s for {measured.steps} steps, beside {facts.steps_per_epoch} training steps "
+        f"{measured.seconds:.2f} s for {measured.steps} steps, next to {facts.steps_per_epoch} training steps "
         f"of {milliseconds(facts.given.seconds)}",
         f"fit(validation_freq={every * measured.every}), a larger validation_batch_size, or fewer validation_steps",
         lost,
@@ -220,7 +219,7 @@ def validation(facts: Facts) -> Finding | None:
 
 
 def short_epochs(facts: Facts) -> Finding | None:
-    """What passes between epochs and is no callback's: a source that begins anew, a first batch that is waited for."""
+    """Time between epochs except callbacks: restarting the source, and waiting for the first batch."""
     if not facts.steps_per_epoch:
         return None
     between = facts.between_epochs_seconds - facts.epoch_end_seconds
@@ -232,7 +231,7 @@ def short_epochs(facts: Facts) -> Finding | None:
         f"{percent(lost, facts)} of the time passes between epochs",
         f"{milliseconds(between)} from the last step of an epoch to the first of the next, without callbacks; "
         f"{facts.steps_per_epoch} steps an epoch",
-        "make epochs longer: let one go over the data several times (Dataset.repeat, steps_per_epoch, a longer PyDataset)",
+        "make epochs longer: let one pass over the data several times (Dataset.repeat, steps_per_epoch, a longer PyDataset)",
         lost,
         rows_after(facts, lost),
     )
@@ -270,8 +269,8 @@ def learning_rate(facts: Facts) -> Finding | None:
         return None
     return Finding(
         "learning-rate",
-        f"a batch of {facts.batch_rows} rows trains with the learning rate that {facts.optimizer} has by default",
+        f"a batch of {facts.batch_rows} rows trains with {facts.optimizer}'s default learning rate",
         f"{facts.learning_rate:g}, chosen for batches of tens to hundreds of rows",
-        "with k times the rows, try k times the learning rate (SGD) or its root (Adam), with a warm-up of some epochs",
+        "with k times the rows, try k times the learning rate (SGD), or sqrt(k) times (Adam), with a warm-up of some epochs",
         0.0,
     )

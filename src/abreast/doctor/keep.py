@@ -1,24 +1,20 @@
-"""A model as it was: what a diagnosis changes (weights, optimizer, random generators, callbacks) and puts back.
+"""Blocks after which a model, its callbacks and the random generators are what they were, and nothing of the user's is written.
 
-Imports Keras, NumPy and `backend`.
+What is read and put back is in `state.py`.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
-import random
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import keras
-import numpy as np
-from keras.src.backend.common import global_state
 
-from abreast.backend import current_backend
+from abreast.state import RandomState, TrainingState
 
 # Attributes that hold where callbacks of Keras write.
 _WRITTEN = {
@@ -26,11 +22,6 @@ _WRITTEN = {
     keras.callbacks.CSVLogger: ("filename",),
     keras.callbacks.TensorBoard: ("log_dir",),
 }
-_SEEDS = "global_seed_generator"
-_ATTRIBUTES = (
-    *("train_function", "test_function", "predict_function", "history", "stop_training", "steps_per_execution"),
-    *("_jit_compile", "_run_eagerly", "_eval_epoch_iterator"),
-)
 
 
 def build(model: Any, batch: Any) -> None:
@@ -46,35 +37,27 @@ def build(model: Any, batch: Any) -> None:
 @contextmanager
 def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
     """Put back the variables of a model that is built, and its callbacks, at the end of the block, however it ends."""
-    with _kept(model, callbacks), saving_elsewhere(), _writing_elsewhere(callbacks):
-        yield
+    state = TrainingState.read(model, callbacks)
+    try:
+        with saving_elsewhere(), _writing_elsewhere(callbacks):
+            yield
+    finally:
+        state.put_back()
 
 
 @contextmanager
-def _kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
-    values = [(variable, np.array(variable)) for variable in _variables(model)]
-    attributes = {name: model.__dict__[name] for name in _ATTRIBUTES if name in model.__dict__}
-    states = [(callback, {name: _copied(value) for name, value in vars(callback).items()}) for callback in callbacks]
+def kept_random() -> Iterator[None]:
+    """Put back the global random generators at the end of the block."""
+    state = RandomState.read()
     try:
         yield
     finally:
-        for variable, value in values:
-            variable.assign(value)
-        for name, value in attributes.items():
-            object.__setattr__(model, name, value)
-        for callback, state in states:
-            vars(callback).clear()
-            vars(callback).update(state)
-
-
-def _copied(value: Any) -> Any:
-    """A copy of what a callback may add to; anything else is itself."""
-    return copy.copy(value) if isinstance(value, list | dict | set | np.ndarray) else value
+        state.put_back()
 
 
 @contextmanager
 def _writing_elsewhere(callbacks: Sequence[Any]) -> Iterator[None]:
-    """Give callbacks that write files a folder that is deleted. Whoever calls this puts their attributes back."""
+    """Redirect callbacks that write files to a temporary folder. The caller restores their attributes."""
     with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder:
         for callback in callbacks:
             for kind, names in _WRITTEN.items():
@@ -87,7 +70,7 @@ def _writing_elsewhere(callbacks: Sequence[Any]) -> Iterator[None]:
 
 @contextmanager
 def saving_elsewhere() -> Iterator[None]:
-    """Let models save into a folder that is deleted: no checkpoint of the user's is overwritten."""
+    """Redirect models' saving to a temporary folder, so that no checkpoint of the user is overwritten."""
     trainer: Any = keras.Model
     plain = {name: getattr(trainer, name) for name in ("save", "save_weights")}
     with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder:
@@ -106,29 +89,3 @@ def _saving_into(folder: str, plain: Any) -> Any:
         return plain(self, os.path.join(folder, os.path.basename(str(filepath))), *args, **kwargs)
 
     return save
-
-
-def _variables(model: Any) -> list[Any]:
-    optimizers = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
-    if (own := getattr(model, "optimizer", None)) is not None:
-        optimizers.append(own)
-    found = [*model.variables, *model.metrics_variables]
-    found += [variable for optimizer in optimizers for variable in optimizer.variables]
-    seeds = global_state.get_global_attribute(_SEEDS)
-    found += [] if seeds is None else [seeds.state]
-    return list({id(variable): variable for variable in found}.values())
-
-
-@contextmanager
-def kept_random() -> Iterator[None]:
-    """Global generators: Python's, NumPy's, the framework's; Keras's own is a variable, made when it is first needed."""
-    backend = current_backend()
-    state, legacy, framework = random.getstate(), np.random.get_state(), backend.random_state()
-    seeds = global_state.get_global_attribute(_SEEDS)
-    try:
-        yield
-    finally:
-        random.setstate(state)
-        np.random.set_state(legacy)
-        backend.set_random_state(framework)
-        global_state.set_global_attribute(_SEEDS, seeds)

@@ -1,7 +1,4 @@
-"""What a diagnosis measures once: callbacks by name, a validation, processor time, and what the devices can do.
-
-Imports Keras, `call`, `facts` and `trials`; `pynvml` where it is asked about a GPU.
-"""
+"""Measurements that a diagnosis takes once: each callback's time, a validation, processor time, the learning rate."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src.trainers import data_adapters
-from keras.src.trainers.data_adapters import data_adapter_utils
 
 from abreast.doctor.call import FitCall
-from abreast.doctor.clock import Clock
+from abreast.doctor.clock import TrialClock
 from abreast.doctor.facts import Callbacks, Validation
 from abreast.doctor.trials import fit, quiet
 from abreast.hardware import num_cores
+from abreast.keras_private.data_adapters import registry as data_adapters
+from abreast.keras_private.data_adapters import unpack_x_y_sample_weight
 from abreast.samplers.processor import Processor
 
 _BATCH_METHODS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
@@ -34,12 +31,10 @@ _EPOCH_METHODS = ("on_epoch_end",)
 _VALIDATION_STEPS = 12
 _WARMUP, _LEAST_CALLS = 3, 6  # calls of Keras
 _TICKS = os.sysconf("SC_CLK_TCK")
-# The first CUDA architecture whose tensor cores know bfloat16.
-_AMPERE = (8, 0)
 
 
-class CallbackClocks:
-    """Seconds that each callback spent in its methods, since `clear`."""
+class CallbackTimes:
+    """Seconds that each callback spent in its methods since `clear`."""
 
     def __init__(self) -> None:
         self.clear()
@@ -49,38 +44,39 @@ class CallbackClocks:
         self._calls: dict[tuple[str, str], int] = defaultdict(int)
         self._at_ends: dict[str, list[float]] = defaultdict(list)
 
-    def note(self, who: str, method: str, seconds: float) -> None:
+    def note(self, callback: str, method: str, seconds: float) -> None:
         if method in _EPOCH_METHODS:
-            self._at_ends[who].append(seconds)
+            self._at_ends[callback].append(seconds)
         else:
-            self._in_batches[who] += seconds
-            self._calls[who, method] += 1
+            self._in_batches[callback] += seconds
+            self._calls[callback, method] += 1
 
     def result(self, steps_per_call: int, progress_bar: bool) -> Callbacks:
-        calls = {who: max(count for (name, _), count in self._calls.items() if name == who) for who in self._in_batches}
-        per_step = {who: total / calls[who] / steps_per_call for who, total in self._in_batches.items()}
-        per_epoch = {who: statistics.median(times) for who, times in self._at_ends.items()}
+        calls = {name: max(n for (each, _), n in self._calls.items() if each == name) for name in self._in_batches}
+        per_step = {name: total / calls[name] / steps_per_call for name, total in self._in_batches.items()}
+        per_epoch = {name: statistics.median(times) for name, times in self._at_ends.items()}
         return Callbacks(per_step, per_epoch, progress_bar)
 
 
 @contextlib.contextmanager
-def timed_callbacks(callbacks: Sequence[Any], validated: bool) -> Iterator[CallbackClocks]:
-    """Time the methods of these callbacks. They are set on the objects; whoever calls this puts the objects back.
+def timed_callbacks(callbacks: Sequence[Any], validated: bool) -> Iterator[CallbackTimes]:
+    """Time the methods of these callbacks. Timed methods are set on the objects; the caller restores the objects.
 
-    `validated`: whether the run as given validates. Trials do not: the ends of their epochs get the logs of training.
+    `validated`: whether the run as given validates. Trials do not validate, so their `on_epoch_end` gets training's values
+    in place of those of validation.
     """
-    clocks = CallbackClocks()
+    clocks = CallbackTimes()
     names = Counter(type(callback).__name__ for callback in callbacks)
     for number, callback in enumerate(callbacks, 1):
         kind = type(callback).__name__
-        who = kind if names[kind] == 1 else f"{kind} (callback {number})"
+        label = kind if names[kind] == 1 else f"{kind} (callback {number})"
         for name in (*_BATCH_METHODS, *_EPOCH_METHODS):
             method = getattr(callback, name, None)
             if method is None or getattr(method, "_is_default", False):
                 continue
             if validated and name in _EPOCH_METHODS:
                 method = _with_validation(method)
-            setattr(callback, name, _timed(method, who, name, clocks))
+            setattr(callback, name, _timed(method, label, name, clocks))
     yield clocks
 
 
@@ -96,20 +92,23 @@ def _with_validation(method: Callable[..., Any]) -> Callable[..., Any]:
     return on_epoch_end
 
 
-def _timed(method: Callable[..., Any], who: str, name: str, clocks: CallbackClocks) -> Callable[..., Any]:
+def _timed(method: Callable[..., Any], callback: str, name: str, clocks: CallbackTimes) -> Callable[..., Any]:
     @functools.wraps(method)
     def timed(*args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
         try:
             return method(*args, **kwargs)
         finally:
-            clocks.note(who, name, time.perf_counter() - start)
+            clocks.note(callback, name, time.perf_counter() - start)
 
     return timed
 
 
 def validation(call: FitCall) -> Validation | None:
-    """One validation as given, from some of its steps, at the end of a `fit` of one step; None where there is none."""
+    """Measure one validation as given, from some of its steps, at the end of a `fit` of one step.
+
+    None if the run does not validate, or if the number of its validation steps is not known.
+    """
     arguments = call.arguments
     if arguments["validation_data"] is None:
         return None
@@ -119,9 +118,9 @@ def validation(call: FitCall) -> Validation | None:
     per_call = int(call.model.steps_per_execution or 1)
     measured = min(steps, max(_VALIDATION_STEPS, _LEAST_CALLS * per_call) // per_call * per_call)
     settings = {name: arguments[name] for name in ("validation_data", "validation_batch_size")}
-    for _ in range(2):  # the first one compiles
+    for _ in range(2):  # the first run compiles
         clock = _ValidationClock(measured, per_call)
-        callbacks = [*call.callbacks, Clock(call.model, 0, 1), clock]
+        callbacks = [*call.callbacks, TrialClock(call.model, 0, 1), clock]
         with quiet():
             fit(
                 call.model,
@@ -134,7 +133,7 @@ def validation(call: FitCall) -> Validation | None:
 def _validation_steps(arguments: dict[str, Any]) -> int | None:
     if arguments["validation_steps"]:
         return int(arguments["validation_steps"])
-    x, y, weight = data_adapter_utils.unpack_x_y_sample_weight(arguments["validation_data"])
+    x, y, weight = unpack_x_y_sample_weight(arguments["validation_data"])
     rows = arguments["validation_batch_size"] or arguments["batch_size"]
     adapter = data_adapters.get_data_adapter(x=x, y=y, sample_weight=weight, batch_size=rows)
     steps: int | None = adapter.num_batches
@@ -142,7 +141,7 @@ def _validation_steps(arguments: dict[str, Any]) -> int | None:
 
 
 class _ValidationClock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Times the steps of a validation that has so many, but the first calls of Keras."""
+    """Times the steps of a validation of `steps` steps, except those in Keras's first calls."""
 
     def __init__(self, steps: int, per_call: int) -> None:
         super().__init__()
@@ -170,7 +169,7 @@ class _ValidationClock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras
 
 
 def learning_rate(optimizer: Any) -> dict[str, Any]:
-    """The rate, and whether it is the one that its class has when none is given."""
+    """The learning rate, and whether it is the default of the optimizer's class; empty if it cannot be read."""
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     try:
         rate = float(np.asarray(optimizer.learning_rate))
@@ -183,7 +182,7 @@ def learning_rate(optimizer: Any) -> dict[str, Any]:
 
 
 class IdleCores:
-    """How many cores have nothing to do from now on: neither for us and our children, which work as ranks, nor for others."""
+    """Number of idle cores since this object was made: used neither by this process and its children nor by others."""
 
     def __init__(self) -> None:
         self._processor = Processor()
@@ -199,22 +198,8 @@ class IdleCores:
 
 
 def _idle_seconds() -> float:
-    """Of all cores of the machine, since it started."""
+    """Idle seconds of all cores together since the machine started; 0 where that is not known."""
     try:
         return int(Path("/proc/stat").read_text().split()[4]) / _TICKS
     except (OSError, IndexError, ValueError):
         return 0.0
-
-
-def have_tensor_cores(devices: Sequence[str]) -> bool:
-    """Whether every device is an NVIDIA GPU that multiplies bfloat16 on tensor cores."""
-    if not all(name.startswith("gpu:") for name in devices):
-        return False
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(int(name.removeprefix("gpu:"))) for name in devices]
-        return all(tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)) >= _AMPERE for handle in handles)
-    except Exception:  # no driver, or a GPU of another maker
-        return False

@@ -1,4 +1,4 @@
-// Zooms the timeline, names the spans that have room for a name, and reads out the one that is pointed at.
+// Zooms the timeline, labels the spans that have room for a name, and shows the numbers of the span under the pointer.
 "use strict";
 for (const timeline of document.querySelectorAll(".timeline")) {
   const frame = timeline.querySelector(".frame");

@@ -1,7 +1,7 @@
-"""A diagnosis as one HTML file that needs nothing else: `write_page`.
+"""A diagnosis as one self-contained HTML file: `write_page`.
 
-It is complete without its script, which zooms the timeline and reads out its spans. Not here: what the sections show
-(`sections.py`, `section_times.py`), and what every page of ours has (`document.py`). Imports those, and `whole_file`.
+The page is complete without its script, which only zooms the timeline and shows a span's numbers. Not here: the sections
+(`sections.py`, `section_times.py`), and the frame that all pages share (`page/document.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from abreast.page.markup import shortened, tag
 
 
 def write_page(diagnosis: Diagnosis, path: str | os.PathLike[str]) -> None:
-    """Write the page as a whole or not at all; raises `AbreastError` where that fails."""
+    """Write the whole page or nothing; raises `AbreastError` if it cannot be written."""
     whole_file.write("the page", page(diagnosis), path)
 
 

@@ -1,7 +1,7 @@
-"""Which changes of a `fit` are worth a trial, given what is known of it, and how each is made and undone.
+"""Remedies: the changes of a `fit` that its facts make worth a trial, and how each is applied and undone.
 
-A remedy that can be tried is measured, and what it then brings is what the doctor promises. Not here: timing (`trials.py`)
-and judging (`findings.py`). Imports Keras, NumPy, `call`, `facts` and `trials`; `parallel` to move a model.
+The doctor measures every remedy that it can try, and promises only the gain that it measured. Not here: timing
+(`trials.py`) and judging (`findings.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -40,18 +40,18 @@ _MOST_WORKERS = 32
 _MOST_BATCH_BYTES = 256 << 20
 _MOST_STEP_SECONDS = 0.5
 _SHORT_STEP_SECONDS = 0.008
-_CALLS_PER_EPOCH = 4  # at least, for many steps per call to make sense
+_CALLS_PER_EPOCH = 4  # with fewer calls in an epoch, many steps per call make no sense
 
 
 @dataclass(frozen=True)
-class Case:
-    """A fit, its largest batch on the host, and where its model is placed (None: plain Keras)."""
+class DiagnosedFit:
+    """A fit, its largest batch on the host, and the placement of its model (None: plain Keras)."""
 
     call: FitCall
     batch: Any
     rows: int
     placement: Any
-    mean_rows: float  # of a step of the run as given
+    mean_rows: float  # rows of a step in the run as given
 
     @property
     def model(self) -> Any:
@@ -63,7 +63,7 @@ class Case:
 
     def given(self) -> Trial:
         workers = self.call.num_workers or 1
-        return Trial(GIVEN, "the run as it is", self.rows, self.call.fit_arguments, burst=workers)
+        return Trial(GIVEN, "the run as given", self.rows, self.call.fit_arguments, burst=workers)
 
     def same_batch(self) -> Trial:
         arguments = partial(self.call.with_batch, self.batch)
@@ -74,19 +74,19 @@ class Case:
         return Trial(NO_CALLBACKS, "without callbacks and progress bar", self.rows, arguments)
 
     def only_steps(self) -> Trial:
-        """One batch again and again, and no callbacks: nothing is waited for but the devices."""
+        """One batch again and again, without callbacks, so that a step waits for nothing except the devices."""
         arguments = partial(self.call.with_batch, self.batch, callbacks=[], verbose=0)
         return Trial("only steps", "one batch again and again, without callbacks", self.rows, arguments)
 
 
-def suggested(case: Case, facts: Facts) -> list[Trial]:
+def suggested(diagnosed: DiagnosedFit, facts: Facts) -> list[Trial]:
     """The remedies that the facts suggest, as trials."""
     makers = (_more_workers, _uint8, _compiled, _many_steps, _even_batch, _double_batch, _precision)
-    return [trial for maker in makers if (trial := maker(case, facts)) is not None]
+    return [trial for maker in makers if (trial := maker(diagnosed, facts)) is not None]
 
 
 def wanted_workers(facts: Facts) -> int | None:
-    """How many workers would keep up with the steps; None where the source has none, or more cannot help."""
+    """Number of workers that would keep up with the steps; None where the source has none, or where more cannot help."""
     reading = facts.reading
     if reading is None or reading.workers is None:
         return None
@@ -94,123 +94,113 @@ def wanted_workers(facts: Facts) -> int | None:
     if max(reading.seconds, facts.given.seconds) < 1.1 * alone:
         return None
     now = max(1, reading.workers)
-    computing = reading.seconds * reading.busy_cores / facts.cores  # per batch, with all cores at it
+    computing = reading.seconds * reading.busy_cores / facts.cores  # seconds per batch if all cores worked on it
     wanted = max(now + 1, math.ceil(1.3 * now * reading.seconds / max(alone, computing)) + 1)
-    most = _MOST_WORKERS if reading.waiting > 0.5 else facts.cores  # those that compute need a core each
+    most = _MOST_WORKERS if reading.waiting > 0.5 else facts.cores  # workers that compute need a core each
     return min(most, wanted) if most > now else None
 
 
-def _more_workers(case: Case, facts: Facts) -> Trial | None:
+def _more_workers(diagnosed: DiagnosedFit, facts: Facts) -> Trial | None:
     workers = wanted_workers(facts)
-    if workers is None or case.call.num_workers is None:
+    if workers is None or diagnosed.call.num_workers is None:
         return None
-    arguments = partial(case.call.with_workers, workers)
-    what = f"{workers} workers of the source instead of {case.call.num_workers}"
-    return Trial(MORE_WORKERS, what, case.rows, arguments, own_source=True, warmup_steps=2 * workers, burst=workers)
+    arguments = partial(diagnosed.call.with_workers, workers)
+    what = f"{workers} workers of the source instead of {diagnosed.call.num_workers}"
+    return Trial(
+        MORE_WORKERS, what, diagnosed.rows, arguments, own_source=True, warmup_steps=2 * workers, burst=workers
+    )
 
 
-def _uint8(case: Case, facts: Facts) -> Trial | None:
+def _uint8(diagnosed: DiagnosedFit, facts: Facts) -> Trial | None:
     if not facts.as_uint8_bytes or facts.batch_bytes < 1 << 18:
         return None
     change = partial(as_uint8, scale=255 if facts.scaled else 1)
-    whole = case.call.with_uint8(change)
-    x, *rest = case.batch if isinstance(case.batch, tuple) else (case.batch,)
+    whole = diagnosed.call.with_uint8(change)
+    x, *rest = diagnosed.batch if isinstance(diagnosed.batch, tuple) else (diagnosed.batch,)
     batch = (change(x), *rest)
     return Trial(
         UINT8,
         "whole numbers sent as uint8",
-        case.rows,
-        partial(case.call.with_batch, batch) if whole is None else partial(dict, whole),
+        diagnosed.rows,
+        partial(diagnosed.call.with_batch, batch) if whole is None else partial(dict, whole),
         base=SAME_BATCH if whole is None else GIVEN,
         own_function=True,
     )
 
 
-def _compiled(case: Case, facts: Facts) -> Trial | None:
-    model = case.model
+def _compiled(diagnosed: DiagnosedFit, facts: Facts) -> Trial | None:
+    model = diagnosed.model
     jit_compile = bool(model.jit_compile or model._resolve_auto_jit_compile())
     if not facts.run_eagerly and facts.jit_compile == jit_compile:
         return None
     around = partial(_set, model, run_eagerly=False, jit_compile=jit_compile)
-    return Trial(COMPILED, "the step compiled", case.rows, case.call.fit_arguments, around, own_function=True)
+    return Trial(COMPILED, "the step compiled", diagnosed.rows, diagnosed.call.fit_arguments, around, own_function=True)
 
 
-def _many_steps(case: Case, facts: Facts) -> Trial | None:
+def _many_steps(diagnosed: DiagnosedFit, facts: Facts) -> Trial | None:
     if facts.steps_per_execution > 1 or facts.given.seconds > _SHORT_STEP_SECONDS:
         return None
     if facts.steps_per_epoch and facts.steps_per_epoch < _CALLS_PER_EPOCH * STEPS_PER_EXECUTION:
         return None
-    around = partial(_set, case.model, steps_per_execution=STEPS_PER_EXECUTION)
+    around = partial(_set, diagnosed.model, steps_per_execution=STEPS_PER_EXECUTION)
     what = f"{STEPS_PER_EXECUTION} steps per call of Keras"
     return Trial(
         MANY_STEPS,
         what,
-        case.rows,
-        case.call.fit_arguments,
+        diagnosed.rows,
+        diagnosed.call.fit_arguments,
         around,
         own_function=True,
         warmup_steps=2 * STEPS_PER_EXECUTION,
     )
 
 
-def _even_batch(case: Case, facts: Facts) -> Trial | None:
-    shard = math.ceil(case.rows / case.num_devices)
-    rows = shard * case.num_devices
-    if rows < 1.1 * case.rows:
+def _even_batch(diagnosed: DiagnosedFit, facts: Facts) -> Trial | None:
+    shard = math.ceil(diagnosed.rows / diagnosed.num_devices)
+    rows = shard * diagnosed.num_devices
+    if rows < 1.1 * diagnosed.rows:
         return None
-    return _with_rows(case, EVEN_BATCH, f"batches of {rows} rows, {shard} on each device", rows)
+    return _with_rows(diagnosed, EVEN_BATCH, f"batches of {rows} rows, {shard} on each device", rows)
 
 
-def _double_batch(case: Case, facts: Facts) -> Trial | None:
-    if 2 * bytes_of(case.batch) > _MOST_BATCH_BYTES or facts.given.seconds > _MOST_STEP_SECONDS:
+def _double_batch(diagnosed: DiagnosedFit, facts: Facts) -> Trial | None:
+    if 2 * bytes_of(diagnosed.batch) > _MOST_BATCH_BYTES or facts.given.seconds > _MOST_STEP_SECONDS:
         return None
-    rows = 2 * math.ceil(case.rows / case.num_devices) * case.num_devices
-    return _with_rows(case, DOUBLE_BATCH, f"batches of {rows} rows", rows)
+    rows = 2 * math.ceil(diagnosed.rows / diagnosed.num_devices) * diagnosed.num_devices
+    return _with_rows(diagnosed, DOUBLE_BATCH, f"batches of {rows} rows", rows)
 
 
-def _with_rows(case: Case, name: str, what: str, rows: int) -> Trial:
-    if case.call.can_have_rows(rows):
-        arguments: Callable[[], dict[str, Any]] = partial(case.call.with_batch_rows, rows)
-        return Trial(name, what, rows, arguments, base_rows=case.mean_rows, own_function=True)
-    arguments = partial(case.call.with_batch, with_rows(case.batch, rows))
-    return Trial(name, what, rows, arguments, base=SAME_BATCH, base_rows=case.rows, own_function=True)
+def _with_rows(diagnosed: DiagnosedFit, name: str, what: str, rows: int) -> Trial:
+    if diagnosed.call.can_have_rows(rows):
+        arguments: Callable[[], dict[str, Any]] = partial(diagnosed.call.with_batch_rows, rows)
+        return Trial(name, what, rows, arguments, base_rows=diagnosed.mean_rows, own_function=True)
+    arguments = partial(diagnosed.call.with_batch, with_rows(diagnosed.batch, rows))
+    return Trial(name, what, rows, arguments, base=SAME_BATCH, base_rows=diagnosed.rows, own_function=True)
 
 
-def _precision(case: Case, facts: Facts) -> Trial | None:
+def _precision(diagnosed: DiagnosedFit, facts: Facts) -> Trial | None:
     if not facts.has_tensor_cores or facts.reduced_precision:
         return None
-    around = partial(mixed_precision, case.model)
-    return Trial(PRECISION, "bfloat16 on tensor cores", case.rows, case.call.fit_arguments, around, own_function=True)
+    around = partial(mixed_precision, diagnosed.model)
+    return Trial(
+        PRECISION, "bfloat16 on tensor cores", diagnosed.rows, diagnosed.call.fit_arguments, around, own_function=True
+    )
 
 
-def on_devices(case: Case, count: int) -> Trial:
-    """The first `count` devices, each with the rows that it has in the run as given."""
-    shard = math.ceil(case.rows / case.num_devices)
-    batch = with_rows(case.batch, shard * count)
+def on_devices(diagnosed: DiagnosedFit, count: int) -> Trial:
+    """Train on the first `count` devices, each with as many rows as in the run as given."""
+    shard = math.ceil(diagnosed.rows / diagnosed.num_devices)
+    batch = with_rows(diagnosed.batch, shard * count)
     return Trial(
         ONE_DEVICE if count == 1 else f"{count} devices",
         f"{shard} rows on {'one device' if count == 1 else f'each of {count} devices'}",
         shard * count,
-        partial(case.call.with_batch, batch),
-        partial(placed, case.model, case.placement, count),
+        partial(diagnosed.call.with_batch, batch),
+        partial(parallel.on_first_devices, diagnosed.model, count),
         base=SAME_BATCH,
-        base_rows=case.rows,
+        base_rows=diagnosed.rows,
         own_function=True,
     )
-
-
-@contextlib.contextmanager
-def placed(model: Any, placement: Any, count: int) -> Iterator[None]:
-    """The model on the first devices of its placement; whoever calls this keeps the step functions."""
-    function = model.train_function
-    parallel._tag(model, replace(placement, devices=placement.devices[:count]))
-    model.train_function = function
-    try:
-        yield
-    finally:
-        function = model.train_function
-        parallel._tag(model, placement)
-        model.train_function = function
 
 
 @contextlib.contextmanager
@@ -227,7 +217,7 @@ def _set(model: Any, **settings: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def mixed_precision(model: Any, policy: str = "mixed_bfloat16") -> Iterator[None]:
-    """Every layer that computes in float32 computes in bfloat16, with its variables as they are."""
+    """Let every float32 layer compute in bfloat16; the types of its variables stay."""
     layers = [layer for layer in model._flatten_layers() if layer.compute_dtype == "float32"]
     before = [layer.dtype_policy for layer in layers]
     try:
@@ -240,14 +230,14 @@ def mixed_precision(model: Any, policy: str = "mixed_bfloat16") -> Iterator[None
 
 
 def as_uint8(x: Any, scale: int = 1) -> Any:
-    """Floating-point arrays of whole numbers from 0 to 255 (over `scale`) as `uint8`, the others as they are."""
+    """Convert floating-point arrays of whole numbers from 0 to 255 (divided by `scale`) to `uint8`; keep other arrays."""
     return tree.map_structure(
         lambda leaf: np.rint(np.asarray(leaf) * scale).astype("uint8") if _whole(leaf, scale) else leaf, x
     )
 
 
 def uint8_bytes(x: Any) -> tuple[int, bool]:
-    """Bytes of `x` with its whole numbers as `uint8`, and whether these are over 255; 0 bytes when it has none."""
+    """Bytes of `x` with its whole numbers as `uint8`, and whether these are divided by 255; 0 bytes if it has none."""
     leaves = [np.asarray(leaf) for leaf in tree.flatten(x) if leaf is not None]
     for scale in (1, 255):
         whole = [_whole(leaf, scale) for leaf in leaves]
@@ -274,5 +264,5 @@ def has_batch_norm(model: Any) -> bool:
     return any(isinstance(layer, keras.layers.BatchNormalization) for layer in model._flatten_layers())
 
 
-def added_devices(case: Case) -> Sequence[Trial]:
-    return [on_devices(case, count) for count in range(1, case.num_devices + 1)]
+def added_devices(diagnosed: DiagnosedFit) -> Sequence[Trial]:
+    return [on_devices(diagnosed, count) for count in range(1, diagnosed.num_devices + 1)]

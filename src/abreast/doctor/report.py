@@ -1,7 +1,4 @@
-"""A diagnosis as text for a terminal: one line on the run, then each finding with its evidence and its `hint:`.
-
-Imports `diagnosis`.
-"""
+"""A diagnosis as text for a terminal: a summary of the run, then each finding with its evidence and its `hint:`."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from abreast.doctor.diagnosis import Diagnosis, Finding
 
 
 def report(diagnosis: Diagnosis) -> str:
-    """Lines to print, without colour."""
+    """The text to print, without colour."""
     lines = [_summary(diagnosis)]
     lines += [_finding(finding, diagnosis.rows_per_second) for finding in diagnosis.findings]
     if not diagnosis.findings:

@@ -1,18 +1,18 @@
-"""What a measured change saves of a step, and whether that is worth a word. Imports `facts`."""
+"""The time that a measured change saves in a step, and whether that is worth reporting."""
 
 from __future__ import annotations
 
 from abreast.doctor.facts import SAME_BATCH, Facts
 
 LEAST_SHARE = 0.1
-# Of its base: an experiment that takes less is not put in proportion to the base, whose spread is more than all it takes.
+# An experiment that takes less than this share of its base is not scaled by the base: the base's spread would dominate.
 _SHORT_SHARE = 0.5
 
 
 def saved(facts: Facts, name: str) -> float:
-    """Seconds of a step of the run as given that an experiment saved; 0 when it was not run or is not sure.
+    """Seconds that an experiment saves in a step of the run as given; 0 if it was not run or its gain is not sure.
 
-    What was measured without input saves no more than what a step takes longer than its source.
+    An experiment without input saves at most the difference between the step and the source alone.
     """
     measure = facts.measures.get(name)
     if measure is None or not measure.sure or measure.base not in facts.measures:
@@ -32,7 +32,7 @@ def worth(facts: Facts, seconds: float, share: float = LEAST_SHARE) -> bool:
 
 
 def rows_after(facts: Facts, seconds: float) -> float:
-    """Rows per second with so many seconds less in each step."""
+    """Rows per second if each step took `seconds` less."""
     return facts.mean_rows / (facts.step_seconds - seconds)
 
 

@@ -1,6 +1,6 @@
-"""`abreast doctor script.py`: run a script up to its first `fit`, and diagnose that call in its place.
+"""`abreast doctor script.py`: run a script up to its first `fit`, and diagnose that call in place of running it.
 
-Imports `run`; Keras once the script has.
+Imports Keras only after the script has done so.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from abreast.run import RunOptions, run_script
 
 
 class ScriptEnded(SystemExit):
-    """Ends the script behind its diagnosed `fit`, past its `except Exception`."""
+    """Ends the script after the diagnosed `fit`, past any `except Exception` of the script."""
 
 
 def diagnose_script(
     target: str, arguments: Sequence[str], options: RunOptions, *, module: bool = False, steps: int = 30
 ) -> tuple[int, Diagnosis | None]:
-    """The exit code of the script, and the diagnosis of its first `fit`; None when the script failed before it.
+    """The exit code of the script, and the diagnosis of its first `fit`; None if the script failed before it.
 
-    What the script prints goes to stderr. Raises `LaunchError` for a script that ends without a `fit`.
+    The script's output goes to stderr. Raises `LaunchError` for a script that ends without a `fit`.
     """
     check_steps(steps)
     found: list[Diagnosis] = []
@@ -46,19 +46,20 @@ def diagnose_script(
             code = 0
     if not found and code == 0:
         raise LaunchError(
-            f"{target} ended without a call of fit", "the doctor looks at `model.fit`; a loop of your own is not seen"
+            f"{target} ended without calling fit",
+            "the doctor diagnoses `model.fit`; it does not see other training loops",
         )
     return code, found[0] if found else None
 
 
 def write_json(diagnosis: Diagnosis, path: str | os.PathLike[str]) -> None:
-    """Write everything that a diagnosis holds; raises `AbreastError` where that fails."""
+    """Write a whole diagnosis; raises `AbreastError` if it cannot be written."""
     text = json.dumps(_with_nulls(asdict(diagnosis)), indent=2, allow_nan=False)
     whole_file.write("the diagnosis", text + "\n", path)
 
 
 def _with_nulls(value: Any) -> Any:
-    """`None` for numbers that JSON does not have."""
+    """The value with None in place of numbers that JSON cannot represent."""
     if isinstance(value, dict):
         return {name: _with_nulls(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -67,7 +68,7 @@ def _with_nulls(value: Any) -> Any:
 
 
 def _diagnose_first(found: list[Diagnosis], steps: int, until_the_end: contextlib.ExitStack) -> None:
-    """Put the doctor in the place of the first `fit`. Behind it the script trains no more and saves no model."""
+    """Replace the first `fit` by its diagnosis. After that the script trains no more and overwrites no saved model."""
     import keras
 
     from abreast.doctor.diagnose import diagnose_call

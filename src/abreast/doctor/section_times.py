@@ -1,7 +1,6 @@
-"""The sections of the doctor's page that show what happened over time: the spans of a few steps, and the devices' samples.
+"""The sections of the doctor's page that show times: the spans of a few steps, and the samples of the devices.
 
-What is drawn is bounded, and the page says so where something is left out. Imports `charts`, `tracks`, `sections` and what
-those import.
+The number of drawn spans, tracks and points is bounded; the page says where it leaves something out.
 """
 
 from __future__ import annotations
@@ -11,27 +10,27 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from abreast.doctor.diagnosis import Diagnosis
-from abreast.page.charts import Series, legend, line_chart, thinned
+from abreast.page.charts import Line, legend, line_chart, thinned
 from abreast.page.markup import Markup, joined, shortened, tag
 from abreast.page.palette import colour_classes
 from abreast.page.sections import MOST_ROWS, section, table
 from abreast.page.tracks import track_chart, track_order
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.spans import MAIN, READER, STAGER, Span
 from abreast.timeline.step_spans import CALLBACKS, STEPS
 from abreast.units import UNKNOWN, byte_count, byte_unit, count, duration, share
 
 MOST_SPANS = 1200
 MOST_TRACKS = 80
-_MOST_POINTS = 16_000  # of all lines of a chart
-_LINE_COLOURS = (2, 0, 4, 3, 5, 1, 6, 7)  # with more lines than that, all have one
+_MOST_POINTS = 16_000  # in all lines of a chart together
+_LINE_COLOURS = (2, 0, 4, 3, 5, 1, 6, 7)  # if there are more lines, all share one colour
 
 
 def timeline(diagnosis: Diagnosis) -> Markup:
-    """Who did what when."""
+    """The spans of a few steps, on a track for each thread and each device."""
     spans, names, left_out = _drawable(diagnosis)
     if not spans:
-        return section("Timeline", "", tag("p", "No spans of time were kept.", class_="none"))
+        return section("Timeline", "", tag("p", "No spans were recorded.", class_="none"))
     start = min(span.start_ns for span in spans)
     colours = colour_classes(span.name for span in spans)
     chart = track_chart(
@@ -40,9 +39,9 @@ def timeline(diagnosis: Diagnosis) -> Markup:
         colours,
         "Timeline of a few steps",
         lambda time: f"{1e3 * time:.5g} ms",
-        lambda span: _told(span, start),
+        lambda span: _description(span, start),
     )
-    about = "Who did what in a few steps. " + left_out
+    about = "What each thread and each device did in a few steps. " + left_out
     return section(
         "Timeline",
         about.strip(),
@@ -53,7 +52,7 @@ def timeline(diagnosis: Diagnosis) -> Markup:
 
 def devices(diagnosis: Diagnosis) -> Markup:
     """Utilisation and memory over time."""
-    by_device: dict[str, list[Sample]] = defaultdict(list)
+    by_device: dict[str, list[DeviceSample]] = defaultdict(list)
     for sample in sorted(diagnosis.samples, key=lambda sample: sample.time_ns):
         by_device[sample.device].append(sample)
     if not by_device:
@@ -62,10 +61,10 @@ def devices(diagnosis: Diagnosis) -> Markup:
     names = list(by_device)[:MOST_ROWS]
     start = min(samples[0].time_ns for samples in by_device.values())
     busy = [
-        _series(name, [(one.time_ns, one.utilisation) for one in by_device[name]], start, len(names)) for name in names
+        _line(name, [(one.time_ns, one.utilisation) for one in by_device[name]], start, len(names)) for name in names
     ]
     held = [
-        _series(name, [(one.time_ns, one.memory_bytes) for one in by_device[name]], start, len(names)) for name in names
+        _line(name, [(one.time_ns, one.memory_bytes) for one in by_device[name]], start, len(names)) for name in names
     ]
     few = len(names) <= len(_LINE_COLOURS)
     colours = (
@@ -101,7 +100,7 @@ _HEADS = ("device", "samples", "median utilisation", "most memory", "median cloc
 
 
 def _drawable(diagnosis: Diagnosis) -> tuple[list[Span], list[str], str]:
-    """The spans to draw, their tracks in order, and words that say what is left out."""
+    """The spans to draw, their tracks in order, and a text that says what is left out."""
     spans = [span for span in diagnosis.spans if span.end_ns >= span.start_ns]
     names = track_order(spans, [STEPS, MAIN, READER, STAGER, *diagnosis.devices, CALLBACKS])
     words = []
@@ -116,8 +115,8 @@ def _drawable(diagnosis: Diagnosis) -> tuple[list[Span], list[str], str]:
     return sorted(spans, key=lambda span: span.start_ns), names, " ".join(words)
 
 
-def _told(span: Span, start: int) -> str:
-    """`main: compute, 33.3 ms from 12.3 ms to 45.6 ms, rows 128`."""
+def _description(span: Span, start: int) -> str:
+    """A span in words, as `main: compute, 33.3 ms from 12.30 to 45.60 ms, rows 128`."""
     begin, end = (span.start_ns - start) / 1e6, (span.end_ns - start) / 1e6
     numbers = "".join(f", {_number(name, value)}" for name, value in list(span.numbers.items())[:8])
     place = f"from {begin:.2f} to {end:.2f} ms"
@@ -129,7 +128,7 @@ def _number(name: str, value: float) -> str:
 
 
 def _key(colours: Mapping[str, str]) -> dict[str, str]:
-    """Names of one colour together, without the numbers that end them, with their colour."""
+    """A legend: the names of each colour, joined and without trailing numbers, with that colour."""
     names: dict[str, list[str]] = defaultdict(list)
     for name, colour in colours.items():
         if (plain := shortened(name.rstrip(" 0123456789") or name, 24)) not in names[colour]:
@@ -160,28 +159,28 @@ def _totals(spans: Sequence[Span], names: Sequence[str]) -> Markup:
         )
         for track, name in order
     ]
-    heads = ("track", "span", "how often", "median", "together")
+    heads = ("track", "span", "count", "median", "total")
     numbers = tag("div", table("Spans by track and name", heads, rows), class_="wide")
     return tag("details", tag("summary", "Numbers of the timeline"), numbers)
 
 
-def _series(name: str, points: Sequence[tuple[int, float]], start: int, num_series: int) -> Series:
+def _line(name: str, points: Sequence[tuple[int, float]], start: int, num_lines: int) -> Line:
     seconds = [((time - start) / 1e9, value) for time, value in points]
-    return Series(name, thinned(seconds, max(20, min(400, _MOST_POINTS // num_series))))
+    return Line(name, thinned(seconds, max(20, min(400, _MOST_POINTS // num_lines))))
 
 
 def _lines(
-    series: Sequence[Series],
+    lines: Sequence[Line],
     colours: Mapping[str, str],
     label: str,
     describe: Callable[[float], str],
     top: float | None,
     unit: float,
 ) -> Markup:
-    return line_chart(series, colours, label, lambda time: f"{time:.5g} s", describe, top=top, unit=unit)
+    return line_chart(lines, colours, label, lambda time: f"{time:.5g} s", describe, top=top, unit=unit)
 
 
-def _sampled(name: str, samples: Sequence[Sample]) -> tuple[str, ...]:
+def _sampled(name: str, samples: Sequence[DeviceSample]) -> tuple[str, ...]:
     clocks = [one.clock_mhz for one in samples if one.clock_mhz is not None]
     return (
         shortened(name, 80),

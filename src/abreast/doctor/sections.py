@@ -1,7 +1,6 @@
-"""The sections of the doctor's page, from top to bottom: each takes a diagnosis and gives markup.
+"""The sections of the doctor's page, from top to bottom. Each function turns a diagnosis into markup.
 
-Not here: the page around them (`page.py`), and how charts are drawn. Imports `charts`, `diagnosis` and what
-those import.
+Not here: the page around them (`page.py`), the sections over time (`section_times.py`), and drawing (`page/charts.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from abreast.backend.registry import title
 from abreast.doctor.diagnosis import Diagnosis, Experiment, Finding
 from abreast.page.charts import Bar, stacked_bar, swatch
 from abreast.page.markup import Markup, joined, prose, sentence, shortened, tag
@@ -19,29 +19,29 @@ from abreast.units import UNKNOWN, count, counted, duration, share, times
 MOST_FINDINGS = 40
 
 _GIVEN = "as given"  # the experiment that changes nothing
-_BACKENDS = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
-# What a part of a step is, by the first word that its name holds.
+_REMAINDER = "the remaining time: Keras, abreast, and the script itself"
+# The meaning of a part of a step. The first word that occurs in the part's name decides.
 _MEANINGS = (
-    ("with all-reduce", "the devices work on the model and sum gradients; the backend does not tell the two apart"),
-    ("reduce", "summing gradients over the devices, as far as compute does not hide it"),
-    ("callback", "callbacks run, and the devices have nothing to do"),
+    ("with all-reduce", "the devices compute the model and sum gradients; the backend cannot separate the two"),
+    ("reduce", "summing gradients over the devices, except where computing hides it"),
+    ("callback", "callbacks run, and the devices are idle"),
     ("wait", "the next batch is not there yet"),
     ("input", "the next batch is not there yet"),
     ("cop", "the next batch is being copied to the devices"),
-    ("comput", "the devices work on the model"),
+    ("comput", "the devices compute the model"),
     ("validation", "validation, spread over the steps of an epoch"),
-    ("epoch end", "what passes between two epochs, callbacks among it, spread over the steps of one"),
-    ("python", "what is left: Keras, abreast, and the script itself"),
-    ("rest", "what is left: Keras, abreast, and the script itself"),
-    ("other", "what is left: Keras, abreast, and the script itself"),
+    ("epoch end", "the time between two epochs with its callbacks, spread over the steps of an epoch"),
+    ("python", _REMAINDER),
+    ("rest", _REMAINDER),
+    ("other", _REMAINDER),
 )
 
 
 def headline(diagnosis: Diagnosis) -> Markup:
-    """What ran, on what, how fast; and what to do first."""
+    """The model, its devices and its speed, and the first thing to do."""
     devices = diagnosis.devices
     facts = [
-        _BACKENDS.get(diagnosis.backend, diagnosis.backend),
+        title(diagnosis.backend),
         counted(len(devices), "device") + _named(devices),
         f"global batch of {counted(diagnosis.batch_rows, 'row')}",
         counted(diagnosis.num_steps, "step"),
@@ -74,27 +74,27 @@ def breakdown(diagnosis: Diagnosis) -> Markup:
         for name, seconds in parts.items()
     ]
     total = sum(parts.values())
-    rows.append(("together", duration(total, like=step), _share(total, step), ""))
-    numbers = table("Parts of the median step", ("part", "time", "share", "what it is"), rows, foot=True, kind="parts")
-    about = f"The median step takes {duration(step, like=step)}; this is where it goes."
+    rows.append(("total", duration(total, like=step), _share(total, step), ""))
+    numbers = table("Parts of the median step", ("part", "time", "share", "meaning"), rows, foot=True, kind="parts")
+    about = f"The median step takes {duration(step, like=step)}, split into these parts."
     return section("One step", about, tag("figure", bar), numbers)
 
 
 def findings(diagnosis: Diagnosis) -> Markup:
-    """What costs time, the most expensive first."""
+    """The findings, most expensive first."""
     found = ranked(diagnosis)
     if not found:
-        nothing = tag("p", "Nothing stands out: no cause of lost time that is worth a change.", class_="none")
+        nothing = tag("p", "Nothing stands out: no cause of lost time is worth a change.", class_="none")
         return section("Findings", "", nothing)
     shown = [tag("li", _finding(finding, diagnosis), class_="finding") for finding in found[:MOST_FINDINGS]]
-    about = "In order of the time that they cost in each step."
+    about = "The findings that cost most time in each step come first."
     if len(found) > MOST_FINDINGS:
         about += f" The first {MOST_FINDINGS} of {len(found)} are shown."
     return section("Findings", about, tag("ol", *shown, class_="findings"))
 
 
 def experiments(diagnosis: Diagnosis) -> Markup:
-    """The step with one thing changed, beside the step as it was."""
+    """The step with one thing changed, next to the step as given."""
     if not diagnosis.experiments:
         return section("Counter-experiments", "", tag("p", "None were run.", class_="none"))
     shown = list(diagnosis.experiments)
@@ -104,7 +104,9 @@ def experiments(diagnosis: Diagnosis) -> Markup:
     longest = max((length for length in lengths if math.isfinite(length)), default=1.0)
     rows = [_experiment(one, diagnosis, longest) for one in shown]
     heads = ("steps", "time of a step", "median", "spread", "of the step as given")
-    about = "Some steps with one thing changed each: what a step then takes, with the spread between the quartiles."
+    about = (
+        "Each experiment runs some steps with one thing changed: the median time of a step, and the quartiles' spread."
+    )
     return section("Counter-experiments", about, table("Counter-experiments", heads, rows, kind="experiments"))
 
 
@@ -124,7 +126,7 @@ def ranked(diagnosis: Diagnosis) -> list[Finding]:
 
 
 def rate(diagnosis: Diagnosis, seconds: float) -> str:
-    """Rows per second of a step that takes so long, without the unit."""
+    """Rows per second if a step takes `seconds`, without the unit."""
     return count(diagnosis.rows_per_second_of(seconds)) if seconds > 0 else UNKNOWN
 
 
@@ -149,7 +151,7 @@ def _verdict(diagnosis: Diagnosis) -> Markup:
     lost = f" It costs {duration(first.lost_seconds, like=step)} of each {duration(step, like=step)} step."
     if first.lost_seconds == 0:
         lost = " It costs no time now."
-    kind = "bad" if first.lost_seconds else "note"
+    kind = "bad" if first.lost_seconds else "note"  # the CSS class
     return tag(
         "div",
         tag("p", tag("strong", what), tag("span", lost, class_="cost")),

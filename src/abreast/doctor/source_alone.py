@@ -1,7 +1,4 @@
-"""The source of a `fit` read with nothing else running: how fast it is, what its threads do, what its batches look like.
-
-Imports Keras, `call`, `stacks` and the backend (for its own way to read a source).
-"""
+"""Reads the source of a `fit` with nothing else running: its speed, what its threads do, and the shapes of its batches."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from abreast.backend import current_backend
+from abreast.backend.contract import Placement
 from abreast.doctor import stacks
 from abreast.doctor.call import FitCall, bytes_of, on_host, rows_of, shapes_of
 from abreast.doctor.facts import Reading
@@ -23,11 +21,11 @@ from abreast.feed.pipeline import WARN_SECONDS
 
 _MOST_SECONDS = 2.0
 _LEAST_BATCHES = 4
-_PEEKED = 2  # batches that Keras looks at when it makes an adapter, which then come at once
+_PEEKED = 2  # batches that Keras reads when it makes an adapter, and then returns at once
 
 
 class SourceAlone:
-    """Reads batches and remembers: `shapes` in order, and the largest `batch`, as NumPy arrays."""
+    """Reads batches, and keeps their `shapes` and `rows` in order, and the largest `batch` as NumPy arrays."""
 
     def __init__(self, call: FitCall, input_timeout: float | None = None) -> None:
         self._call = call
@@ -37,21 +35,23 @@ class SourceAlone:
         self.rows: list[int] = []
         self.batch: Any = None
         self._structure: tuple[Any, ...] = ()
+        backend = current_backend()
+        self._text = backend.stage(Placement(backend, backend.device_names()[:1])).leaves.text
 
     @property
     def mean_rows(self) -> float:
-        """Of a batch: over a whole epoch where that is known, or over what was read."""
+        """Mean rows of a batch: over a whole epoch where that is known, or over the batches read."""
         return self._call.mean_rows() or statistics.mean(self.rows)
 
     def first(self) -> Any:
-        """The first batch. Raises `DataError` when there is none, or none within `input_timeout`."""
+        """The first batch. Raises `DataError` if there is none, or none within `input_timeout`."""
         self._watch(1, [])
         return self.batch
 
     def read(self, num_batches: int) -> float:
-        """Seconds per batch, from the first to the last of so many."""
+        """Read `num_batches` batches, fewer if they take long; returns the seconds per batch, from the first to the last."""
         times: list[float] = []
-        # With workers batches come in bursts: as many as there are.
+        # Workers deliver batches in bursts of as many batches as there are workers.
         least = max(_LEAST_BATCHES, 2 * (self._call.num_workers or 0))
         reading = self._watch(max(least, num_batches) + 1, times)
         times = times[_PEEKED - 1 :] if len(times) > _PEEKED else times
@@ -60,7 +60,7 @@ class SourceAlone:
         return seconds
 
     def reading(self) -> Reading:
-        """The median of all readings but the first, which starts threads and meets a cold cache."""
+        """The median of all readings except the first, which starts threads and has a cold cache."""
         readings = self._readings[1:] or self._readings
         places = [(each.place, each.place_is_own) for each in readings]
         place, own = max(set(places), key=places.count)
@@ -81,7 +81,7 @@ class SourceAlone:
     def _watch(self, num_batches: int, times: list[float]) -> Reading:
         def end(seconds: float) -> DataError:
             message = f"the doctor has waited {seconds:.0f} s for the data source"
-            return DataError(message, "look at what its next batch waits for, or give a longer input_timeout")
+            return DataError(message, "find what its next batch waits for, or set a longer input_timeout")
 
         def say(seconds: float) -> None:
             print(f"abreast: the doctor has waited {seconds:.0f} s for the data source", file=sys.stderr)
@@ -102,7 +102,7 @@ class SourceAlone:
         return count
 
     def _note(self, batch: Any) -> None:
-        self._check(HostBatch.of(batch))
+        self._check(HostBatch.of(batch, text=self._text))
         self.shapes.append(shapes_of(batch))
         self.rows.append(rows_of(batch))
         if self.batch is None or bytes_of(batch) > bytes_of(self.batch):
@@ -118,7 +118,7 @@ class SourceAlone:
 
 
 def _endless(call: FitCall) -> Generator[Any, None, None]:
-    """Batches of epoch after epoch, as the feed reads them."""
+    """Batches of one epoch after another, read as the feed reads them."""
     adapter = call.adapter()
     source = current_backend().source(adapter)
     while True:

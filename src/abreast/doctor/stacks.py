@@ -1,7 +1,7 @@
-"""What the threads of a data source do: where they are, whether they use a processor, and whether they decode.
+"""Samples the threads of a data source: where they are, whether they use a processor, and whether they decode.
 
-The stacks of all threads that came to life since are looked at a few hundred times a second, by their innermost frames.
-Processor time is that of the process, since nothing else runs. Imports Keras and `facts`.
+A few hundred times a second, the innermost frames of all threads that started after the sampling began are examined.
+Processor time is measured for the whole process, since nothing else runs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from keras.src.backend.common import global_state
-
 from abreast.doctor.facts import Reading
+from abreast.keras_private import global_state
 from abreast.threads import frames
 
 _EVERY_SECONDS = 0.004
@@ -33,7 +32,7 @@ _DECODING_FILES = ("gzip.py", "zipfile.py", "bz2.py", "lzma.py", "image_utils.py
 _DECODING_CALLS = re.compile(
     r"\b(decode\w*|decompress\w*|imdecode|imread|Image\.open|load_img|img_to_array|frombytes|loads|inflate)\s*\("
 )
-# A thread whose innermost frame is there waits for somebody to give it work or room.
+# A thread whose innermost frame is in one of these files waits for work, or for room in a queue.
 _WAITING_FILES = ("threading.py", "queue.py", "selectors.py", "connection.py", "popen_fork.py", "pool.py", "ahead.py")
 _ABREAST = str(Path(__file__).resolve().parents[2]) + os.sep
 _LIBRARIES = tuple(
@@ -42,8 +41,8 @@ _LIBRARIES = tuple(
 
 
 @dataclass
-class _Seen:
-    """What the samples showed, by count."""
+class _StackCounts:
+    """The samples of threads' stacks, counted by what they showed."""
 
     looks: int = 0
     active: int = 0
@@ -52,11 +51,12 @@ class _Seen:
 
 
 def watch(read: Callable[[], int], while_waiting: Callable[[], None]) -> Reading:
-    """Run `read` (it gives how many batches it read) in a thread of its own and watch it. Raises what `read` raises.
+    """Run `read` in a thread of its own and sample its stacks. Raises whatever `read` raises.
 
-    `while_waiting` is called now and then, and may raise; the thread then ends when its source does.
+    `read` returns the number of batches it read. `while_waiting` is called after each sample and may raise; the thread
+    then runs on until its source ends.
     """
-    keras_state = dict(global_state.GLOBAL_STATE_TRACKER.__dict__)  # Keras keeps it per thread
+    keras_state = dict(global_state.GLOBAL_STATE_TRACKER.__dict__)  # Keras keeps this state per thread
     with frames() as found:
         before = set(found)
     outcome: list[int | BaseException] = []
@@ -70,7 +70,7 @@ def watch(read: Callable[[], int], while_waiting: Callable[[], None]) -> Reading
 
     context = contextvars.copy_context()
     thread = threading.Thread(target=context.run, args=(run,), name="abreast-doctor-source", daemon=True)
-    seen, start, processor, mine = _Seen(), time.perf_counter(), time.process_time(), time.thread_time()
+    seen, start, processor, mine = _StackCounts(), time.perf_counter(), time.process_time(), time.thread_time()
     thread.start()
     while thread.is_alive():
         thread.join(_EVERY_SECONDS)
@@ -93,7 +93,7 @@ def watch(read: Callable[[], int], while_waiting: Callable[[], None]) -> Reading
     )
 
 
-def _look(seen: _Seen, before: set[int]) -> None:
+def _look(seen: _StackCounts, before: set[int]) -> None:
     seen.looks += 1
     with frames() as found:
         for identifier, frame in found.items():
@@ -107,7 +107,7 @@ def _look(seen: _Seen, before: set[int]) -> None:
 
 
 def _own_frame(innermost: FrameType) -> FrameType | None:
-    """The innermost frame of the user's code; None in a thread that only runs libraries."""
+    """The innermost frame in the user's code; None in a thread that runs only library code."""
     frame: FrameType | None = innermost
     while frame is not None:
         if not frame.f_code.co_filename.startswith((*_LIBRARIES, _ABREAST, "<frozen")):
@@ -123,7 +123,7 @@ def _decodes(frame: FrameType | None, depth: int = 6) -> bool:
         name = frame.f_code.co_filename
         if os.path.basename(name) in _DECODING_FILES or any(f"{os.sep}{each}{os.sep}" in name for each in _DECODERS):
             return True
-        # What is written in C has no frame: the line that calls it names it.
+        # A C function has no frame of its own, but the line that calls it contains its name.
         if _DECODING_CALLS.search(linecache.getline(name, frame.f_lineno or 0)):
             return True
         frame = frame.f_back

@@ -1,7 +1,7 @@
-"""Short runs of `fit` that differ in one thing, in turns, so that a drift of the machine is in all of them.
+"""Short runs of `fit` that differ in one thing. They take turns, so that a drift of the machine affects all of them.
 
-A trial's first steps are dropped: they compile, and fill what is read ahead. Nothing is timed without waiting for the
-device. Not here: which trials there are (`remedies.py`). Imports Keras, `call`, `clock` and `facts`.
+A trial's first steps are dropped: they compile, and fill the queue of batches read ahead. Nothing is timed without waiting
+for the device. Not here: the list of trials (`remedies.py`).
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ from typing import Any
 import keras
 
 from abreast.doctor.call import FitCall
-from abreast.doctor.clock import Clock
+from abreast.doctor.clock import TrialClock
 from abreast.doctor.facts import GIVEN, SOURCE, Measure
 from abreast.errors import DataError
 from abreast.feed.workers import workers_ended
 
 ROUNDS = 5
 WARMUP_STEPS = 3
-_SHORTEST_SECONDS = 0.2  # of what is timed in one turn
+_SHORTEST_SECONDS = 0.2  # timed in one turn, unless that takes more than `_MOST_STEPS` steps
 _MOST_STEPS = 50
-_LONG_SECONDS, _FEW_ROUNDS = 0.15, 3  # of a step
+_LONG_SECONDS, _FEW_ROUNDS = 0.15, 3  # a step that takes this long is measured in fewer rounds
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A `fit` with one thing changed. `arguments` gives those of one turn, `around` what holds while it runs."""
+    """A `fit` with one thing changed.
+
+    `arguments` returns the arguments of one turn's `fit`; `around` is the context in which that `fit` runs.
+    """
 
     name: str
     what: str
@@ -41,16 +44,16 @@ class Trial:
     around: Callable[[], AbstractContextManager[Any]] = nullcontext
     base: str = GIVEN
     base_rows: float = 0
-    own_function: bool = False  # whether the step must be compiled for it
-    own_source: bool = False  # whether it reads otherwise than the run as given
-    warmup_steps: int = 0  # more than others need
-    burst: int = 1  # batches that may come at once: a turn has a multiple of so many steps
-    run: Callable[[int], float] | None = None  # instead of a `fit`: seconds per step of so many
+    own_function: bool = False  # true if the trial needs a step function compiled for it
+    own_source: bool = False  # true if the trial reads its source in another way than the run as given
+    warmup_steps: int = 0  # at least this many, where the trial needs more than others
+    burst: int = 1  # batches that may arrive at once; a turn has a multiple of this many steps
+    run: Callable[[int], float] | None = None  # runs in place of a `fit`; number of steps -> seconds per step
 
 
 @dataclass
-class Bench:
-    """Runs trials of one call. `failed` says which trials raised, and what."""
+class TrialRunner:
+    """Runs the trials of one `fit`. `failed` holds the error of each trial that raised."""
 
     call: FitCall
     steps: int
@@ -59,16 +62,16 @@ class Bench:
     measures: dict[str, Measure] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     tell: Callable[[str], None] = lambda _: None
-    between_epochs: list[float] = field(default_factory=list)  # seconds, of the run as given
+    between_epochs: list[float] = field(default_factory=list)  # seconds, in the run as given
     _functions: dict[str, Any] = field(default_factory=dict)
-    _seconds: dict[str, float | None] = field(default_factory=dict)  # of a trial's last turn, per step
+    _seconds: dict[str, float | None] = field(default_factory=dict)  # seconds per step in a trial's last turn
 
     @property
     def model(self) -> Any:
         return self.call.model
 
     def warm_up(self, trial: Trial) -> None:
-        """Compile, and choose how many steps a turn needs. Raises what `fit` raises."""
+        """Compile, and choose the number of steps in a turn. Raises whatever `fit` raises."""
         self.run(trial, self.warmup_steps, 1)
         seconds = self.run(trial, self.warmup_steps, 3)
         if seconds is None:
@@ -78,12 +81,12 @@ class Bench:
         self.steps = -(-steps // trial.burst) * trial.burst
 
     def take_turns(self, trials: Sequence[Trial], rounds: int | None = None) -> None:
-        """Measure trials, each beside its base, which is among them. A trial that raises is left out."""
+        """Measure trials in turns. The base of each trial must be among them. A trial that raises is left out."""
         taken: dict[str, list[float]] = {trial.name: [] for trial in trials}
         rounds = rounds or self.rounds
         self.tell(f"measuring in {rounds} turns of {self.steps} steps or more: {', '.join(taken)}")
         for turn in range(rounds):
-            # Each starts a round once, so that none is always behind the same other.
+            # The order rotates, so that no trial always follows the same other trial.
             for trial in [*trials[turn % len(trials) :], *trials[: turn % len(trials)]]:
                 if trial.name in self.failed:
                     continue
@@ -114,18 +117,18 @@ class Bench:
             return None
 
     def _steps_of(self, trial: Trial) -> int:
-        """As many as the run as given has; more where they are so short that the two ends of a turn would count."""
+        """Steps of the next turn: as many as for the run as given, and more where short steps would make the turn too short."""
         seconds = self._seconds.get(trial.name)
         steps = max(self.steps, _steps_enough(seconds)) if seconds else self.steps
         return -(-steps // trial.burst) * trial.burst
 
     def run(self, trial: Trial, warmup: int, steps: int) -> float | None:
-        """Seconds per step of one turn; None when the source ended before it did."""
+        """Run one turn; returns its seconds per step, or None if the source ended first."""
         arguments = trial.arguments()
         key = trial.name if trial.own_function else ""
         mine = self.model.train_function
         with trial.around(), workers_ended():
-            clock = Clock(self.model, warmup, steps)
+            clock = TrialClock(self.model, warmup, steps)
             arguments["callbacks"] = [*arguments["callbacks"], clock]
             if key:
                 self.model.train_function = self._functions.get(key)
@@ -139,31 +142,31 @@ class Bench:
         if trial.name == GIVEN:
             self.between_epochs += clock.between_epochs
         if trial.own_source and clock.seconds_per_step is not None:
-            # Many workers begin with as many batches at once, which are taken as if there always were so many.
+            # Workers deliver as many batches at once when they start, so a short turn looks faster than the source really is.
             return max(clock.seconds_per_step, getattr(arguments["x"], "seconds_per_batch", None) or 0.0)
         return clock.seconds_per_step
 
 
 def fit(model: Any, arguments: dict[str, Any]) -> None:
-    """`Model.fit` itself: a `fit` of the model's own may take other arguments, and has been called already."""
+    """Call `keras.Model.fit` itself: a subclass's `fit` may take other arguments, and has been called already."""
     keras.Model.fit(model, **arguments)
 
 
 def _steps_enough(seconds: float) -> int:
-    """How many steps of so many seconds make a turn that is worth timing."""
+    """Number of steps, of `seconds` each, that make a turn long enough to time."""
     return min(_MOST_STEPS, math.ceil(_SHORTEST_SECONDS / max(seconds, 1e-6)))
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without what a `fit` prints and warns of, which belongs to no run of the user's."""
+    """Hide the output and warnings of a `fit` that the user did not start."""
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def _measure(trial: Trial, taken: dict[str, list[float]], earlier: Measure | None) -> Measure:
-    """Of this group's turns, behind those of an earlier group."""
+    """The measure of a trial: the samples of an earlier group of turns, followed by those of this group."""
     rounds = min(len(taken[trial.name]), len(taken[trial.base]))
     samples, base_samples = tuple(taken[trial.name][:rounds]), tuple(taken[trial.base][:rounds])
     if earlier is not None:

@@ -1,7 +1,4 @@
-"""From facts to the `Diagnosis` that is shown: findings, the parts of a step, the experiments, where it all ran.
-
-Imports `facts`, `findings` and `trials`; Keras for its version.
-"""
+"""Builds the `Diagnosis` from facts: the findings, the parts of a step, the experiments, versions and machine."""
 
 from __future__ import annotations
 
@@ -18,34 +15,36 @@ from abreast.doctor.facts import NO_CALLBACKS, Facts
 from abreast.doctor.findings import all_reduce_seconds, findings
 from abreast.doctor.input_findings import waiting_seconds
 from abreast.doctor.saving import saved
-from abreast.doctor.trials import Bench
-from abreast.samplers.sample import Sample
+from abreast.doctor.trials import TrialRunner
+from abreast.samplers.sample import DeviceSample
 from abreast.spans import Span
 
 
-def verdict(call: FitCall, facts: Facts, bench: Bench, seen: Sequence[Span], samples: Sequence[Sample]) -> Diagnosis:
+def verdict(
+    call: FitCall, facts: Facts, runner: TrialRunner, seen: Sequence[Span], samples: Sequence[DeviceSample]
+) -> Diagnosis:
     return Diagnosis(
         model=call.model.name,
         backend=facts.backend,
         devices=facts.devices,
         batch_rows=facts.batch_rows,
         mean_rows=facts.mean_rows,
-        num_steps=len(facts.given.samples) * bench.steps,
+        num_steps=len(facts.given.samples) * runner.steps,
         step_seconds=facts.step_seconds,
         breakdown=breakdown(facts),
         findings=findings(facts),
         experiments=tuple(
-            Experiment(one.name, one.what, len(one.samples) * bench.steps, one.seconds, one.spread)
+            Experiment(one.name, one.what, len(one.samples) * runner.steps, one.seconds, one.spread)
             for one in facts.measures.values()
         ),
         spans=tuple(seen),
         samples=tuple(samples),
-        facts=_described(facts, bench),
+        facts=_described(facts, runner),
     )
 
 
 def breakdown(facts: Facts) -> dict[str, float]:
-    """Seconds of a step by what they go to, as far as experiments tell; computing is what is left."""
+    """Seconds of a step by part, as the experiments show them; computing is the remainder."""
     parts = {
         "waiting for input": waiting_seconds(facts),
         "all-reduce": all_reduce_seconds(facts),
@@ -58,7 +57,7 @@ def breakdown(facts: Facts) -> dict[str, float]:
             "epoch ends": facts.between_epochs_seconds / facts.steps_per_epoch,
         }
     computing = facts.given.seconds - sum(parts.values())
-    if computing < 0:  # what was measured one by one overlaps
+    if computing < 0:  # parts that were measured one by one can overlap
         scale = facts.given.seconds / sum(parts.values())
         parts = {name: seconds * scale for name, seconds in parts.items()}
     whole = {
@@ -70,7 +69,7 @@ def breakdown(facts: Facts) -> dict[str, float]:
     return {name: seconds for name, seconds in whole.items() if seconds > 0}
 
 
-def _described(facts: Facts, bench: Bench) -> dict[str, str]:
+def _described(facts: Facts, runner: TrialRunner) -> dict[str, str]:
     described: dict[str, Any] = {
         "abreast": __version__,
         "Keras": keras.__version__,
@@ -83,11 +82,11 @@ def _described(facts: Facts, bench: Bench) -> dict[str, str]:
         reading = facts.reading
         described["source alone"] = (
             f"a batch every {1000 * reading.seconds:.2f} ms, {reading.busy_cores:.2f} cores busy, "
-            f"{reading.active_threads:.1f} threads with a batch in hand"
+            f"{reading.active_threads:.1f} threads working on a batch"
         )
     if facts.num_devices > 1:
-        described["idle cores"] = f"{facts.idle_cores:.2f} while one batch is trained on"
+        described["idle cores"] = f"{facts.idle_cores:.2f} while training on one batch"
     if facts.all_reduce_seconds:
         described["all-reduce alone"] = f"{1000 * facts.all_reduce_seconds:.2f} ms"
-    described |= {f"not tried: {name}": why for name, why in bench.failed.items()}
+    described |= {f"not tried: {name}": why for name, why in runner.failed.items()}
     return {name: str(value) for name, value in described.items()}

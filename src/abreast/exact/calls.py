@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 from keras import ops, tree
-from keras.src.backend import get_keras_mask, set_keras_mask
 
 from abreast.exact.members import leaf_metrics, members, watched
 from abreast.exact.replica import is_number
 from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
+from abreast.keras_private.masks import get_keras_mask, set_keras_mask
 
 THE_STEP = -1  # the number of the model's caller: a step of the user's own
 _thread = threading.local()

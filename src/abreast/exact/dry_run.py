@@ -21,9 +21,9 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops
-from keras.src import backend
 
 from abreast.exact.members import LEFT_BY_CALLS
+from abreast.keras_private.backend import random as keras_random
 
 _thread = threading.local()
 _CONTAINERS = (list, dict, set, collections.deque)
@@ -204,7 +204,7 @@ def _refill(container: Any, items: Any) -> None:
 @functools.cache
 def _install() -> None:
     """Wrap Keras's random functions, once. Outside of `dry_run`, and in other threads, they do what they did before."""
-    functions: Any = backend.random
+    functions: Any = keras_random
     for name, fixed in _WITHOUT_DRAWS.items():
         setattr(functions, name, _unless_dry_run(getattr(functions, name), fixed))
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from keras import ops, tree
-from keras.src.backend import get_keras_mask, set_keras_mask
 
 from abreast.exact.calls import call_name
 from abreast.exact.layers import exchange
@@ -20,6 +19,7 @@ from abreast.exact.members import members
 from abreast.exact.relations import CallAxes, Relations
 from abreast.exact.replica import Replica, all_rows, current
 from abreast.exact.rows import RowAxis
+from abreast.keras_private.masks import get_keras_mask, set_keras_mask
 
 
 @contextmanager

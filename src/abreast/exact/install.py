@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 
 import keras
-from keras.src import backend
-from keras.src.losses import loss as keras_loss
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from abreast.exact import calls, layers, losses
 from abreast.exact.dry_run import RANDOM_FUNCTIONS
+from abreast.keras_private.backend import random
+from abreast.keras_private.losses import loss as keras_loss
+from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 
 
 @functools.cache
@@ -23,7 +22,7 @@ def install() -> None:
     keras.layers.BatchNormalization._moments = layers.moments
     keras.random.SeedGenerator.next = layers.next_seed
     for name in RANDOM_FUNCTIONS:
-        setattr(backend.random, name, layers.announced(getattr(backend.random, name)))
+        setattr(random, name, layers.announced(getattr(random, name)))
     keras.layers.Layer.add_weight = layers.add_weight
     keras.layers.Layer.add_loss = losses.add_loss
     for kind in (BaseOptimizer, LossScaleOptimizer):

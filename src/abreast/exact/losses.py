@@ -10,12 +10,13 @@ from typing import Any
 
 import keras
 from keras import ops
-from keras.src.losses import loss as keras_loss
-from keras.src.losses import losses as keras_losses
 
 from abreast.exact import calls
 from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, as_float, current, gather, is_inside, shared, valid_rows
+from abreast.keras_private.losses import loss as keras_loss
+from abreast.keras_private.losses import losses as keras_losses
+from abreast.keras_private.modules import KERAS
 
 # Keras's own losses that relate rows of a batch to one another; every other one returns a value per row.
 LOSSES_MIXING_ROWS = {"circle", "dice", "tversky"}
@@ -95,7 +96,7 @@ def over_rows(options: dict[str, Any]) -> bool:
 
 def is_of_keras(function: Any) -> bool:
     """Whether a function is Keras's own: for those we know what they do with rows."""
-    return str(getattr(function, "__module__", "")).startswith("keras.src.")
+    return str(getattr(function, "__module__", "")).startswith(KERAS)
 
 
 def reduce_values(
@@ -116,6 +117,11 @@ def reduce_values(
         values = running.link.all_sum(values) * ops.ones_like(
             mask if sample_weight is None else sample_weight, values.dtype
         )
+    if not _are_alike(values, sample_weight, mask):  # then Keras lets the rows of one meet another axis of the other
+        values, sample_weight, mask = gather(running, (values, sample_weight, mask))
+        with all_rows(running):
+            loss = _plain_reduce(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
+        return loss / running.link.num_replicas
     values, sample_weight, mask = valid_rows((values, sample_weight, mask), running.rows)
     averages = reduction in ("mean", "sum_over_batch_size")
     weights = None if sample_weight is None else ops.cast(sample_weight, values.dtype)
@@ -126,9 +132,8 @@ def reduce_values(
             float_mask = ops.divide_no_nan(
                 float_mask * ops.cast(entries, values.dtype), running.link.all_sum(ops.sum(float_mask))
             )
-        if weights is not None:
-            float_mask, weights = keras_loss.squeeze_or_expand_to_same_rank(float_mask, weights)
-        weights = float_mask if weights is None else weights * float_mask
+        # On PyTorch Keras multiplies the weights in place, and so the metrics see them.
+        weights = keras_loss.apply_mask(weights, float_mask, dtype=values.dtype, reduction="sum")
     if weights is not None:
         values, weights = keras_loss.squeeze_or_expand_to_same_rank(values, weights)
         values = values * weights
@@ -140,6 +145,18 @@ def reduce_values(
     else:
         divisor = ops.cast(_row_size(values) * as_float(running.total_rows), values.dtype)
     return ops.divide_no_nan(total, divisor)
+
+
+def _are_alike(values: Any, *factors: Any) -> bool:
+    """Whether weights and masks have the axes of the values, or but a last one of one entry less or more."""
+    present = [values, *(factor for factor in factors if factor is not None and len(factor.shape) > 0)]
+    pairs = zip(present, present[1:] + present[:1], strict=True)
+    return all(len(one.shape) == len(other.shape) for one, other in (_squeezed(*pair) for pair in pairs))
+
+
+def _squeezed(one: Any, other: Any) -> tuple[Any, Any]:
+    squeezed: tuple[Any, Any] = keras_loss.squeeze_or_expand_to_same_rank(one, other)
+    return squeezed
 
 
 def _row_size(values: Any) -> Any:

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import keras
-from keras.src.models.functional import Functional
+
+from abreast.keras_private.models import Functional
+from abreast.keras_private.modules import LAYERS
 
 # Attributes that `fit` and its siblings leave on a model. They hold compiled code and what belongs to the caller (data,
 # callbacks), and each process makes its own. Another thread may be in such a call.
@@ -83,7 +85,7 @@ _NOT_USERS = {"abreast", "builtins", "functools", "jax", "keras", "numpy", "tens
 
 def is_whole(layer: Any) -> bool:
     """Whether a layer is Keras's own and holds others; it may call them many times or in loops."""
-    return type(layer).__module__.startswith("keras.src.layers.") and bool(layer._layers)
+    return type(layer).__module__.startswith(LAYERS) and bool(layer._layers)
 
 
 def name_of_owner(value: Any) -> str:

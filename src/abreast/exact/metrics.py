@@ -13,8 +13,8 @@ from abreast.exact.losses import LOSSES_MIXING_ROWS, is_of_keras, over_rows
 from abreast.exact.members import leaf_metrics
 from abreast.exact.own_step import is_users
 from abreast.exact.replica import Replica, all_rows, current, gather, is_duplicate_of_replica_0, is_number, valid_rows
+from abreast.keras_private.modules import METRICS
 
-_METRIC_MODULES = "keras.src.metrics."
 # The state of every metric class of Keras adds up over rows, except where its function mixes rows.
 _FUNCTIONS_MIXING_ROWS = {"pearson_correlation", "concordance_correlation"}
 
@@ -35,14 +35,15 @@ def update_metrics(running: Replica, contribution: Any, x: Any, y: Any, y_pred: 
 
 def adds_up(metric: Any) -> bool:
     """Whether a metric's state over a batch is the sum of its states over parts of the batch."""
-    if not type(metric).__module__.startswith(_METRIC_MODULES):
+    if not type(metric).__module__.startswith(METRICS):
         return False
     function = getattr(metric, "_fn", None)
     if function is None:
         return True
     if over_rows(getattr(metric, "_fn_kwargs", {})):
         return False
-    return is_of_keras(function) and function.__name__ not in _FUNCTIONS_MIXING_ROWS | LOSSES_MIXING_ROWS
+    name = getattr(function, "__name__", None)  # an object has none, as a loss, which is one number for all rows
+    return is_of_keras(function) and name is not None and name not in _FUNCTIONS_MIXING_ROWS | LOSSES_MIXING_ROWS
 
 
 @contextmanager
@@ -77,10 +78,10 @@ def _update(metric: Any, plain: Callable[..., Any], number: int) -> Callable[...
             args, kwargs = gather(running, args, kinds), gather(running, kwargs, kinds)
             with all_rows(running):
                 return None if together and is_duplicate_of_replica_0() else plain(*args, **kwargs)
-        if isinstance(running.rows, int) and running.rows == 0:
-            return None  # some functions refuse an empty tensor
-        if not isinstance(running.rows, int):
+        if not running.link.rows_are_known:
             args, kwargs = (_none_of_stand_in(running, data) for data in (args, kwargs))
+        elif running.rows == 0:
+            return None  # some functions refuse an empty tensor
         value = args[0] if args else kwargs.get("values")
         if of_numbers and is_number(value):
             weight = args[1] if len(args) > 1 else kwargs.get("sample_weight")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from abreast.exact.warn_once import warn_once
+from abreast.keras_private.modules import KERAS
 
 
 def overrides_step(model: Any, kind: str = "train") -> bool:
@@ -16,7 +17,7 @@ def is_users(model: Any, name: str) -> bool:
     """Whether a method of a model is not Keras's own. Its name does not show that: `functools.wraps` may have copied it."""
     method = getattr(model, name)
     function = getattr(method, "__func__", method)
-    return not str(getattr(function, "__globals__", {}).get("__name__")).startswith("keras.src.")
+    return not str(getattr(function, "__globals__", {}).get("__name__")).startswith(KERAS)
 
 
 def reductions(model: Any) -> set[str]:

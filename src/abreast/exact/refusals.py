@@ -12,6 +12,7 @@ from abreast.errors import ModelError
 from abreast.exact.own_step import reductions
 from abreast.exact.row_check import is_checked, settled_states
 from abreast.exact.warn_once import warn_once
+from abreast.keras_private.modules import KERAS
 
 
 def check_layers(model: Any) -> None:
@@ -56,7 +57,7 @@ def check_layers(model: Any) -> None:
 
 def _is_of_keras(layer: Any) -> bool:
     """Whether a layer is Keras's own, except for `JaxLayer` and `FlaxLayer`, which run the user's functions."""
-    return type(layer).__module__.startswith("keras.src.") and not isinstance(layer, keras.layers.JaxLayer)
+    return type(layer).__module__.startswith(KERAS) and not isinstance(layer, keras.layers.JaxLayer)
 
 
 @functools.cache

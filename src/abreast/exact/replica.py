@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import keras
 from keras import ops, tree
-from keras.src.backend import get_keras_mask, set_keras_mask
-from keras.src.trainers.data_adapters import data_adapter_utils
+
+from abreast.keras_private.data_adapters import unpack_x_y_sample_weight
+from abreast.keras_private.masks import get_keras_mask, set_keras_mask
 
 if TYPE_CHECKING:
     from abreast.exact.relations import Relations
@@ -27,6 +28,11 @@ class ReplicaLink(Protocol):
 
     @property
     def num_replicas(self) -> int: ...
+
+    @property
+    def rows_are_known(self) -> bool:
+        """Whether numbers of rows are Python's; in a graph, they are tensors."""
+        ...
 
     def all_sum(self, tensor: Any) -> Any:
         """The sum over all replicas; its gradient is summed likewise."""
@@ -139,7 +145,7 @@ def valid_rows(data: Any, rows: Any) -> Any:
 
 def unpack(data: Any) -> tuple[Any, Any, Any]:
     """`(x, y, sample_weight)` of a batch."""
-    unpacked: tuple[Any, Any, Any] = data_adapter_utils.unpack_x_y_sample_weight(data)
+    unpacked: tuple[Any, Any, Any] = unpack_x_y_sample_weight(data)
     return unpacked
 
 

@@ -8,23 +8,19 @@ source is read ahead, with `in_process.py`, `shared_random.py` and `turns.py`. `
 
 from abreast.feed.adapter import BetweenSteps, Feed, FeedIterator, Handed, take
 from abreast.feed.batch import HostBatch, not_numbers
-from abreast.feed.pipeline import Stager, Taken
+from abreast.feed.pipeline import Taken
 from abreast.feed.source import Source
-from abreast.feed.staging import DEFAULT_STAGING, Staging
 from abreast.feed.tf_data import dataset_views, not_dense
 from abreast.feed.turns import wait_for_turn
 from abreast.feed.validation_split import cut_validation
 
 __all__ = [
-    "DEFAULT_STAGING",
     "BetweenSteps",
     "Feed",
     "FeedIterator",
     "Handed",
     "HostBatch",
     "Source",
-    "Stager",
-    "Staging",
     "Taken",
     "cut_validation",
     "dataset_views",

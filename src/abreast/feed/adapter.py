@@ -12,15 +12,15 @@ from functools import cached_property
 from typing import Any
 
 import keras
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.habits import Habits
-from abreast.feed.pipeline import BatchPipeline, Stager, Taken
+from abreast.feed.pipeline import BatchPipeline, Taken
 from abreast.feed.source import Source
-from abreast.feed.staging import Staging
 from abreast.feed.workers import end_workers
+from abreast.keras_private.data_adapters import DataAdapter
+from abreast.staging import Stage, Staged, Staging
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     The source is opened when Keras first asks for something, because plain Keras opens a validation source after the first epoch.
     """
 
-    def __init__(self, source: Source, stage: Stager, staging: Staging, between_steps: BetweenSteps) -> None:
+    def __init__(self, source: Source, stage: Stage[Any], staging: Staging, between_steps: BetweenSteps) -> None:
         self.stage = stage
         self.staging = staging
         self.structure: tuple[Any, ...] | None = None
@@ -57,18 +57,15 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self._source = source
         self._between_steps = between_steps
         self._iterator: FeedIterator | None = None
+        self._reported_batches: int | None = None
 
     @cached_property
     def _open(self) -> _Open:
         adapter = self._source.open()
         if adapter.num_batches == 0 and not self.may_be_empty:
             raise DataError("the data source is empty", "give at least one row")
-        habits = Habits(
-            adapter,
-            self.staging,
-            self._between_steps.model,
-            (*self._between_steps.callbacks, *self._between_steps.steps),
-        )
+        acting = (*self._between_steps.callbacks, *self._between_steps.steps)
+        habits = Habits(adapter, self.staging, self.stage.leaves, self._between_steps.model, acting)
         # With `input_timeout` the source needs a thread of its own; otherwise it runs where plain Keras runs it.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
@@ -127,7 +124,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     def get_numpy_iterator(self) -> FeedIterator:
         return iter(self)
 
-    def get_jax_iterator(self) -> FeedIterator:
+    def get_jax_iterator(self, super_batch: int | None = None) -> FeedIterator:
         return iter(self)
 
     def get_torch_dataloader(self) -> FeedIterator:
@@ -138,7 +135,9 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @property
     def num_batches(self) -> Any:
-        return self.adapter.num_batches
+        """The number of batches, which Keras keeps until it asks again. A `PyDataset` may change its length between epochs."""
+        self._reported_batches = self.adapter.num_batches
+        return self._reported_batches
 
     @property
     def batch_size(self) -> Any:
@@ -167,7 +166,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         steps = self._source.steps_per_epoch
         if limit := keras.config.max_steps_per_epoch():
             steps = min(steps or limit, limit)
-        steps = steps or self.adapter.num_batches
+        steps = steps or self._reported_batches
         if steps is not None:
             iterator.pipeline.permitted = iterator.pipeline.num_taken + steps
 
@@ -175,7 +174,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 class FeedIterator:
     """Batches of one source. `next` returns a plain batch to Keras, or a `Handed` that Keras passes to a step."""
 
-    def __init__(self, feed: Feed, pipeline: BatchPipeline) -> None:
+    def __init__(self, feed: Feed, pipeline: BatchPipeline[Any]) -> None:
         self.pipeline = pipeline
         self.hands_staged = False  # whether `next` returns a `Handed`
         self._feed = feed
@@ -202,7 +201,7 @@ class FeedIterator:
         """The data source that the user passed."""
         return self._feed.source
 
-    def take(self) -> Taken:
+    def take(self) -> Taken[Any]:
         taken = self.pipeline.take()
         if self._feed.keep_last:
             self._feed.last_batch = taken.host
@@ -217,26 +216,31 @@ class Handed:
         self.state_is_read_between_steps = iterator.state_is_read_between_steps
         self._iterator = iterator
         self._taken = iterator.take()
-        self.after_users_code = self.before_users_code = (
-            True  # whether the user's code may run before and after its step
-        )
+        # Whether the user's code may run before and after the step of this batch.
+        self.after_users_code = self.before_users_code = True
+
+    def __iter__(self) -> Handed:
+        return self
 
     def __next__(self) -> Any:
         return self._taken.host.data
 
-    def take(self) -> Taken:
+    def take(self) -> Taken[Any]:
         self._iterator.pipeline.look_ahead()
         return self._iterator.pipeline.stage(self._taken)
 
 
-def take(iterator: Any, put: Callable[[HostBatch], Any]) -> Taken:
+def take(batches: Iterator[Any], stage: Stage[Staged]) -> Taken[Staged]:
     """The next batch of a `FeedIterator`, or of any iterator (`train_on_batch` passes a generator of its own).
 
     Called by steps. From the first call on, the feed works ahead.
     """
-    if isinstance(iterator, FeedIterator):
-        iterator = Handed(iterator)
-    if isinstance(iterator, Handed):
-        return iterator.take()
-    host = HostBatch.of(next(iterator))
-    return Taken(host, put(host))
+    if isinstance(batches, FeedIterator):
+        return Handed(batches).take()
+    if isinstance(batches, Handed):
+        return batches.take()
+    batch = next(batches)
+    if isinstance(batch, Handed):
+        return batch.take()
+    host = HostBatch.of(batch, text=stage.leaves.text)
+    return Taken(host, stage.put(host))

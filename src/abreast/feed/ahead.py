@@ -15,15 +15,14 @@ from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar, cast
 
-from keras.src import tree
-from keras.src.backend.common import global_state
-
+from abreast.keras_private import global_state
+from abreast.keras_private.folder import FOLDER
 from abreast.threads import frames
 
 Item = TypeVar("Item")
 
 _JOIN_SECONDS = 5.0
-_NOT_THEIRS = (*(os.path.dirname(os.path.dirname(path)) for path in (__file__, tree.__file__)), threading.__file__)
+_NOT_THEIRS = (os.path.dirname(os.path.dirname(__file__)), FOLDER, threading.__file__)
 _GO, _END = True, False
 
 

@@ -28,8 +28,11 @@ class HostBatch:
     num_bytes: int = 0
 
     @staticmethod
-    def of(data: Any) -> HostBatch:
-        """Wrap a batch. Raises `DataError` if it is empty, holds no numbers, or its arrays differ in their number of rows."""
+    def of(data: Any, text: bool = False) -> HostBatch:
+        """Wrap a batch. Raises `DataError` if it is empty, holds no numbers, or its arrays differ in their number of rows.
+
+        `text`: whether arrays of strings are accepted too.
+        """
         rows: int | None = None
         num_bytes = 0
         structure = []
@@ -47,7 +50,7 @@ class HostBatch:
                     f"the batch holds {leaf!r} at {path}, which has no rows",
                     "give arrays whose first axis is the batch",
                 )
-            _check_type(leaf, path)
+            _check_type(leaf, path, text)
             num_bytes += _num_bytes(leaf)
             if rows is None:
                 rows = int(shape[0])
@@ -84,13 +87,13 @@ def names(structure: tuple[Any, ...]) -> str:
     return "[" + ", ".join("/".join(map(str, path)) or "x" for path, missing in structure if not missing) + "]"
 
 
-def _check_type(leaf: Any, path: tuple[Any, ...]) -> None:
+def _check_type(leaf: Any, path: tuple[Any, ...], takes_text: bool) -> None:
     """Raise `DataError` for a NumPy array that no step can compute with. The frameworks' own errors do not name the array."""
     kind = getattr(getattr(leaf, "dtype", None), "kind", "")
     if kind not in ("O", "S", "U", "M", "m"):
         return
     text = kind in ("S", "U") or (kind == "O" and isinstance(leaf.flat[0] if leaf.size else "", str | bytes))
-    if text and keras.backend.backend() == "tensorflow":
+    if text and takes_text:
         return
     raise not_numbers("str" if text else str(leaf.dtype), f" at {path}")
 
@@ -108,5 +111,7 @@ def _num_bytes(leaf: Any) -> int:
     known = getattr(leaf, "nbytes", None)
     if known is not None:
         return int(known)
-    item_bytes = getattr(getattr(leaf, "dtype", None), "size", None) or 0  # TensorFlow's dtypes have `size`
+    item_bytes = (
+        getattr(getattr(leaf, "dtype", None), "size", None) or 0
+    )  # TensorFlow's dtypes have `size` dtypes have `size`
     return int(item_bytes) * math.prod(map(int, leaf.shape))

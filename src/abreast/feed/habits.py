@@ -9,13 +9,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
-
 from abreast.feed.in_process import runs_here
 from abreast.feed.reuse import ReuseGuard
 from abreast.feed.shared_random import SharedDraws
-from abreast.feed.staging import Staging
 from abreast.feed.turns import variables_of
+from abreast.keras_private.data_adapters import DataAdapter
+from abreast.staging import Leaves, Staging
 
 _HINT = "prefetch=2 (abreast run --prefetch 2) reads ahead anyway, and so do workers of the source"
 _reported: set[str] = set()
@@ -24,13 +23,15 @@ _reported: set[str] = set()
 class Habits:
     """`between`: the source is read between steps. `watched`: it runs in this process, and the user has not set `prefetch`."""
 
-    def __init__(self, adapter: DataAdapter, staging: Staging, model: Any, acting: tuple[str, ...]) -> None:
+    def __init__(
+        self, adapter: DataAdapter, staging: Staging, leaves: Leaves, model: Any, acting: tuple[str, ...]
+    ) -> None:
         self.runs_here = runs_here(adapter)
         self.watched = self.runs_here and staging.prefetch is None
         self.between = False
         self.known = False
         self.reported_budget = False
-        self.reuse = ReuseGuard(staging.most + 3)
+        self.reuse = ReuseGuard(staging.most + 3, leaves)
         self.draws = SharedDraws() if self.watched else None
         # Keras itself takes the first two batches of a generator, before the first step.
         self._num_learnt = 3 if self.runs_here else 2

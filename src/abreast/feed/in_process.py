@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
-from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
-from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
+from abreast.keras_private.data_adapters import (
+    DataAdapter,
+    GeneratorDataAdapter,
+    PyDatasetAdapter,
+    TFDatasetAdapter,
+    TorchDataLoaderAdapter,
+)
 
 
 def runs_here(adapter: DataAdapter) -> bool:

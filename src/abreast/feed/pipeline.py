@@ -11,47 +11,35 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Generic, cast
 
 from abreast import spans, users_line
 from abreast.errors import DataError
 from abreast.feed.ahead import Ahead, Patience
 from abreast.feed.batch import HostBatch, Unread
 from abreast.feed.habits import Habits
-from abreast.feed.staging import Staging
 from abreast.feed.turns import taking
+from abreast.staging import Stage, Staged, Staging
 
 WARN_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Taken:
+class Taken(Generic[Staged]):
     """A batch for a step: as its source returned it, and as the backend staged it (None: not yet staged)."""
 
     host: HostBatch
-    staged: Any
+    staged: Staged
 
 
-@dataclass(frozen=True)
-class Stager:
-    """A backend's functions for staging.
-
-    The result of `drawn` changes when a source draws from the random generator that steps draw from.
-    """
-
-    put: Callable[[HostBatch], Any]
-    discard: Callable[[Any], None]
-    drawn: Callable[[], bytes | None]
-
-
-class BatchPipeline:
+class BatchPipeline(Generic[Staged]):
     """Batches of one iterator. Steps may ask for the first `permitted` of them."""
 
     def __init__(
         self,
         batches: Iterator[Any],
         check: Callable[[HostBatch], HostBatch],
-        stage: Stager,
+        stage: Stage[Staged],
         staging: Staging,
         habits: Habits,
     ) -> None:
@@ -70,13 +58,13 @@ class BatchPipeline:
         self._wanted = -1  # number of the batch that a step last waited for
         self._closed = False
         self._turns = threading.Condition()
-        self._given: Taken | None = None
+        self._given: Taken[Staged | None] | None = None
         self._patience = Patience(WARN_SECONDS, staging.input_timeout)
         self._look_seconds = min(1.0, (staging.input_timeout or WARN_SECONDS) / 4)
         self._reader = Ahead(self._read, "abreast-reader")
         self._stager = Ahead(self._read_and_put, "abreast-stager")
 
-    def take(self) -> Taken:
+    def take(self) -> Taken[Staged | None]:
         """The next batch. An iterator's first batch is not yet staged, because Keras may only read it to build a model.
 
         Raises `DataError`, `StopIteration`, and whatever the source raises.
@@ -85,7 +73,7 @@ class BatchPipeline:
         self._num_finished = self.num_taken
         self._let_read()
         if not self._staging.most:
-            taken = Taken(self._read(), None)
+            taken: Taken[Staged | None] = Taken(self._read(), None)
         elif self.num_taken == 0:
             taken = Taken(self._reader.take(self._waiting(), self._look_seconds), None)
             self._measure(taken.host)
@@ -97,11 +85,11 @@ class BatchPipeline:
         self._given = taken
         return taken
 
-    def stage(self, taken: Taken) -> Taken:
+    def stage(self, taken: Taken[Staged | None]) -> Taken[Staged]:
         """The batch that was taken last, staged for a step."""
         self._given = None
         if taken.staged is not None:
-            return taken
+            return cast("Taken[Staged]", taken)
         return Taken(taken.host, self._put(taken.host, spans.MAIN, self.num_taken - 1))
 
     def look_ahead(self) -> None:
@@ -154,7 +142,7 @@ class BatchPipeline:
             self._wanted, self._closed = self.num_taken, closed
             self._turns.notify()
 
-    def _discard(self, taken: Taken) -> None:
+    def _discard(self, taken: Taken[Staged | None]) -> None:
         if taken.staged is not None:
             self._stage.discard(taken.staged)
 
@@ -169,7 +157,7 @@ class BatchPipeline:
             data = self._next_watched() if self._staging.most else next(self._batches)
         finally:
             self._reads = False
-        host = self._check(HostBatch.of(data))
+        host = self._check(HostBatch.of(data, text=self._stage.leaves.text))
         if spans.LISTENERS:
             track = spans.READER if self._staging.most else spans.MAIN
             spans.leave(track, "read", start, perf_counter_ns(), batch=self._num_read)
@@ -191,7 +179,7 @@ class BatchPipeline:
             habits.learn(self._num_read + 1, draws_with_steps=learns and before != self._stage.drawn())
         return habits.reuse.guard(data, self._num_finished)
 
-    def _read_and_put(self) -> Taken:
+    def _read_and_put(self) -> Taken[Staged | None]:
         """The next batch, with its copies to the devices begun; runs in the stager's thread."""
         host = self._reader.take()
         if self._looks_ahead and self._depth:
@@ -205,7 +193,7 @@ class BatchPipeline:
         if num_bytes > self._largest:
             self._largest, self._depth = num_bytes, self._staging.depth(num_bytes)
 
-    def _put(self, host: HostBatch, track: str, number: int) -> Any:
+    def _put(self, host: HostBatch, track: str, number: int) -> Staged:
         start = perf_counter_ns()
         staged = self._stage.put(host)
         if spans.LISTENERS:

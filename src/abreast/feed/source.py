@@ -15,12 +15,10 @@ from types import GeneratorType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from keras.src.trainers import data_adapters
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
-from keras.src.trainers.data_adapters.data_adapter_utils import NUM_BATCHES_FOR_TENSOR_SPEC
-
 from abreast import users_line
 from abreast.feed.batch import Unread
+from abreast.keras_private.data_adapters import NUM_BATCHES_FOR_TENSOR_SPEC, DataAdapter
+from abreast.keras_private.data_adapters import registry as data_adapters
 
 _kept: WeakKeyDictionary[Generator[Any, Any, Any], deque[Unread]] = WeakKeyDictionary()
 

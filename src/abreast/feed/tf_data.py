@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from keras import tree
-from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 from abreast.errors import DataError
 from abreast.feed.sparse import dense, is_sparse
+from abreast.keras_private.data_adapters import TFDatasetAdapter
 
 
 def dataset_views(adapter: TFDatasetAdapter) -> Iterator[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras.src.trainers.data_adapters import array_slicing
+from abreast.keras_private.data_adapters import train_validation_split
 
 
 def cut_validation(arguments: dict[str, Any]) -> None:
@@ -18,7 +18,7 @@ def cut_validation(arguments: dict[str, Any]) -> None:
     """
     if arguments["validation_split"] and arguments["validation_data"] is None:
         data = (arguments["x"], arguments["y"], arguments["sample_weight"])
-        train, arguments["validation_data"] = array_slicing.train_validation_split(
+        train, arguments["validation_data"] = train_validation_split(
             data, validation_split=arguments["validation_split"]
         )
         arguments["x"], arguments["y"], arguments["sample_weight"] = train

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from queue import Empty
 from typing import Any
 
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetEnqueuer
+from abreast.keras_private.data_adapters import PyDatasetEnqueuer
 
 _END_SECONDS = 5.0
 _LOOK_SECONDS = 0.01

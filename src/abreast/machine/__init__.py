@@ -1,1 +1,1 @@
-"""`abreast machine`: what this machine is, and the measured rates of its links."""
+"""`abreast machine`: facts about this machine, and the measured rates of its links."""

@@ -1,7 +1,7 @@
-"""The process that times all-reduces: of each size, over 2, 4, ... devices of a backend, with nothing else running.
+"""A process that times all-reduces of several sizes over 2, 4, ... devices of a backend, with nothing else running.
 
-`python -m abreast.machine.all_reduce_times REQUEST`, with a JSON object; a JSON list goes to stdout. What frameworks print
-goes to stderr. Imports `parallel`.
+`python -m abreast.machine.all_reduce_times REQUEST`: REQUEST is a JSON object; a JSON list goes to stdout. The output of
+frameworks goes to stderr.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def times(devices: list[int], sizes: list[int], simulated: bool) -> list[dict[str, Any]]:
-    """Seconds of each, and the bus bandwidth: what a ring moves over each link, `2 (n - 1) / n` of the buffer."""
+    """Seconds of each all-reduce, and its bus bandwidth: a ring moves `2 (n - 1) / n` of the buffer over each link."""
     import abreast
 
     if simulated:
@@ -31,7 +31,7 @@ def times(devices: list[int], sizes: list[int], simulated: bool) -> list[dict[st
         scope = abreast.DataParallel(count)
         backend = scope.placement.backend
         for size in sizes:
-            seconds = backend.all_reduce_seconds(scope.placement, size)
+            seconds = backend.instruments.all_reduce_seconds(scope.placement, size)
             if seconds > 0:
                 entry = {"devices": count, "bytes": size, "seconds": seconds, "backend": backend.name}
                 found.append(entry | {"bus_bytes_per_second": 2 * (count - 1) / count * size / seconds})

@@ -1,7 +1,7 @@
 """Copies between host and GPUs through CUDA's driver library alone: no framework, no toolkit, no compiler.
 
-Not here: what is copied how often (`gpu_copies.py`). Reference: CUDA Driver API, "Memory Management", "Peer Context Memory
-Access". Imports `errors` and `ctypes`.
+Not here: the sizes and repetitions of the copies (`gpu_copies.py`). Reference: CUDA Driver API, "Memory Management", "Peer
+Context Memory Access".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PINNED_FOR_ALL = 1  # CU_MEMHOSTALLOC_PORTABLE
 
 
 class Cuda:
-    """The library, and one context, stream and buffer per GPU, by bus id. Used as a `with`; gives all of it back."""
+    """The library, and one context, stream and buffer per GPU, by bus id. A context manager that frees all of them."""
 
     def __init__(self, bus_ids: list[str], buffer_bytes: int, library: Any = None) -> None:
         self._library = _loaded() if library is None else library
@@ -56,7 +56,7 @@ class Cuda:
             self._call("cuDevicePrimaryCtxRelease_v2", device)
         self._devices.clear()
 
-    # Each begins a copy of the first `size` bytes and gives a call that waits for it.
+    # Each of these begins a copy of the first `size` bytes, and returns a function that waits for it.
 
     def to_device(self, gpu: int, size: int, pinned: bool) -> Callable[[], None]:
         self._use(gpu)
@@ -118,7 +118,9 @@ class Cuda:
     def _call(self, name: str, *arguments: Any, allowed: tuple[int, ...] = ()) -> None:
         code = int(getattr(self._library, name)(*arguments))
         if code and code not in allowed:
-            raise DeviceError(f"CUDA's driver gave {code} for {name}", "its meaning is in CUDA's list of `CUresult`")
+            raise DeviceError(
+                f"CUDA's driver returned {code} for {name}", "CUDA's documentation of `CUresult` explains it"
+            )
 
 
 def _loaded() -> Any:

@@ -1,6 +1,6 @@
-"""Bandwidths and latencies of copies between the host and GPUs, and between GPUs, each waited for.
+"""Bandwidths and latencies of copies between the host and GPUs, and between GPUs. Each copy is timed to its end.
 
-Imports `cuda_driver`; where that cannot work, the facts say why in `notes`.
+Where copies cannot be measured, `notes` in the facts says why.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from abreast.machine.cuda_driver import Cuda
 
 BUFFER_BYTES = 64 << 20
 _SMALL_BYTES = 4
-_TIMES = 7  # the median counts; one more goes before, to warm up
+_TIMES = 7  # repetitions, after one more to warm up; the median counts
 _SMALL_TIMES = 100
 Begin = Callable[[], Callable[[], None]]
 
 
 def measure(gpus: Sequence[Device], links: list[dict[str, Any]], library: Any = None) -> dict[str, Any]:
-    """Lists in the order of the GPUs; what is between two of them goes into their entry of `links`."""
+    """The rates between host and GPUs, as lists in the order of `gpus`. Rates between two GPUs are added to `links`."""
     if not gpus or any(device.bus_id is None for device in gpus):
         return {}
     try:
-        # The driver writes eight digits of the domain, and reads four.
+        # The driver writes the PCI domain with eight digits, and reads it with four.
         with Cuda([str(device.bus_id)[-12:] for device in gpus], BUFFER_BYTES, library) as cuda:
             facts = _with_host(cuda, len(gpus))
             for first, second in itertools.combinations(range(len(gpus)), 2):
@@ -49,14 +49,14 @@ def _with_host(cuda: Cuda, count: int) -> dict[str, Any]:
         facts[f"{name}_latency_seconds"] = [
             _seconds([_begin(copy, gpu, _SMALL_BYTES, True)], _SMALL_TIMES) for gpu in range(count)
         ]
-        if count > 1:  # they may share a switch, or the processor's lanes
+        if count > 1:  # GPUs may share a switch, or the processor's lanes
             together = [_begin(copy, gpu, BUFFER_BYTES, True) for gpu in range(count)]
             facts[f"{name}_bytes_per_second"]["pinned_all_at_once"] = _rate(together)
     return facts
 
 
 def _pair(cuda: Cuda, first: int, second: int) -> dict[str, Any]:
-    """Without peer access copies go through the host's memory."""
+    """Rates between two GPUs, with and without peer access. Without it, copies go through the host's memory."""
     facts: dict[str, Any] = {}
     can = cuda.can_access_peer(first, second) and cuda.can_access_peer(second, first)
     for name, on in (("without_peer_access", False), ("with_peer_access", True)):
@@ -77,12 +77,12 @@ def _begin(copy: Callable[..., Callable[[], None]], *arguments: Any) -> Begin:
 
 
 def _rate(copies: Sequence[Begin]) -> float:
-    """Bytes per second of all of them together."""
+    """Bytes per second of all copies together, when they run at once."""
     return len(copies) * BUFFER_BYTES / _seconds(copies, _TIMES)
 
 
 def _seconds(copies: Sequence[Begin], times: int) -> float:
-    """The median time from the begin of the first copy to the end of the last."""
+    """Median time from the begin of the first copy to the end of the last one."""
     taken = []
     for _ in range(times + 1):
         start = time.perf_counter()

@@ -1,7 +1,4 @@
-"""What the driver and the system say of GPUs and their links, without measuring: PCIe, NVLink, NUMA.
-
-Imports `hardware`, `topology`; `pynvml` when it looks.
-"""
+"""GPUs and their links (PCIe, NVLink, NUMA), as the driver and the system report them. Nothing is measured."""
 
 from __future__ import annotations
 
@@ -14,24 +11,24 @@ from typing import Any
 from abreast.hardware import Device
 from abreast.machine.topology import Topology
 
-# One way, of one lane, behind the line code: PCI-SIG, base specifications 1 to 6.
+# One lane, one way, after the line code. Source: PCI-SIG, base specifications 1 to 6.
 _LANE_BYTES_PER_SECOND = {1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
 _GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}  # by GT/s
-# One way, of one link: NVIDIA's data sheets of P100, V100, A100, H100, B200.
+# One link, one way. Source: NVIDIA's data sheets of P100, V100, A100, H100, B200.
 _NVLINK_BYTES_PER_SECOND = {1: 20e9, 2: 25e9, 3: 25e9, 4: 25e9, 5: 50e9}
 _MOST_NVLINKS = 18
 
 
 def gpu_facts(devices: Sequence[Device], nvml: Any = None, root: Path = Path("/")) -> list[dict[str, Any]]:
-    """One dictionary per GPU; what nobody tells is left out."""
+    """One dictionary per GPU, without the facts that neither driver nor system reports."""
     with _opened(nvml) as library:
         return [_facts(device, library, root) for device in devices if device.kind == "gpu"]
 
 
 def links(devices: Sequence[Device], topology: Topology | None, nvml: Any = None) -> list[dict[str, Any]]:
-    """One dictionary per pair of GPUs: its class as `nvidia-smi topo -m` gives it, its NVLinks, and peer access.
+    """One dictionary per pair of GPUs: its class as in `nvidia-smi topo -m`, its NVLinks, and peer access.
 
-    The matrix numbers the GPUs of the machine by their bus ids, not those that this process sees.
+    `topology` numbers all GPUs of the machine by bus id, not only those that this process sees.
     """
     gpus = [device for device in devices if device.kind == "gpu"]
     with _opened(nvml) as library:
@@ -56,20 +53,20 @@ def _facts(device: Device, nvml: Any, root: Path) -> dict[str, Any]:
         "uuid": device.uuid,
         "bus_id": device.bus_id,
     }
-    facts |= _pcie_of_system(device, root) | _of_driver(device, nvml)
+    facts |= _pcie_from_system(device, root) | _facts_from_driver(device, nvml)
     lane = _LANE_BYTES_PER_SECOND.get(facts.get("pcie_generation", 0))
     if lane is not None and facts.get("pcie_width"):
         facts["pcie_bytes_per_second_each_way"] = lane * facts["pcie_width"]
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _pcie_of_system(device: Device, root: Path) -> dict[str, Any]:
-    """Of the kernel: how wide the link is now (a riser may leave one lane), and how fast it can go."""
+def _pcie_from_system(device: Device, root: Path) -> dict[str, Any]:
+    """The PCIe link as the kernel reports it: its present width (a riser may have only one lane), and its top speed."""
     if device.bus_id is None:
         return {}
     domain, _, rest = device.bus_id.lower().partition(":")
     folder = root / "sys/bus/pci/devices" / f"{domain[-4:]}:{rest}"
-    # The folder is a link: what is above it is the port that the card is in.
+    # The folder is a symbolic link, so its parent is the port that the card is plugged into.
     speeds = [_text(folder / name).partition(" ")[0] for name in ("max_link_speed", "../max_link_speed")]
     generations = [_GENERATIONS[speed] for speed in speeds if speed in _GENERATIONS]
     width, node = _text(folder / "current_link_width"), _text(folder / "numa_node")
@@ -80,7 +77,7 @@ def _pcie_of_system(device: Device, root: Path) -> dict[str, Any]:
     }
 
 
-def _of_driver(device: Device, nvml: Any) -> dict[str, Any]:
+def _facts_from_driver(device: Device, nvml: Any) -> dict[str, Any]:
     handle = _handle(device, nvml)
     if handle is None:
         return {}
@@ -88,7 +85,7 @@ def _of_driver(device: Device, nvml: Any) -> dict[str, Any]:
     count, version = _nvlinks(handle, nvml)
     speed = _NVLINK_BYTES_PER_SECOND.get(version or 0)
     facts = {
-        "pcie_generation": _ask(nvml, "nvmlDeviceGetMaxPcieLinkGeneration", handle),  # of GPU and slot together
+        "pcie_generation": _ask(nvml, "nvmlDeviceGetMaxPcieLinkGeneration", handle),  # the lower one of GPU and slot
         "pcie_width": _ask(nvml, "nvmlDeviceGetCurrPcieLinkWidth", handle),
         "compute_capability": None if capability is None else ".".join(map(str, capability)),
         "memory_bytes_per_second": _memory_rate(handle, nvml),
@@ -100,14 +97,14 @@ def _of_driver(device: Device, nvml: Any) -> dict[str, Any]:
 
 
 def _memory_rate(handle: Any, nvml: Any) -> float | None:
-    """What the memory's wires carry: of the clock that the driver tells, both edges."""
+    """Peak memory bandwidth in bytes per second: twice the memory clock (double data rate) times the bus width."""
     megahertz = _ask(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM)
     bits = _ask(nvml, "nvmlDeviceGetMemoryBusWidth", handle)
     return 2 * 1e6 * megahertz * bits / 8 if megahertz and bits else None
 
 
 def _nvlinks(handle: Any, nvml: Any) -> tuple[int, int | None]:
-    """How many are up, and their version."""
+    """Number of active NVLinks, and their version."""
     up = [link for link in range(_MOST_NVLINKS) if _ask(nvml, "nvmlDeviceGetNvLinkState", handle, link) == 1]
     return len(up), _ask(nvml, "nvmlDeviceGetNvLinkVersion", handle, up[0]) if up else None
 
@@ -121,7 +118,7 @@ def _peer_access(first: Device, second: Device, nvml: Any) -> bool | None:
 
 
 def _places(gpus: Sequence[Device], nvml: Any) -> dict[int, int]:
-    """By place among ours, that in the driver's order, which the matrix has."""
+    """For each of `gpus`, by index, the driver's index, which the topology uses."""
     found = {}
     for place, device in enumerate(gpus):
         handle = _handle(device, nvml)
@@ -141,7 +138,7 @@ def _ask(nvml: Any, question: str, *arguments: Any) -> Any:
     try:
         return getattr(nvml, question)(*arguments)
     except nvml.NVMLError:
-        return None  # of another maker, or a card without that
+        return None  # a GPU of another vendor, or one without this feature
 
 
 @contextlib.contextmanager

@@ -1,7 +1,4 @@
-"""What the host does without a device: copies in memory, TCP over the loopback, a file from the disk.
-
-Imports NumPy and `errors`.
-"""
+"""The host's own rates: copies in memory, TCP over the loopback interface, and a file on the disk."""
 
 from __future__ import annotations
 
@@ -32,24 +29,24 @@ _WAIT_SECONDS = 30.0
 
 
 def memory() -> dict[str, Any]:
-    """Bytes per second that one core copies; each of them is read and written."""
+    """Bytes per second that one core copies. A byte counts once, although it is read and written."""
     source = np.ones(_COPY_BYTES, "uint8")
     target = np.empty_like(source)
     return {"memory_copy_bytes_per_second": _COPY_BYTES / _median(lambda: np.copyto(target, source))}
 
 
 def loopback() -> dict[str, Any]:
-    """One TCP connection of this machine with itself: its bandwidth, and half of a round trip of one byte."""
+    """A TCP connection over the loopback interface: its bandwidth, and its latency (half the round trip of one byte)."""
     try:
         with _connection() as (ours, theirs):
             rate, latency = connection(ours, theirs)
-    except OSError as error:  # a container without one
+    except OSError as error:  # a container without a loopback interface
         return {"notes": [f"the loopback was not measured: {error.strerror or error}"]}
     return {"loopback_bytes_per_second": rate, "loopback_latency_seconds": latency}
 
 
 def connection(ours: socket.socket, theirs: socket.socket, sent_bytes: int = _SENT_BYTES) -> tuple[float, float]:
-    """Of the two ends of a TCP connection: bytes per second one way, and half of a round trip of one byte."""
+    """A TCP connection's bytes per second one way, and half the round trip of one byte. `ours` and `theirs` are its ends."""
     for end in (ours, theirs):
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         end.settimeout(_WAIT_SECONDS)
@@ -59,7 +56,10 @@ def connection(ours: socket.socket, theirs: socket.socket, sent_bytes: int = _SE
 
 
 def disk(folder: Path, file_bytes: int = _FILE_BYTES) -> dict[str, Any]:
-    """A new file, written to the disk and read from it past the page cache. Raises `DataError` where none can be written."""
+    """Rates of a new file that is written to the disk, and read back past the page cache.
+
+    Raises `DataError` if the file cannot be written.
+    """
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".abreast-disk-") as file:
             written = _write(file.fileno(), file_bytes)
@@ -68,7 +68,7 @@ def disk(folder: Path, file_bytes: int = _FILE_BYTES) -> dict[str, Any]:
     except OSError as error:
         raise DataError(
             f"cannot measure the disk of {folder}: {error.strerror or error}",
-            "name a folder that you may write to with --disk",
+            "give a folder that you may write to: --disk FOLDER",
         ) from error
     return {
         "disk_folder": str(folder.resolve()),
@@ -79,7 +79,7 @@ def disk(folder: Path, file_bytes: int = _FILE_BYTES) -> dict[str, Any]:
 
 
 def _median(call: Callable[[], object]) -> float:
-    """Median time of a call, the first one left out."""
+    """Median time of a call, without the first one."""
     taken = []
     for _ in range(_TIMES + 1):
         start = time.perf_counter()
@@ -137,9 +137,9 @@ def _some(received_bytes: int) -> int:
 
 @contextlib.contextmanager
 def _meanwhile(call: Callable[..., None], *arguments: Any) -> Iterator[None]:
-    """The other end of a connection in a thread of its own, whose `OSError` is raised at the end.
+    """Run `call`, the other end of a connection, in a thread during the block; its `OSError` is raised at the block's end.
 
-    After Ctrl-C nobody waits for it: it ends with its connection.
+    After Ctrl-C the thread is not waited for: it ends with its connection.
     """
     failed: list[OSError] = []
 
@@ -158,7 +158,7 @@ def _meanwhile(call: Callable[..., None], *arguments: Any) -> Iterator[None]:
 
 
 def _write(descriptor: int, file_bytes: int) -> float:
-    data = np.random.default_rng(0).bytes(_READ_BYTES)  # not zeros, which some disks do not write
+    data = np.random.default_rng(0).bytes(_READ_BYTES)  # random, since some disks do not store zeros
     start = time.perf_counter()
     for _ in range(file_bytes // _READ_BYTES):
         os.write(descriptor, data)
@@ -168,10 +168,10 @@ def _write(descriptor: int, file_bytes: int) -> float:
 
 @contextlib.contextmanager
 def _uncached(path: str) -> Any:
-    """A descriptor whose reads come from the disk, and how that is done."""
+    """A descriptor whose reads come from the disk, and the method that ensures it."""
     try:
         descriptor, how = os.open(path, os.O_RDONLY | os.O_DIRECT), "direct"
-    except OSError:  # a file system without that
+    except OSError:  # a file system without direct reads
         descriptor, how = os.open(path, os.O_RDONLY), "cache dropped before"
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     try:
@@ -181,7 +181,7 @@ def _uncached(path: str) -> Any:
 
 
 def _read(descriptor: int) -> float:
-    with mmap.mmap(-1, _READ_BYTES) as buffer:  # aligned as direct reads need it
+    with mmap.mmap(-1, _READ_BYTES) as buffer:  # aligned to a page, as direct reads require
         start = time.perf_counter()
         while os.readv(descriptor, [buffer]):
             pass

@@ -1,13 +1,11 @@
-"""`abreast machine`: facts about this machine and what its links were measured to carry, as JSON.
+"""`abreast machine`: facts about this machine and the measured rates of its links, as JSON.
 
-Keys carry their units; what is not there, or could not be measured, is left out, and `notes` says why. Not here: what a
-machine that nobody has here looks like (`plan/`). Imports `hardware`, `topology`, `gpu_links`, `gpu_copies`, `host_speeds`,
-`whole_file`; a framework runs in a process of its own (`all_reduce_times`).
+Keys include their units. Facts that are missing or could not be measured are left out, and `notes` says why. Not here:
+descriptions of other machines (`plan/`). A framework runs only in a process of its own (`all_reduce_times.py`).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -16,12 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from abreast import __version__, provenance, whole_file
-from abreast.errors import AbreastError, DataError
+from abreast import __version__, provenance
+from abreast.backend.registry import BACKENDS, installed
+from abreast.errors import AbreastError
 from abreast.hardware import CPU_DEVICES, Device, list_devices, num_cores
 from abreast.machine import gpu_copies, gpu_links, host_speeds, topology
-from abreast.run import BACKENDS, installed, require
-from abreast.stdout import say
 from abreast.units import byte_count, duration
 
 FORMAT = 1
@@ -31,29 +28,10 @@ _ALL_REDUCE_SECONDS = 600
 Tell = Callable[[str], None]
 
 
-def machine_command(options: argparse.Namespace) -> int:
-    """What `abreast machine` does; gives the exit code."""
-    target = None if options.output is None else whole_file.writable(options.output)
-    if options.cpu_devices is not None and options.cpu_devices < 1:
-        raise DataError(f"--cpu-devices {options.cpu_devices}", "give a whole number, at least 1")
-    if not Path(options.disk).is_dir():
-        raise DataError(f"--disk {options.disk}: there is no such folder", "name a folder that you may write to")
-    if options.backend is not None:
-        require(options.backend)
-    found = machine(Path(options.disk), options.backend, options.cpu_devices, measures=not options.quick, tell=_tell)
-    text = json.dumps(found, indent=2) + "\n"
-    if target is None:
-        say(text.removesuffix("\n"))
-    else:
-        whole_file.write("the machine", text, target)
-        _tell(f"wrote {options.output}")
-    return 0
-
-
 def machine(
     folder: Path, backend: str | None = None, cpu_devices: int | None = None, *, measures: bool = True, tell: Tell
 ) -> dict[str, Any]:
-    """Everything that can be told of this machine; with `measures`, what its links carry too."""
+    """All facts about this machine, and, with `measures`, the measured rates of its links."""
     devices = list_devices({name: value for name, value in os.environ.items() if name != CPU_DEVICES})
     gpus = [device for device in devices if device.kind == "gpu"]
     found = _system() | _links(gpus)
@@ -88,7 +66,7 @@ def _system() -> dict[str, Any]:
 
 
 def numa_nodes(root: Path = Path("/")) -> list[dict[str, Any]]:
-    """Each node's number, and its cores as the kernel lists them."""
+    """The number of each NUMA node, and its cores as the kernel lists them."""
     folders = sorted((root / "sys/devices/system/node").glob("node[0-9]*"), key=lambda folder: int(folder.name[4:]))
     return [{"node": int(folder.name[4:]), "cores": (folder / "cpulist").read_text().strip()} for folder in folders]
 
@@ -103,20 +81,20 @@ def _links(gpus: Sequence[Device]) -> dict[str, Any]:
         except AbreastError as error:
             notes.append(f"the topology is not known: {error.message}")
     elif len(gpus) > 1:
-        notes.append("the topology is not known: nvidia-smi gave none")
+        notes.append("the topology is not known: nvidia-smi printed none")
     found = {"gpus": gpu_links.gpu_facts(gpus), "links": gpu_links.links(gpus, known)}
     return found | ({"topology_text": text} if text is not None else {}) | ({"notes": notes} if notes else {})
 
 
 def _all_reduce(gpus: Sequence[Device], backend: str | None, cpu_devices: int | None) -> dict[str, Any]:
-    there = sorted(installed(), key=("torch", "jax", "tensorflow").index)
+    there = sorted(installed(), key=lambda name: name != "torch")  # PyTorch comes first
     name = backend or next((each for each in (os.environ.get("KERAS_BACKEND", ""), *there) if each in BACKENDS), None)
     if name is None:
         return {"notes": ["all-reduce was not measured: no backend is installed"]}
     simulated = cpu_devices is not None or not gpus
     most = cpu_devices or len(gpus) or max(2, min(4, num_cores()))
     if most < 2:
-        return {"notes": ["all-reduce was not measured: it takes 2 devices"]}
+        return {"notes": ["all-reduce was not measured: it needs at least 2 devices"]}
     counts = sorted({*(1 << power for power in range(1, most.bit_length())), most})
     request = {"devices": counts, "sizes": _CPU_SIZES if simulated else _GPU_SIZES, "simulated": simulated}
     command = [sys.executable, "-m", "abreast.machine.all_reduce_times", json.dumps(request)]
@@ -126,16 +104,16 @@ def _all_reduce(gpus: Sequence[Device], backend: str | None, cpu_devices: int | 
             command, env=environment, capture_output=True, text=True, timeout=_ALL_REDUCE_SECONDS, check=True
         )
     except subprocess.TimeoutExpired:
-        return {"notes": [f"all-reduce was not measured: no end after {_ALL_REDUCE_SECONDS} s"]}
+        return {"notes": [f"all-reduce was not measured: it did not end within {_ALL_REDUCE_SECONDS} s"]}
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or [""])[-1]
         return {"notes": [f"all-reduce was not measured: {last[:300]}"]}
-    notes = ["the devices that summed were simulated on the CPU"] if simulated else []
+    notes = ["all-reduce was measured on devices simulated on the CPU"] if simulated else []
     return {"all_reduce": json.loads(done.stdout), "all_reduce_simulated": simulated, "notes": notes}
 
 
 def _said(facts: dict[str, Any]) -> list[str]:
-    """What was measured, in words."""
+    """The measured facts as lines to print."""
     lines = []
     for name, value in facts.items():
         if isinstance(value, float):
@@ -148,7 +126,3 @@ def _said(facts: dict[str, Any]) -> list[str]:
         what = f"all-reduce of {byte_count(entry['bytes'])} over {entry['devices']}"
         lines.append(f"  {what}: {duration(entry['seconds'])}, bus {rate}/s")
     return lines
-
-
-def _tell(text: str) -> None:
-    print(f"abreast: {text}", file=sys.stderr, flush=True)

@@ -1,1 +1,1 @@
-"""The parts of every page that abreast writes: one HTML file that loads nothing."""
+"""The parts that make up every page of abreast: one self-contained HTML file that loads nothing."""

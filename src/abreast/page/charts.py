@@ -1,8 +1,7 @@
-"""Charts as inline SVG: stacked bars and lines over time; `tracks.py` has spans on tracks.
+"""Charts as inline SVG: stacked bars, and lines over time. `tracks.py` draws spans on tracks.
 
 Positions are percentages and heights are pixels, so that a chart fits any width while its text keeps its size. Colours are
-the classes of `palette.py`; what is predicted is drawn with the class `predicted`, and never looks like what is measured.
-Imports `markup`.
+the classes of `palette.py`. Predicted values have the class `predicted`, and never look like measured ones.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from abreast.page.markup import Markup, escaped, joined, shortened, tag
 
 Describe = Callable[[float], str]
 
-_LETTER_WIDTH = 7.0  # pixels of a label's letter, and of a chart when no script measures them
+_LETTER_WIDTH = 7.0  # estimated pixels of a letter, and of a whole chart, where no script measures them
 _CHART_WIDTH = 760.0
-_GUTTER = 56  # pixels left of lines, for the words of their scale
+_GUTTER = 56  # pixels to the left of lines, for the labels of their scale
 
 
 @dataclass(frozen=True)
 class Bar:
-    """`parts` by name, from left to right; `spread` is the length of a whisker around the bar's end."""
+    """One stacked bar: `parts` by name, from left to right. `spread` is the length of a whisker around the bar's end."""
 
     name: str
     parts: Mapping[str, float]
@@ -35,8 +34,8 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Series:
-    """One line: `points` are x and y, by x."""
+class Line:
+    """One line of a chart: `points` are pairs of x and y, sorted by x."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -44,7 +43,7 @@ class Series:
 
 
 def legend(colours: Mapping[str, str]) -> Markup:
-    """The names with their colours, as a list."""
+    """A list of the names with their colours."""
     entries = [tag("li", swatch(colour), shortened(name, 60)) for name, colour in colours.items()]
     return tag("ul", *entries, class_="legend")
 
@@ -56,7 +55,7 @@ def swatch(colour: str) -> Markup:
 def stacked_bar(
     bar: Bar, colours: Mapping[str, str], describe: Describe, *, full: float | None = None, height: int = 16
 ) -> Markup:
-    """One bar, whose right edge stands for `full`: by default for the sum of its parts."""
+    """One bar. The right edge of the chart stands for `full`, by default the sum of the bar's parts."""
     full = full or bar.total or 1.0
     drawn, start = [], 0.0
     for name, value in bar.parts.items():
@@ -72,7 +71,7 @@ def stacked_bar(
 
 
 def fitted_label(text: str, x: float, width: float, y: float, height: float) -> Markup:
-    """A name inside a box, `x` and `width` as shares of the chart; hidden where it does not fit."""
+    """A name inside a box; hidden where it does not fit. `x` and `width` are shares of the chart's width."""
     text = shortened(text, 40)
     tight = len(text) * _LETTER_WIDTH + 10 > width * _CHART_WIDTH
     words = tag("text", text, x=5, y=height / 2, dy=".35em")
@@ -81,7 +80,7 @@ def fitted_label(text: str, x: float, width: float, y: float, height: float) -> 
 
 
 def line_chart(
-    series: Sequence[Series],
+    lines: Sequence[Line],
     colours: Mapping[str, str],
     label: str,
     describe_x: Describe,
@@ -91,13 +90,13 @@ def line_chart(
     unit: float = 1.0,
     height: int = 150,
 ) -> Markup:
-    """Lines over time from 0 to `top`, by default to the highest point; ticks are round numbers of `unit`."""
-    xs = [x for one in series for x, _ in one.points]
-    ys = [y for one in series for _, y in one.points if math.isfinite(y)]
+    """Lines over time. The y axis goes from 0 to `top`, by default the highest point; its ticks are round numbers of `unit`."""
+    xs = [x for line in lines for x, _ in line.points]
+    ys = [y for line in lines for _, y in line.points if math.isfinite(y)]
     low, high = min(xs, default=0.0), max(xs, default=1.0)
     span = (high - low) or 1.0
     top = top or 1.05 * max(ys, default=0.0) or 1.0
-    paths = [_path(one, colours[one.name], low, span, top) for one in series]
+    paths = [_path(line, colours[line.name], low, span, top) for line in lines]
     plot = tag("svg", *paths, viewBox="0 0 1000 1000", preserveAspectRatio="none", width="100%", height=height)
     levels = [(round((1 - y / top) * height) + 0.5, describe_y(y)) for y in ticks(0.0, top, 4, unit)]
     across = [tag("line", x1="0", x2="100%", y1=y, y2=y) for y, _ in levels]
@@ -112,7 +111,7 @@ def line_chart(
 
 
 def ticks(low: float, high: float, most: int, unit: float = 1.0, origin: float = 0.0) -> list[float]:
-    """At most `most + 1` round numbers from `low` to `high`: steps of 1, 2 or 5 times a power of ten units."""
+    """At most `most + 1` round numbers from `low` to `high`, spaced by 1, 2 or 5 times a power of ten units."""
     length = (high - low) / unit
     if not (math.isfinite(length) and length > 0):
         return [low]
@@ -124,7 +123,7 @@ def ticks(low: float, high: float, most: int, unit: float = 1.0, origin: float =
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
-    """At most about `most` points that keep the peaks: the lowest and the highest of each stretch."""
+    """About `most` points at most, which keep the peaks: the lowest and the highest point of each stretch."""
     if len(points) <= most:
         return list(points)
     size = math.ceil(2 * len(points) / most)
@@ -161,17 +160,17 @@ def _whisker(end: float, spread: float, height: int) -> Markup:
     return tag("g", along, *ends, class_="whisker")
 
 
-def _path(series: Series, colour: str, low: float, span: float, top: float) -> Markup:
+def _path(line: Line, colour: str, low: float, span: float, top: float) -> Markup:
     places = [
         f"{1000 * (x - low) / span:.5g},{1000 - 1000 * min(y / top, 1.0):.5g}"
-        for x, y in series.points
+        for x, y in line.points
         if math.isfinite(x) and math.isfinite(y)
     ]
     if len(places) == 1:
-        places *= 2  # a point alone: round caps make it a dot
-    kind = f"{colour} predicted" if series.predicted else colour
+        places *= 2  # a single point: the line's round caps make it a dot
+    kind = f"{colour} predicted" if line.predicted else colour
     shape = tag("path", d="M" + " ".join(places), vector_effect="non-scaling-stroke") if places else joined()
-    return tag("g", tag("title", shortened(series.name, 200)), shape, class_=kind)
+    return tag("g", tag("title", shortened(line.name, 200)), shape, class_=kind)
 
 
 def _column(place: float, words: str, height: int) -> Markup:

@@ -1,6 +1,6 @@
-"""An HTML file that needs nothing else: no network, style and script inside, and a policy that forbids to fetch anything.
+"""A self-contained HTML file: its style and script are inside, and its security policy forbids loading anything.
 
-Not here: what a page shows. Imports `markup`.
+Not here: the content of a page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from abreast.page.markup import Markup, joined, tag
 
 
 def document(title: str, main: Markup, footer: str, *, style: str = "", script: str | None = None) -> Markup:
-    """The page as text. `style` and `script` are our own, behind the style that all our pages have."""
+    """The page as text. `style` is added to the style that all pages share. Both `style` and `script` must be our own text."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -30,12 +30,12 @@ def document(title: str, main: Markup, footer: str, *, style: str = "", script: 
 
 
 def asset(name: str, package: str | None = __package__) -> str:
-    """A text file that lies beside the modules of a package."""
+    """The content of a text file that lies next to the modules of a package."""
     return (resources.files(package or "") / name).read_text(encoding="utf-8")
 
 
 def _policy(script: str | None) -> str:
-    """Nothing from anywhere, and no script but ours."""
+    """A content security policy that loads nothing, and runs no script except ours."""
     digest = "" if script is None else base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     scripts = f"'sha256-{digest}'" if digest else "'none'"
     return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {scripts}"

@@ -1,6 +1,6 @@
-"""Figures and tables of numbers as parts of a page, with their style: of bench's report, and of a plan.
+"""Figures and tables of numbers as parts of a page, with their style; for the pages of `bench` and `plan`.
 
-Not here: drawing (`figures.py`), and which figures there are (`plots.py`). Imports `markup`, `document`, `sections`.
+Not here: drawing (`figures.py`), and the choice of figures (`bench/plots.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def style() -> str:
 
 
 def drawings(figures: Iterable[tuple[str, str, Markup]]) -> Markup:
-    """Each with its words below; beside one another where there is room."""
+    """Figures with their captions, side by side where there is room. A figure is a name, a caption and a drawing."""
     shown = [tag("figure", drawing, tag("figcaption", words)) for _, words, drawing in figures]
     return tag("div", *shown, class_="drawings")
 

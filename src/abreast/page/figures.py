@@ -1,7 +1,6 @@
-"""Figures as SVG of one fixed size: curves over the number of devices beside the ideal line, and bars of a step's parts.
+"""Figures as SVG of a fixed width: curves over the number of devices with an ideal line, and bars of a step's parts.
 
-What is predicted never looks like what is measured (`figures.css`). Not here: which figures a comparison has (`plots.py`).
-Imports `charts`, `markup`.
+Predicted values never look like measured ones (`figures.css`). Not here: the figures of a comparison (`bench/plots.py`).
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from abreast.page.markup import Markup, joined, shortened, tag
 
 WIDTH, HEIGHT = 640, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 80, 46  # margins around the plot
-_PAD = 16  # inside of it
+_PAD = 16  # between the plot's left and right edges and its points
 _LOGARITHMIC_FROM = 32  # devices
 _LEAST_TICK_PIXELS = 26
-_ROW, _BAR = 34, 20  # of the bars
+_ROW, _BAR = 34, 20  # heights of a row and of the bar in it
 _KEY_ROW = 20
 _LETTER_WIDTH = 6.6
 Describe = Callable[[float], str]
@@ -26,7 +25,7 @@ Describe = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Curve:
-    """`points` are number of devices, value, and the low and high end of its range."""
+    """One curve: `points` are the number of devices, a value, and the low and the high end of the value's range."""
 
     name: str
     points: Sequence[tuple[float, float, float, float]]
@@ -36,7 +35,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Axes:
-    """From numbers to pixels; an axis that doubles goes in powers of two."""
+    """Converts numbers to pixels. An axis that doubles is logarithmic, in powers of two."""
 
     most_x: float
     most_y: float
@@ -67,7 +66,7 @@ def curves_figure(
     unit: float = 1.0,
     scales_with_devices: bool = True,
 ) -> Markup:
-    """Curves over devices, with their ranges, beside a line for `ideal`."""
+    """Curves over the number of devices, with their ranges, and a line for `ideal`."""
     devices = sorted({point[0] for curve in curves for point in curve.points})
     most = max(devices, default=1.0)
     highest = [point[3] for curve in curves for point in curve.points if math.isfinite(point[3])]
@@ -88,7 +87,7 @@ def curves_figure(
 
 @dataclass(frozen=True)
 class Bars:
-    """One stacked bar: `parts` by name."""
+    """One stacked bar of a figure: `parts` by name."""
 
     name: str
     parts: Mapping[str, float]
@@ -130,7 +129,7 @@ def _bar(
 
 
 def _sheet(title: str, height: float, key: Sequence[tuple[str, Markup]], *drawn: str) -> Markup:
-    """Title and key above what is drawn, which makes room for a key of several rows."""
+    """A figure with its title and its key above the drawing. A key of several rows moves the drawing down."""
     legend, more = _legend(key)
     return tag(
         "svg",
@@ -149,7 +148,7 @@ def _sheet(title: str, height: float, key: Sequence[tuple[str, Markup]], *drawn:
 
 
 def _legend(entries: Sequence[tuple[str, Markup]]) -> tuple[Markup, float]:
-    """The key, and the height of its rows behind the first."""
+    """The key, and the height of its rows after the first."""
     drawn, x, y = [], 14.0, 44.0
     for name, sample in entries:
         width = 44 + _LETTER_WIDTH * len(shortened(name, 40))
@@ -188,7 +187,7 @@ def _powers(most: float) -> list[float]:
 
 
 def _ideal(axes: Axes, most: float, ideal: Callable[[float], float]) -> Markup:
-    """A straight line: it is one on both kinds of axes."""
+    """The ideal as a straight line, which it is on linear and on logarithmic axes."""
     (x1, x2), (y1, y2) = (axes.x(1.0), axes.x(most)), (axes.y(ideal(1.0)), axes.y(ideal(most)))
     if most <= 1:
         x1, x2 = x1 - 40, x2 + 40

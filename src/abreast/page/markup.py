@@ -1,20 +1,17 @@
-"""HTML and SVG as text in which nothing of a user's becomes markup: every string is escaped unless we made it a `Markup`.
-
-Not here: what a page shows. Imports nothing of abreast.
-"""
+"""HTML and SVG as text. Every string is escaped unless it is a `Markup`, so no text of a user becomes markup."""
 
 from __future__ import annotations
 
 import html
 import re
 
-# Control characters and halves of surrogate pairs: HTML and UTF-8 have no place for them.
+# Control characters and lone surrogates, which HTML and UTF-8 do not allow.
 _NOT_SHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _EMPTY = {"line", "link", "meta", "path", "rect"}
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
 
 def escaped(text: str, most: int = 4000) -> Markup:
@@ -29,7 +26,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def tag(kind: str, /, *children: str, **attributes: object) -> Markup:
-    """One element. `class_` stands for `class`, `aria_label` for `aria-label`; an attribute that is None is left out."""
+    """One element. The argument `class_` sets the attribute `class`, `aria_label` sets `aria-label`; None leaves one out."""
     parts = [kind]
     for key, value in attributes.items():
         if value is not None:
@@ -41,7 +38,7 @@ def tag(kind: str, /, *children: str, **attributes: object) -> Markup:
 
 
 def prose(text: str, most: int = 4000) -> Markup:
-    """Text in which what stands between backticks is code."""
+    """Text as markup, with the parts between backticks as code."""
     pieces = shortened(text, most).split("`")
     if len(pieces) % 2 == 0:  # a backtick without a partner
         return escaped(text, most)
@@ -49,7 +46,7 @@ def prose(text: str, most: int = 4000) -> Markup:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter, unless it begins with a name such as `uint8`, and with a full stop."""
+    """The text as a sentence: with a full stop, and with a capital letter unless it begins with a name such as `uint8`."""
     text = text.strip()
     first = text.partition(" ")[0]
     capital = text[:1].upper() if first.isalpha() and first.islower() else text[:1]
@@ -57,7 +54,7 @@ def sentence(text: str) -> str:
 
 
 def joined(*children: str) -> Markup:
-    """Several pieces after one another."""
+    """All pieces, joined."""
     return Markup("".join(map(escaped, children)))
 
 

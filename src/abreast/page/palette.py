@@ -1,7 +1,7 @@
-"""Which colour stands for which name: the same for the words that we know, on every page and in every chart.
+"""The colour of each name. A known name has the same colour on every page and in every chart.
 
-The colours themselves are in `palette.css`, for light and for dark; there are `NUM_COLOURS`, told apart by colour-blind
-readers, and the last is grey. Imports nothing of abreast.
+`palette.css` defines the `NUM_COLOURS` colours, for light and for dark pages. Colour-blind readers can distinguish them; the
+last one is grey.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 NUM_COLOURS = 8
 GREY = NUM_COLOURS - 1
 
-# The first word that a name holds decides.
+# The first word that occurs in a name decides its colour.
 _KNOWN = (
     ("comput", 2),
     ("reduce", 3),
@@ -31,12 +31,12 @@ _KNOWN = (
 
 
 def colour_classes(names: Iterable[str]) -> dict[str, str]:
-    """A CSS class for each name. Names of one meaning share a colour; others take those left, then grey."""
+    """A CSS class for each name. Names of one meaning share a colour; unknown names get the free colours, then grey."""
     names = list(dict.fromkeys(names))
-    known = {name: colour for name in names if (colour := _meant(name)) is not None}
+    known = {name: colour for name in names if (colour := _known_colour(name)) is not None}
     free = (colour for colour in range(GREY) if colour not in known.values())
     return {name: f"c{known[name] if name in known else next(free, GREY)}" for name in names}
 
 
-def _meant(name: str) -> int | None:
+def _known_colour(name: str) -> int | None:
     return next((colour for word, colour in _KNOWN if word in name.lower()), None)

@@ -1,7 +1,4 @@
-"""The two blocks that every page is made of: a section with its heading, and a table.
-
-Not here: what a section shows. Imports `markup`.
-"""
+"""The two blocks that every page is made of: a section with a heading, and a table. Not here: their content."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Sequence
 
 from abreast.page.markup import Markup, tag
 
-MOST_ROWS = 100  # of any table
+MOST_ROWS = 100  # in any table
 
 
 def section(title: str, about: str, *content: str) -> Markup:
@@ -21,9 +18,9 @@ def section(title: str, about: str, *content: str) -> Markup:
 def table(
     caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, foot: bool = False, kind: str = ""
 ) -> Markup:
-    """A table whose first column names its rows; with `foot`, the last row sums up the others.
+    """A table whose first column names its rows. With `foot`, the last row is the total of the others.
 
-    Of more than `MOST_ROWS` rows the first are shown, and the caption says so.
+    Of more than `MOST_ROWS` rows only the first are shown, and the caption says so.
     """
     if len(rows) > MOST_ROWS:
         caption += f" (the first {MOST_ROWS} of {len(rows)})"

@@ -1,7 +1,6 @@
-"""Closed forms of exchanging one buffer between devices: bandwidth and latency, alone on their links.
+"""Closed forms for the exchange of one buffer between devices, from bandwidth and latency; nothing else uses the links.
 
-Every function takes numbers or arrays of them, and gives seconds. `simulate` is checked against these. Imports nothing of
-abreast.
+Every function takes numbers or arrays, and returns seconds.
 """
 
 from __future__ import annotations
@@ -35,25 +34,8 @@ def tree_seconds(
     return np.where(np.asarray(num_devices) > 1, 2 * size_bytes / bytes_per_second + 2 * levels * latency_seconds, 0.0)
 
 
-def server_on_device_seconds(size_bytes: Number, num_devices: Number, bytes_per_second: Number) -> Number:
-    """One device holds the parameters: each of the others sends and fetches the whole buffer over that device's one link."""
-    return 2 * (num_devices - 1) * size_bytes / bytes_per_second
-
-
-def server_in_host_seconds(
-    size_bytes: Number, num_devices: Number, bytes_per_second: Number, memory_bytes_per_second: Number
-) -> Number:
-    """The host holds the parameters: every device uses its own link, the host's memory adds up the gradients of all."""
-    return 2 * size_bytes / bytes_per_second + num_devices * size_bytes / memory_bytes_per_second
-
-
-def sharded_servers_seconds(size_bytes: Number, num_devices: Number, bytes_per_second: Number) -> Number:
-    """Every device serves `1 / n` of the parameters: it sends and receives `(n - 1) / n` of the buffer, twice."""
-    return 2 * (num_devices - 1) / num_devices * size_bytes / bytes_per_second
-
-
 def gather_seconds(
     size_bytes: Number, num_devices: Number, bytes_per_second: Number, latency_seconds: Number = 0.0
 ) -> Number:
-    """All-gather of a buffer per device, as sparse gradients need: each receives `n - 1` of them."""
+    """All-gather of one buffer per device, which sparse gradients need: each device receives `n - 1` buffers."""
     return (num_devices - 1) * (size_bytes / bytes_per_second + latency_seconds)

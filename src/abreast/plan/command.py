@@ -1,29 +1,107 @@
-"""`abreast plan`: options in, a plan out. Imports the rest of this package, and of bench what reads its lines."""
+"""`abreast plan`: its options, and the plan that it prints."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 
-from abreast.bench import lines
-from abreast.bench.series import Comparison
-from abreast.errors import DataError
-from abreast.plan.gradients import parse_format
-from abreast.plan.machine import find_machine
-from abreast.plan.measured_steps import measured_steps, rows_of, with_measured_shape
-from abreast.plan.models import Model, find_model, is_known, model_of, with_tensors
-from abreast.plan.predict import Prediction, predictions
-from abreast.plan.questions import cost, helps, worth
-from abreast.plan.report import Plan, as_data, text
-from abreast.plan.setup import Setup, check_rows
-from abreast.plan.step_time import step_time
+from abreast.options import add_option
+from abreast.plan.from_options import make_plan
+from abreast.plan.report import as_data, text
+from abreast.plan.software import EXCHANGES, SOFTWARE
 from abreast.stdout import say
 from abreast.whole_file import writable
 
-_USUAL_ROWS = 32.0
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="NAME", help="a well-known model, as resnet50 or bert_large")
+    parser.add_argument("--parameters", metavar="N", type=float, help="parameters of another model, as 25.6e6")
+    parser.add_argument("--tensors", metavar="N", type=int, help="its gradient tensors (default: guessed)")
+    parser.add_argument(
+        "--machine",
+        metavar="NAME",
+        required=True,
+        help="a machine that ships, or a JSON file: written by `abreast machine`, or by hand",
+    )
+    parser.add_argument("--devices", metavar="N", type=int, help="the most devices to plan for (default: one host)")
+    parser.add_argument("--hosts", metavar="N", type=int, help="hosts for these devices (default: as few as possible)")
+    parser.add_argument(
+        "--batch", metavar="ROWS", type=float, help="rows of one device in a step (default: as measured, or 32)"
+    )
+    add_option(
+        parser, "--step-time", metavar="TIME", help="step time of one device with that batch, as 125ms or 0.125s"
+    )
+    add_option(
+        parser, "--step-from", metavar="FILE", help="read the step time from the last line of a file of `abreast bench`"
+    )
+    parser.add_argument(
+        "--measured",
+        metavar="FILE",
+        help="lines of `abreast bench`, to show beside the prediction; they give the step time too",
+    )
+    parser.add_argument("--precision", default="fp32", metavar="NAME", help="fp32, tf32, fp16 or bf16 (default: fp32)")
+    parser.add_argument("--exchange", default="ring", metavar="NAME", help=f"{', '.join(EXCHANGES)} (default: ring)")
+    parser.add_argument("--software", default="ddp", metavar="NAME", help=f"{', '.join(SOFTWARE)} (default: ddp)")
+    parser.add_argument(
+        "--gradients", default="fp32", metavar="FORMAT", help="fp32, fp16, bf16, 1-bit, top-k:0.01, powersgd:4"
+    )
+    parser.add_argument("--accumulate", metavar="N", type=int, default=1, help="steps per exchange (default: 1)")
+    add_option(
+        parser,
+        "--sync-every",
+        metavar="N",
+        type=int,
+        default=1,
+        help="updates per exchange of the weights (default: 1)",
+    )
+    add_option(
+        parser,
+        "--bucket-mb",
+        metavar="MB",
+        type=float,
+        default=25,
+        help="size of a bucket in 10^6 bytes; 0 sends each tensor alone (default: 25)",
+    )
+    add_option(parser, "--no-overlap", action="store_true", help="exchange after the backward pass")
+    add_option(parser, "--one-process", action="store_true", help="one process drives all devices of a host")
+    add_option(parser, "--no-staging", action="store_true", help="copy each batch when its step begins")
+    add_option(parser, "--row-bytes", metavar="BYTES", type=float, default=0.0, help="size of the input of one row")
+    add_option(
+        parser,
+        "--input-rate",
+        metavar="ROWS",
+        type=float,
+        help="rows per second from the input pipeline of one host",
+    )
+    parser.add_argument(
+        "--strong", action="store_true", help="the devices share one batch, instead of each having its own"
+    )
+    parser.add_argument(
+        "--stragglers", metavar="SPREAD", type=float, default=0.0, help="spread of the replicas' step times, as 0.1"
+    )
+    add_option(
+        parser,
+        "--slow-link",
+        metavar="TIMES",
+        type=float,
+        default=1.0,
+        help="the link of one device is TIMES as slow",
+    )
+    add_option(
+        parser,
+        "--slow-network",
+        metavar="TIMES",
+        type=float,
+        default=1.0,
+        help="the network of one host is TIMES as slow",
+    )
+    add_option(
+        parser, "--lost", metavar="SHARE", type=float, default=0.0, help="share of transfers that fail and are repeated"
+    )
+    add_option(parser, "--epoch-rows", metavar="N", type=float, help="rows of an epoch, for its price")
+    parser.add_argument("--price", metavar="PRICE", type=float, help="price of one device for one hour")
+    parser.add_argument("--html", metavar="FILE", help="also write the plan as a page")
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,95 +109,7 @@ def run(options: argparse.Namespace) -> int:
     plan = make_plan(options)
     say(json.dumps(as_data(plan), indent=2) if options.json else text(plan))
     if target is not None:
-        from abreast.plan.page import write_page  # what draws is slow to load
+        from abreast.plan.page import write_page  # drawing modules load slowly
 
         write_page(plan, target)
     return 0
-
-
-def make_plan(options: argparse.Namespace) -> Plan:
-    for name, number in (("devices", options.devices), ("hosts", options.hosts)):
-        if number is not None and number < 1:
-            raise DataError(f"--{name} {number}", "give a whole number, at least one")
-    measured = None
-    if options.measured is not None:
-        half = lines.half_line(Path(options.measured))
-        if half is not None:
-            print(f"abreast: {half}", file=sys.stderr)
-        measured = measured_steps(options.measured, options.model, options.batch, options.strong)
-    setup = setup_of(options, measured)
-    most = setup.machine.devices_per_host if options.devices is None else options.devices
-    if options.devices is None and options.hosts is not None:
-        most *= options.hosts
-    hosts = -(-most // setup.machine.devices_per_host) if options.hosts is None else options.hosts
-    _check_even(setup, most, hosts)
-    points = predictions(setup, most, hosts)
-    price = None
-    if options.price is not None or options.epoch_rows is not None:
-        if options.price is None or options.epoch_rows is None:
-            raise DataError("a price needs the rows of an epoch and the price", "give --epoch-rows and --price")
-        price = cost(_last_predicted(points), options.epoch_rows, options.price)
-    return Plan(setup, points, worth(points), helps(setup, points[-1]), price, measured)
-
-
-def _last_predicted(points: Sequence[Prediction]) -> Prediction:
-    """The most devices of which something is predicted; of one device, something always is."""
-    return [point for point in points if not point.abstains][-1]
-
-
-def setup_of(options: argparse.Namespace, measured: Comparison | None = None) -> Setup:
-    model = _model(options, measured)
-    machine = find_machine(options.machine)
-    rows = options.batch
-    if rows is None:
-        rows = _USUAL_ROWS if measured is None else rows_of(measured)
-    check_rows(rows)
-    return Setup(
-        model,
-        machine,
-        step_time(options, model, machine, rows, measured),
-        rows,
-        options.precision,
-        options.exchange,
-        options.software,
-        parse_format(options.gradients),
-        options.accumulate,
-        options.sync_every,
-        1e6 * options.bucket_mb,
-        not options.no_overlap,
-        options.one_process,
-        not options.no_staging,
-        options.row_bytes,
-        options.input_rate,
-        options.strong,
-        options.slow_link,
-        options.slow_network,
-        options.lost,
-        options.stragglers,
-    )
-
-
-def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
-    """As given; else as it ships, with the tensors that were measured, if any."""
-    if options.parameters is not None:
-        return model_of(options.parameters, options.tensors, options.model or "the model")
-    found = None
-    if measured is not None:
-        name = options.model or str(measured.facts["model"])
-        found = with_measured_shape(find_model(name) if is_known(name) else None, measured)
-    if found is None and options.model is None:
-        raise DataError("no model is given", "say `--model resnet50`, or `--parameters 25.6e6`")
-    model = found or find_model(options.model)
-    return model if options.tensors is None else with_tensors(model, options.tensors)
-
-
-def _check_even(setup: Setup, num_devices: int, num_hosts: int) -> None:
-    """An error that says which numbers of devices there can be."""
-    per_host = setup.machine.devices_per_host
-    if num_devices % num_hosts:
-        near = min(per_host, max(1, round(num_devices / num_hosts))) * num_hosts
-        raise DataError(
-            f"{num_devices} devices on {num_hosts} hosts, with {per_host} each",
-            f"as many on each host, as {near} devices",
-        )
-    setup.check_devices(num_devices, num_hosts)

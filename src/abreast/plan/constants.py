@@ -1,7 +1,4 @@
-"""The fitted constants of the scaling model, with their meaning: `constants.json` read, nothing more.
-
-`benchmarks/plan_fit.py` writes that file. Imports nothing of abreast.
-"""
+"""The fitted constants of the scaling model, with their meaning, as `benchmarks/plan_fit.py` wrote them to `constants.json`."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Interval:
-    """How far a measured step time is from the predicted one, as the logarithm of their ratio.
+    """Half-widths of the 80 % interval, as logarithms of measured over predicted step time.
 
-    Half-widths of the 80 % interval: `floor` for a step that loses nothing, and `per_loss` times what it loses on top;
-    `assumed` more where facts of the machine or the model are missing. `shift` is where the middle lies.
+    The half-width is `floor`, plus `per_loss` times the loss of the step, plus `assumed` where facts of the machine or the model
+    are missing. `shift_low` and `shift_high` multiply it on either side.
     """
 
     floor: float
@@ -30,7 +27,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Constants:
-    """Values by name; a name is `kind.which`, as `exposed.ddp`."""
+    """Values by name. A name is `kind.which`, as `exposed.ddp`."""
 
     values: Mapping[str, float]
     interval: Interval
@@ -43,7 +40,7 @@ class Constants:
 
 
 def described() -> dict[str, Any]:
-    """The whole file: for each constant its value, unit, meaning, and what was expected before any fit."""
+    """The whole file: for each constant its value, unit, meaning, and the value expected before any fit."""
     content: dict[str, Any] = json.loads(files("abreast.plan").joinpath("constants.json").read_text())
     return content
 

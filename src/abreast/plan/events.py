@@ -1,6 +1,6 @@
 """A discrete-event engine: tasks that wait for others, and resources that serve one task after the other.
 
-Nothing here knows of training; `simulate` builds its tasks. Imports nothing of abreast.
+Not here: training, whose tasks `simulate` builds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outcome:
-    """When all was done, when each task was, and how long each resource was in use."""
+    """When everything ended, when each task ended, and how long each resource was busy."""
 
     seconds: float
     ends: Sequence[float]
@@ -22,7 +22,7 @@ class Outcome:
 class Engine:
     """Tasks are numbered as they are added; a task waits for tasks that were added before it.
 
-    A resource serves in the order in which tasks become ready, and of those ready at one time, in the order of their numbers.
+    A resource serves tasks in the order in which they become ready. Tasks that become ready together are served by their numbers.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Engine:
         self._resources: dict[str, int] = {}
 
     def add(self, seconds: float, resource: str, after: Sequence[int] = ()) -> int:
-        """A task that uses a resource for so long, once the tasks of `after` are done; gives its number."""
+        """Add a task that uses a resource for so long, after the tasks of `after`; return its number."""
         number = len(self._seconds)
         self._seconds.append(seconds)
         self._resource.append(self._resources.setdefault(resource, len(self._resources)))

@@ -1,6 +1,6 @@
 """How gradients travel: full, in half precision, or compressed; bytes on the wire and time to encode.
 
-Sizes are exact; the passes over memory that encoding takes are assumptions, said here. Imports `errors`.
+Sizes are exact; the passes over memory that encoding takes are assumptions, stated here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _KNOWN = "fp32, fp16, bf16, 1-bit, top-k:SHARE as top-k:0.01, powersgd:RANK as p
 
 @dataclass(frozen=True)
 class Format:
-    """A way to send gradients. `passes` are readings or writings of the float32 gradient, encoding and decoding together."""
+    """A format of gradients on the wire. `passes` counts reads and writes of the float32 gradient, to encode and decode it."""
 
     name: str
     passes: float = 0.0
-    share: float = 1.0  # top-k: of the values that are sent
+    share: float = 1.0  # top-k: share of the values that is sent
     rank: int = 0  # PowerSGD
 
     @property
@@ -27,13 +27,13 @@ class Format:
         return self.name == "top-k"
 
     def wire_bytes(self, num_values: float) -> float:
-        """Bytes that one tensor of so many values sends."""
+        """Bytes on the wire for one tensor of so many values."""
         if self.name in ("fp16", "bf16"):
             return 2 * num_values
         if self.name == "1-bit":
             return num_values / 8 + 8
         if self.name == "top-k":
-            return 8 * math.ceil(self.share * num_values)  # a value and its place
+            return 8 * math.ceil(self.share * num_values)  # a value and its index
         if self.name == "powersgd":
             return 4 * min(num_values, self.rank * 2 * math.sqrt(num_values))  # the factors of a square matrix
         return 4 * num_values
@@ -43,7 +43,7 @@ class Format:
 
 
 def parse_format(text: str) -> Format:
-    """A format by its name on the command line."""
+    """The format with this name on the command line."""
     name, _, argument = text.partition(":")
     plain = {
         "fp32": Format("fp32"),

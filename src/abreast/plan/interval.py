@@ -1,6 +1,6 @@
-"""How sure a prediction is: the range that holds the measured value in four of five cases.
+"""How certain a prediction is: the range that contains the measured value in four of five cases.
 
-The widths come from machines that the fit had not seen (`benchmarks/plan_fit.py`). Imports `constants`.
+The widths come from machines that the fit had not seen (`benchmarks/plan_fit.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Number = Any  # a float, or an array of them
 
 
 def loss_of(efficiency: Number) -> Number:
-    """What a step loses, as the logarithm of the time it takes over the time it would take alone."""
+    """The loss of a step: the logarithm of its time over the time of one device that trains alone."""
     return np.maximum(-np.log(efficiency), 0.0)
 
 
 def interval(efficiency: Number, assumed: Number, widths: Interval) -> tuple[Number, Number]:
-    """The lowest and highest efficiency of an 80 % interval; `assumed` says where facts were missing."""
+    """The lowest and highest efficiency of the 80 % interval; `assumed` is 1 where facts were missing."""
     half = widths.floor + widths.per_loss * loss_of(efficiency) + widths.assumed * np.asarray(assumed, float)
     return efficiency * np.exp(-half * widths.shift_low), efficiency * np.exp(half * widths.shift_high)

@@ -1,7 +1,7 @@
-"""What `plan` knows about hardware: devices, hosts and the links between them, from JSON or from the machines that ship.
+"""Hardware for `plan`: devices, hosts and the links between them, from JSON or from the machines that ship.
 
-The JSON is what `machines.json` holds, rates in bytes per second, each under the name of its unit; or what `abreast machine`
-measured (`measured_machine.py`). Imports that, `errors`, `nearest`, `plain_json` and `software`.
+The JSON has the form of `machines.json`, with each rate in bytes per second under the name of its unit. The JSON of `abreast
+machine` is read too (`measured_machine.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from abreast.nearest import nearest
 from abreast.plan import measured_machine
 from abreast.plan.software import LINKS, NETWORKS
 
-_SLOWEST, _FASTEST = 1e4, 1e14  # bytes per second of anything that is called a link or a memory
-_HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16; of machines of which nobody says
+_SLOWEST, _FASTEST = 1e4, 1e14  # bytes per second of any link or memory
+_HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16; for machines without this fact
 _NEEDED = (
     "a machine has name, device, devices_per_host, device_link; a link kind, bytes_per_second; "
     "a device name, memory_bytes_per_second"
@@ -31,8 +31,8 @@ _EXAMPLE = "bytes_per_second, as 12e9 for 12 GB/s (12 GB/s = 96 Gb/s)"
 
 
 @dataclass(frozen=True)
-class Device:
-    """One GPU. Peaks are in floating-point operations per second by precision, as the maker states them."""
+class DeviceSpeed:
+    """One GPU. `peak_flops` has the maker's floating-point operations per second, by precision."""
 
     name: str
     memory_bytes_per_second: float
@@ -43,8 +43,8 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Link:
-    """`bytes_per_second` one way: nominal for the kinds that say how they are built, what was seen for the others."""
+class LinkSpeed:
+    """`bytes_per_second` is one way: measured for the kinds `measured` and `all-reduce`, nominal for the others."""
 
     kind: str
     bytes_per_second: float
@@ -53,16 +53,17 @@ class Link:
 
 @dataclass(frozen=True)
 class Machine:
-    """Hosts that are all alike. `assumed` names the facts that nobody stated; copies are of a host to one of its devices.
+    """Hosts that are all alike. `assumed` names the facts that are guessed.
 
-    Devices that are simulated on a processor may share its cores.
+    `host_copy_bytes_per_second` is the rate from a host to one of its devices. With `shares_cores`, the devices are simulated on
+    one processor and may share its cores.
     """
 
     name: str
-    device: Device
+    device: DeviceSpeed
     devices_per_host: int
-    device_link: Link
-    network: Link | None = None
+    device_link: LinkSpeed
+    network: LinkSpeed | None = None
     most_hosts: int | None = None
     host_copy_bytes_per_second: float = _HOST_COPY_BYTES_PER_SECOND
     shares_cores: bool = False
@@ -77,7 +78,7 @@ class Machine:
 
 
 def find_machine(name_or_path: str) -> Machine:
-    """A machine that ships, by name, or one in a JSON file."""
+    """The machine with this name, or the one in this JSON file."""
     if name_or_path in machines():
         return machines()[name_or_path]
     if name_or_path.endswith(".json") or (name_or_path and os.path.exists(name_or_path)):
@@ -86,11 +87,13 @@ def find_machine(name_or_path: str) -> Machine:
 
 
 def read_machine(path: str | Path) -> Machine:
-    """The machine in a JSON file: as somebody described it, or as `abreast machine` measured it."""
+    """The machine in a JSON file, written by hand or by `abreast machine`."""
     try:
         content = plain_json.parse(Path(path).read_text())
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}", "give a name that ships or a JSON file") from None
+        raise DataError(
+            f"{path} cannot be read: {error.strerror}", "give the name of a machine that ships, or a JSON file"
+        ) from None
     except ValueError as error:
         raise DataError(f"{path} is not JSON: {error}", "`abreast machine > machine.json` writes one") from None
     if measured_machine.is_measured(content):
@@ -99,7 +102,7 @@ def read_machine(path: str | Path) -> Machine:
 
 
 def machine_from(content: Any, where: str = "the machine") -> Machine:
-    """A machine out of parsed JSON; `where` is what an error calls it."""
+    """A machine from parsed JSON; `where` names it in errors."""
     facts = _Facts(content, where)
     device = facts.device("device")
     network = facts.link("network", NETWORKS) if facts.content.get("network") is not None else None
@@ -118,8 +121,8 @@ def machine_from(content: Any, where: str = "the machine") -> Machine:
 
 
 def _host_copies(facts: _Facts) -> float:
-    told = any(name.startswith("host_copy_") for name in facts.content)  # also in another unit, which is an error
-    return facts.rate("host_copy_bytes_per_second") if told else _HOST_COPY_BYTES_PER_SECOND
+    given = any(name.startswith("host_copy_") for name in facts.content)  # another unit is an error
+    return facts.rate("host_copy_bytes_per_second") if given else _HOST_COPY_BYTES_PER_SECOND
 
 
 @cache
@@ -129,12 +132,12 @@ def machines() -> dict[str, Machine]:
 
 
 @cache
-def devices() -> dict[str, Device]:
+def devices() -> dict[str, DeviceSpeed]:
     """The GPUs that ship, by name."""
     return {name: _device(name, facts, f"device {name}") for name, facts in _shipped()["devices"].items()}
 
 
-def find_device(name: str) -> Device:
+def find_device(name: str) -> DeviceSpeed:
     if name not in devices():
         raise DataError(f"no GPU is called {name!r}", _suggest(name, devices()))
     return devices()[name]
@@ -142,7 +145,7 @@ def find_device(name: str) -> Device:
 
 @cache
 def _names_by_driver() -> dict[str, str]:
-    """The names of GPUs that ship by those that their driver gives them, without the maker's."""
+    """By the name that the driver gives a GPU, without the maker: the name under which the GPU ships."""
     return {other: name for name, facts in _shipped()["devices"].items() for other in facts.get("driver_names", ())}
 
 
@@ -189,7 +192,7 @@ class _Facts:
             raise DataError(f"{self._where}: {name} is {value!r}", f"it is above zero, in {_EXAMPLE}")
         if not _SLOWEST <= value <= _FASTEST:
             raise DataError(
-                f"{self._where}: {name} is {value:g}, which no link or memory reaches", f"rates are in {_EXAMPLE}"
+                f"{self._where}: {name} is {value:g}, beyond any link or memory", f"rates are in {_EXAMPLE}"
             )
         return float(value)
 
@@ -212,7 +215,7 @@ class _Facts:
             raise DataError(f"{self._where}: {name} is {found!r}", f"{name} is a JSON list of words")
         return tuple(found)
 
-    def link(self, name: str, kinds: tuple[str, ...]) -> Link:
+    def link(self, name: str, kinds: tuple[str, ...]) -> LinkSpeed:
         inner = _Facts(self._value(name), f"{self._where}: {name}")
         kind = inner.text("kind")
         if kind not in kinds:
@@ -220,9 +223,9 @@ class _Facts:
         latency = inner.content.get("latency_seconds", 0.0)
         if isinstance(latency, bool) or not isinstance(latency, int | float) or not 0 <= latency < 10:
             raise DataError(f"{self._where}: {name}: latency_seconds is {latency!r}", "it is in seconds, as 5e-6")
-        return Link(kind, inner.rate("bytes_per_second"), float(latency))
+        return LinkSpeed(kind, inner.rate("bytes_per_second"), float(latency))
 
-    def device(self, name: str) -> Device:
+    def device(self, name: str) -> DeviceSpeed:
         value = self._value(name)
         if isinstance(value, str):
             return find_device(value)
@@ -235,13 +238,13 @@ class _Facts:
         return self.content[name]
 
 
-def _device(name: str, content: dict[str, Any], where: str) -> Device:
+def _device(name: str, content: dict[str, Any], where: str) -> DeviceSpeed:
     facts = _Facts(content, where)
     peaks = facts.optional("peak_flops", dict, {})
     for precision, flops in peaks.items():
         if not plain_json.positive(flops) or not 1e9 <= flops <= 1e18:
             raise DataError(f"{where}: peak_flops of {precision} is {flops!r}", "in operations per second, as 15.7e12")
-    return Device(
+    return DeviceSpeed(
         name,
         facts.rate("memory_bytes_per_second"),
         dict(peaks),

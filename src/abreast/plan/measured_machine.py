@@ -1,7 +1,7 @@
-"""A machine for `plan` out of what `abreast machine` measured on one: the same facts, in the keys that `machine.py` reads.
+"""A machine for `plan` from the measurements of `abreast machine`, in the keys that `machine.py` reads.
 
-An all-reduce that was measured goes before copies that were, and those before what a data sheet says. Not here: whether the
-rates can be (`machine.py`). Imports `errors`, `plain_json`, `rings` and `units`.
+A measured all-reduce is preferred to measured copies, and those to a data sheet. Not here: the check that the rates are possible
+(`machine.py`).
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from abreast.plan.rings import has_ring, slowest_of_fastest_ring
 from abreast.units import byte_count, counted
 
 FORMAT = 1  # of `abreast machine`
-SIMULATED = "each simulated device has the cores that one alone had; at the interval's low end they share them"
-_AGAIN = "`abreast machine > machine.json` writes it anew"
+SIMULATED = "each simulated device has as many cores as one had alone; at the low end of the interval they share them"
+_AGAIN = "`abreast machine > machine.json` writes a new one"
 _NVLINK_CLASS = "NV"
-# Of what a PCIe link carries, copies from pinned memory reach this: 0.763 of 0.985 GB/s, and 6.07 of 7.88 in Rossum's tests.
+# Share of a PCIe link's rate that copies from pinned memory reach: 0.763 of 0.985 GB/s, and 6.07 of 7.88, in Rossum's tests.
 _COPIED_SHARE = 0.77
 Facts = Mapping[str, Any]
 Pairs = dict[tuple[int, int], Facts]
 
 
 def is_measured(content: Any) -> bool:
-    """Whether parsed JSON is of `abreast machine`, and not a machine as somebody described it."""
+    """Whether parsed JSON is from `abreast machine`, and not a machine described by hand."""
     return isinstance(content, dict) and "gpus" in content and "device" not in content
 
 
 def described(facts: Facts, where: str, known: Mapping[str, str]) -> dict[str, Any]:
-    """The machine as `plan` reads it. `known` has a GPU's name there by the name that its driver gives.
+    """The machine as `plan` reads it. `known` maps the driver's name of a GPU to its name in `plan`.
 
-    Facts that people add are kept: `name`, `network`, `most_hosts`, `assumed`. Raises `DataError` for what is missing.
+    Facts that a user added are kept: `name`, `network`, `most_hosts`, `assumed`. Raises `DataError` for a missing fact.
     """
     if facts.get("format") != FORMAT:
         raise DataError(f"{where}: format is {facts.get('format')!r}, and this version reads {FORMAT}", _AGAIN)
@@ -64,28 +64,28 @@ def _with_gpus(facts: Facts, gpus: Sequence[Facts], where: str, known: Mapping[s
 
 
 def _device(gpu: Facts, where: str, known: Mapping[str, str]) -> Any:
-    """The name of one that ships, or what its driver told."""
+    """The name of a GPU that ships, or the facts from its driver."""
     model = str(gpu.get("model", ""))
     if model.removeprefix("NVIDIA ") in known:
         return known[model.removeprefix("NVIDIA ")]
     rate = _number(gpu, "memory_bytes_per_second", where)
     if rate is None:
         raise DataError(
-            f"{where}: nothing is known of {model or 'a GPU without a name'}",
-            'add to its entry of gpus what its memory carries, as `"memory_bytes_per_second": 936e9`',
+            f"{where}: nothing is known about {model or 'a GPU without a name'}",
+            'add the rate of its memory to its entry in gpus, as `"memory_bytes_per_second": 936e9`',
         )
-    told = {name: gpu[name] for name in ("peak_flops", "memory_bytes") if name in gpu}
-    return {"name": model, "memory_bytes_per_second": rate, "source": "the GPU's driver", **told}
+    more = {name: gpu[name] for name in ("peak_flops", "memory_bytes") if name in gpu}
+    return {"name": model, "memory_bytes_per_second": rate, "source": "the GPU's driver", **more}
 
 
 def _slowest(gpus: Sequence[Facts], where: str) -> int:
-    """The place of the one with the slowest memory; those of which nobody tells count as fast."""
+    """The index of the GPU with the slowest memory; unknown rates count as fast."""
     rates = [_number(gpu, "memory_bytes_per_second", where) or math.inf for gpu in gpus]
     return rates.index(min(rates))
 
 
 def _device_link(facts: Facts, gpus: Sequence[Facts], where: str) -> tuple[dict[str, Any], str]:
-    """What joins the GPUs, and how that is known."""
+    """The link between the GPUs, and the source of that fact."""
     if facts.get("all_reduce") and not facts.get("all_reduce_simulated", False):
         link, source, count = _all_reduce(facts, where)
         if count == len(gpus):
@@ -101,7 +101,7 @@ def _device_link(facts: Facts, gpus: Sequence[Facts], where: str) -> tuple[dict[
 
 
 def _all_reduce(facts: Facts, where: str) -> tuple[dict[str, Any], str, int]:
-    """Of those over the most devices, the rate is of the largest buffer, and the latency of the smallest."""
+    """The all-reduce over the most devices: the rate of its largest buffer, and the latency of its smallest."""
     entries = _objects(facts, "all_reduce", where)
     numbers = [
         {name: _needed(entry, name, f"{where}: all_reduce") for name in ("devices", "bytes", "seconds")}
@@ -120,61 +120,61 @@ def _all_reduce(facts: Facts, where: str) -> tuple[dict[str, Any], str, int]:
 
 
 def _alone(facts: Facts, gpu: Facts, where: str) -> tuple[dict[str, Any], str]:
-    """One GPU has no other to exchange with in its host: what joins it to the host stands for the link."""
+    """The only GPU of a host has no link to another; its link to the host stands for it."""
     rate = _number(gpu, "pcie_bytes_per_second_each_way", f"{where}: {gpu.get('name', 'a GPU')}")
     if rate is not None:
         return _link("pcie", rate), "the GPU's driver: PCIe generation and width"
     pinned = _host_copies(facts, [gpu], where)
     if pinned is not None:
         return _link("measured", pinned), "measured: copies from the host"
-    raise DataError(f"{where}: nothing is known of the GPU's PCIe link", _AGAIN)
+    raise DataError(f"{where}: nothing is known about the GPU's PCIe link", _AGAIN)
 
 
 def _nominal(pairs: Pairs, gpus: Sequence[Facts], where: str) -> tuple[dict[str, Any], str]:
-    """By what the driver says of the links, where nothing was measured."""
+    """The link as the driver describes it, where nothing was measured."""
     nvlinks = [pair for pair, entry in pairs.items() if str(entry.get("class", "")).startswith(_NVLINK_CLASS)]
     rates = [_number(gpu, "nvlink_bytes_per_second_each_way", where) for gpu in gpus]
     if has_ring(nvlinks, len(gpus)) and None not in rates:
         return _link("nvlink", _least(rates)), "the GPUs' driver: NVLinks and their version"
     lanes = [_number(gpu, "pcie_bytes_per_second_each_way", where) for gpu in gpus]
     if None in lanes:
-        raise DataError(f"{where}: nothing is known of the links between its {len(gpus)} GPUs", _AGAIN)
+        raise DataError(f"{where}: nothing is known about the links between its {len(gpus)} GPUs", _AGAIN)
     peers = [entry.get("peer_access") for entry in pairs.values()]
-    told = bool(peers) and all(isinstance(peer, bool) for peer in peers)
-    kind = "pcie" if not told else "pcie-peer" if all(peers) else "pcie-through-host"
+    known = bool(peers) and all(isinstance(peer, bool) for peer in peers)
+    kind = "pcie" if not known else "pcie-peer" if all(peers) else "pcie-through-host"
     return _link(kind, _least(lanes)), "the GPUs' driver: PCIe generation, width and peer access"
 
 
 def _pairs(facts: Facts, gpus: Sequence[Facts], where: str) -> Pairs:
-    """The entries of `links` by the places of their GPUs, either way round."""
+    """The entries of `links` by the indices of their GPUs, in both orders."""
     places = {str(gpu.get("name")): place for place, gpu in enumerate(gpus)}
     found: Pairs = {}
     for entry in _objects(facts, "links", where):
         ends = [str(entry.get("from")), str(entry.get("to"))]
         if not all(end in places for end in ends):
             names = " and ".join(map(repr, ends))
-            raise DataError(f"{where}: a link joins {names}, which are not both among its gpus", _AGAIN)
+            raise DataError(f"{where}: a link joins {names}, and not both are in its gpus", _AGAIN)
         first, second = (places[end] for end in ends)
         found[first, second] = found[second, first] = entry
     return found
 
 
 def _copy_rate(entry: Facts, where: str) -> float | None:
-    """The faster way between two GPUs: what runs over them chooses it too."""
+    """The rate of the faster way between two GPUs; collectives choose it too."""
     names = ("bytes_per_second_with_peer_access", "bytes_per_second_without_peer_access")
     rates = [rate for name in names if (rate := _number(entry, name, f"{where}: links")) is not None]
     return max(rates, default=None)
 
 
 def _latency(pairs: Pairs, where: str) -> float:
-    """Of the pair with the longest."""
+    """The longest latency of all pairs."""
     names = ("latency_seconds_with_peer_access", "latency_seconds_without_peer_access")
-    told = [[_number(entry, name, f"{where}: links") for name in names] for entry in pairs.values()]
-    return max((_least(each) for each in told if any(each)), default=0.0)
+    measured = [[_number(entry, name, f"{where}: links") for name in names] for entry in pairs.values()]
+    return max((_least(each) for each in measured if any(each)), default=0.0)
 
 
 def _host_copies(facts: Facts, gpus: Sequence[Facts], where: str) -> float | None:
-    """Bytes per second to one GPU while all are fed."""
+    """Bytes per second from the host to one GPU while it feeds all."""
     rates = facts.get("host_to_device_bytes_per_second")
     if not isinstance(rates, dict) or not isinstance(rates.get("pinned"), list):
         lanes = [_number(gpu, "pcie_bytes_per_second_each_way", where) for gpu in gpus]
@@ -186,11 +186,11 @@ def _host_copies(facts: Facts, gpus: Sequence[Facts], where: str) -> float | Non
 
 
 def _simulated(facts: Facts, where: str) -> dict[str, Any]:
-    """A machine without a GPU: devices that were simulated on its processor."""
+    """A machine without a GPU, whose devices are simulated on its processor."""
     if not facts.get("all_reduce"):
         raise DataError(
-            f"{where} has no GPU, and nothing was measured of simulated devices",
-            "`abreast machine --cpu-devices 2` measures those; or name another machine, as `--machine dgx-1-v100`",
+            f"{where} has no GPU, and simulated devices were not measured",
+            "`abreast machine --cpu-devices 2` measures them; or name another machine, as `--machine dgx-1-v100`",
         )
     link, source, most = _all_reduce(facts, where)
     copies = _needed(facts, "memory_copy_bytes_per_second", where)
@@ -223,12 +223,12 @@ def _least(rates: Sequence[float | None]) -> float:
 def _objects(facts: Facts, name: str, where: str) -> list[Facts]:
     found = facts.get(name, [])
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise DataError(f"{where}: {name} is no list of objects", _AGAIN)
+        raise DataError(f"{where}: {name} is not a list of objects", _AGAIN)
     return found
 
 
 def _number(entry: Facts, name: str, where: str) -> float | None:
-    """A number above zero, or None where nobody says."""
+    """A number above zero, or None where it is missing."""
     value = entry.get(name)
     if value is None:
         return None

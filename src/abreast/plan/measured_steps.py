@@ -1,7 +1,4 @@
-"""What `abreast bench` measured of the training that is planned, out of its JSON lines.
-
-Imports `bench.series` and `bench.run` for the lines, `errors` and `models`.
-"""
+"""Measurements of the planned training, from the JSON lines of `abreast bench`."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from abreast.errors import DataError
 from abreast.plan.models import Model, same_model
 
 _MOST_TITLES = 5
-_BYTES_PER_PARAMETER = 4  # Keras keeps variables in float32, whatever it computes in
+_BYTES_PER_PARAMETER = 4  # Keras keeps variables in float32 in every precision
 
 
 def measured_steps(path: str, model: str | None, rows: float | None, strong: bool) -> Comparison:
-    """The one set of measurements in the file that fits; a model or rows that are None fit all. Raises `DataError`."""
+    """The only set of measurements in the file that fits. None fits any model or rows. Raises `DataError`."""
     if not Path(path).is_file():
         raise DataError(f"there is no file {path} of measurements", "`abreast bench` writes one")
     found = [_of_abreast_first(each) for each in comparisons(measurements(Path(path)))]
@@ -27,26 +24,26 @@ def measured_steps(path: str, model: str | None, rows: float | None, strong: boo
         return fitting[0]
     there = "; ".join(each.title for each in (fitting or found)[:_MOST_TITLES])
     if fitting:
-        hint = f"keep one of them in a file of its own, or say which with --model and --batch: {there}"
+        hint = f"choose one with --model and --batch, or keep it in its own file: {there}"
         raise DataError(f"{len(fitting)} sets of measurements in {path} fit", hint)
     what = f"{model or 'any model'}, {'any rows' if rows is None else f'{rows:g} rows'} {'in all' if strong else 'per device'}"
     hint = f"there are {there}" if found else "measure first: abreast bench mlp"
-    raise DataError(f"nothing in {path} was measured of {what}", hint)
+    raise DataError(f"{path} has no measurement of {what}", hint)
 
 
 def rows_of(comparison: Comparison) -> float:
-    """Rows per device; where the devices share a batch, those of the batch."""
+    """Rows per device, or rows of the batch that the devices share."""
     facts = comparison.facts
     return float(facts["rows"] if facts["scaling"] == "strong" else facts["rows_per_device"])
 
 
 def with_measured_shape(model: Model | None, comparison: Comparison) -> Model | None:
-    """The model with the gradient tensors that were measured; as it was where the lines do not tell them."""
+    """The model with the measured gradient tensors; unchanged where the lines do not contain them."""
     line = main_series(comparison).points[0].line or {}
     tensors = line.get("gradient_tensor_bytes")
     if not isinstance(tensors, list) or not tensors or not all(isinstance(size, int) and size > 0 for size in tensors):
         return model
-    # bench lists them as backward has them ready.
+    # bench lists them in the order of the backward pass.
     sizes = tuple(size // _BYTES_PER_PARAMETER for size in reversed(tensors))
     shape = {"num_parameters": float(sum(sizes)), "num_tensors": len(sizes), "tensor_sizes": sizes}
     if model is not None:
@@ -55,7 +52,7 @@ def with_measured_shape(model: Model | None, comparison: Comparison) -> Model | 
 
 
 def main_series(comparison: Comparison) -> Series:
-    """That of abreast, or of the first side that was measured without it."""
+    """The series of abreast, or of the first side where abreast was not measured."""
     return comparison.series[0]
 
 

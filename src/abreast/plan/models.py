@@ -1,6 +1,6 @@
-"""Shapes of well-known models: parameters, tensors, and how their rates are counted.
+"""Shapes of well-known models: parameters, tensors, and the units of their rates.
 
-`models.json` holds them, each with its source. A model that is not there is described by its parameter count. Imports `errors`.
+They are in `models.json`, each with its source. Any other model is described by its parameter count.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MOST_TENSORS = 100_000
 
 @dataclass(frozen=True)
 class Model:
-    """`tensor_sizes` are parameters per tensor in forward order, where they are known; `flops` of one row, forward."""
+    """`tensor_sizes` are parameters per tensor in forward order, where known; `flops_per_row` is for one row, forward."""
 
     name: str
     num_parameters: float
     num_tensors: int
-    items_per_row: Mapping[str, float] = field(default_factory=dict)  # by unit of a rate: tokens of a sentence
+    items_per_row: Mapping[str, float] = field(default_factory=dict)  # by unit of a rate, as tokens per sentence
     ragged: bool = False
     batch_norms: bool = False
     flops_per_row: float | None = None
@@ -36,21 +36,21 @@ class Model:
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """Parameters per tensor in forward order; equal ones where nobody knows them."""
+        """Parameters per tensor in forward order; equal sizes where they are not known."""
         return self.tensor_sizes or (self.num_parameters / self.num_tensors,) * self.num_tensors
 
 
 def find_model(name: str) -> Model:
-    """A model that ships; other spellings of its name are understood."""
+    """A model that ships, by any spelling of its name."""
     found = _spelled(name)
     if found is None:
-        hint = f"{did_you_mean(name, models())} Or say `--parameters 25.6e6`"
+        hint = f"{did_you_mean(name, models())} Or give `--parameters 25.6e6`"
         raise DataError(f"no model is called {name!r}", hint)
     return found
 
 
 def model_or_typical(name: str, num_parameters: float | None = None) -> Model:
-    """A model that ships, or one that is taken to be like many others, and says so in `known`."""
+    """A model that ships, or a typical one with `known=False`."""
     found = _spelled(name)
     if found is not None:
         return found
@@ -69,7 +69,7 @@ def same_model(first: str, second: str) -> bool:
 
 
 def model_of(num_parameters: float, num_tensors: int | None = None, name: str = "the model") -> Model:
-    """A model of which only the size is known."""
+    """A model with only its size known."""
     if not (1 <= num_parameters < 1e13 and num_parameters == int(num_parameters)):
         raise DataError(f"--parameters {num_parameters:g}", "a whole number above zero and below 1e13, as 25.6e6")
     if num_tensors is not None:
@@ -79,7 +79,7 @@ def model_of(num_parameters: float, num_tensors: int | None = None, name: str = 
 
 
 def with_tensors(model: Model, num_tensors: int) -> Model:
-    """The same, in so many tensors of one size."""
+    """The same model, in so many tensors of one size."""
     if not 1 <= num_tensors <= min(_MOST_TENSORS, model.num_parameters):
         most = f"{min(_MOST_TENSORS, int(model.num_parameters)):,}"
         raise DataError(

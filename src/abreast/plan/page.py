@@ -1,7 +1,4 @@
-"""A plan as one HTML file that needs nothing else, drawn as bench's report is; what was measured stands beside it in its style.
-
-Imports `report`, `measured_steps`, bench's `plots` and `drawings`, and the doctor's `document`, `sections` and `whole_file`.
-"""
+"""A plan as one HTML file that loads nothing else, in the style of bench's report, with measurements beside the predictions."""
 
 from __future__ import annotations
 
@@ -21,21 +18,21 @@ from abreast.plan.report import Plan, epoch_words, helps_words, rate_words, row_
 from abreast.timeline.step_parts import LABELS
 from abreast.units import count, counted, duration, share, times
 
-# Names of a step's parts as a measured step has them; the others keep theirs.
+# The parts of a predicted step that a measured step has under another name.
 _MEASURED_NAMES = {"compute": "compute", "exchange": "all_reduce", "copies": "copy", "input": "wait"}
 _MEANINGS = (
-    "All-reduce counts as far as computing does not hide it. Stragglers: what the slowest replica makes the others wait. "
-    "Launches: what each gradient tensor takes to start. Update: the optimizer."
+    "All-reduce: the part that computing does not hide. Stragglers: the time that the other replicas wait for the slowest. "
+    "Launches: the time to start the exchange of each gradient tensor. Update: the optimizer."
 )
 
 
 def write_page(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write the page as a whole or not at all; raises `AbreastError` where that fails."""
+    """Write the whole page or nothing; raises `AbreastError` where that fails."""
     whole_file.write("the page", page(plan), path)
 
 
 def page(plan: Plan) -> Markup:
-    """The page as text."""
+    """The page as HTML."""
     shown = [point for point in plan.points if not point.abstains]
     comparison = _comparison(plan, shown)
     main = tag(
@@ -54,7 +51,7 @@ def page(plan: Plan) -> Markup:
 
 
 def _comparison(plan: Plan, shown: Sequence[Prediction]) -> Comparison:
-    """What is predicted as a series beside those that were measured, if any."""
+    """The prediction as a series, beside the measured series if there are any."""
     predicted = Series("abreast", tuple(map(series_point, shown)), predicted=True)
     if plan.measured is None:
         return Comparison({}, {}, (predicted,))
@@ -62,7 +59,7 @@ def _comparison(plan: Plan, shown: Sequence[Prediction]) -> Comparison:
 
 
 def series_point(point: Prediction) -> Point:
-    """A prediction as a point of a series, its parts named as a measured step's are."""
+    """A prediction as a point of a series, with the names that a measured step has for its parts."""
     rows = point.rows_per_second * point.step_seconds
     parts = {_MEASURED_NAMES.get(name, name): seconds for name, seconds in point.parts.items() if seconds > 0}
     return Point(point.num_devices, rows, point.step_seconds, rows / point.high, rows / point.low, parts)
@@ -97,10 +94,10 @@ def _header(plan: Plan) -> Markup:
 
 def _in_the_way(point: Prediction) -> str:
     if point.abstains:
-        return f"Of {counted(point.num_devices, 'device')} nothing can be predicted: {point.abstains}."
+        return f"No prediction for {counted(point.num_devices, 'device')}: {point.abstains}."
     part = share(point.parts[point.bottleneck] / point.step_seconds)
     if point.bottleneck == "compute":
-        return f"Computing is {part} of a step of {counted(point.num_devices, 'device')}: nothing is in the way."
+        return f"Computing is {part} of a step of {counted(point.num_devices, 'device')}: nothing else is in the way."
     return f"In the way: {_label(point.bottleneck)}, {part} of a step of {counted(point.num_devices, 'device')}."
 
 
@@ -128,12 +125,14 @@ def _scaling(plan: Plan, comparison: Comparison) -> Markup:
             continue
         interval = f"{rate_words(point.low)} to {rate_words(point.high)}"
         speed_up = times(point.rows_per_second / base)
-        in_way = f"{_label(point.bottleneck)} {share(point.parts[point.bottleneck] / point.step_seconds)}"
-        rows.append((*counts, rate_words(point.rows_per_second), interval, speed_up, share(point.efficiency), in_way))
+        bottleneck = f"{_label(point.bottleneck)} {share(point.parts[point.bottleneck] / point.step_seconds)}"
+        rows.append(
+            (*counts, rate_words(point.rows_per_second), interval, speed_up, share(point.efficiency), bottleneck)
+        )
     heads = ("devices", "hosts", "rows/s", "80% interval", "speed-up", "efficiency", "bottleneck")
-    about = "The interval holds the measured rate in four cases of five."
+    about = "The interval contains the measured rate in four cases of five."
     if plan.setup.machine.shares_cores:
-        about = "The interval reaches from devices that share the cores to devices that have their own."
+        about = "The interval reaches from devices that share the cores to devices that each have their own."
     about += " Dashes and hollow marks are predicted" + (
         "." if plan.measured is None else ", full lines and filled marks measured."
     )
@@ -141,7 +140,7 @@ def _scaling(plan: Plan, comparison: Comparison) -> Markup:
 
 
 def _beside(plan: Plan, shown: Sequence[Prediction]) -> Markup:
-    """Each prediction that was measured too."""
+    """A table of the predictions that were also measured."""
     rows = []
     for point in shown:
         found = at(plan.measured, point.num_devices)
@@ -161,7 +160,7 @@ def _beside(plan: Plan, shown: Sequence[Prediction]) -> Markup:
         )
     if plan.measured is None:
         return joined()
-    heads = ("devices", "predicted rows/s", "measured rows/s", "quartiles", "predicted is off by", "in the interval")
+    heads = ("devices", "predicted rows/s", "measured rows/s", "quartiles", "prediction is off by", "in the interval")
     about = f"{plan.measured.title}; {plan.measured.devices}."
     return section("Predicted and measured", about, drawings.numbers("Predicted and measured throughput", heads, rows))
 
@@ -187,14 +186,14 @@ def _helps(plan: Plan) -> Markup:
     last = plan.points[-1]
     rows = [(each.change, times(each.gain)) for each in plan.helps]
     if not rows:
-        return section("What helps", "", tag("p", "Nothing of what is known here brings 1%.", class_="none"))
-    about = f"One change at a time, of {counted(last.num_devices, 'device')}; those that bring 1% or more."
+        return section("What helps", "", tag("p", "No known change brings 1%.", class_="none"))
+    about = f"One change at a time, for {counted(last.num_devices, 'device')}. Changes that bring less than 1% are left out."
     heads = ("change", "throughput")
-    return section("What helps", about, drawings.numbers("Changes and what they bring", heads, rows))
+    return section("What helps", about, drawings.numbers("Changes and their throughput", heads, rows))
 
 
 def _origin(plan: Plan) -> Markup:
-    """What the plan was made of."""
+    """The sources of the plan's numbers."""
     setup = plan.setup
     machine = setup.machine
     entries = {

@@ -1,43 +1,41 @@
-"""A set-up on so many devices: throughput, efficiency, its interval, and where the time goes.
+"""The prediction for a number of devices: throughput, efficiency, interval, and the parts of a step.
 
-The exchange is simulated, tensor by tensor; what it takes besides comes from the constants. Imports the rest of this package.
+The exchange is simulated bucket by bucket (`simulate`); the other parts are formulas with fitted constants (`terms`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from abreast.plan.closed_form import (
-    BACKWARD_SHARE,
-    breakdown,
-    bucket_seconds,
-    device_link_rate,
-    exposed_share,
-    network_rate,
-)
 from abreast.plan.constants import Constants, shipped
 from abreast.plan.interval import interval
 from abreast.plan.scenario import Scenario, Scenarios
 from abreast.plan.setup import Setup
 from abreast.plan.simulate import Simulated, Wires, Work, exchange_seconds, simulate
 from abreast.plan.software import SOFTWARE
+from abreast.plan.terms import (
+    BACKWARD_SHARE,
+    bucket_seconds,
+    device_link_rate,
+    exposed_share,
+    network_rate,
+    terms,
+)
 
 _DISPATCH_SECONDS = 1e-3  # per device, where one process starts every device's step
-_RETRY_SECONDS = 0.2  # TCP's shortest time before it sends again
+_RETRY_SECONDS = 0.2  # TCP's shortest time before it retransmits
 _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
-# Of a host, simulated one by one where a server takes them in turns; of more, all are as the slowest.
-_MANY_DEVICES = 256
 
 
 @dataclass(frozen=True)
 class Prediction:
     """Rates are rows per second of all devices; `parts` are seconds of a step and add up to `step_seconds`.
 
-    `efficiency` is the rate over that of as many devices that each train alone with the same settings.
+    `efficiency` is the rate over the rate of as many devices that each train alone with the same settings. `busy` has the seconds
+    of each simulated resource.
     """
 
     num_devices: int
@@ -54,16 +52,16 @@ class Prediction:
 
 
 def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Constants | None = None) -> Prediction:
-    """One point. `abstains` says why, where the interval would be too wide to be of use."""
+    """The prediction for one number of devices. `abstains` gives the reason where the interval is too wide to be useful."""
     setup.check_devices(num_devices, num_hosts)
     known = constants or shipped()
     scenario = scenario_of(setup, num_devices, num_hosts)
     many = Scenarios([scenario])
-    formula = breakdown(many, known)
-    work = _work(setup, scenario, float(formula.compute[0]))
+    alone = terms(many, known)
+    work = _work(setup, scenario, float(alone.compute[0]))
     wires = _wires(setup, scenario, many, known)
-    slowdowns = _slowdowns(setup, num_devices, num_hosts)
-    run = simulate(work, wires, slowdowns)
+    slowdown = _slowdown(setup, num_devices)
+    run = simulate(work, wires, slowdown)
     links = exchange_seconds(work, wires)
     share = float(exposed_share(many, known, np.array([links]))[0])
     hidden = max(0.0, links - run.exposed_seconds)
@@ -72,17 +70,17 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     rows = setup.rows / num_devices if setup.strong else setup.rows
     rows_of_step = rows * num_devices * setup.accumulation
     parts = {
-        "compute": float(formula.compute[0]),
-        "stragglers": float(formula.straggling[0]) + _waiting(run, formula.compute[0]),
+        "compute": float(alone.compute[0]),
+        "stragglers": float(alone.straggling[0]) + _waiting(run, alone.compute[0]),
         "exchange": exchange / setup.sync_every,
-        "launches": float(formula.launches[0]) / setup.sync_every,
-        "update": float(formula.update[0]),
+        "launches": float(alone.launches[0]) / setup.sync_every,
+        "update": float(alone.update[0]),
     }
     parts |= _feeding(setup, rows_of_step / num_hosts, num_devices // num_hosts, sum(parts.values()))
     step = sum(parts.values())
     rate = rows_of_step / step
-    # The rate of as many devices that train alone, accumulating as these do: what is saved on updates is no efficiency.
-    linear = rows_of_step / float(formula.alone[0])
+    # Devices that train alone accumulate too: saved updates are no efficiency.
+    linear = rows_of_step / float(alone.alone[0])
     efficiency = rate / linear
     low, high = (float(each) for each in interval(efficiency, bool(setup.machine.assumed), known.interval))
     if num_devices == 1:
@@ -110,7 +108,7 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
 
 
 def predictions(setup: Setup, most_devices: int, num_hosts: int | None = None) -> list[Prediction]:
-    """One device, then twice as many each time, host by host once the first is full, up to so many."""
+    """Predictions for 1, 2, 4, ... devices up to `most_devices`; with several hosts, only full hosts."""
     per_host = setup.machine.devices_per_host
     counts = [count for count in _doubling(most_devices) if count <= per_host or count % per_host == 0]
     found = []
@@ -148,9 +146,9 @@ def scenario_of(setup: Setup, num_devices: int, num_hosts: int) -> Scenario:
 
 
 def buckets(setup: Setup) -> list[list[float]]:
-    """Parameters per tensor, in the order of the backward pass, put together until a bucket is full.
+    """Parameters per tensor for each bucket, in the order of the backward pass.
 
-    The tensor that fills it is its last, as in PyTorch, whose first bucket is small so that the exchange begins early
+    The tensor that fills a bucket is its last. PyTorch's first bucket is small, so that the exchange begins early
     (`DistributedDataParallel`, torch 2.13).
     """
     found: list[list[float]] = []
@@ -166,37 +164,32 @@ def buckets(setup: Setup) -> list[list[float]]:
 
 
 def _work(setup: Setup, scenario: Scenario, compute_seconds: float) -> Work:
-    """The step of one device, each bucket ready when its tensors are."""
+    """The step of one device; each bucket is ready when its tensors are."""
     micro_step = compute_seconds / scenario.accumulation
-    window = 1.0 if SOFTWARE[scenario.software].window == "step" else BACKWARD_SHARE
     groups = buckets(setup)
     tensors = sum(len(group) for group in groups)
     encode = setup.gradients.encode_seconds(setup.model.num_parameters, scenario.memory_bytes_per_second)
     return Work(
-        forward_seconds=micro_step * (1 - window),
-        backward_seconds=[micro_step * window * len(group) / tensors for group in groups],
+        forward_seconds=micro_step * (1 - BACKWARD_SHARE),
+        backward_seconds=[micro_step * BACKWARD_SHARE * len(group) / tensors for group in groups],
         bucket_bytes=[sum(setup.gradients.wire_bytes(size) for size in group) for group in groups],
         accumulation=scenario.accumulation,
-        overlap=setup.overlap and scenario.software not in ("unoverlapped", "slices"),
+        overlap=setup.overlap and scenario.software != "unoverlapped",
         encode_seconds=encode / len(groups),
     )
 
 
 def _wires(setup: Setup, scenario: Scenario, many: Scenarios, constants: Constants) -> Wires:
-    """The machine's links at the rates that an exchange sees; `many` is the scenario as columns."""
+    """The machine's links with usable rates; `many` is the scenario as columns."""
     machine = setup.machine
-    rate = float(device_link_rate(many, constants)[0])
-    if scenario.exchange == "ps-cpu" and scenario.device_link.startswith("nvlink"):
-        rate = constants["rate.host_link"]  # NVLink does not lead to the host
     return Wires(
         scenario.exchange,
         scenario.num_devices,
         scenario.num_hosts,
-        rate,
+        float(device_link_rate(many, constants)[0]),
         machine.device_link.latency_seconds,
         float(network_rate(many, constants)[0]),
         machine.network.latency_seconds if machine.network else 0.0,
-        constants["rate.host_memory"],
         setup.slow_device_link,
         setup.slow_network_link,
         setup.lost_share,
@@ -206,17 +199,14 @@ def _wires(setup: Setup, scenario: Scenario, many: Scenarios, constants: Constan
     )
 
 
-def _slowdowns(setup: Setup, num_devices: int, num_hosts: int) -> Sequence[float]:
-    """How much slower each replica's step is, drawn from a fixed seed so that a plan can be repeated."""
-    if setup.straggler_spread == 0 or num_devices == 1:  # one device alone takes the time that is known of it
-        return (1.0,)
-    slowdowns = np.exp(np.random.default_rng(0).normal(0.0, setup.straggler_spread, num_devices))
-    inside = num_devices // num_hosts
-    if setup.exchange == "ps-gpu" and inside <= _MANY_DEVICES:
-        others = [float(slowdowns[inside:].max())] if num_hosts > 1 else []
-        return [*map(float, slowdowns[:inside]), *others]
-    # The slowest device is the last with every bucket: where all wait for all, it alone decides.
-    return (float(slowdowns.max()),)
+def _slowdown(setup: Setup, num_devices: int) -> float:
+    """How much slower the slowest replica's step is, drawn with a fixed seed so that a plan can be repeated.
+
+    Each bucket waits for all replicas, so the slowest one alone decides.
+    """
+    if setup.straggler_spread == 0 or num_devices == 1:  # the step time of one device is known
+        return 1.0
+    return float(np.exp(np.random.default_rng(0).normal(0.0, setup.straggler_spread, num_devices)).max())
 
 
 def _waiting(run: Simulated, compute: float) -> float:
@@ -224,13 +214,13 @@ def _waiting(run: Simulated, compute: float) -> float:
 
 
 def _feeding(setup: Setup, host_rows: float, devices_per_host: int, busy: float) -> dict[str, float]:
-    """What copies, starting the devices, and the input pipeline add; staged copies only where they are the slowest."""
+    """Seconds that copies, the start of the devices, and the input pipeline add; staged copies are hidden by computing."""
     copy = host_rows / devices_per_host * setup.row_bytes / setup.machine.host_copy_bytes_per_second
     copies = max(0.0, copy - busy) if setup.staged else copy
     dispatch = _DISPATCH_SECONDS * devices_per_host if setup.one_process else 0.0
     starting = max(0.0, dispatch - busy - copies)
     reading = 0.0 if setup.input_rows_per_second is None else host_rows / setup.input_rows_per_second
-    # What is read while the devices compute costs nothing; without staging, nothing is.
+    # With staging, reading is hidden while the devices compute.
     waits = max(0.0, reading - busy - copies - starting) if setup.staged else reading
     return {"copies": copies, "dispatch": starting, "input": waits}
 
@@ -246,6 +236,6 @@ def _doubling(most: int) -> list[int]:
 
 
 def with_machine_link(setup: Setup, kind: str, bytes_per_second: float) -> Setup:
-    """The same on a machine whose devices are joined otherwise."""
+    """The same set-up with another link between the devices."""
     link = replace(setup.machine.device_link, kind=kind, bytes_per_second=bytes_per_second)
     return setup.on(replace(setup.machine, device_link=link))

@@ -1,7 +1,4 @@
-"""Answers out of predictions: how many devices are worth it, what is in the way, what helps most, what an epoch costs.
-
-Imports `errors`, `predict` and `setup`.
-"""
+"""Answers from predictions: how many devices are worth it, which change helps most, what an epoch costs."""
 
 from __future__ import annotations
 
@@ -15,12 +12,12 @@ from abreast.plan.gradients import parse_format
 from abreast.plan.predict import Prediction, predict, with_machine_link
 from abreast.plan.setup import Setup
 
-_WORTH = 0.5  # of a device's own throughput that another one has to bring
+_WORTH = 0.5  # the share of its own throughput that an added device has to bring
 
 
 @dataclass(frozen=True)
 class Help:
-    """A change, and the throughput that it would bring as a multiple of what there is."""
+    """A change, and the throughput with it as a multiple of the throughput without."""
 
     change: str
     gain: float
@@ -28,7 +25,7 @@ class Help:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one pass over the data; `low` and `high` are the ends of the 80 % interval."""
+    """The cost of one pass over the data; `low` and `high` are the ends of the 80 % interval of `price`."""
 
     num_devices: int
     hours: float
@@ -38,7 +35,7 @@ class Cost:
 
 
 def worth(found: Sequence[Prediction]) -> Prediction:
-    """The most devices up to which those that were added, point by point, brought half of what they would bring alone."""
+    """The most devices for which each added group brings at least half of the throughput that it has alone."""
     best = found[0]
     for before, after in pairwise(found):
         gained = after.rows_per_second - before.rows_per_second
@@ -50,19 +47,19 @@ def worth(found: Sequence[Prediction]) -> Prediction:
 
 
 def helps(setup: Setup, point: Prediction) -> list[Help]:
-    """Changes, the one that brings most first; those that bring less than 1 % are left out."""
+    """Changes in the order of their gain; those below 1 % are left out."""
     tried = []
     for change, other in _changes(setup):
         try:
             after = predict(other, point.num_devices, point.num_hosts)
-        except AbreastError:  # a change that this set-up cannot have
+        except AbreastError:  # this set-up does not allow the change
             continue
         tried.append(Help(change, after.rows_per_second / point.rows_per_second))
     return sorted((each for each in tried if each.gain >= 1.01), key=lambda each: -each.gain)
 
 
 def _changes(setup: Setup) -> list[tuple[str, Setup]]:
-    """What people can change; the step time of twice the batch is taken to be twice as long."""
+    """Changes that a user can make. A step with twice the batch is assumed to take twice the time."""
     doubled = replace(setup, rows=2 * setup.rows, step=replace(setup.step, seconds=2 * setup.step.seconds))
     more = 4 * setup.accumulation
     changes = [

@@ -1,4 +1,4 @@
-"""A plan as text and as data. Not here: the page (`page.py`). Imports `predict`, `questions`, `setup` and `units`."""
+"""A plan as text and as data. Not here: the page (`page.py`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from abreast.units import count, counted, duration, share, times
 
 @dataclass(frozen=True)
 class Plan:
-    """All that one call of `abreast plan` found; `measured` is what the user measured of the same training."""
+    """The result of one call of `abreast plan`; `measured` has the user's measurements of the same training."""
 
     setup: Setup
     points: Sequence[Prediction]
@@ -31,7 +31,7 @@ def text(plan: Plan) -> str:
 
 
 def as_data(plan: Plan) -> dict[str, Any]:
-    """For `--json`: predicted values, never to be mistaken for measured ones."""
+    """The content of `--json`. Its `kind` marks the values as predicted."""
     setup = plan.setup
     return {
         "kind": "prediction",
@@ -69,9 +69,9 @@ def _what(setup: Setup) -> list[str]:
         f"step of one device: {duration(setup.step.seconds)} for {row_words(setup.rows)} ({setup.step.source})",
     ]
     if setup.accumulation > 1:
-        lines.append(f"a step below is {setup.accumulation} of them, whose gradients are accumulated, and one update")
+        lines.append(f"a step below is {setup.accumulation} such steps with accumulated gradients, and one update")
     if machine.assumed:
-        lines.append(f"assumed of the machine: {', '.join(machine.assumed)}")
+        lines.append(f"assumed about the machine: {', '.join(machine.assumed)}")
     return lines
 
 
@@ -103,38 +103,38 @@ def _row(point: Prediction) -> tuple[str, ...]:
 def _answers(plan: Plan) -> list[str]:
     last = plan.points[-1]
     if last.abstains:
-        step = f"nothing is predicted of {counted(last.num_devices, 'device')}; what helps is by rough estimates"
+        step = f"no prediction for {counted(last.num_devices, 'device')}; what helps is a rough estimate"
     else:
         step = f"a step of {counted(last.num_devices, 'device')}: {_parts(last)}"
     return [worth_words(plan), step, helps_words(plan), *([] if plan.cost is None else [epoch_words(plan)])]
 
 
 def _parts(point: Prediction) -> str:
-    told = [(name, seconds) for name, seconds in point.parts.items() if seconds > 0.001 * point.step_seconds]
-    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in told)
+    shown = [(name, seconds) for name, seconds in point.parts.items() if seconds > 0.001 * point.step_seconds]
+    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in shown)
 
 
 def worth_words(plan: Plan) -> str:
-    """How many devices are worth it."""
+    """How many devices are worth it, in words."""
     most, points = plan.worth.num_devices, list(plan.points)
     if len(points) == 1:
-        return "worth it: nothing to compare one device with; --devices asks for more"
+        return "worth it: only one device was planned; --devices plans for more"
     after = points.index(plan.worth) + 1
     if after == len(points):
-        return f"worth it: all {most}; devices that are added bring more than half of their own throughput"
+        return f"worth it: all {most}; each added device brings more than half of its own throughput"
     if points[after].abstains:
-        return f"worth it: {counted(most, 'device')}; of {points[after].num_devices} nothing is predicted"
+        return f"worth it: {counted(most, 'device')}; there is no prediction for {points[after].num_devices}"
     return f"worth it: {counted(most, 'device')}; more bring less than half of their own throughput"
 
 
 def helps_words(plan: Plan) -> str:
     if not plan.helps:
-        return "helps most: nothing of what is known here brings 1%"
+        return "helps most: no known change brings 1%"
     return "helps most: " + "; ".join(f"{each.change} {times(each.gain)}" for each in plan.helps[:3])
 
 
 def epoch_words(plan: Plan) -> str:
-    """What an epoch takes and costs; only of a plan with a price."""
+    """Hours and price of an epoch; only for a plan with a price."""
     assert plan.cost is not None
     cost = plan.cost
     price = f"{cost.price:,.2f} ({cost.low:,.2f} to {cost.high:,.2f})"

@@ -1,4 +1,4 @@
-"""Which ring through all devices has the fastest slowest link. Imports nothing of abreast."""
+"""The best ring through all devices: the ring whose slowest link is the fastest."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ Pair = tuple[int, int]
 
 
 def slowest_of_fastest_ring(rates: Mapping[Pair, float], num_devices: int) -> float | None:
-    """The slowest link of the ring whose slowest link is the fastest; None where no ring leads through all of them.
+    """The rate of the slowest link of the best ring; None where no ring leads through all devices.
 
-    `rates` has each pair both ways round. A ring of all devices need not use every link.
+    `rates` has each pair in both orders. A ring does not need every link.
     """
     levels = sorted(set(rates.values()))
     best = None
-    while levels:  # by bisection: links that suffice for a ring still do so with slower ones added
+    while levels:  # bisection: a ring remains when slower links are added
         middle = len(levels) // 2
         if has_ring([pair for pair, rate in rates.items() if rate >= levels[middle]], num_devices):
             best, levels = levels[middle], levels[middle + 1 :]
@@ -25,7 +25,7 @@ def slowest_of_fastest_ring(rates: Mapping[Pair, float], num_devices: int) -> fl
 
 
 def has_ring(links: Collection[Pair], num_devices: int) -> bool:
-    """Whether these links lead once through every device, and back to the first."""
+    """Whether a ring over these links leads through every device once and back to the first."""
     near = [0] * num_devices
     for first, second in links:
         near[first] |= 1 << second

@@ -1,32 +1,30 @@
-"""One training set-up in numbers: what a step costs on one device, what is exchanged, and over what.
-
-Here is no formula; `closed_form` and `simulate` read these. Imports `errors` and `software`.
-"""
+"""One training set-up in numbers: the step time of one device, the bytes to exchange, and the links. No formula is here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from abreast.errors import DataError
-from abreast.plan.software import EXCHANGES, LINKS, NETWORKS, SOFTWARE
+from abreast.plan.software import EXCHANGES, LINKS, NETWORKS, SOFTWARE, Software
 
 Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """`step_seconds` is that of one device with its own batch; everything else says what becomes of it on several."""
+    """`step_seconds` is the step of one device with its own batch; the other fields describe the training on several."""
 
     step_seconds: float
     num_devices: int
     num_hosts: int
     num_parameters: float
     num_tensors: int
-    gradient_bytes: float  # of one exchange, as they travel
+    gradient_bytes: float  # of one exchange, on the wire
     exchange: str = "ring"
     software: str = "ddp"
     device_link: str = "pcie"
@@ -34,22 +32,21 @@ class Scenario:
     network: str = "tcp"
     network_bytes_per_second: float = 1.25e9
     memory_bytes_per_second: float = 900e9
-    batch_share: float = 1.0  # rows per device, as a part of those that `step_seconds` is for
+    batch_share: float = 1.0  # rows per device, as a share of the rows of `step_seconds`
     accumulation: int = 1  # micro-steps per exchange
-    step_accumulation: int = 1  # micro-steps that `step_seconds` holds
+    step_accumulation: int = 1  # micro-steps in `step_seconds`
     shares_board: bool = False  # two dies on one board, as K80 and M60
-    ragged: bool = False  # steps of replicas differ with their samples: text, detection, speech
-    real_data: bool = False
-    host_rows: float = 0.0  # rows that one host reads in a step, where its pipeline is known to be of the old kind
-    small_rows: bool = False  # rows of some kilobytes, as CIFAR-10
+    ragged: bool = False  # the steps of replicas differ with their samples: text, detection, speech
     by_processor: bool = False  # the cores that compute also exchange
-    slow_half_precision: bool = False  # a TensorFlow graph of towers in half precision, without XLA, with batch norms
+
+    exchanges: ClassVar[Mapping[str, str]] = EXCHANGES
+    softwares: ClassVar[Mapping[str, Software]] = SOFTWARE
 
     def __post_init__(self) -> None:
         for name in ("step_seconds", "num_devices", "num_hosts", "num_parameters", "batch_share", "accumulation"):
             if not getattr(self, name) > 0:
                 raise DataError(f"{name} is {getattr(self, name)}", "it is a number above zero")
-        for name in ("gradient_bytes", "num_tensors", "host_rows"):
+        for name in ("gradient_bytes", "num_tensors"):
             if not getattr(self, name) >= 0:
                 raise DataError(f"{name} is {getattr(self, name)}", "it is zero or more")
         if self.num_hosts > self.num_devices:
@@ -57,8 +54,8 @@ class Scenario:
                 f"{self.num_devices} devices on {self.num_hosts} hosts", "every host has at least one device"
             )
         for name, known in (
-            ("exchange", EXCHANGES),
-            ("software", SOFTWARE),
+            ("exchange", self.exchanges),
+            ("software", self.softwares),
             ("device_link", LINKS),
             ("network", NETWORKS),
         ):
@@ -67,15 +64,15 @@ class Scenario:
 
 
 class Scenarios:
-    """Many scenarios as columns, so that a formula is written once and is fast for thousands."""
+    """Many scenarios as columns, so that one formula is fast for thousands."""
 
     def __init__(self, scenarios: Sequence[Scenario]) -> None:
-        self.size = len(scenarios)
+        self._softwares = scenarios[0].softwares
         self._numbers: dict[str, Numbers] = {}
         self._words: dict[str, tuple[list[str], NDArray[np.intp]]] = {}
-        for field in fields(Scenario):
+        for field in fields(scenarios[0]):
             column = np.array([getattr(one, field.name) for one in scenarios])
-            if column.dtype.kind == "U":  # fits look words up thousands of times
+            if column.dtype.kind == "U":  # a fit looks words up thousands of times
                 words, places = np.unique(column, return_inverse=True)
                 self._words[field.name] = ([str(word) for word in words], places)
             else:
@@ -93,7 +90,11 @@ class Scenarios:
         return found
 
     def look_up(self, name: str, value: Callable[[str], float]) -> Numbers:
-        """A number for the word that stands in a column, of each scenario."""
+        """For each scenario, the number of the word in its column."""
         words, places = self._words[name]
         column: Numbers = np.array([value(word) for word in words], float)[places]
         return column
+
+    def of_software(self, value: Callable[[Software], float]) -> Numbers:
+        """For each scenario, a number of its software."""
+        return self.look_up("software", lambda name: value(self._softwares[name]))

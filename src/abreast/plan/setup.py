@@ -1,7 +1,6 @@
-"""What a user plans: a model with its step time, a machine, and how to train on it. Checked as it is made.
+"""The training that a user plans: a model with its step time, a machine, and the settings. Its values are checked.
 
-Errors name the options of `abreast plan`: nobody else gives these numbers by hand. Imports `errors`, `gradients`, `machine`,
-`models`, `nearest`, `roofline` and `software`.
+Errors name the options of `abreast plan`, since users give these numbers there.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SLOWEST = 1e6  # times as slow
 
 @dataclass(frozen=True)
 class Setup:
-    """`rows` is the batch of one device, for which `step` is the time; with `strong`, all devices share these rows."""
+    """`rows` is the batch of one device, and `step` its time; with `strong`, all devices share these rows."""
 
     model: Model
     machine: Machine
@@ -37,7 +36,7 @@ class Setup:
     gradients: Format = Format("fp32")  # noqa: RUF009 - frozen
     accumulation: int = 1
     sync_every: int = 1
-    bucket_bytes: float = 25e6  # as PyTorch's; 0 sends each tensor by itself
+    bucket_bytes: float = 25e6  # PyTorch's; 0 sends each tensor alone
     overlap: bool = True
     one_process: bool = False
     staged: bool = True
@@ -57,7 +56,7 @@ class Setup:
         _within("--sync-every", self.sync_every, 1, math.inf)
         _within("--bucket-mb", self.bucket_bytes / 1e6, 0, math.inf)
         _within("--row-bytes", self.row_bytes, 0, math.inf)
-        _within("--stragglers", self.straggler_spread, 0, _WIDEST_SPREAD, "; 0.1 is a step time that differs by 10 %")
+        _within("--stragglers", self.straggler_spread, 0, _WIDEST_SPREAD, "; 0.1 means step times that differ by 10 %")
         _within("--slow-link", self.slow_device_link, 1, _SLOWEST, " times as slow as the others")
         _within("--slow-network", self.slow_network_link, 1, _SLOWEST, " times as slow as the others")
         if not 0 <= self.lost_share < 1:
@@ -72,17 +71,17 @@ class Setup:
             if value not in known:
                 raise DataError(f"no {name} is called {value!r}", did_you_mean(value, known))
         if self.gradients.sparse and self.exchange != "ring":
-            raise DataError("top-k gradients are gathered by all devices", "leave --exchange at ring")
+            raise DataError("top-k gradients need an all-gather over a ring", "leave --exchange at ring")
 
     def on(self, machine: Machine) -> Setup:
         return replace(self, machine=machine)
 
     def check_devices(self, num_devices: int, num_hosts: int) -> None:
-        """An error when the machine cannot be built of so many."""
+        """Raise `DataError` for devices and hosts that the machine cannot have."""
         if num_devices < 1 or num_hosts < 1 or num_devices % num_hosts:
-            raise DataError(f"{num_devices} devices on {num_hosts} hosts", "as many on each host, and at least one")
+            raise DataError(f"{num_devices} devices on {num_hosts} hosts", "give each host the same number, at least 1")
         if num_devices > MOST_DEVICES:
-            raise DataError(f"{num_devices:,} devices", f"{MOST_DEVICES:,} at most")
+            raise DataError(f"{num_devices:,} devices", f"give {MOST_DEVICES:,} at most")
         per_host = num_devices // num_hosts
         if per_host > self.machine.devices_per_host:
             most = self.machine.devices_per_host
@@ -91,12 +90,12 @@ class Setup:
             hint = 'add `"network": {"kind": "tcp", "bytes_per_second": 1.25e9}` to its JSON'
             raise DataError(f"{num_hosts} hosts, but {self.machine.name} has no network", hint)
         if self.machine.most_hosts is not None and num_hosts > self.machine.most_hosts:
-            hint = f"fewer devices, or more than {self.machine.most_hosts} as most_hosts in its JSON"
-            raise DataError(f"{num_hosts} hosts, but of {self.machine.name} there are {self.machine.most_hosts}", hint)
+            hint = "plan fewer devices, or raise most_hosts in its JSON"
+            raise DataError(f"{num_hosts} hosts, but {self.machine.name} has at most {self.machine.most_hosts}", hint)
 
 
 def check_rows(rows: float) -> None:
-    """An error for a batch that cannot be, found before a step time is made of it."""
+    """Raise `DataError` for an impossible batch, before a step time is computed for it."""
     _above_zero("--batch", rows)
 
 

@@ -1,7 +1,6 @@
-"""One training step, event by event: forward, backward tensor by tensor, and the exchange of each bucket over its links.
+"""One training step, event by event: forward, backward bucket by bucket, and the exchange of each bucket over its links.
 
-Devices that are alike are simulated once; give their slowdowns, and each is simulated for itself. Rates here are usable ones:
-`predict` takes them from the constants. Imports `collectives`, `events` and `errors`.
+One device is simulated, the slowest: every bucket waits for it. Rates are usable rates, which `predict` takes from the constants.
 """
 
 from __future__ import annotations
@@ -15,17 +14,19 @@ from abreast.plan.collectives import gather_seconds, ring_seconds, tree_seconds
 from abreast.plan.events import Engine
 from abreast.plan.software import EXCHANGES
 
+_DEVICE = "device 0"
+
 
 @dataclass(frozen=True)
 class Work:
-    """What one device does in a step. Buckets are in the order in which the backward pass has them ready."""
+    """The work of one device in a step. Buckets are in the order of the backward pass."""
 
     forward_seconds: float
-    backward_seconds: Sequence[float]  # until each bucket is ready, from the one before it
-    bucket_bytes: Sequence[float]  # as they travel
+    backward_seconds: Sequence[float]  # from the bucket before it until this one is ready
+    bucket_bytes: Sequence[float]  # on the wire
     accumulation: int = 1
     overlap: bool = True
-    encode_seconds: float = 0.0  # of compressing, per bucket
+    encode_seconds: float = 0.0  # to compress one bucket
 
     def __post_init__(self) -> None:
         if len(self.backward_seconds) != len(self.bucket_bytes):
@@ -34,7 +35,7 @@ class Work:
             )
         numbers = [self.forward_seconds, self.encode_seconds, *self.backward_seconds, *self.bucket_bytes]
         if any(not (math.isfinite(number) and number >= 0) for number in numbers):
-            raise DataError("a time or a size that is negative or no number", "seconds and bytes, zero or more")
+            raise DataError("a time or a size is negative or not finite", "give seconds and bytes, zero or more")
         if self.accumulation < 1:
             raise DataError(f"accumulation of {self.accumulation} steps", "1 or more")
 
@@ -45,7 +46,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Wires:
-    """The links of an exchange, with usable rates in bytes per second. `slow_links` multiply the time on the slowest link."""
+    """The links of an exchange, with usable rates in bytes per second."""
 
     exchange: str
     num_devices: int
@@ -54,37 +55,38 @@ class Wires:
     device_latency_seconds: float = 0.0
     network_bytes_per_second: float = math.inf
     network_latency_seconds: float = 0.0
-    host_memory_bytes_per_second: float = math.inf
-    slow_device_link: float = 1.0  # times as slow as the others
+    slow_device_link: float = 1.0  # how many times as slow as the others the slowest link is
     slow_network_link: float = 1.0
-    lost_share: float = 0.0  # of transfers that fail
+    lost_share: float = 0.0  # the share of transfers that fail
     retry_seconds: float = 0.0  # until a failed transfer is tried again
-    unanswered_bytes: float = math.inf  # between hosts, before the sender waits for an answer
-    sparse: bool = False  # all-gather of what each device chose, as top-k needs
+    unanswered_bytes: float = math.inf  # between hosts, until the sender waits for an answer
+    sparse: bool = False  # all-gather of the values that each device chose (top-k)
 
     def __post_init__(self) -> None:
         if self.exchange not in EXCHANGES:
             raise DataError(f"exchange is {self.exchange!r}", f"one of {', '.join(EXCHANGES)}")
         if self.num_devices < 1 or self.num_hosts < 1 or self.num_devices % self.num_hosts:
             raise DataError(
-                f"{self.num_devices} devices on {self.num_hosts} hosts", "as many on each host, and at least one"
+                f"{self.num_devices} devices on {self.num_hosts} hosts", "give each host the same number, at least 1"
             )
-        rates = (self.device_bytes_per_second, self.network_bytes_per_second, self.host_memory_bytes_per_second)
+        rates = (self.device_bytes_per_second, self.network_bytes_per_second)
         if any(not rate > 0 for rate in rates) or not 0 <= self.lost_share < 1:
-            raise DataError(
-                "a rate that is not above zero, or a share that is not below one", "rates in bytes per second"
-            )
+            raise DataError("a rate is not above zero, or a share is not below one", "give rates in bytes per second")
         if min(self.slow_device_link, self.slow_network_link) < 1:
-            raise DataError("a slow link that is faster than the others", "slow links are 1 or more times as slow")
+            raise DataError("a slow link is faster than the others", "give 1 or more: how many times as slow it is")
 
     @property
     def devices_per_host(self) -> int:
         return self.num_devices // self.num_hosts
 
+    @property
+    def used(self) -> bool:
+        return self.num_devices > 1 and self.exchange != "none"
+
 
 @dataclass(frozen=True)
 class Simulated:
-    """A step: its time, what each resource was in use for, and what the exchange added to the computation."""
+    """The time of a step and of its computation, and the seconds that each resource was busy."""
 
     seconds: float
     compute_seconds: float
@@ -95,79 +97,47 @@ class Simulated:
         return max(0.0, self.seconds - self.compute_seconds)
 
 
-def simulate(work: Work, wires: Wires, slowdowns: Sequence[float] = (1.0,)) -> Simulated:
-    """One step on all devices.
-
-    `slowdowns` holds one factor for all devices, one for each, or those of one host's devices and the slowest of all others.
-    """
-    if len(slowdowns) not in (1, wires.num_devices, wires.devices_per_host + (wires.num_hosts > 1)):
-        raise DataError(f"{len(slowdowns)} slowdowns for {wires.num_devices} devices", "one, or one per device")
+def simulate(work: Work, wires: Wires, slowdown: float = 1.0) -> Simulated:
+    """One step of the slowest device, for which every bucket waits; it computes `slowdown` times as long as usual."""
     engine = Engine()
-    chains = [_Chain(engine, work, f"device {index}", slow) for index, slow in enumerate(slowdowns)]
-    stages = [_stages(size, wires) for size in work.bucket_bytes]
-    together = wires.num_devices > 1 and wires.exchange != "none"
-    for index, seconds in enumerate(work.backward_seconds):
-        ready = [chain.backward(seconds) for chain in chains]
-        if together and work.overlap:
-            _exchange(engine, work, wires, stages[index], ready, chains)
-    if together and not work.overlap:
-        ends = [chain.last for chain in chains]
-        for each in stages:
-            _exchange(engine, work, wires, each, ends, chains)
+    before = work.compute_seconds - sum(work.backward_seconds)
+    computed = engine.add(before * slowdown, _DEVICE)
+    for seconds, size in zip(work.backward_seconds, work.bucket_bytes, strict=True):
+        computed = engine.add(seconds * slowdown, _DEVICE, (computed,))
+        if wires.used and work.overlap:
+            computed = _exchange(engine, work, wires, size, computed)
+    if wires.used and not work.overlap:
+        for size in work.bucket_bytes:
+            computed = _exchange(engine, work, wires, size, computed)
     outcome = engine.run()
-    return Simulated(outcome.seconds, work.compute_seconds * max(slowdowns), outcome.busy)
+    return Simulated(outcome.seconds, work.compute_seconds * slowdown, outcome.busy)
 
 
 def exchange_seconds(work: Work, wires: Wires) -> float:
-    """Of all buckets, one after the other and each stage after the one before it: nothing hidden, nothing at once."""
-    if wires.num_devices == 1 or wires.exchange == "none":
+    """Time of all stages of all buckets, one after the other: nothing is hidden, nothing runs at once."""
+    if not wires.used:
         return 0.0
-    return sum(stage.seconds * (stage.each or 1) for size in work.bucket_bytes for stage in _stages(size, wires))
+    return sum(stage.seconds for size in work.bucket_bytes for stage in _stages(size, wires))
 
 
-class _Chain:
-    """The compute stream of one device."""
-
-    def __init__(self, engine: Engine, work: Work, name: str, slow: float) -> None:
-        self.name, self._engine, self._slow = name, engine, slow
-        whole = (work.accumulation - 1) * (work.forward_seconds + sum(work.backward_seconds)) + work.forward_seconds
-        self.last = engine.add(whole * slow, name)
-
-    def backward(self, seconds: float) -> int:
-        self.last = self._engine.add(seconds * self._slow, self.name, (self.last,))
-        return self.last
-
-    def toll(self, seconds: float) -> None:
-        """Time that compressing takes from the computation."""
-        self.last = self._engine.add(seconds, self.name, (self.last,))
-
-
-def _exchange(
-    engine: Engine, work: Work, wires: Wires, stages: list[_Stage], ready: Sequence[int], chains: Sequence[_Chain]
-) -> None:
-    waits: Sequence[int] = ready
+def _exchange(engine: Engine, work: Work, wires: Wires, size: float, computed: int) -> int:
+    """Add the exchange of one bucket; return the last task of the device, which also compresses."""
     if work.encode_seconds:
-        for chain in chains:
-            chain.toll(work.encode_seconds)
-        waits = [chain.last for chain in chains]
-    for stage in stages:
-        if stage.each is None or len(chains) == 1:  # devices that are alike queue at once, as one that takes as long
-            waits = [engine.add(stage.seconds * (1 if stage.each is None else stage.each), stage.resource, waits)]
-        else:  # every device for itself, over one resource; the first is the server, those of other hosts have their own
-            source = waits[1 : stage.each + 1] if len(waits) > stage.each else [waits[0]] * stage.each
-            others = [*waits[:1], *waits[stage.each + 1 :]] if len(waits) > stage.each else []
-            waits = [*(engine.add(stage.seconds, stage.resource, (one,)) for one in source), *others]
+        computed = engine.add(work.encode_seconds, _DEVICE, (computed,))
+    last = computed
+    for stage in _stages(size, wires):
+        last = engine.add(stage.seconds, stage.resource, (last,))
+    return computed
 
 
 @dataclass(frozen=True)
 class _Stage:
     seconds: float
     resource: str
-    each: int | None = None  # so many tasks, one per device, where they queue for the resource
 
 
 def _stages(size: float, wires: Wires) -> list[_Stage]:
-    """What a bucket passes through, one after the other."""
+    """The stages of a bucket, one after the other."""
     inside, hosts = wires.devices_per_host, wires.num_hosts
     retry = 1 / (1 - wires.lost_share)
     waits = wires.retry_seconds * (retry - 1)
@@ -184,24 +154,18 @@ def _stages(size: float, wires: Wires) -> list[_Stage]:
         local = float(formula(size, inside, rate))
         between = float(formula(size, wires.num_devices, network)) if hosts > 1 else 0.0
         return [_Stage(max(local, between) + _latency(wires) + waits, wires.exchange)]
-    if wires.exchange == "hierarchical":
-        ring = float(ring_seconds(size, inside, rate, near))
-        if hosts == 1:
-            return [_Stage(ring + waits, "device links")]
-        between = float(ring_seconds(size, hosts, network, far)) + waits
-        stages = [_Stage(ring / 2, "device links"), _Stage(between, "network"), _Stage(ring / 2, "device links")]
-        return [stage for stage in stages if stage.seconds > 0]
-    if wires.exchange == "ps-hosts":
-        one_way = size / network + far + waits
-        in_host = [_Stage(float(ring_seconds(size, inside, rate, near)), "device links")] if inside > 1 else []
-        return [*in_host, *([_Stage(one_way, "network in"), _Stage(one_way, "network out")] if hosts > 1 else [])]
-    return [*_server_stages(size, wires, rate, near + waits), *_between_servers(size, wires, network, far + waits)]
+    ring = float(ring_seconds(size, inside, rate, near))
+    if hosts == 1:
+        return [_Stage(ring + waits, "device links")]
+    between = float(ring_seconds(size, hosts, network, far)) + waits
+    stages = [_Stage(ring / 2, "device links"), _Stage(between, "network"), _Stage(ring / 2, "device links")]
+    return [stage for stage in stages if stage.seconds > 0]
 
 
 def _latency(wires: Wires) -> float:
-    """Of a ring's turns or a tree's levels: those that cross hosts wait for the network, the others for the host's links.
+    """Latency of a ring's turns or a tree's levels: some cross hosts and wait for the network, the others stay in a host.
 
-    As NCCL counts them (src/graph/tuning.cc): of `2 (n - 1)` turns, `2 m` cross hosts.
+    NCCL counts them so (src/graph/tuning.cc): of `2 (n - 1)` turns, `2 m` cross hosts.
     """
     near, far, hosts = wires.device_latency_seconds, wires.network_latency_seconds, wires.num_hosts
     if wires.exchange == "tree":
@@ -209,23 +173,3 @@ def _latency(wires: Wires) -> float:
         return 2 * inside * near + 2 * math.ceil(math.log2(hosts)) * far
     crossing = min(2 * hosts, 2 * (wires.num_devices - 1)) if hosts > 1 else 0
     return (2 * (wires.num_devices - 1) - crossing) * near + crossing * far
-
-
-def _server_stages(size: float, wires: Wires, rate: float, latency: float) -> list[_Stage]:
-    inside = wires.devices_per_host
-    if inside == 1:
-        return []
-    one_way = size / rate + latency
-    if wires.exchange == "ps-gpu":
-        each = inside - 1
-        return [_Stage(one_way, "server's link", each), _Stage(0.0, "server"), _Stage(one_way, "server's link", each)]
-    if wires.exchange == "ps-sharded":
-        return [_Stage(2 * ((inside - 1) / inside * size / rate + latency), "device links")]
-    adding = inside * size / wires.host_memory_bytes_per_second
-    return [_Stage(2 * one_way + adding, "host memory")]  # whose software returns nothing before all is added up
-
-
-def _between_servers(size: float, wires: Wires, network: float, latency: float) -> list[_Stage]:
-    if wires.num_hosts == 1:
-        return []
-    return [_Stage(float(ring_seconds(size, wires.num_hosts, network, latency)), "network")]

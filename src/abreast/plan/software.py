@@ -1,6 +1,6 @@
-"""The words of the model: kinds of links, ways to exchange gradients, and generations of software with their habits.
+"""The words of the model: kinds of links, exchanges of gradients, and software.
 
-Names only; the numbers that go with them are in `constants.json`. Imports nothing of abreast.
+Only names are here; their numbers are in `constants.json`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-# Between devices of a host. Of each, a constant is the share of its rate that an all-reduce sees: of the nominal one, of that
-# of `measured` copies, and all of it where the `all-reduce` was measured.
+# Links between the devices of a host. For each kind, a constant is the share of its rate that an all-reduce reaches: of the
+# nominal rate, of the rate of `measured` copies, and the full rate of a measured `all-reduce`.
 LINKS = (
     "nvlink",
     "nvlink-assumed",
@@ -26,43 +26,33 @@ EXCHANGES = {
     "ring": "all-reduce over a ring of all devices",
     "tree": "all-reduce over a double binary tree",
     "hierarchical": "a ring in each host, then a ring of the hosts",
-    "ps-cpu": "a parameter server in the host's memory",
-    "ps-gpu": "a parameter server on one device",
-    "ps-sharded": "the parameters shared out over all devices, each serving its part",
-    "ps-hosts": "every host serves its part of the parameters to the others",
 }
 
 
 @dataclass(frozen=True)
 class Software:
-    """How a generation of software exchanges gradients: which constants are its own."""
+    """How a kind of software exchanges gradients; the words name its constants."""
 
     about: str
-    exposed: str  # the share of the exchange that costs time although it overlaps
+    exposed: str  # the share of a hidden exchange that still costs time
     launch: str  # time per tensor
     straggle: str  # how much a step lengthens per doubling of the devices
-    window: str = "backward"  # what the exchange can hide behind: `backward` or `step`
-    first_bucket_bytes: float = math.inf  # where the first bucket is smaller than the others
-    unanswered_bytes: float = math.inf  # what a host sends to the next before it waits for an answer, a round trip
+    first_bucket_bytes: float = math.inf  # where it is smaller than the others
+    unanswered_bytes: float = math.inf  # bytes that a host sends before it waits for an answer, one round trip
     by_processor: bool = False  # the cores that compute also send, receive and add up the gradients
 
 
 _DDP = Software(
-    "PyTorch and JAX: buckets that are reduced while the backward pass goes on",
+    "PyTorch and JAX: buckets that are reduced during the backward pass",
     *("ddp", "fused", "process"),
     first_bucket_bytes=2**20,
 )
 SOFTWARE = {
     "ddp": _DDP,
     "gloo": replace(
-        _DDP, about="PyTorch on CPUs: the same over TCP, by gloo", unanswered_bytes=2**22, by_processor=True
+        _DDP, about="PyTorch on CPUs: the same over TCP, with gloo", unanswered_bytes=2**22, by_processor=True
     ),
     "fused": Software("Horovod, Fleet, MXNet's NCCL: fused tensors, overlapped", "fused", "fused", "process"),
-    "priority": Software("BytePS, ByteScheduler: overlapped with the next step too", "priority", "fused", "process", "step"),
-    "unoverlapped": Software("the exchange after the backward pass", "unoverlapped", "fused", "process"),
-    "threads": Software("one process, a thread per device, parameters broadcast at each step", "fused", "fused", "threads"),
-    "servers": Software("TensorFlow's parameter servers over gRPC", "servers", "fused", "process", "step"),
-    "towers": Software("TensorFlow 1.0 to 1.4, a tower per device in one graph", "towers", "towers", "process", "step"),
+    "unoverlapped": Software("an exchange after the backward pass", "unoverlapped", "fused", "process"),
     "towers-nccl": Software("TensorFlow 1.15 and 2, towers with NCCL in one graph", "towers-nccl", "towers", "process"),
-    "slices": Software("Keras 2 with sliced batches in one graph", "unoverlapped", "towers", "process"),
 }  # fmt: skip

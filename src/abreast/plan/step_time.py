@@ -1,7 +1,4 @@
-"""The step time of one device: as somebody gave it, out of a file, as bench measured it, or by a roofline.
-
-Imports `measured_steps`, `roofline`, `errors`, `plain_json` and `units`.
-"""
+"""The step time of one device: given, read from a file, measured by bench, or a roofline."""
 
 from __future__ import annotations
 
@@ -21,8 +18,8 @@ from abreast.units import duration
 
 _UNITS = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "s": 1.0}
 _LONGEST_SECONDS = 3600
-# A bare number is in seconds. Above ten it was more likely meant in milliseconds; above one, where it is so many times what a
-# roofline says, which tells the two apart even where it is wrong by a factor of ten.
+# A number without a unit is in seconds. Above ten, the user more likely means milliseconds. Above one, the roofline decides: it
+# tells the two apart even if it is wrong by a factor of ten.
 _LONGEST_BARE_SECONDS = 10.0
 _MOST_ROOFLINES = 100.0
 _EXAMPLE = "as 125ms or 0.125s"
@@ -33,7 +30,7 @@ _ROWS = ("rows", "images", "samples", "sequences", "examples", "sentences")
 def step_time(
     options: argparse.Namespace, model: Model, machine: Machine, rows: float, measured: Comparison | None
 ) -> StepTime:
-    """What the options say, else what was measured of one device, else a roofline. Raises `DataError`."""
+    """The step time of the options, else the measured one of one device, else a roofline. Raises `DataError`."""
     if options.step_time is not None and options.step_from is not None:
         raise DataError("the step time is given twice", "give --step-time or --step-from")
     if options.step_time is not None:
@@ -47,7 +44,7 @@ def step_time(
 
 
 def given_seconds(text: str, rough_seconds: float | None = None) -> float:
-    """`125ms`, `0.125s`, or a bare number of seconds, unless that is far from what a step could take."""
+    """Seconds from `125ms`, `0.125s`, or a number of seconds; raises `DataError` for a bare number that is not plausible."""
     unit = next((unit for unit in _UNITS if text.endswith(unit)), None)
     try:
         seconds = float(text.removesuffix(unit or "")) * _UNITS.get(unit or "s", 1.0)
@@ -58,7 +55,7 @@ def given_seconds(text: str, rough_seconds: float | None = None) -> float:
     most = min(_LONGEST_BARE_SECONDS, max(1.0, _MOST_ROOFLINES * (rough_seconds or math.inf)))
     if unit is None and seconds > most:
         rough = "" if rough_seconds is None else f", and a roofline says about {duration(rough_seconds)}"
-        hint = f"say --step-time {text}ms, or --step-time {text}s where seconds are meant"
+        hint = f"give --step-time {text}ms, or --step-time {text}s for seconds"
         raise DataError(f"--step-time {text} is {duration(seconds)}{rough}", hint)
     return _checked(seconds)
 
@@ -72,12 +69,12 @@ def _rough(model: Model, machine: Machine, rows: float, precision: str) -> float
 
 def _checked(seconds: float) -> float:
     if seconds > _LONGEST_SECONDS:
-        raise DataError(f"a step of {seconds:g} s", f"an hour is the most; give it with its unit, {_EXAMPLE}")
+        raise DataError(f"a step of {seconds:g} s", f"give at most one hour, with its unit, {_EXAMPLE}")
     return seconds
 
 
 def _from_file(path: str, rows: float) -> StepTime:
-    """The step time in the last line of a file of JSON lines: in seconds, or as rows per second."""
+    """The step time in the last line of a file of JSON lines, in seconds or as rows per second."""
     try:
         lines = [line for line in Path(path).read_text().splitlines() if line.strip()]
         line = plain_json.parse(lines[-1])
@@ -86,7 +83,7 @@ def _from_file(path: str, rows: float) -> StepTime:
         raise DataError(f"{path} cannot be read: {error.strerror}", "give a file of JSON lines") from None
     except (IndexError, KeyError, TypeError, ValueError):
         hint = f"a measurement is a line of JSON with {' and '.join(_COLUMNS)}, as `abreast bench` writes it"
-        raise DataError(f"the last line of {path} is no measurement", hint) from None
+        raise DataError(f"the last line of {path} is not a measurement", hint) from None
     if not plain_json.positive(value):
         raise DataError(f"{path}: the median of its last line is {value!r}", "it is a number above zero")
     _check_case(path, line.get("case"), rows)
@@ -101,12 +98,12 @@ def _from_file(path: str, rows: float) -> StepTime:
 
 
 def _check_case(path: str, case: Any, rows: float) -> None:
-    """An error for a line that says itself that it is no step of one device with so many rows."""
-    told = case if isinstance(case, dict) else {}
-    if told.get("devices", 1) != 1:
-        hint = f"give the line of one device, or all of the file with `--measured {path}`"
-        raise DataError(f"the last line of {path} is of {told['devices']} devices", hint)
-    measured = told.get("rows_per_device", rows)
+    """Raise `DataError` for a line of several devices, or of another number of rows."""
+    facts = case if isinstance(case, dict) else {}
+    if facts.get("devices", 1) != 1:
+        hint = f"give the line of one device, or the whole file with `--measured {path}`"
+        raise DataError(f"the last line of {path} is for {facts['devices']} devices", hint)
+    measured = facts.get("rows_per_device", rows)
     if measured != rows:
-        hint = f"say `--batch {measured}`, or give the line of the rows that are planned"
-        raise DataError(f"the last line of {path} is of {measured} rows, and {rows:g} are planned", hint)
+        hint = f"give `--batch {measured}`, or a line with the rows that are planned"
+        raise DataError(f"the last line of {path} is for {measured} rows, and {rows:g} are planned", hint)

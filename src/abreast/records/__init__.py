@@ -1,17 +1,47 @@
 """Image records: pack a source of images once, then read any sample by its number.
 
-The public names. Only NumPy is imported with them; what `abreast[images]` brings is, when it is first needed.
+`format/` is the layout of the files. `packing/` writes it, out of the adapters in `sources/`; `reading/` reads samples
+of it, `decoding/` makes pixels of them, and `loading/` batches for training. Imports between them point one way:
+`loading, packing -> sources -> decoding -> reading -> format`.
+
+The public names are here. They are imported when they are first used, so that the options of the commands load no
+NumPy; the packages of `abreast[images]` are imported when the first image is encoded or decoded.
 """
 
-from abreast.records.decode.crop import Box, Cut, cut
-from abreast.records.decode.decoder import decode, decode_crop
-from abreast.records.pack.packer import pack
-from abreast.records.pack.progress import Progress, Summary
-from abreast.records.read.extractor import extract
-from abreast.records.read.reader import Records, Sample
-from abreast.records.read.verifier import verify
-from abreast.records.read.views import CenterCrop, RandomCrop
-from abreast.records.sources.source import Item
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from abreast.records.decoding.crop import Box, Cut, cut
+    from abreast.records.decoding.decoder import decode, decode_crop
+    from abreast.records.loading.views import CenterCrop, RandomCrop
+    from abreast.records.packing.packer import pack
+    from abreast.records.packing.progress import Progress, Summary
+    from abreast.records.reading.extractor import extract
+    from abreast.records.reading.reader import Records, Sample
+    from abreast.records.reading.verifier import verify
+    from abreast.records.sources.source import Item
+
+# A package here may not have the name of a function: its import would put it in the place of the function.
+_HOMES = {
+    "Box": "decoding.crop",
+    "CenterCrop": "loading.views",
+    "Cut": "decoding.crop",
+    "Item": "sources.source",
+    "Progress": "packing.progress",
+    "RandomCrop": "loading.views",
+    "Records": "reading.reader",
+    "Sample": "reading.reader",
+    "Summary": "packing.progress",
+    "cut": "decoding.crop",
+    "decode": "decoding.decoder",
+    "decode_crop": "decoding.decoder",
+    "extract": "reading.extractor",
+    "pack": "packing.packer",
+    "verify": "reading.verifier",
+}
 
 __all__ = [
     "Box",
@@ -30,3 +60,13 @@ __all__ = [
     "pack",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,7 +1,4 @@
-"""The packages of `abreast[images]` and `abreast[parquet]`, imported when they are first needed.
-
-Imports `errors`.
-"""
+"""The packages of `abreast[images]` and `abreast[parquet]`, imported when they are first needed."""
 
 from __future__ import annotations
 
@@ -10,18 +7,18 @@ from typing import Any
 
 from abreast.errors import DataError
 
-# A module of each that every data set needs, and what one installs for it.
+# The modules that every data set needs, with the package to install for each.
 PACKAGES = {
     "PIL": "pillow",
     "cv2": "opencv-python-headless",
     "google_crc32c": "google-crc32c",
     "simplejpeg": "simplejpeg",
 }
-_OTHERS = {"pyarrow": "parquet"}  # and what brings them
+_OTHERS = {"pyarrow": "parquet"}  # modules that some sources need, with the extra of abreast that has them
 
 
 def extra(module: str) -> Any:
-    """The module. Raises `DataError` with what to install when it is missing."""
+    """The imported module. Raises `DataError`, which names the package to install, when it is missing."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -1,1 +1,1 @@
-"""Samples taken beside a training: utilisation of GPUs and of this process's cores."""
+"""Samples taken during a training: the utilisation of GPUs and of the cores that this process uses."""

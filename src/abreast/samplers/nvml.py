@@ -1,7 +1,6 @@
-"""What NVIDIA devices do, as their driver tells: utilisation, memory and clocks, for `sampler.py`.
+"""Utilisation, memory and clocks of NVIDIA devices, as their driver reports them; a probe for `sampler.py`.
 
-The driver answers without a framework and without taking memory of a device. Imports `pynvml` when it looks, `hardware`
-and `diagnosis`.
+The driver answers without a framework, and without using a device's memory.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from time import perf_counter_ns
 from typing import Any
 
 from abreast.hardware import Device, list_devices
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 
 
 @dataclass(frozen=True)
-class GpuSample(Sample):
-    """`clock_mhz` is that of the multiprocessors; None stands for what the driver does not tell of this card."""
+class GpuSample(DeviceSample):
+    """A sample of a GPU. `clock_mhz` is the multiprocessors' clock; a clock is None if the driver does not report it."""
 
     memory_clock_mhz: float | None = None
 
@@ -44,14 +43,14 @@ class NvidiaDevices:
         self._is_open = True
         for device in devices:
             if device.kind == "gpu" and device.uuid is not None:
-                with contextlib.suppress(nvml.NVMLError):  # of another maker
+                with contextlib.suppress(nvml.NVMLError):  # a GPU of another vendor
                     self._handles[device.name] = nvml.nvmlDeviceGetHandleByUUID(device.uuid)
         if not self._handles:
             self.note = "no NVIDIA device: no utilisation, memory and clocks of GPUs"
 
-    def sample(self) -> list[Sample]:
+    def sample(self) -> list[DeviceSample]:
         """One sample per device that answers."""
-        found: list[Sample] = []
+        found: list[DeviceSample] = []
         for name, handle in self._handles.items():
             rates = self._ask("nvmlDeviceGetUtilizationRates", handle)
             memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
@@ -79,4 +78,4 @@ class NvidiaDevices:
         try:
             return getattr(self._nvml, question)(*arguments)
         except self._nvml.NVMLError:
-            return None  # a MIG instance knows no utilisation, an integrated card no memory of its own
+            return None  # a MIG instance has no utilisation, and an integrated GPU no memory of its own

@@ -1,6 +1,6 @@
-"""What this process and its workers take of the machine's cores and memory, from `/proc`, for `sampler.py`.
+"""The share of the machine's cores and memory that this process and its children use; a probe for `sampler.py`.
 
-Imports `hardware` and `diagnosis`.
+Reads `/proc`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from abreast.hardware import num_cores
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SAMPLES_PER_SEARCH = 10  # for processes that were started
+_SAMPLES_PER_SEARCH = 10  # how often to search for new child processes
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Processor:
-    """CPU seconds over wall seconds and cores, since the sample before; resident memory."""
+    """CPU utilisation since the previous sample (CPU seconds / (wall seconds * cores)), and resident memory."""
 
     def __init__(self, root: Path = Path("/proc"), process: int | None = None) -> None:
         self.note = None if (root / "self/stat").exists() else "no /proc: no utilisation and memory of the CPU"
@@ -32,12 +32,12 @@ class Processor:
         self._before: dict[int, int] = {}
         self._before_ns = 0
 
-    def sample(self) -> list[Sample]:
-        """One sample from the second call on."""
+    def sample(self) -> list[DeviceSample]:
+        """One sample; none at the first call, since utilisation needs two."""
         if self.note is not None:
             return []
         now_ns = perf_counter_ns()
-        if not self._until_search:  # it takes a hundred times as long as to look at one process
+        if not self._until_search:  # a search takes a hundred times as long as reading one process
             self._until_search = _SAMPLES_PER_SEARCH
             self._processes = list(self._family(self._process))
         self._until_search -= 1
@@ -48,24 +48,24 @@ class Processor:
         if is_first:
             return []
         share = min(1.0, max(0.0, used / seconds / self._cores))
-        return [Sample("cpu", now_ns, share, memory_bytes)]
+        return [DeviceSample("cpu", now_ns, share, memory_bytes)]
 
     def close(self) -> None:
         pass
 
     def _look(self) -> tuple[dict[int, int], int]:
-        """CPU ticks by process, and bytes of memory of all."""
+        """CPU ticks by process, and the memory of all processes together in bytes."""
         ticks, memory_bytes = {}, 0
         for process in self._processes:
             folder = self._root / str(process)
-            with contextlib.suppress(OSError, IndexError, ValueError):  # it has ended
+            with contextlib.suppress(OSError, IndexError, ValueError):  # the process has ended
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
                 memory_bytes += int((folder / "statm").read_text().split()[1]) * _PAGE_BYTES
                 ticks[process] = int(fields[11]) + int(fields[12])
         return ticks, memory_bytes
 
     def _family(self, process: int) -> Iterator[int]:
-        """A process and all that it and those started."""
+        """A process and all its descendants."""
         yield process
         with contextlib.suppress(OSError, ValueError):
             tasks = list((self._root / str(process) / "task").iterdir())

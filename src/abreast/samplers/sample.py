@@ -1,4 +1,4 @@
-"""`Sample`: the utilisation, memory and clock of one device at one moment. Imports nothing of abreast."""
+"""`DeviceSample`: the utilisation, memory and clock of one device at one moment."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What a device did at a time: of NVML, or of /proc for the CPU. Shares are from 0 to 1; NaN: not told."""
+class DeviceSample:
+    """The state of a device at `time_ns`, from NVML, or from /proc for the CPU.
+
+    `utilisation` is from 0 to 1, or NaN if the driver does not report it.
+    """
 
     device: str
     time_ns: int

@@ -1,8 +1,8 @@
-"""From spans and the times of callbacks to one row per step: which spans belong to a step, and what was hidden.
+"""Turns spans and the times of callbacks into one row per step: assigns spans to steps, and cuts off overlapping time.
 
-Runs in the recorder's thread, once a second, for all steps of that time: one by one they take four times as long.
-Not here: how steps are split (`step_parts.py`), which batches they took (`step_batches.py`), when devices computed them
-(`step_devices.py`), what is kept for a trace (`step_spans.py`), who hears the spans (`recorder.py`). Imports all but the last.
+Runs in the recorder's thread once a second, for all steps of that second together: one by one they take four times as
+long. Not here: splitting steps (`step_parts.py`), their batches (`step_batches.py`), their times on the devices
+(`step_devices.py`), the spans kept for a trace (`step_spans.py`), and receiving spans (`recorder.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from abreast.timeline.windows import Window, Windows
 
 
 class Accounts:
-    """Takes spans as they are left, and windows once they are closed and computed."""
+    """Takes spans as they arrive, and windows after they are closed and the devices have computed them."""
 
     def __init__(self, begin_ns: int, tracks: tuple[str, ...], keep_steps: int) -> None:
         self.begin_ns = begin_ns
@@ -36,14 +36,14 @@ class Accounts:
         self._waits = self._calls = self._sums = self._puts = NONE
 
     def take(self, spans: list[Span]) -> None:
-        """Sort spans that others have left by what they are to a step."""
+        """Add spans, sorted by their role in a step."""
         self.newest.take(spans)
         found: defaultdict[str, list[Span]] = defaultdict(list)
         for span in spans:
             found[span.name].append(span)
         waits, reads = columns(found["wait"], "batch"), columns(found["read"], "batch")
         puts = columns(found["put"], "batch", "rows", "bytes")
-        # Without staging the training thread reads and puts by itself: both are in the step's way.
+        # Without staging, the training thread itself reads and puts batches, so both delay the step.
         own_reads, own_puts = reads[:, _on_main(found["read"])], puts[:, _on_main(found["put"])]
         self._waits = in_order(self._waits, waits[:2], own_reads[:2], own_puts[:2])
         self._calls = in_order(self._calls, columns(found["step"]))
@@ -52,7 +52,7 @@ class Accounts:
         self._batches.take(np.concatenate((waits, own_puts[:3]), axis=1), reads, puts)
 
     def enter(self, closed: Sequence[Window]) -> Numbers:
-        """The rows of the next windows, of one or more; they must be closed, and all spans of their time taken."""
+        """The rows of the next windows, at least one. They must be closed, and all spans of their time taken."""
         windows = Windows.of(closed)
         calls = _calls(self._calls, windows)
         computing = self._devices.of(closed, calls)
@@ -83,7 +83,7 @@ class Accounts:
         return numbers
 
     def _forget(self, end: int) -> None:
-        """What began before the end of the last window is of no other. Only a copy may go on."""
+        """Drop the spans that no later window can own: those that began before `end`. Puts may last longer than `end`."""
         self._waits, self._calls, self._sums = (
             each[:, each[0] >= end] for each in (self._waits, self._calls, self._sums)
         )
@@ -95,16 +95,18 @@ def _on_main(spans: list[Span]) -> npt.NDArray[np.bool_]:
 
 
 def _of_steps(some: Intervals, windows: Windows, ends: Times) -> Intervals:
-    """Those that began in a window, until its end."""
+    """The intervals that began in a window, cut off at the window's end."""
     owners = windows.owners(some[0])
     own = owners >= 0
     return np.minimum(some[:, own], ends[owners[own]])
 
 
 def _calls(some: Intervals, windows: Windows) -> Intervals:
-    """The first call of the step function in each window; without one, all the time that callbacks leave it."""
+    """The first call of the step function in each window; without one, all of the window between its callbacks."""
     calls = np.stack((windows.called, windows.returned))
     owners = windows.owners(some[0])
     own = owners >= 0
-    calls[:, owners[own][::-1]] = some[:, own][:, ::-1]  # of several for one place, the last one stays
+    calls[:, owners[own][::-1]] = some[:, own][
+        :, ::-1
+    ]  # in reverse, since of several values for one index the last stays
     return calls

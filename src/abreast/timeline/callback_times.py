@@ -1,7 +1,7 @@
-"""When Keras calls the callbacks of one fit, and for how long: of all callbacks together, not of one.
+"""When Keras calls the callbacks of one fit, and for how long: all callbacks together, not each.
 
-The methods of one `CallbackList` object are wrapped, not those of the class: other fits, nested ones too, are left alone,
-and with the object goes the wrapping. Here too: which fit a callback is in. Imports Keras.
+The methods of one `CallbackList` object are wrapped, not those of the class. So other fits, also nested ones, are not
+affected, and the wrapping ends with the object. Here too: finding the fit that a callback belongs to.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from types import FrameType
 from typing import Any, Protocol
 
 from keras.callbacks import CallbackList
-from keras.src.trainers.epoch_iterator import EpochIterator
 
 from abreast.errors import BackendError
+from abreast.keras_private.trainers import EpochIterator
 from abreast.threads import frames
 
 EVENTS = (
@@ -33,8 +33,8 @@ _WITHOUT_INDEX = {"on_test_begin", "on_test_end", "on_train_end"}
 _LISTENERS = "_abreast_listeners"
 
 
-class Listener(Protocol):
-    """Is told in the training thread, before and after all callbacks were called with an event."""
+class EventListener(Protocol):
+    """Is called in the training thread, before and after Keras calls all callbacks with an event."""
 
     def before(self, event: str, index: int, logs: Any, time_ns: int) -> None: ...
 
@@ -42,19 +42,20 @@ class Listener(Protocol):
 
 
 class Fit:
-    """The `fit` that called a callback's `on_train_begin`; ask `is_over` when it did not say so by `on_train_end`."""
+    """The `fit` that called a callback's `on_train_begin`. A fit that failed never calls `on_train_end`: ask `is_over`."""
 
     def __init__(self, callbacks: Any, frame: FrameType | None) -> None:
         self._callbacks = weakref.ref(callbacks)
         epochs = None if frame is None else frame.f_locals.get("epoch_iterator")
         self._epochs = weakref.ref(epochs) if isinstance(epochs, EpochIterator) else None
         self._thread = threading.get_ident()
-        # Not the frame, which would keep the user's data. Its place is not used again while its `CallbackList` is alive.
+        # Not the frame itself, which would keep the user's data alive. Python does not reuse the frame's address while its
+        # `CallbackList` is alive.
         self._frame = id(frame) if frame is not None else None
 
     @staticmethod
     def around(callback: Any) -> Fit:
-        """The one whose `CallbackList` is calling `callback` now."""
+        """The fit whose `CallbackList` is calling `callback` now."""
         frame: FrameType | None = sys._getframe(1)
         callbacks: Any = None
         while frame is not None:
@@ -67,13 +68,13 @@ class Fit:
         if callbacks is None:
             raise BackendError(
                 f"{type(callback).__name__}.on_train_begin was not called by a keras.callbacks.CallbackList",
-                "give it to `fit(callbacks=[...])`; in a loop of your own, make a CallbackList of your callbacks",
+                "pass it to `fit(callbacks=[...])`; in a training loop of your own, call it through a CallbackList",
             )
         return Fit(callbacks, None)
 
     @property
     def is_over(self) -> bool:
-        """Whether it has returned or raised, as any thread can see it."""
+        """True if the fit has returned or raised. Any thread may ask."""
         if self._callbacks() is None:
             return True
         if self._frame is None:
@@ -87,25 +88,25 @@ class Fit:
         return True
 
     def num_batches(self, first: int, last: int) -> int:
-        """Batches of the step that ends. Keras counts `steps_per_execution` of them, also where its data had fewer left."""
+        """Batches of the step that ends. Keras always counts `steps_per_execution`, even if fewer batches remained."""
         count = last - first + 1
         epochs = self._epochs() if count > 1 and self._epochs is not None else None
-        if epochs is None or not epochs._num_batches:  # which a generator does not tell
+        if epochs is None or not epochs._num_batches:  # a generator has no known number of batches
             return count
         return count - max(0, int(epochs._steps_seen - epochs._num_batches))
 
-    def follow(self, listener: Listener) -> None:
-        """Tell `listener` of every event, until `leave`."""
+    def follow(self, listener: EventListener) -> None:
+        """Call `listener` at every event, until `leave`."""
         callbacks = self._callbacks()
         assert callbacks is not None
         listeners = callbacks.__dict__.setdefault(_LISTENERS, [])
         if not listeners:
             for event in EVENTS:
-                setattr(callbacks, event, _told(event, callbacks, listeners))
+                setattr(callbacks, event, _observed(event, callbacks, listeners))
         listeners.append(listener)
 
-    def leave(self, listener: Listener) -> None:
-        """Undo `follow`; the last one to leave takes the wrapping away. Called again, it does nothing."""
+    def leave(self, listener: EventListener) -> None:
+        """Undo `follow`. The last listener to leave removes the wrapping. A second call does nothing."""
         callbacks = self._callbacks()
         listeners = None if callbacks is None else callbacks.__dict__.get(_LISTENERS)
         if not listeners or not any(other is listener for other in listeners):
@@ -116,18 +117,18 @@ class Fit:
                 callbacks.__dict__.pop(name, None)
 
     def when_forgotten(self, function: Callable[[], None]) -> None:
-        """Call `function` when the `CallbackList` is gone, as soon after a failed fit as its traceback is."""
+        """Call `function` when the `CallbackList` is freed: after a failed fit, as soon as its traceback is freed."""
         callbacks = self._callbacks()
         if callbacks is not None:
             weakref.finalize(callbacks, function).atexit = False
 
 
-def _told(event: str, callbacks: Any, listeners: list[Listener]) -> Callable[..., None]:
-    """The method that tells of one event. It runs at every step: it does no more than it must."""
+def _observed(event: str, callbacks: Any, listeners: list[EventListener]) -> Callable[..., None]:
+    """The method that replaces `event` and calls the listeners. It runs at every step, so it does as little as possible."""
     plain = getattr(type(callbacks), event)
-    owner = weakref.ref(callbacks)  # no circle: it goes as soon as nobody holds it
+    owner = weakref.ref(callbacks)  # no reference cycle, so that the list is freed as soon as nobody uses it
 
-    def told(index: int, logs: Any = None) -> None:
+    def observed(index: int, logs: Any = None) -> None:
         start = perf_counter_ns()
         for listener in listeners:
             listener.before(event, index, logs, start)
@@ -138,7 +139,7 @@ def _told(event: str, callbacks: Any, listeners: list[Listener]) -> Callable[...
             for listener in listeners:
                 listener.after(event, end)
 
-    def told_without_index(logs: Any = None) -> None:
+    def observed_without_index(logs: Any = None) -> None:
         start = perf_counter_ns()
         for listener in listeners:
             listener.before(event, 0, logs, start)
@@ -149,4 +150,4 @@ def _told(event: str, callbacks: Any, listeners: list[Listener]) -> Callable[...
             for listener in listeners:
                 listener.after(event, end)
 
-    return told_without_index if event in _WITHOUT_INDEX else told
+    return observed_without_index if event in _WITHOUT_INDEX else observed

@@ -1,7 +1,6 @@
 """`DeviceTrace`: a Keras callback that runs the backend's own profiler over chosen steps of a training.
 
-Which profiler, and how its files are opened, is the backend's to say (`Tracer` in `backend/contract.py`). Imports Keras
-and `parallel`.
+The backend chooses the profiler and says how to open its files (`Tracer` in `backend/instruments.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 import keras
 
 from abreast.backend import current_backend
-from abreast.backend.contract import Tracer
+from abreast.backend.instruments import Tracer
 from abreast.errors import BackendError
 from abreast.parallel import placement_of
 from abreast.timeline.callback_times import Fit
@@ -25,9 +24,9 @@ _JOIN_SECONDS = 60.0
 
 
 class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Profiles the steps from the first of `steps` up to, and without, the second; counted from 0 over all epochs.
+    """Profiles the steps from `steps[0]` to `steps[1] - 1`, counted from 0 over all epochs. Its files go to `logdir`.
 
-    Its files go to `logdir`. It is slow while it runs: leave some steps before it for compilation, and trace few.
+    Steps are slow while it runs: begin after some steps, which compile, and trace few.
     """
 
     def __init__(self, steps: tuple[int, int] = (10, 20), logdir: str | PathLike[str] = "device-trace") -> None:
@@ -39,13 +38,14 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         self._num_begun = self._first = 0
         self._handle: Any = None
 
-    # What Keras calls.
+    # Called by Keras.
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._end()
         self._num_begun, self._handle = 0, None
         placement = placement_of(self.model)
-        self._backend = current_backend() if placement is None else placement.backend
+        backend = current_backend() if placement is None else placement.backend
+        self._instruments = backend.instruments
         self._fit = Fit.around(self)
         self._fit.follow(self)
 
@@ -61,7 +61,7 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
                 file=sys.stderr,
             )
 
-    # What `Fit` tells of all callbacks: `on_train_batch_end` of our own would keep Keras from working ahead.
+    # Called by `Fit`, as a `EventListener`. A callback with its own `on_train_batch_end` would keep Keras from working ahead.
 
     def before(self, event: str, index: int, logs: Any, time_ns: int) -> None:
         if event == "on_train_batch_begin":
@@ -71,7 +71,7 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
             assert self._fit is not None
             self._num_begun += self._fit.num_batches(self._first, index)
             if self._running is not None:
-                self._handle = self._backend.mark(logs)
+                self._handle = self._instruments.mark(logs)
                 self._running.tracer.end_step()
 
     def after(self, event: str, time_ns: int) -> None:
@@ -84,7 +84,7 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         if self._running is None and first <= self._num_begun < end:
             assert self._fit is not None
             self.logdir.mkdir(parents=True, exist_ok=True)
-            self._running = _Running(self._backend.trace(str(self.logdir)), self._fit, self.logdir)
+            self._running = _Running(self._instruments.trace(str(self.logdir)), self._fit, self.logdir)
         if self._running is not None:
             self._running.tracer.begin_step(self._num_begun)
 
@@ -92,14 +92,14 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
         running, self._running = self._running, None
         if running is None:
             return
-        if self._handle is not None:  # what is still under way belongs to the traced steps
-            self._backend.finished(self._handle)
+        if self._handle is not None:  # work that is still under way belongs to the traced steps
+            self._instruments.finished(self._handle)
             self._handle = None
         running.stop()
 
 
 class _Running:
-    """A profiler that runs, and a thread that stops it when the fit around it fails."""
+    """A running profiler, and a thread that stops it if the fit around it fails."""
 
     def __init__(self, tracer: Tracer, fit: Fit, logdir: Path) -> None:
         self.tracer = tracer
@@ -112,7 +112,7 @@ class _Running:
         fit.when_forgotten(self._finish)
 
     def stop(self) -> None:
-        """Stop the profiler in this thread and say where its files are."""
+        """Stop the profiler from this thread and print where its files are."""
         self.tracer.end_step()
         self._finish()
         self._thread.join(_JOIN_SECONDS)
@@ -124,7 +124,7 @@ class _Running:
                 return
 
     def _finish(self) -> None:
-        """Stop the profiler and say where its files are, unless that is done, or this thread cannot."""
+        """Stop the profiler and print where its files are, unless it is stopped already or this thread cannot stop it."""
         self._done.set()
         with self._lock:
             if self._is_stopped or (how := self.tracer.stop()) is None:
@@ -142,5 +142,5 @@ def _checked(steps: Any) -> tuple[int, int]:
     except (TypeError, ValueError):
         is_range = False
     if not is_range:
-        raise BackendError(f"steps={steps!r}", "give the first step and the one behind the last, as (10, 20)")
+        raise BackendError(f"steps={steps!r}", "give the first step and the step after the last one, as (10, 20)")
     return first, end

@@ -1,6 +1,6 @@
-"""Intervals of time as arrays of two rows, beginnings over ends, in whole nanoseconds, and what one does with them.
+"""Intervals of time in whole nanoseconds, as arrays of two rows (begins, then ends), and operations on them.
 
-Imports NumPy, and nothing of abreast.
+Imports nothing of abreast.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def intervals(begins: Sequence[int], ends: Sequence[int]) -> Intervals:
 
 
 def disjoint(some: Intervals) -> Intervals:
-    """The same times, sorted, and none twice; empty ones are left out, and those that touch stay two."""
+    """The same times as sorted intervals without overlaps or empty intervals. Intervals that touch are not merged."""
     if some.shape[1] == 0:
         return some
     begins, ends = some[:, some[0].argsort(kind="stable")]
@@ -30,21 +30,21 @@ def disjoint(some: Intervals) -> Intervals:
 
 
 def without(some: Intervals, holes: Intervals, owners: npt.NDArray[np.intp]) -> Intervals:
-    """The times in each interval and not in its holes: those whose owner is its index.
+    """The times in the intervals, without the holes. `owners` gives, for each hole, the index of its interval.
 
-    Intervals as well as holes are sorted and disjoint.
+    Both the intervals and the holes must be sorted and disjoint.
     """
     begins, ends = _within_owners(some, holes, owners)
-    # Each interval is as many pieces as it has holes, and one: they begin where it does and where its holes end.
+    # Holes cut an interval into one piece more than there are holes. Pieces begin where the interval begins or a hole ends.
     pieces = np.stack((np.sort(np.append(some[0], ends)), np.sort(np.append(some[1], begins))))
     return pieces[:, pieces[0] < pieces[1]]
 
 
 def lengths_without(some: Intervals, holes: Intervals, owners: npt.NDArray[np.intp]) -> Times:
-    """How long each interval is outside of its holes, which are disjoint."""
+    """Length of each interval without its holes, which must be disjoint."""
     begins, ends = _within_owners(some, holes, owners)
     lost = np.bincount(owners, weights=ends - begins, minlength=some.shape[1])
-    left: Times = some[1] - some[0] - lost.astype(np.int64)  # weights are floats, and exact up to 104 days
+    left: Times = some[1] - some[0] - lost.astype(np.int64)  # weights are floats, which are exact up to 104 days
     return left
 
 

@@ -1,7 +1,6 @@
-"""Hears one fit: what its training thread does, and in a thread of its own when devices finish and what it all adds up to.
+"""Records one fit. The training thread only notes times; a second thread waits for devices and computes rows per step.
 
-The training thread only notes times. Not here: the adding up (`accounts.py`), and what the user sees (`timeline.py`).
-Imports `spans`, `callback_times`, `accounts` and `windows`.
+Not here: computing the rows (`accounts.py`), and the user's view of them (`timeline.py`).
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from abreast.timeline.step_table import NO_STEPS, Numbers
 from abreast.timeline.windows import EpochRecord, Window
 
 _ROUND_NS = 1_000_000_000
-_LOOK_NS = 1_000_000_000  # between two looks whether the fit is still there
+_LOOK_NS = 1_000_000_000  # between two checks whether the fit is over
 _FLUSH_SECONDS = 10.0
 
 
 class DeviceClock(Protocol):
-    """Of `backend/contract.py`: how to learn when devices have finished."""
+    """The part of `backend/instruments.py` that says when devices have finished."""
 
     def mark(self, outputs: Any) -> Any: ...
 
-    def finished(self, handle: Any) -> tuple[int, ...]: ...
+    def finished(self, mark: Any) -> tuple[int, ...]: ...
 
 
-class Recorder:
-    """Records from `start` to `stop`, or until the fit is over however it ended. Then nothing of it is left running."""
+class StepRecorder:
+    """Records from `start` to `stop`, or until the fit has returned or raised. After that nothing of it runs."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class Recorder:
         self._thread.start()
 
     def flush(self) -> None:
-        """Wait until everything up to now is told."""
+        """Wait until everything up to now has been passed to `tell`."""
         if self._stopped or threading.current_thread() is self._thread:
             return
         done = threading.Event()
@@ -73,14 +72,14 @@ class Recorder:
         done.wait(_FLUSH_SECONDS)
 
     def stop(self) -> None:
-        """End it; called again, it does nothing. Tells what is complete."""
+        """Stop recording, and pass on all complete steps. A second call does nothing."""
         self._stopped = True
         self._wake.put(None)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_FLUSH_SECONDS)
 
     def _abandon(self) -> None:
-        """The fit is gone without an end. Waits for nothing: any thread may be the one that notices."""
+        """Stop after a fit that was freed without `on_train_end`. Does not wait, since any thread may call it."""
         self._stopped = True
         self._wake.put(None)
 
@@ -88,7 +87,7 @@ class Recorder:
         self._fit.leave(self)
         spans.ignore(self._heard)
 
-    # In the training thread, as a `callback_times.Listener`.
+    # Called in the training thread, as a `callback_times.EventListener`.
 
     def before(self, event: str, index: int, logs: Any, time_ns: int) -> None:
         self._event_start = time_ns
@@ -166,8 +165,8 @@ class Recorder:
                 self._stopped = self._stopped or self._fit.is_over
 
     def _next_request(self) -> threading.Event | None:
-        """Wait until something is asked, a step is under way, or a round is over."""
-        self._is_idle = True  # before one looks, so that what comes after is told by `_wake`
+        """Wait for a request or the end of a round; do not wait while a step is under way."""
+        self._is_idle = True  # set before looking, so that the training thread announces later steps through `_wake`
         try:
             return self._wake.get_nowait() if self._unfinished else self._wake.get(timeout=_ROUND_NS / 1e9)
         except Empty:
@@ -176,33 +175,33 @@ class Recorder:
             self._is_idle = False
 
     def _wait_for_devices(self, until_ns: int) -> None:
-        """Note when the devices have computed each step, as soon as they have."""
+        """Wait for the devices to compute each step under way, and note when they have."""
         while self._unfinished and perf_counter_ns() < until_ns:
             window = self._unfinished.popleft()
             window.finished, window.handle = self._clock.finished(window.handle), None
 
     def _count(self) -> None:
-        """Add up all that is complete, at once."""
+        """Compute the rows of all complete steps at once, and pass them to `tell`."""
         complete = list(takewhile(_is_complete, self._items.copy()))
-        self._take_spans()  # after that: with those of all complete steps
+        self._take_spans()  # after the line above, so that the spans of all complete steps are included
         for _ in complete:
             self._items.popleft()
         if complete:
-            self._tell(self._added_up(complete))
+            self._tell(self._with_rows(complete))
 
-    def _added_up(self, complete: list[Window | EpochRecord]) -> list[Numbers | EpochRecord]:
-        """In the same order; the steps between two epochs together."""
+    def _with_rows(self, complete: list[Window | EpochRecord]) -> list[Numbers | EpochRecord]:
+        """The items in the same order, with consecutive windows replaced by one block of rows."""
         windows = [item for item in complete if isinstance(item, Window)]
         rows = self.accounts.enter(windows) if windows else NO_STEPS
-        told: list[Numbers | EpochRecord] = []
+        found: list[Numbers | EpochRecord] = []
         count = 0
         for item in complete:
             if isinstance(item, Window):
                 count += 1
                 continue
-            told += [rows[:count], item]
+            found += [rows[:count], item]
             rows, count = rows[count:], 0
-        return [*told, rows]
+        return [*found, rows]
 
     def _take_spans(self) -> None:
         count = len(self._heard)
@@ -212,5 +211,5 @@ class Recorder:
 
 
 def _is_complete(item: Window | EpochRecord) -> bool:
-    """Whether a step is computed, and the next one has begun."""
+    """True for an epoch, and for a step that is computed and closed."""
     return isinstance(item, EpochRecord) or (item.handle is None and item.end > 0)

@@ -1,7 +1,4 @@
-"""Spans as columns of whole numbers to compute with: their begin, end, and numbers that were left with them.
-
-Imports `spans` and NumPy.
-"""
+"""Spans as columns of whole numbers to compute with: their begin, their end, and the numbers attached to them."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ import numpy.typing as npt
 
 from abreast.spans import Span
 
-Columns = npt.NDArray[np.int64]  # begins, ends and more x spans; without more, they are `intervals.Intervals`
+Columns = npt.NDArray[np.int64]  # rows: begin, end and any others; columns: spans. Two rows are `intervals.Intervals`
 
-_MOST_WAITING = 8192  # for the next step: a long validation leaves many, which are of no step
+_MOST_WAITING = 8192  # spans kept for the next step; a long validation leaves many that belong to no step
 
 
 def columns(spans: Sequence[Span], *numbers: str) -> Columns:
@@ -27,6 +24,6 @@ def none(*numbers: str) -> Columns:
 
 
 def in_order(*some: Columns) -> Columns:
-    """All of them by their begins; of very many the newest."""
+    """All columns together, sorted by begin; only the newest of very many."""
     joined = np.concatenate(some, axis=1)
     return joined[:, joined[0].argsort(kind="stable")[-_MOST_WAITING:]]

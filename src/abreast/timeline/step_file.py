@@ -1,7 +1,7 @@
-"""A run as JSON lines: a header with versions and the machine, then a line per step and per epoch.
+"""A run as JSON lines: a header with versions and the machine, then one line per step and per epoch.
 
-Each line is written as a whole, and all that are there are written every second, so that a process that is killed
-leaves what it did until then. Imports `step_parts`, `step_table`, `windows`, `provenance`, `hardware` and `errors`.
+Only whole lines are written, and they are flushed every second, so that a process that is killed loses at most its last
+seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMAT = "abreast timeline 1"
 
 
 class StepFile:
-    """`path` is begun anew by the first fit that is written to it, and continued by the next."""
+    """The file `path`. The first fit overwrites it; later fits are appended."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
@@ -31,7 +31,7 @@ class StepFile:
         self._file: TextIO | None = None
 
     def open(self, header: dict[str, Any]) -> None:
-        """Begin a fit. Raises `BackendError` when the file cannot be written."""
+        """Write the header of a fit. Raises `BackendError` if the file cannot be written."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a" if self._is_begun else "w", encoding="utf-8")
@@ -43,9 +43,9 @@ class StepFile:
             ) from error
         self._is_begun = True
 
-    def write(self, told: list[Numbers | EpochRecord], begin_ns: int) -> None:
+    def write(self, records: list[Numbers | EpochRecord], begin_ns: int) -> None:
         if self._file is not None:
-            self._file.write("".join(_lines(each, begin_ns) for each in told))
+            self._file.write("".join(_lines(record, begin_ns) for record in records))
             self._file.flush()
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class StepFile:
 
 
 def machine_facts() -> dict[str, Any]:
-    """What a reader needs to know to compare two runs."""
+    """Date, versions and machine: the facts needed to compare two runs."""
     device = list_devices()[0]
     machine = {"system": provenance.system(), "device": device.model, "cores": num_cores()}
     return {
@@ -65,13 +65,14 @@ def machine_facts() -> dict[str, Any]:
     }
 
 
-def _lines(told: Numbers | EpochRecord, begin_ns: int) -> str:
-    if isinstance(told, EpochRecord):
+def _lines(record: Numbers | EpochRecord, begin_ns: int) -> str:
+    if isinstance(record, EpochRecord):
+        seconds, validation = (record.end - record.start) / 1e9, record.validation / 1e9
         return (
-            f'{{"event": "epoch", "epoch": {told.epoch}, "begin_seconds": {(told.start - begin_ns) / 1e9:.6f}, '
-            f'"seconds": {(told.end - told.start) / 1e9:.6f}, "validation_seconds": {told.validation / 1e9:.6f}}}\n'
+            f'{{"event": "epoch", "epoch": {record.epoch}, "begin_seconds": {(record.start - begin_ns) / 1e9:.6f}, '
+            f'"seconds": {seconds:.6f}, "validation_seconds": {validation:.6f}}}\n'
         )
-    return _STEP * len(told) % tuple(told.ravel().tolist())
+    return _STEP * len(record) % tuple(record.ravel().tolist())
 
 
 _STEP = (

@@ -1,8 +1,8 @@
-"""What one training step is split into, and the rule that splits it.
+"""The parts of a training step, and the rule that splits it into them.
 
-At each moment the step belongs to the first of these that is true of it: the device sums over devices, the device
-computes, a callback runs, a batch is awaited while its copy is made, a batch is awaited; what is left is Python's. So
-time that is hidden behind computing counts as computing, and the parts add up to the step. Imports `intervals`.
+Each moment of a step belongs to the first of these that is true at that moment: the device sums over devices, the device
+computes, a callback runs, the step waits for a batch whose copy is being made, the step waits for a batch. The remaining
+time is Python's. So time that is hidden behind computing counts as computing, and the parts add up to the step.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ LABELS = {
 }
 COMPUTE_WITH_ALL_REDUCE = "compute (with all-reduce)"
 
-# What is true of a moment is a number of five bits.
+# A state is a number of five bits: one for each thing that can be true at a moment.
 _PUTTING, _WAITING, _CALLING, _COMPUTING, _SUMMING = _BITS = (1, 2, 4, 8, 16)
 _CHANGES = np.array([sign * bit for bit in _BITS for sign in (1, -1)])
-_BOUNDARY = 32  # above them: how many beginnings and ends of steps were passed
+_BOUNDARY = 32  # the bits from here on count the begins and ends of steps passed so far
 
 
 def _part(state: int) -> str:
@@ -53,12 +53,13 @@ def split(
     waits: Intervals = NONE,
     puts: Intervals = NONE,
 ) -> npt.NDArray[np.int64]:
-    """Split steps, which are sorted and disjoint: a row of `PARTS` in nanoseconds for each.
+    """Split steps, which must be sorted and disjoint: for each, a row of `PARTS` in nanoseconds.
 
-    Told is when the device is busy, when it sums, when the training thread does what. `puts` are the times in which a batch
-    is cut and its copies are begun. Those need be neither sorted nor disjoint, nor in a step.
+    `busy` and `sums`: when the device computes, and when it sums over devices. `callbacks` and `waits`: when the training
+    thread is in callbacks, or waits for a batch. `puts`: when a batch is cut and its copies are begun. These intervals need
+    not be sorted or disjoint, nor lie in a step.
     """
-    # One sweep over the beginnings and ends of all steps: this is done of every step of a training.
+    # One sweep over the begins and ends of all steps, for speed: every step of a training is split.
     kinds = [disjoint(kind) for kind in (puts, waits, callbacks, busy, sums)]
     times = np.concatenate((steps.T.ravel(), *(kind.ravel() for kind in kinds)))
     order = times.argsort(kind="stable")
@@ -66,9 +67,9 @@ def split(
     changes = np.repeat((_BOUNDARY, *_CHANGES), (steps.size, *(kind.shape[1] for kind in kinds for _ in range(2))))
     states = changes[order].cumsum()[:-1]
     durations = np.diff(times)
-    lasting = durations > 0  # between two changes at one time a state may be none that there is
+    lasting = durations > 0  # between two changes at the same time, the state may be invalid
     states, durations = states[lasting], durations[lasting]
     cells = states // _BOUNDARY * len(PARTS) + _PART_OF[states % _BOUNDARY]
     num_cells = (steps.size + 1) * len(PARTS)  # times before, in, between and after steps
-    sums_by_cell = np.bincount(cells, weights=durations, minlength=num_cells)  # floats, and exact up to 104 days
+    sums_by_cell = np.bincount(cells, weights=durations, minlength=num_cells)  # floats, which are exact up to 104 days
     return sums_by_cell.reshape(-1, len(PARTS))[1::2].astype(np.int64)

@@ -1,7 +1,4 @@
-"""Every span of the newest steps, for a trace: what others left, and what steps, callbacks and devices were found to do.
-
-Imports `intervals`, `spans`, `step_devices` and `windows`.
-"""
+"""Every span of the newest steps, for a trace: the spans that arrived, and spans of steps, callbacks and devices."""
 
 from __future__ import annotations
 
@@ -20,23 +17,23 @@ ALL_REDUCE = "all-reduce"
 COMPUTE = "compute"
 CALLBACKS = "callbacks"
 STEPS = "steps"
-_SPANS_PER_STEP = 64  # that are kept, at most
+_SPANS_PER_STEP = 64  # at most this many arrived spans are kept per step
 
 
 class StepSpans:
-    """Keeps what was told of the newest steps as numbers, and makes spans of them when somebody asks, in any thread."""
+    """Keeps the newest steps as numbers, and makes spans of them on request. Any thread may ask."""
 
     def __init__(self, begin_ns: int, tracks: tuple[str, ...], keep_steps: int) -> None:
         self._begin_ns, self._tracks, self._keep_steps = begin_ns, tracks, keep_steps
-        self._left: deque[Span] = deque(maxlen=_SPANS_PER_STEP * keep_steps)
-        # Steps as rows: seven numbers of a window, when each device began it and when each had finished; and pauses of all.
+        self._arrived: deque[Span] = deque(maxlen=_SPANS_PER_STEP * keep_steps)
+        # A row per step: seven numbers of its window, when each device began it, when each finished it. Then all pauses.
         self._steps: tuple[Times, Intervals] = np.empty((0, 7 + 2 * len(tracks)), np.int64), NONE
 
     def take(self, spans: list[Span]) -> None:
-        self._left.extend(spans)
+        self._arrived.extend(spans)
 
     def enter(self, windows: Windows, ends: Times, computing: Computing, pauses: Intervals) -> None:
-        """Add steps, which end at `ends`; `pauses` are of all of them, sorted and disjoint."""
+        """Add steps, which end at `ends`. `pauses` are the pauses of all these steps, sorted and disjoint."""
         times = (windows.start, windows.called, windows.returned, windows.ended, ends)
         new = np.column_stack((windows.epoch, windows.first, *times, computing.begins, computing.finishes))
         steps = np.concatenate((self._steps[0], new))[-self._keep_steps :]
@@ -44,11 +41,11 @@ class StepSpans:
         self._steps = steps, pauses[:, pauses[0] >= steps[0, 2]]
 
     def spans(self) -> tuple[Span, ...]:
-        """Everything of the newest steps, and what was left between them."""
+        """All spans of the newest steps, and those that arrived between them."""
         steps, pauses = self._steps
         oldest = int(steps[0, 2]) if len(steps) else self._begin_ns
-        left = [span for span in self._left.copy() if span.end_ns >= oldest]
-        found = [span._replace(track=self._tracks[0]) if span.name == ALL_REDUCE else span for span in left]
+        arrived = [span for span in self._arrived.copy() if span.end_ns >= oldest]
+        found = [span._replace(track=self._tracks[0]) if span.name == ALL_REDUCE else span for span in arrived]
         cuts = list(zip(*pauses.tolist(), strict=True))
         return (*found, *(span for step in steps.tolist() for span in self._of_step(step, cuts)))
 

@@ -1,6 +1,6 @@
-"""What the steps of a fit add up to: medians and quartiles by part, shares, rows per second, starvation; as a dict that prints.
+"""The summary of a fit's steps: medians, quartiles and shares by part, rows per second, and starvation.
 
-Imports `step_parts`, `units` and NumPy.
+It is a dict that prints as a table.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.timeline.step_parts import COMPUTE_WITH_ALL_REDUCE, LABELS, PARTS
 from abreast.units import count, duration, share
 
 
-class Summary(dict[str, Any]):
-    """`timeline.summary()`: seconds and shares by name; printed, a table."""
+class TimelineSummary(dict[str, Any]):
+    """The result of `timeline.summary()`: seconds and shares by name. Prints as a table."""
 
     def __str__(self) -> str:
         return _table(self)
@@ -31,17 +31,17 @@ def summarize(
     *,
     warm_up_steps: int,
     all_reduce_told: bool,
-    samples: Sequence[Sample] = (),
+    samples: Sequence[DeviceSample] = (),
     notes: Sequence[str] = (),
-) -> Summary:
-    """Sum up rows of `step_table.STEP`, the first `warm_up_steps` left out where more were made."""
+) -> TimelineSummary:
+    """Summarize rows of `step_table.STEP`, without the first `warm_up_steps` if there are more."""
     dropped = warm_up_steps if len(steps) > warm_up_steps else 0
     steps, device_seconds = steps[dropped:], device_seconds[dropped:]
     wall = float(steps["wall"].sum(dtype="f8"))
     parts = {name: None if name == "all_reduce" and not all_reduce_told else _part(steps[name], wall) for name in PARTS}
     rows = int(steps["rows"].sum())
     batches = int(steps["batches"].sum())
-    return Summary(
+    return TimelineSummary(
         num_steps=len(steps),
         num_batches=batches,
         warm_up_steps=dropped,
@@ -74,7 +74,7 @@ def _spread(seconds: np.ndarray[Any, Any]) -> dict[str, Any]:
     return {"median": median, "quartiles": (first, third)}
 
 
-def _samples(samples: Sequence[Sample]) -> dict[str, Any]:
+def _samples(samples: Sequence[DeviceSample]) -> dict[str, Any]:
     found = {}
     for device in dict.fromkeys(sample.device for sample in samples):
         own = [sample for sample in samples if sample.device == device]
@@ -89,7 +89,7 @@ def _samples(samples: Sequence[Sample]) -> dict[str, Any]:
     return found
 
 
-def _table(summary: Summary) -> str:
+def _table(summary: TimelineSummary) -> str:
     step = summary["step_seconds"]
     rows = [_row("step", step, None, step["median"])]
     for name in PARTS:

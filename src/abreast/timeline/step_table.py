@@ -1,4 +1,4 @@
-"""One compact row of numbers per training step, for any number of steps. Imports `step_parts` and NumPy."""
+"""One compact row of numbers per training step, for any number of steps."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from abreast.timeline.step_parts import PARTS
 STEP = np.dtype(
     [
         ("epoch", "i4"),
-        ("step", "i4"),  # of the epoch; with `steps_per_execution`, the first of several
+        ("step", "i4"),  # in the epoch; with `steps_per_execution`, the first of several
         ("batches", "i4"),
-        ("rows", "i8"),  # 0: not told
+        ("rows", "i8"),  # 0: not known
         ("bytes", "i8"),  # of the batch, on the host
         ("begin", "f8"),  # seconds since the fit began
         ("wall", "f8"),
         *((name, "f8") for name in PARTS),
-        ("call", "f8"),  # in the step function, waits left out
+        ("call", "f8"),  # in the step function, without waits
         ("read", "f8"),  # by the reader, for this step's batches
         ("put", "f8"),  # by the stager, for this step's batches
     ]
 )
 _NAMES: tuple[str, ...] = STEP.names or ()
 _UNITS = np.array([1e9 if STEP[name].kind == "f" else 1 for name in _NAMES])
-Numbers = npt.NDArray[np.int64]  # steps by the fields of `STEP`, with nanoseconds in place of seconds
+Numbers = npt.NDArray[np.int64]  # steps x fields of `STEP`, in nanoseconds where `STEP` has seconds
 NO_STEPS: Numbers = np.empty((0, len(_NAMES)), np.int64)
 
 
 class StepTable:
-    """Rows of `STEP`, and beside each the seconds that each device computed."""
+    """Rows of `STEP`, and the seconds that each device computed in each step."""
 
-    # Plain arrays, since they grow every second.
+    # Python's arrays, which can grow: rows are added every second.
 
     def __init__(self, num_devices: int) -> None:
         self._num_devices = num_devices
@@ -59,5 +59,5 @@ class StepTable:
 
     @property
     def device_seconds(self) -> np.ndarray[Any, Any]:
-        """Steps by devices."""
+        """Seconds that each device computed: steps x devices."""
         return np.array(self._devices[: len(self) * self._num_devices]).reshape(-1, self._num_devices)

@@ -1,7 +1,4 @@
-"""A timeline as TensorBoard scalars, written with the `tensorboard` package and without TensorFlow.
-
-Imports `tensorboard` when it writes, `step_parts` and `errors`.
-"""
+"""A timeline as TensorBoard scalars, written with the `tensorboard` package and without TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,19 +16,19 @@ from abreast.timeline.step_parts import PARTS
 
 
 def write_scalars(logdir: str | PathLike[str], steps: np.ndarray[Any, Any], began: float) -> Path:
-    """Write a scalar per step and part, in milliseconds, to an event file in `logdir`; gives its path.
+    """Write a scalar per step and part, in milliseconds, to an event file in `logdir`; returns its path.
 
-    `began` is the time of day at which the fit began. Raises `BackendError` without the `tensorboard` package.
+    `began` is the time at which the fit began, as from `time.time`. Raises `BackendError` without the `tensorboard` package.
     """
     try:
-        # Its own writer of records: `EventFileWriter` would load TensorFlow where that is installed.
+        # `RecordWriter`, because `EventFileWriter` would load TensorFlow where that is installed.
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
     except ImportError as error:
         raise BackendError(
             f"TensorBoard scalars need the package tensorboard ({error})",
-            "pip install tensorboard; `write_trace` and the JSON lines need nothing",
+            "pip install tensorboard; `write_trace` and the JSON lines need no further package",
         ) from error
     folder = Path(logdir)
     folder.mkdir(parents=True, exist_ok=True)

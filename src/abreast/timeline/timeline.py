@@ -1,7 +1,7 @@
-"""`Timeline`: a Keras callback that says where the time of every training step goes, without a profiler.
+"""`Timeline`: a Keras callback that reports where the time of every training step goes, without a profiler.
 
-Here is what a user calls. The times are heard by `recorder.py`, added up by `accounts.py`, split by `step_parts.py`; they
-leave as `step_file.py`, `step_summary.py`, `trace_file.py` and `tensorboard.py` write them. Imports Keras and `parallel`.
+Here: the methods that a user calls. `recorder.py` receives the times, `accounts.py` assigns them to steps, `step_parts.py`
+splits the steps; `step_file.py`, `step_summary.py`, `trace_file.py` and `tensorboard.py` write the results.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from abreast.errors import BackendError
 from abreast.parallel import placement_of
 from abreast.samplers.nvml import NvidiaDevices
 from abreast.samplers.processor import Processor
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.samplers.sampler import Sampler
 from abreast.spans import MAIN, READER, STAGER, Span
 from abreast.timeline.accounts import Accounts
 from abreast.timeline.callback_times import Fit
-from abreast.timeline.recorder import Recorder
+from abreast.timeline.recorder import StepRecorder
 from abreast.timeline.step_file import StepFile
 from abreast.timeline.step_parts import PARTS
 from abreast.timeline.step_spans import CALLBACKS, STEPS
-from abreast.timeline.step_summary import Summary, summarize
+from abreast.timeline.step_summary import TimelineSummary, summarize
 from abreast.timeline.step_table import Numbers, StepTable
 from abreast.timeline.tensorboard import write_scalars
 from abreast.timeline.trace_file import write_trace
@@ -41,11 +41,11 @@ from abreast.timeline.windows import EpochRecord
 class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
     """Splits every step of `fit` into the parts of `step_parts.PARTS`, which add up to its wall time.
 
-    `path`: a file of JSON lines, one per step. `keep_steps`: of how many steps, the newest, it keeps single spans for
-    `write_trace`; numbers it keeps of all. `sample_seconds`: how often it asks for utilisation and memory; None: never.
+    `path`: a file of JSON lines, one per step. `keep_steps`: number of newest steps whose spans are kept for `write_trace`;
+    the numbers of all steps are kept. `sample_seconds`: interval between samples of utilisation and memory; None: no samples.
     """
 
-    # It has no `on_train_batch_end`: one would keep Keras from its asynchronous path, and JAX from working ahead.
+    # It has no `on_train_batch_end`, which would keep Keras from its asynchronous path, and JAX from working ahead.
 
     def __init__(
         self,
@@ -66,45 +66,45 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
         self._sample_seconds = sample_seconds
         self._file = StepFile(path) if path is not None else None
         self._accounts: Accounts | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: StepRecorder | None = None
         self._sampler: Sampler | None = None
-        self._all_reduce_told = True
+        self._all_reduce_known = True
         self._began = 0.0
-        self._num_steps = self._num_counted = 0  # told of; and in `history`
+        self._num_steps = self._num_counted = 0  # steps recorded; steps already in `history`
 
-    # What Keras calls.
+    # Called by Keras.
 
     def on_train_begin(self, logs: Any = None) -> None:
         self.close()
         fit = Fit.around(self)
         placement = placement_of(self.model)
         backend = current_backend() if placement is None else placement.backend
-        told = backend.device_times(placement)
-        self.devices, self._all_reduce_told = told.devices, told.all_reduce
+        known = backend.instruments.device_times(placement)
+        self.devices, self._all_reduce_known = known.devices, known.all_reduce
         self.history, self._num_steps, self._num_counted = _history(), 0, 0
-        self.notes = [*told.notes, *([] if placement else [_NO_PLACEMENT])]
+        self.notes = [*known.notes, *([] if placement else [_NO_PLACEMENT])]
         self._began, begin_ns = time.time(), perf_counter_ns()
-        self._accounts = Accounts(begin_ns, told.devices, self._keep_steps)
+        self._accounts = Accounts(begin_ns, known.devices, self._keep_steps)
         if self._file is not None:
-            self._file.open({"backend": backend.name, "devices": list(told.devices), "parts": list(PARTS)})
+            self._file.open({"backend": backend.name, "devices": list(known.devices), "parts": list(PARTS)})
         if self._sample_seconds is not None:
             self._sampler = Sampler([NvidiaDevices(), Processor()], self._sample_seconds)
             self._sampler.start()
-        self._recorder = Recorder(fit, backend, self._accounts, self._tell, self._end)
+        self._recorder = StepRecorder(fit, backend.instruments, self._accounts, self._take, self._end)
         self._recorder.start()
 
     def on_train_end(self, logs: Any = None) -> None:
         self.close()
 
     def close(self) -> None:
-        """Stop recording. A fit's end does it, and a failed fit within about a second; called again, it does nothing."""
+        """Stop recording. The end of a fit does it too, and a failed fit within about a second. A second call does nothing."""
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.stop()
             if recorder.error is not None:
                 print(f"abreast: the timeline is not complete: {recorder.error!r}", file=sys.stderr)
 
-    # What a user asks for.
+    # Called by the user.
 
     @property
     def steps(self) -> np.ndarray[Any, Any]:
@@ -113,21 +113,24 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
 
     @property
     def device_seconds(self) -> np.ndarray[Any, Any]:
-        """Seconds that each of `devices` computed: steps by devices."""
+        """Seconds that each of `devices` computed: steps x devices."""
         return self._table().device_seconds
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Everything that happened in the newest `keep_steps` steps."""
+        """All spans of the newest `keep_steps` steps."""
         self._flush()
         return () if self._accounts is None else self._accounts.newest.spans()
 
     @property
-    def samples(self) -> tuple[Sample, ...]:
+    def samples(self) -> tuple[DeviceSample, ...]:
         return () if self._sampler is None else tuple(self._sampler.samples.copy())
 
-    def summary(self, warm_up_steps: int = 1) -> Summary:
-        """Medians, quartiles and shares by part, as a dict that prints as a table; without the first steps, which compile."""
+    def summary(self, warm_up_steps: int = 1) -> TimelineSummary:
+        """Medians, quartiles and shares by part, as a dict that prints as a table.
+
+        The first `warm_up_steps` steps, which compile, are left out.
+        """
         self._flush()
         notes = [*self.notes, *(self._sampler.notes if self._sampler is not None else [])]
         return summarize(
@@ -136,31 +139,31 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
             self.devices,
             self.history,
             warm_up_steps=warm_up_steps,
-            all_reduce_told=self._all_reduce_told,
+            all_reduce_told=self._all_reduce_known,
             samples=self.samples,
             notes=notes,
         )
 
     def write_trace(self, path: str | PathLike[str]) -> Path:
-        """Write the newest steps as a trace for https://ui.perfetto.dev or `chrome://tracing`; gives the path."""
+        """Write the newest steps as a trace for https://ui.perfetto.dev or `chrome://tracing`; returns the path."""
         tracks: Sequence[str] = (STEPS, MAIN, CALLBACKS, READER, STAGER, *self.devices)
         return write_trace(path, self.spans, tracks, self.samples, {"notes": "; ".join(self.notes)})
 
     def write_tensorboard(self, logdir: str | PathLike[str]) -> Path:
-        """Write every step's parts as scalars to an event file in `logdir`; gives its path."""
+        """Write every step's parts as scalars to an event file in `logdir`; returns its path."""
         return write_scalars(logdir, self.steps, self._began)
 
-    # From the recorder's thread.
+    # Called in the recorder's thread.
 
-    def _tell(self, told: list[Numbers | EpochRecord]) -> None:
+    def _take(self, records: list[Numbers | EpochRecord]) -> None:
         assert self._accounts is not None
-        for each in told:
-            if isinstance(each, EpochRecord):
-                self._count_epoch(each)
+        for record in records:
+            if isinstance(record, EpochRecord):
+                self._count_epoch(record)
             else:
-                self._num_steps += len(each)
+                self._num_steps += len(record)
         if self._file is not None:
-            self._file.write(told, self._accounts.begin_ns)
+            self._file.write(records, self._accounts.begin_ns)
 
     def _count_epoch(self, record: EpochRecord) -> None:
         assert self._accounts is not None
@@ -194,7 +197,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
             self._recorder.flush()
 
 
-_NO_PLACEMENT = "the model is not placed by abreast: its input is not told apart from computing"
+_NO_PLACEMENT = "the model is not placed by abreast: waiting for its input counts as computing"
 
 
 def _history() -> dict[str, list[float]]:

@@ -1,7 +1,7 @@
 """Spans as a trace that Perfetto and `chrome://tracing` open: the JSON of Chrome's trace event format.
 
 Source: "Trace Event Format" (Google). Complete events (`X`) with times in microseconds, a thread per track, metadata
-(`M`) that names and sorts the threads, and counters (`C`) for samples. Imports `spans` and `diagnosis`.
+(`M`) that names and sorts the threads, and counters (`C`) for samples.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from abreast.samplers.sample import Sample
+from abreast.samplers.sample import DeviceSample
 from abreast.spans import Span
 
 _PROCESS = 1
@@ -24,10 +24,10 @@ def write_trace(
     path: str | PathLike[str],
     spans: Iterable[Span],
     tracks: Sequence[str],
-    samples: Iterable[Sample] = (),
+    samples: Iterable[DeviceSample] = (),
     facts: dict[str, str] | None = None,
 ) -> Path:
-    """Write the trace to `path`; `tracks` come first, in this order. Gives the path."""
+    """Write the trace to `path`, and return the path. `tracks` come first, in this order."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     content = {
@@ -40,8 +40,8 @@ def write_trace(
     return target
 
 
-def trace_events(spans: Iterable[Span], tracks: Sequence[str], samples: Iterable[Sample] = ()) -> list[Event]:
-    """The events; time 0 is where the first span or sample begins."""
+def trace_events(spans: Iterable[Span], tracks: Sequence[str], samples: Iterable[DeviceSample] = ()) -> list[Event]:
+    """The events; time 0 is the begin of the first span or sample."""
     spans, samples = sorted(spans, key=lambda span: (span.start_ns, -span.end_ns)), list(samples)
     zero = min([*(span.start_ns for span in spans[:1]), *(sample.time_ns for sample in samples)], default=0)
     names = list(dict.fromkeys([*tracks, *(span.track for span in spans)]))
@@ -57,9 +57,9 @@ def trace_events(spans: Iterable[Span], tracks: Sequence[str], samples: Iterable
 
 
 def _nested_lanes(spans: Sequence[Span]) -> list[list[Span]]:
-    """Spans in lanes in which each lies inside or behind the one before: what a thread of a trace may hold."""
+    """Spans in lanes. Within a lane each span is nested in an earlier one or starts after it: a trace's thread demands that."""
     lanes: list[list[Span]] = []
-    opened: list[list[Span]] = []  # of each lane, those that the next one may lie in
+    opened: list[list[Span]] = []  # per lane, the spans in which the next span may be nested
     for span in spans:
         for lane, around in zip(lanes, opened, strict=True):
             while around and around[-1].end_ns <= span.start_ns:
@@ -91,8 +91,8 @@ def _metadata(kind: str, thread: int, **arguments: Any) -> Event:
     return {"name": kind, "ph": "M", "ts": 0, "pid": _PROCESS, "tid": thread, "args": arguments}
 
 
-def _counters(sample: Sample, zero: int) -> list[Event]:
-    """What the sample tells; JSON has no NaN."""
+def _counters(sample: DeviceSample, zero: int) -> list[Event]:
+    """The sample's values as counter events, except NaN, which JSON cannot represent."""
     values = {
         "utilisation": ("share", sample.utilisation),
         "memory": ("bytes", sample.memory_bytes),

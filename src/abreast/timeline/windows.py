@@ -1,6 +1,6 @@
-"""Training steps as the training thread saw them: one as it is noted, and many as columns to compute with.
+"""Times of training steps, as the training thread noted them: `Window` is one step, `Windows` many steps as columns.
 
-Here too: in which of them a moment is. Not here: what a step is made of (`accounts.py`). Imports `intervals` and NumPy.
+Here too: finding the step that contains a time. Not here: the parts of a step (`accounts.py`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Window:
     first: int
     start: int
     batches: int = 1  # more with `steps_per_execution`
-    called: int = 0  # callbacks have begun the batch: the step function is next
-    returned: int = 0  # callbacks are told of its end
-    ended: int = 0  # and are done; 0: the step did not come to its end
+    called: int = 0  # when `on_train_batch_begin` returned: the step function is next
+    returned: int = 0  # when `on_train_batch_end` began
+    ended: int = 0  # when `on_train_batch_end` returned; 0: the step did not end
     end: int = 0  # 0: the next step has not begun
-    is_last: bool = False  # of its epoch: `end` is when something else begins
+    is_last: bool = False  # the last step of its epoch: `end` is the begin of another event
     handle: object = None
     finished: tuple[int, ...] = ()  # when each device had computed it; empty: when its call returned
 
@@ -45,7 +45,7 @@ class EpochRecord:
 
 
 class Windows(NamedTuple):
-    """Some windows, one after the other, as columns."""
+    """Consecutive windows as columns."""
 
     epoch: Times
     first: Times
@@ -66,18 +66,18 @@ class Windows(NamedTuple):
         return np.stack((np.append(self.start, self.returned), np.append(self.called, self.ended)))
 
     def in_callbacks(self, times: Times) -> npt.NDArray[np.bool_]:
-        """Whether what began then is of a `fit` or `evaluate` inside a callback."""
+        """True for each time inside a step's callbacks: a span that began then belongs to a callback's own `fit`, for example."""
         index = self.begun(times)
         inside = (times < self.called[index]) | ((self.returned[index] <= times) & (times < self.ended[index]))
         return (index >= 0) & inside
 
     def owners(self, times: Times) -> npt.NDArray[np.intp]:
-        """Of which window the things are that began then: -1 for what is of callbacks, or between windows."""
+        """Index of the window that contains each time; -1 inside callbacks or between windows."""
         index = self.begun(times)
         return np.where(self.in_callbacks(times) | (times >= self.end[index]), -1, index)
 
     def begun(self, times: Times) -> npt.NDArray[np.intp]:
-        """Which is the last window that begins no later; -1: none."""
+        """Index of the last window that begins no later than each time; -1 if there is none."""
         return self.start.searchsorted(times, "right") - 1
 
 

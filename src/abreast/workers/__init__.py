@@ -1,7 +1,6 @@
-"""Start, watch and end the processes of one job; the first failure ends all.
+"""Starts, watches and ends the processes of one job. The first failure ends all of them.
 
-`Job` is the caller's side, `Worker` a worker's. What they work on is not here (see `backend/`). Linux only. Imports the
-standard library and `errors`.
+`Job` is the caller's side, `Worker` the side of a worker process. Not here: the work itself (`backend/`). Linux only.
 """
 
 from abreast.workers.job import Job

@@ -1,7 +1,4 @@
-"""The caller's side: a supervisor thread starts the workers, hears their heartbeats and gives one verdict.
-
-Imports the standard library and `errors`.
-"""
+"""The caller's side: a supervisor thread starts the workers, receives their heartbeats, and decides which one failed."""
 
 from __future__ import annotations
 
@@ -23,18 +20,18 @@ from abreast.workers.worker import BEAT_SECONDS, COMPUTING, STOP_SECONDS
 
 _SILENT_SECONDS = 4 * BEAT_SECONDS
 _TICK_SECONDS = 0.2
-_START_SECONDS = 60.0  # importing a framework can keep the heartbeat waiting
-_COLLECT_SECONDS = 1.0  # survivors' complaints can come before the news of a death
+_START_SECONDS = 60.0  # importing a framework can delay the heartbeat
+_COLLECT_SECONDS = 1.0  # the complaints of surviving workers can arrive before the news of another worker's death
 _jobs: weakref.WeakSet[Job] = weakref.WeakSet()
 
 
 class Job:
-    """Worker processes that live and die together. Each runs `main(worker)` of `module`, never the user's script.
+    """Worker processes that start and end together. Each runs `main(worker)` of `module`, never the user's script.
 
-    `failure` is set, once, to the error that names the rank which failed first; `on_failure` is then called from the
+    `failure` is set, once, to the error that names the rank that failed first; then `on_failure` is called in the
     supervisor's thread. `pass_fds` are inherited under the same numbers. `arguments` reach a worker as `Worker.argument`.
-    A worker that says nothing for `hang_seconds` (a minute at least while it starts) is hung; see `begin_work` for one that
-    is alive and makes no progress.
+    A worker without a heartbeat for `hang_seconds` (at least a minute while it starts) counts as hung. `begin_work` watches
+    for workers that are alive and make no progress.
     """
 
     def __init__(
@@ -77,7 +74,8 @@ class Job:
     def _start(self) -> None:
         started = threading.Event()
         trouble: list[OSError] = []
-        # PR_SET_PDEATHSIG fires when the *thread* that started a process ends: so one that lives as long as they do.
+        # PR_SET_PDEATHSIG fires when the *thread* that started a process ends, so the supervisor's thread, which lives as
+        # long as the workers, starts them.
         self._thread = threading.Thread(
             target=self._supervise, args=(started, trouble), name=f"{self.name}-supervisor", daemon=True
         )
@@ -95,9 +93,9 @@ class Job:
         return {seat.rank: seat.process.pid for seat in self._seats if seat.process is not None}
 
     def begin_work(self, first: bool = False) -> None:
-        """The caller now waits for the workers: one that computes for `hang_seconds` without progress is hung.
+        """The caller now waits for the workers: from now on, a worker that computes without progress can count as hung.
 
-        `first`: the first step of its kind may compile, and gets `first_seconds` instead.
+        The limit is `hang_seconds`, or `first_seconds` for the `first` step of its kind, which may compile.
         """
         self._work = (time.monotonic(), self._first_seconds if first else self._hang_seconds)
 
@@ -114,19 +112,19 @@ class Job:
             self.end_work()
 
     def check(self) -> None:
-        """Raise the job's failure, if there is one."""
+        """Raise the job's failure, if there is any."""
         if self.forked:
             raise LaunchError("these worker processes belong to the process that this one was forked from")
         if self.failure is not None:
             raise self.failure
 
     def wait_for_failure(self, seconds: float = 5.0) -> WorkerError | None:
-        """The verdict, waited for: for a caller whose own call has just failed and who wants to know why."""
+        """Wait for the job's failure and return it. For a caller whose own call has just failed, to find out why."""
         self._failed.wait(seconds)
         return self.failure
 
     def close(self) -> None:
-        """Ask the workers to end, then make them; leaves no process, thread or descriptor. May be called again."""
+        """Ask the workers to end, then kill them. No process, thread or descriptor remains. A second call does nothing."""
         if self.forked:
             return
         self._stopping.set()
@@ -139,7 +137,7 @@ class Job:
         with contextlib.suppress(OSError):
             self._wake_writer.send(b"\0")
 
-    # The supervisor's thread.
+    # In the supervisor's thread.
 
     def _supervise(self, started: threading.Event, trouble: list[OSError]) -> None:
         try:
@@ -165,7 +163,7 @@ class Job:
             while not self._stopping.is_set():
                 self._listen(selector, _TICK_SECONDS)
                 now = time.monotonic()
-                # A tick counts for a second at most: when we ourselves were stopped, nobody else was silent.
+                # A tick counts as at most one second: after this process was stopped for longer, no worker was silent.
                 self._judge_silence(min(now - last, 1.0))
                 last = now
                 if any(seat.verdict() for seat in self._seats):
@@ -187,7 +185,7 @@ class Job:
                 seat.hung = f"stopped answering for {limit:g} s"
         work, now = self._work, time.monotonic()
         if work is None or any(seat.silent_seconds > _SILENT_SECONDS for seat in self._seats):
-            return  # whoever makes no progress may wait for the silent one
+            return  # a worker without progress may be waiting for a silent one
         for seat in self._seats:
             if seat.phase == COMPUTING and now - max(work[0], seat.progress_time) > work[1]:
                 seat.hung = f"did not finish its step for {work[1]:g} s"
@@ -196,7 +194,7 @@ class Job:
         deadline = time.monotonic() + _COLLECT_SECONDS
         while time.monotonic() < deadline and not self._stopping.is_set():
             self._listen(selector, 0.05)
-            if any(seat.verdict() == 1 for seat in self._seats):  # nothing explains more
+            if any(seat.verdict() == 1 for seat in self._seats):  # no other failure explains more
                 break
         guilty = min(
             (seat for seat in self._seats if seat.verdict()), key=lambda seat: (seat.verdict(), seat.failed_time)
@@ -209,7 +207,7 @@ class Job:
         if self._on_failure is not None:
             try:
                 self._on_failure()
-            except Exception:  # the verdict stands; a broken hook must not keep workers alive
+            except Exception:  # a faulty hook must not keep the workers alive, nor change the failure
                 traceback.print_exc()
 
     def _end_workers(self, gently: bool) -> None:
@@ -222,7 +220,7 @@ class Job:
             seat.end()
 
     def _abandon(self) -> None:
-        """In a forked child: forget the workers, which are our parent's."""
+        """In a forked child: forget the workers, which belong to the parent."""
         self.forked = True
         self._failed = threading.Event()
         self._stopping = threading.Event()

@@ -1,4 +1,4 @@
-"""How long a process of ours may say nothing. Imports `errors`."""
+"""The time after which a silent process of ours counts as hung."""
 
 from __future__ import annotations
 

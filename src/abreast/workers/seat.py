@@ -1,6 +1,6 @@
-"""One worker process as its supervisor sees it: started, listened to, judged and ended.
+"""One worker process from its supervisor's side: starts it, receives its messages, judges it and ends it.
 
-Linux: leans on `SOCK_SEQPACKET` and process groups. Imports the standard library, `errors` and what a worker says.
+Needs Linux for `SOCK_SEQPACKET` and process groups.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BOOT = (
 
 
 class Seat:
-    """One worker as the supervisor sees it. Only the supervisor's thread calls it."""
+    """One worker from the supervisor's side. Only the supervisor's thread calls its methods."""
 
     def __init__(
         self, rank: int, module: str, environment: Mapping[str, str], fds: Sequence[int], argument: str
@@ -37,7 +37,7 @@ class Seat:
         self.phase = IDLE
         self.progress_time = time.monotonic()
         self.silent_seconds = 0.0
-        self.ready = False  # its `main` has begun to say what it does
+        self.ready = False  # true after the first beat from the worker's `main`
         self.hung: str | None = None
         self.failed_time = float("inf")
         self._progress = -1
@@ -58,12 +58,12 @@ class Seat:
             stdin=subprocess.DEVNULL,
             env={**os.environ, **self._environment},
             pass_fds=(self._remote.fileno(), *self._fds),
-            start_new_session=True,  # Ctrl-C is the caller's; and a group to end with whatever the worker starts
+            start_new_session=True,  # so that Ctrl-C reaches only the caller, and the worker ends with its own children
         )
         self._remote.close()
 
     def listen(self) -> bool:
-        """Take in what the worker said; False when it will say no more."""
+        """Receive all waiting messages of the worker. False if its connection is closed."""
         while True:
             try:
                 message = self.monitor.recv(_MESSAGE_BYTES)
@@ -87,22 +87,22 @@ class Seat:
             self._progress, self.progress_time = progress, time.monotonic()
 
     def look(self) -> bool:
-        """Whether the process has ended; what it left running in its group ends with it."""
+        """True if the process has ended; then the other processes of its group are killed."""
         if self.process is None or self._exit is not None:
             return True
-        # WNOWAIT: until we reap it below, its process group's number cannot be given to somebody else.
+        # WNOWAIT: until the process is reaped below, no other process can get the number of its group.
         if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return False
-        self.listen()  # its last words
+        self.listen()  # its last messages
         self.kill()
         self._exit = self.process.wait()
         self.failed_time = min(self.failed_time, time.monotonic())
         return True
 
     def verdict(self) -> int:
-        """How much this worker explains a failure: 1 the most, 0 nothing happened.
+        """How well this worker explains a failure: 1 is best, 0 means that it did not fail.
 
-        It died or raised by itself; it hung; it raised while it waited for another rank.
+        1: it died, or raised on its own account. 2: it hung. 3: it raised while it waited for another rank.
         """
         if self._complaint is not None:
             return 3 if self._complaint["phase"] == COMMUNICATING else 1
@@ -122,7 +122,7 @@ class Seat:
             )
         if self._exit is not None:
             return WorkerError(f"{start} {describe_exit(self._exit)}", exit_hint(self._exit), rank=self.rank)
-        hint = "the process was stopped, is swapping or loops; raise the limit if it was only slow"
+        hint = "the process was stopped, is swapping, or is in an endless loop; if it was only slow, raise the limit"
         return WorkerError(f"{start} {self.hung}", hint, rank=self.rank)
 
     def ask_to_end(self) -> None:
@@ -143,20 +143,20 @@ class Seat:
             self.kill()
             try:
                 self._exit = self.process.wait(5)
-            except subprocess.TimeoutExpired:  # in an uninterruptible call of the kernel; it dies when that returns
-                sys.stderr.write(f"abreast: rank {self.rank} (process {self.process.pid}) does not end yet\n")
+            except subprocess.TimeoutExpired:  # it is in an uninterruptible call of the kernel, and dies after that
+                sys.stderr.write(f"abreast: rank {self.rank} (process {self.process.pid}) has not ended yet\n")
         self.monitor.close()
         self._remote.close()
 
     def abandon(self) -> None:
         if self.process is not None:
-            self.process.returncode = 0  # else its finalizer warns about a child that is not ours
+            self.process.returncode = 0  # else its finalizer warns about a process that is not our child
         self.monitor.close()
         self._remote.close()
 
 
 def describe_exit(code: int) -> str:
-    """What became of a process, by what `wait` gave."""
+    """How a process ended, in words. `code` is the result of `Popen.wait`."""
     if code >= 0:
         return f"ended with exit code {code}"
     if -code == signal.SIGKILL:
@@ -169,4 +169,4 @@ def describe_exit(code: int) -> str:
 def exit_hint(code: int) -> str:
     if code == -signal.SIGKILL:
         return "look for `oom` in the kernel's log (`dmesg`); a smaller batch or model takes less memory"
-    return "what it printed last is on stderr, above"
+    return "its last output is on stderr, above"

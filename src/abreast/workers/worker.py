@@ -1,6 +1,6 @@
-"""A worker process from the inside: its heartbeat, its complaint, and its end with the caller.
+"""A worker process from the inside: its heartbeat, its complaint (an error sent to the caller), and its end with the caller.
 
-Linux: leans on `PR_SET_PDEATHSIG`. Imports the standard library and `errors`.
+Needs Linux for `PR_SET_PDEATHSIG`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from typing import Any
 
 from abreast.errors import AbreastError
 
-IDLE, COMPUTING, COMMUNICATING = 0, 1, 2  # what a worker's main thread does: waits for us, works, waits for other ranks
+IDLE, COMPUTING, COMMUNICATING = 0, 1, 2  # the main thread waits for the caller, works, or waits for other ranks
 BEAT = struct.Struct("<cQB")  # b"H", progress, phase
 BEAT_SECONDS = 0.5
 STOP_SECONDS = 2.0
-_END_SECONDS = 0.1  # of which the caller, after Ctrl-C, waits for all
+_END_SECONDS = 0.1  # short, since after Ctrl-C the caller waits for all workers to end
 _TEXT_BYTES = 24 * 1024
 _PR_SET_PDEATHSIG = 1
 
 
 class Worker:
-    """What a worker's `main` is given: who it is, and the means to say how it goes."""
+    """The argument of a worker's `main`: its rank and its argument, and methods that report progress to the caller."""
 
     def __init__(self, rank: int, argument: str, fds: tuple[int, ...], monitor: socket.socket) -> None:
         self.rank = rank
@@ -44,19 +44,19 @@ class Worker:
         self._progress = 0
 
     def beat(self) -> None:
-        """Say that a long computation goes on."""
+        """Report that a long computation makes progress."""
         self._progress += 1
-        if self._progress == 1:  # `main` has begun: known at once, however soon something stops us
+        if self._progress == 1:  # report at once that `main` has begun, even if the process is stopped right after this
             self._report()
 
     def set_phase(self, phase: int) -> None:
-        """`IDLE`, `COMPUTING` or `COMMUNICATING`; counts as progress."""
+        """Set the phase to `IDLE`, `COMPUTING` or `COMMUNICATING`; this counts as progress."""
         self._phase = phase
         self.beat()
 
     @contextlib.contextmanager
     def phase(self, phase: int) -> Iterator[None]:
-        """`set_phase` for a block; one left by an exception stays, so that a complaint says where it came from."""
+        """Set a phase for a block. After an exception the phase stays, so that the complaint names it."""
         before = self._phase
         self.set_phase(phase)
         yield
@@ -69,7 +69,7 @@ class Worker:
             time.sleep(BEAT_SECONDS)
 
     def _report(self) -> None:
-        # A caller who was stopped reads nothing: when the buffer is full, this beat is not needed.
+        # A caller that is stopped does not read. If the buffer is full, this beat is not needed.
         with contextlib.suppress(OSError):
             self._monitor.send(BEAT.pack(b"H", self._progress, self._phase), socket.MSG_DONTWAIT)
 
@@ -77,7 +77,7 @@ class Worker:
         try:
             if self._monitor.recv(1) == b"Q":
                 if self._phase != IDLE:
-                    time.sleep(_END_SECONDS)  # main may end by itself
+                    time.sleep(_END_SECONDS)  # the main thread may end by itself
                 _flush()
         finally:
             os._exit(0)
@@ -113,7 +113,7 @@ def serve(seat: dict[str, Any]) -> None:
         worker._complain(error)
     finally:
         _flush()
-        os._exit(code)  # a framework's own threads could keep an orderly end waiting
+        os._exit(code)  # a framework's own threads could delay an orderly exit
 
 
 def _flush() -> None:
@@ -125,7 +125,7 @@ def _flush() -> None:
 def _die_with(parent: int) -> None:
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # the parent died before the call above
         os._exit(0)
 
 
@@ -133,7 +133,7 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
-        return "(its message cannot be shown)"
+        return "(the message of the error cannot be shown)"
 
 
 def _format(error: BaseException) -> str:
@@ -144,7 +144,7 @@ def _format(error: BaseException) -> str:
 
 
 def _clip(text: str) -> str:
-    """The start and the end of a text that is too long for one message."""
+    """The text, or its start and its end if it is too long for one message."""
     text = text.encode("utf-8", "replace").decode()
     if len(text) <= _TEXT_BYTES // 2:
         return text

@@ -1,4 +1,4 @@
-"""JAX's profiler over some steps, for `Backend.trace`."""
+"""JAX's profiler over some steps, for `Instruments.trace`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPEN = "open perfetto_trace.json.gz at https://ui.perfetto.dev, or: pip install
 
 
 class JaxTracer:
-    """See `Tracer` in `backend/contract.py`."""
+    """See `Tracer` in `backend/instruments.py`."""
 
     def __init__(self, logdir: str) -> None:
         self._logdir = logdir

@@ -9,37 +9,39 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from time import perf_counter_ns
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-import numpy as np
+import keras
 import tensorflow as tf
 from keras import tree
-from keras.src import backend
-from keras.src.backend.tensorflow import trainer as keras_trainer
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
-from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
-from tensorflow.python.eager import context
 
 from abreast import exact
-from abreast.backend.contract import DeviceTimes, Kind, Placement, Tracer, refuse
-from abreast.backend.tensorflow import all_reduce
-from abreast.backend.tensorflow import dataset as tensorflow_dataset
+from abreast.backend.contract import Kind, Placement, StepFunction, refuse
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
+from abreast.backend.tensorflow.devices import device_names, grow_memory, tf_names
 from abreast.backend.tensorflow.functions import inlined
+from abreast.backend.tensorflow.instruments import TensorFlowInstruments
 from abreast.backend.tensorflow.probe import TensorFlowProbe
 from abreast.backend.tensorflow.step import Program, StagedBatch
-from abreast.backend.tensorflow.trace import TensorFlowTracer
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import BackendError, ModelError
 from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, take
+from abreast.keras_private.backend import compute_output_spec
+from abreast.keras_private.data_adapters import (
+    ArrayDataAdapter,
+    GeneratorDataAdapter,
+    PyDatasetAdapter,
+    TFDatasetAdapter,
+    TorchDataLoaderAdapter,
+)
+from abreast.keras_private.models import KerasTensor
+from abreast.keras_private.tensorflow import TensorFlowTrainer, TFEpochIterator, concat
+from abreast.keras_private.trainers import EpochIterator
 from abreast.launchers import World
 from abreast.shares import Shares, shares_of
+from abreast.staging import Leaves, Stage
 
 _PLAIN_STRATEGY = tf.distribute.get_strategy()  # TensorFlow's default: one device
 
@@ -47,9 +49,12 @@ _PLAIN_STRATEGY = tf.distribute.get_strategy()  # TensorFlow's default: one devi
 class TensorFlowBackend:
     """See `backend/contract.py`."""
 
-    name = "tensorflow"
+    name: Final = "tensorflow"
+    steps_run_python: Final = False
+    instruments: TensorFlowInstruments
 
     def __init__(self) -> None:
+        self.instruments = TensorFlowInstruments()
         self._variables: WeakKeyDictionary[Any, Variables] = WeakKeyDictionary()
         self._specs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of an adapter's batches
         self._installed = False
@@ -68,13 +73,10 @@ class TensorFlowBackend:
             ) from error
 
     def device_names(self) -> tuple[str, ...]:
-        if gpus := _visible_gpus():
-            return gpus
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        return tuple(f"cpu:{index}" for index in range(len(tf.config.get_logical_device_configuration(cpu) or [cpu])))
+        return device_names()
 
     def join(self, world: World) -> tuple[str, ...]:
-        raise refuse(world, "TensorFlow")
+        raise refuse(world, self.name)
 
     def install(self, devices: tuple[str, ...]) -> None:
         if devices[0].startswith("gpu:"):
@@ -84,18 +86,18 @@ class TensorFlowBackend:
         if self._installed:
             return
         self._installed = True
-        _grow_memory()
+        grow_memory()
         exact.install()  # before anybody replaces one of these functions for a while
         tensorflow_functions.install()
         tensorflow_variables.install()
-        epoch_iterator: Any = keras_trainer.TFEpochIterator
+        epoch_iterator: Any = TFEpochIterator
         plain_init, plain_iterator = epoch_iterator.__init__, epoch_iterator._get_iterator
 
         def init(self: Any, distribute_strategy: Any = None, *args: Any, **kwargs: Any) -> None:
             # Plain Keras would distribute its dataset; a feed cuts its batches itself.
             if isinstance(kwargs.get("x"), Feed):
                 _refuse(distribute_strategy)
-                keras_trainer.EpochIterator.__init__(self, *args, **kwargs)
+                EpochIterator.__init__(self, *args, **kwargs)
                 self._distribute_strategy = distribute_strategy
             else:
                 plain_init(self, distribute_strategy, *args, **kwargs)
@@ -109,9 +111,7 @@ class TensorFlowBackend:
 
         epoch_iterator.__init__, epoch_iterator._get_iterator = init, get_iterator
         for name in ("reset_metrics", "_get_metrics_result_or_logs"):  # an epoch begins and ends with these
-            setattr(
-                keras_trainer.TensorFlowTrainer, name, self._at_rest(getattr(keras_trainer.TensorFlowTrainer, name))
-            )
+            setattr(TensorFlowTrainer, name, self._at_rest(getattr(TensorFlowTrainer, name)))
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):
@@ -135,43 +135,37 @@ class TensorFlowBackend:
 
         return epoch
 
-    def watched_dataset(self, dataset: Any, begin: Callable[[], Callable[[Any], None]]) -> Any | None:
-        return tensorflow_dataset.watched(dataset, begin)
+    def stage(self, placement: Placement) -> Stage[StagedBatch]:
+        return Stage(functools.partial(self.put, placement=placement), leaves=Leaves(text=True))
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         shares = shares_of(batch.rows, placement.num_devices)
         leaves = [leaf for leaf in tree.flatten(batch.data) if leaf is not None]
         parts = [_cut(leaf, shares) for leaf in leaves]
         shards = []
-        for index, device in enumerate(_tf_names(placement.devices)):
+        for index, device in enumerate(tf_names(placement.devices)):
             with tf.device(device):
                 shards.append([_to_device(part[index]) for part in parts])
         return StagedBatch(
             tree.map_structure(lambda leaf: None if leaf is None else 0, batch.data), shards, shares.counts
         )
 
-    def discard(self, staged: Any) -> None:
-        pass
-
-    def drawn(self, placement: Placement) -> bytes | None:
-        return None
-
     def place(self, model: Any, placement: Placement) -> None:
-        devices = _tf_names(placement.devices)
+        devices = tf_names(placement.devices)
         _refuse(model.distribute_strategy)
         with AT_WORK:
             known = self._variables.get(model)
             if known is None or known.devices != devices or not known.is_current(model):
                 self._variables[model] = Variables(model, devices)
 
-    def step_function(self, kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:
+    def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
         self._announce(model, placement)
         programs: list[Program] = []
         check = exact.RowCheck(kind, model)
         check.is_due = placement.check_rows and placement.num_devices > 1
-        put = functools.partial(self.put, placement=placement)
+        stage = self.stage(placement)
 
-        def one_step(source: Any, taken: Taken) -> Any:
+        def one_step(source: Any, taken: Taken[StagedBatch]) -> Any:
             batch = taken.host
             if not programs:
                 with AT_WORK:
@@ -188,31 +182,22 @@ class TensorFlowBackend:
                 exact.state_rule_of_own_step(kind, model, shares_of(batch.rows, placement.num_devices).counts)
             return programs[-1](taken.staged, self._expected(source))
 
-        def rest(*sources: Any) -> None:
-            if any(getattr(source, "state_is_read_between_steps", False) for source in sources):
-                self._rest(model)
-
-        def steps(iterator: Any) -> Any:
-            logs = one_step(iterator, take(iterator, put))
+        def run(batches: Iterator[Any]) -> Any:
+            results = [one_step(batches, take(batches, stage))]
             for _ in range(1, model.steps_per_execution):
                 try:
-                    taken = take(iterator, put)
+                    taken = take(batches, stage)
                 except (StopIteration, tf.errors.OutOfRangeError):
                     break
-                logs = one_step(iterator, taken)
-            rest(iterator)
-            return logs
+                results.append(one_step(batches, taken))
+            if getattr(batches, "state_is_read_between_steps", False):
+                self._rest(model)
+            return _joined(results) if kind == "predict" else results[-1]
 
-        def predict_all(batches: list[Any]) -> Any:
-            # Keras takes the batches of `predict` itself; those of `predict_on_batch` are plain.
-            sources = [batch if isinstance(batch, Handed) else iter([batch]) for batch in batches]
-            outputs = [one_step(source, take(source, put)) for source in sources]
-            rest(*batches)
-            return tree.map_structure(
-                lambda *parts: keras_trainer.concat(parts) if len(parts) > 1 else parts[0], *outputs
-            )
+        def predict(batches: list[Any]) -> Any:
+            return run(_InTurn(batches))
 
-        return predict_all if kind == "predict" else steps
+        return StepFunction(run, predict if kind == "predict" else run)
 
     def _expected(self, source: Any) -> list[Any]:
         """Specs of every batch of a source, where Keras knows them before the first."""
@@ -220,7 +205,7 @@ class TensorFlowBackend:
         return [spec for spec in specs if hasattr(spec, "shape")]
 
     def _check_rows(self, check: exact.RowCheck, model: Any, batch: HostBatch, placement: Placement) -> None:
-        probe = TensorFlowProbe(model, _tf_names(placement.devices)[0])
+        probe = TensorFlowProbe(model, tf_names(placement.devices)[0])
 
         def rows(count: int) -> Any:
             with tf.device(probe.device):
@@ -232,38 +217,6 @@ class TensorFlowBackend:
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         self._rest(model)
-
-    def device_times(self, placement: Placement | None) -> DeviceTimes:
-        if placement is None:
-            return DeviceTimes((self.device_names()[0],), all_reduce=True)
-        if placement.num_devices == 1:
-            return DeviceTimes(placement.devices, all_reduce=True)
-        notes = "TensorFlow runs one graph on all devices: all-reduce and the single devices are not told apart"
-        return DeviceTimes(placement.devices, False, (notes,))
-
-    def mark(self, outputs: Any) -> Any:
-        if not _computes_on_gpus():
-            return None  # a graph on the CPU has ended when its call returns
-        return next((leaf for leaf in tree.flatten(outputs) if tf.is_tensor(leaf)), None)
-
-    def finished(self, handle: Any) -> tuple[int, ...]:
-        np.asarray(handle)
-        return (perf_counter_ns(),)
-
-    def trace(self, logdir: str) -> Tracer:
-        return TensorFlowTracer(logdir)
-
-    def random_state(self) -> Any:
-        # Where operations without a seed of their own get one: among them the shuffling of a dataset.
-        generator = getattr(context.context(), "_rng", None)
-        return None if generator is None else generator.getstate()
-
-    def set_random_state(self, state: Any) -> None:
-        if state is not None:
-            context.context()._rng.setstate(state)
-
-    def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
-        return all_reduce.seconds(_tf_names(placement.devices), size_bytes)
 
     def close(self, placement: Placement) -> None:
         pass
@@ -296,6 +249,27 @@ class TensorFlowBackend:
         )
 
 
+class _InTurn:
+    """The batches of `predict`, which Keras takes itself and hands over in a list; those of `predict_on_batch` are plain."""
+
+    def __init__(self, batches: list[Any]) -> None:
+        self._batches = iter(batches)
+        if isinstance(batches[0], Handed):
+            self.adapter = batches[0].adapter
+            self.state_is_read_between_steps = batches[0].state_is_read_between_steps
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+
+def _joined(outputs: list[Any]) -> Any:
+    """The outputs for the rows of several batches."""
+    return tree.map_structure(lambda *parts: concat(parts) if len(parts) > 1 else parts[0], *outputs)
+
+
 def _refuse(strategy: Any) -> None:
     """Raise `ModelError` for a strategy of the user's, of which Keras asks for batches of its own."""
     if strategy is not _PLAIN_STRATEGY:
@@ -303,32 +277,6 @@ def _refuse(strategy: Any) -> None:
             f"a model belongs to a tf.distribute.{type(strategy).__name__}, and abreast distributes it, too",
             "take the strategy and its scope out of the script: abreast places models by itself",
         )
-
-
-def _visible_gpus() -> tuple[str, ...]:
-    """Names by the driver's numbers; TensorFlow numbers the visible ones from 0."""
-    gpus = tf.config.list_physical_devices("GPU")
-    return tuple(f"gpu:{gpus.index(gpu)}" for gpu in tf.config.get_visible_devices("GPU"))
-
-
-@functools.cache
-def _computes_on_gpus() -> bool:
-    """As `_visible_gpus`, for every step; asked when TensorFlow has started, and can no longer change them."""
-    return bool(_visible_gpus())
-
-
-def _tf_names(devices: tuple[str, ...]) -> tuple[str, ...]:
-    visible = _visible_gpus()
-    return tuple(f"/GPU:{visible.index(name)}" if name in visible else f"/{name.upper()}" for name in devices)
-
-
-def _grow_memory() -> None:
-    """Let TensorFlow take GPU memory as it needs it, where that can still be chosen."""
-    for gpu in tf.config.get_visible_devices("GPU"):
-        try:
-            tf.config.experimental.set_memory_growth(gpu, True)
-        except RuntimeError:
-            return
 
 
 def _dense(leaf: Any) -> Any:
@@ -375,7 +323,7 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
     if kind == "predict":
         if not all(layer.built for layer in model._flatten_layers()):
             x, _, _ = exact.unpack(batch.data)
-            backend.compute_output_spec(model, _symbolic(x), training=False)
+            compute_output_spec(model, _symbolic(x), training=False)
         return
     own_step = exact.overrides_step(model, kind)
     if own_step and not model.run_eagerly:
@@ -402,7 +350,7 @@ def _is_built(model: Any) -> bool:
 
 
 def _symbolic(data: Any) -> Any:
-    return tree.map_structure(lambda leaf: backend.KerasTensor(leaf.shape, backend.standardize_dtype(leaf.dtype)), data)
+    return tree.map_structure(lambda leaf: KerasTensor(leaf.shape, keras.backend.standardize_dtype(leaf.dtype)), data)
 
 
 BACKEND = TensorFlowBackend()

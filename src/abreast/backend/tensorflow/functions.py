@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from keras.src.backend import get_keras_mask
 from tensorflow.python.autograph.core.ag_ctx import ControlStatusCtx, Status
 from tensorflow.python.eager.polymorphic_function.autograph_util import py_func_from_autograph
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
 from abreast.errors import AbreastError, ModelError
+from abreast.keras_private.masks import get_keras_mask
 
 OWNER = "_abreast_owner"  # an attribute of a plain variable: the `Variables` that copies its value to the other devices
 _LIBRARIES = ("tensorflow.", "keras.")  # functions of these exchange nothing between replicas

@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 from abreast import exact
 from abreast.backend.tensorflow.reduce import Reducer
 from abreast.backend.tensorflow.turns import Turns
 from abreast.backend.tensorflow.variables import Variables, accumulating, accumulators
 from abreast.errors import ModelError
+from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 
 
 class SharedGradients:
@@ -82,12 +81,15 @@ class SharedGradients:
         copies = [self._variables.copies(variable) for variable in accumulators(optimizer)]
 
         def sum_all() -> list[list[Any]]:
-            totals = self._reducer.sum_gradients([list(row) for row in zip(*copies, strict=True)])
-            for row, total_row in zip(zip(*copies, strict=True), totals, strict=True):
+            sums = self._reducer.sum_gradients(dense)
+            rows = [list(row) for row in zip(*copies, strict=True)]
+            for row, total_row, sum_row in zip(rows, self._reducer.sum_gradients(rows), sums, strict=True):
+                # A loss-scaling optimizer leaves out a step that overflows: each replica goes on with what it has.
+                is_applied = inner is optimizer or optimizer.check_finite(sum_row)
                 for copy, total in zip(row, total_row, strict=True):
                     with tf.device(copy.device):
-                        copy.assign(total)
-            return self._reducer.sum_gradients(dense)
+                        copy.assign(total if is_applied is True else tf.where(is_applied, total, copy))
+            return sums
 
         def keep() -> list[list[Any]]:
             if inner is optimizer:

@@ -1,4 +1,4 @@
-"""TensorFlow's profiler over some steps, for `Backend.trace`."""
+"""TensorFlow's profiler over some steps, for `Instruments.trace`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPEN = "pip install xprof, then: xprof --logdir {}"
 
 
 class TensorFlowTracer:
-    """See `Tracer` in `backend/contract.py`."""
+    """See `Tracer` in `backend/instruments.py`."""
 
     def __init__(self, logdir: str) -> None:
         self._logdir = logdir

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
-from keras.src.backend.common import global_state
 from tensorflow.python.eager import record
 
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.summaries import Summaries
 from abreast.errors import ModelError
+from abreast.keras_private import global_state
 
 Combine = Callable[[list[Any]], list[Any]]
 
@@ -167,6 +167,8 @@ def _in_graph(graph: Any) -> Iterator[None]:
 
 class TurnLink:
     """`exact.ReplicaLink` over turns: each sum is made on one device and read by all."""
+
+    rows_are_known = False
 
     def __init__(self, turns: Turns, index: int, reduce: Callable[[list[Any]], list[Any]]) -> None:
         self.index = index

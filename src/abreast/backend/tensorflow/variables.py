@@ -19,11 +19,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import tensorflow as tf
-from keras.src import backend
 
 from abreast import exact
 from abreast.backend.tensorflow.functions import OWNER
 from abreast.backend.tensorflow.reduce import add_in_order
+from abreast.keras_private.backend import Variable
 
 # Held while variables of a model are not at rest, for example during a trace: other threads may train and predict meanwhile.
 AT_WORK = threading.RLock()
@@ -43,7 +43,7 @@ _shared: WeakValueDictionary[tuple[int, tuple[str, ...]], _Copies] = WeakValueDi
 @functools.cache
 def install() -> None:
     """Notice assignments by Keras while a model trains, for example by a data source. Runs once."""
-    plain = backend.Variable._direct_assign
+    plain = Variable._direct_assign
 
     @functools.wraps(plain)
     def assign(self: Any, value: Any) -> None:
@@ -52,7 +52,7 @@ def install() -> None:
         if owner is not None and (variables := owner()) is not None:
             variables.is_spread = False
 
-    backend.Variable._direct_assign = assign
+    Variable._direct_assign = assign
 
 
 class Variables:

@@ -7,7 +7,8 @@ import time
 
 import torch
 import torch.distributed as dist
-from keras.src.backend.torch.core import get_device
+
+from abreast.keras_private.torch import get_device
 
 _FLOAT_BYTES = 4
 _TIMES = 7

@@ -13,6 +13,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from abreast import exact
+from abreast.backend.torch import own_group
 
 _functional_module: Any = torch.nn.functional
 _synchronized: Any = torch.nn.SyncBatchNorm
@@ -20,7 +21,6 @@ _plain_functional = _functional_module.batch_norm
 _plain_verify = _functional_module._verify_batch_size
 _plain_operation: Any = torch.batch_norm
 _plain_sync = _synchronized.forward
-_groups_of_ours: list[bool] = []
 
 
 @functools.cache
@@ -40,13 +40,8 @@ def allow_tracing() -> None:
             rules[plain] = rules.pop(ours)
 
 
-def mark_group_as_ours() -> None:
-    """Record that abreast made torch's process group: outside of steps the workers do not take part in its exchanges."""
-    _groups_of_ours.append(True)
-
-
 def _sync(module: Any, inputs: Any) -> Any:
-    plain = not exact.is_inside() and not _groups_of_ours
+    plain = not exact.is_inside() and not own_group.exists()
     return _plain_sync(module, inputs) if plain else _BatchNorm.forward(module, inputs)
 
 

@@ -12,7 +12,10 @@ _WIDTH = 1024  # elements of a larger tensor that are summed to one number
 
 
 class Contents:
-    """The contents of some tensors now. A change of a large tensor shows if it exceeds 2e-6 of the tensor's typical magnitude."""
+    """The contents of some tensors now.
+
+    A change of a large tensor shows if it exceeds 2e-6 of the tensor's numbers; of integers, every change shows.
+    """
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._parts: list[tuple[list[int], torch.Tensor]] = []
@@ -53,17 +56,30 @@ def digest(tensor: torch.Tensor) -> bytes:
 def _sketch(tensor: torch.Tensor) -> torch.Tensor:
     """A weighted sum of every `_WIDTH` elements, which also shows a changed order or sign, and the remaining elements."""
     flat = tensor.detach().reshape(-1)
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).reshape(-1)
     end = flat.numel() // _WIDTH * _WIDTH
     rows, rest = flat[:end].view(-1, _WIDTH), flat[end:]
+    if not flat.is_floating_point():
+        weights = _odd_numbers(rows.device)
+        return torch.cat([*((part.long() * weights).sum(1) for part in rows.split(_WIDTH)), rest.long()])
     if flat.dtype not in (torch.float32, torch.float64):
         rows, rest = rows.float(), rest.float()
-    return torch.cat([rows @ _weights(rows.dtype, rows.device), rest])
+    sums = rows @ _weights(rows.dtype, rows.device)
+    return torch.cat([sums, rest, rows[~sums.isfinite()].reshape(-1)])  # an infinite sum hides its elements
 
 
 @functools.cache
 def _weights(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
     return (0.5 + torch.rand(_WIDTH, generator=generator)).to(device, dtype)
+
+
+@functools.cache
+def _odd_numbers(device: torch.device) -> torch.Tensor:
+    """Weights for integers. They are odd, so that any change of one integer changes the sum, although it wraps around."""
+    generator = torch.Generator().manual_seed(0)
+    return (torch.randint(1 << 62, (_WIDTH,), generator=generator) * 2 + 1).to(device)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-from abreast.backend.torch import batch_norm
+from abreast.backend.torch import own_group
 from abreast.backend.torch.link import TorchLink
 
 PATIENCE = timedelta(days=7)  # the job's supervisor, not the process group, finds ranks that hang
@@ -25,7 +25,7 @@ class Groups:
         # A file, and not a TCP store, which would listen on a port. gloo and NCCL bind to loopback: the ranks share a host.
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(variable, "lo")
-        batch_norm.mark_group_as_ours()
+        own_group.note()
         store = dist.PrefixStore(f"team-{team}", dist.FileStore(rendezvous))  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
         self._links = {size: TorchLink(dist.group.WORLD, rank, size)}

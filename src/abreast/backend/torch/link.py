@@ -20,6 +20,7 @@ class TorchLink:
     `waiting` is entered around everything that may wait for other ranks. A watchdog blames a rank that is not waiting.
     """
 
+    rows_are_known = True
     waiting: Callable[[], AbstractContextManager[Any]] = staticmethod(nullcontext)
 
     def __init__(self, group: dist.ProcessGroup | None, index: int, num_replicas: int) -> None:

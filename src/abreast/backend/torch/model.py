@@ -17,6 +17,7 @@ import sys
 import threading
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,34 +25,29 @@ import cloudpickle
 import keras
 import numpy as np
 import torch
-from keras.src.backend.common.keras_tensor import KerasTensor
-from keras.src.backend.torch.core import get_device
-from keras.src.models.functional import Functional
-from keras.src.models.model import inject_functional_model_class
-from keras.src.ops.function import Function, make_node_key
-from keras.src.ops.node import Node
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.saving.keras_saveable import KerasSaveable
-from keras.src.trainers.trainer import Trainer
-from keras.src.utils import tracking
-from keras.src.utils.backend_utils import DynamicBackend
-from keras.src.utils.tracking import TrackedDict, TrackedList, TrackedSet, Tracker
 from torch.nn.parallel import DistributedDataParallel
 
 from abreast import exact
 from abreast.backend.torch.python_same import is_plain
 from abreast.backend.torch.users_code import is_users
 from abreast.errors import ModelError
+from abreast.keras_private.models import (
+    DynamicBackend,
+    Function,
+    Functional,
+    KerasSaveable,
+    KerasTensor,
+    Node,
+    inject_functional_model_class,
+    make_node_key,
+)
+from abreast.keras_private.optimizers import BaseOptimizer
+from abreast.keras_private.torch import get_device
+from abreast.keras_private.tracking import TRACKED_ORDERED, TrackedDict, TrackedList, TrackedSet, Tracker
+from abreast.keras_private.trainers import BaseTrainer
 
 _NUMBERED = (KerasSaveable, keras.Variable, KerasTensor, Node, Tracker, torch.nn.Module)
-# Keras 3.14 and newer.
-TrackedOrderedDict: Any = getattr(tracking, "TrackedOrderedDict", ())
-_TRACKED: tuple[Any, ...] = (
-    TrackedDict,
-    TrackedList,
-    TrackedSet,
-    *([TrackedOrderedDict] if TrackedOrderedDict else []),
-)
+_TRACKED: tuple[Any, ...] = (TrackedDict, TrackedList, TrackedSet, *TRACKED_ORDERED)
 # Attributes in which an optimizer keeps `exclude_from_weight_decay`, as identities.
 OF_WEIGHT_DECAY = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache")
 
@@ -218,7 +214,7 @@ def _state(value: Any) -> dict[str, Any]:
     if not isinstance(state, dict):
         return {"__state__": state}
     kept = {name: part for name, part in state.items() if not (isinstance(name, str) and name.startswith("_abreast"))}
-    if isinstance(value, Trainer):
+    if isinstance(value, BaseTrainer):
         kept |= {name: None for name in exact.LEFT_BY_CALLS if name in kept}
     if isinstance(value, keras.Layer):
         kept |= {"_losses": [], "_loss_ids": set()} if "_loss_ids" in kept else {}
@@ -470,9 +466,9 @@ def _make_generator(state: Any) -> torch.Generator:
 def _fill_tracked(value: Any, state: tuple[Any, list[Any]]) -> None:
     """Fill a tracked container without its tracking methods: everything in it is tracked already."""
     tracker, content = state
-    if isinstance(value, TrackedOrderedDict):
+    if isinstance(value, OrderedDict):
         for key, part in content:
-            super(TrackedOrderedDict, value).__setitem__(key, part)
+            OrderedDict.__setitem__(value, key, part)
     elif isinstance(value, dict):
         dict.update(value, content)
     elif isinstance(value, list):

@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from abreast import exact
 from abreast.backend.contract import Kind
-from abreast.backend.torch import batch_norm, messages
+from abreast.backend.torch import messages, own_group
 from abreast.backend.torch.interface import choose_interface
 from abreast.backend.torch.link import TorchLink
 from abreast.backend.torch.step import ReplicaStep
@@ -45,7 +45,7 @@ class Peers:
             torch.cuda.set_device(world.local_rank)
         choose_interface(world.master_addr, os.environ)
         if not dist.is_initialized():
-            batch_norm.mark_group_as_ours()
+            own_group.note()
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
                 init_method=f"tcp://{world.master_addr}:{world.master_port}",

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from keras.src.utils.torch_utils import TorchModuleWrapper
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from abreast import exact
 from abreast.backend.torch.buffers import Buffers
+from abreast.keras_private.torch import TorchModuleWrapper
 
 
 class _Draws(TorchDispatchMode):

@@ -14,15 +14,15 @@ from typing import Any
 import keras
 import numpy as np
 import torch
-from keras.src.backend.common.keras_tensor import KerasTensor
-from keras.src.ops.node import Node as KerasNode
-from keras.src.utils.tracking import Tracker
 
 from abreast.backend.torch import patches
 from abreast.backend.torch import python_leaves as leaves
 from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.python_parts import Part
 from abreast.backend.torch.users_code import is_users
+from abreast.keras_private.models import KerasTensor
+from abreast.keras_private.models import Node as KerasNode
+from abreast.keras_private.tracking import Tracker
 
 
 def is_watched(value: Any) -> bool:

@@ -22,6 +22,11 @@ def seed_of(model: Any) -> int:
     return torch.initial_seed() + 7919 * (0 if optimizer is None else int(optimizer.iterations))
 
 
+def drawn_on_cpu() -> bytes:
+    """The state of the CPU's generator."""
+    return torch.get_rng_state().numpy().tobytes()
+
+
 def seed_rank(seed: int, rank: int) -> None:
     """Seed the generators of torch, NumPy and Python, differently on every rank."""
     keras.utils.set_random_seed((seed + rank * 1_000_003) % 2**32)

@@ -13,7 +13,8 @@ from typing import Any
 
 import keras
 import torch
-from keras.src.backend.common.dtypes import BIT64_TO_BIT32_DTYPE
+
+from abreast.keras_private.dtypes import BIT64_TO_BIT32_DTYPE
 
 _Access = tuple[Callable[[], Any], Callable[[Any], Any]]
 

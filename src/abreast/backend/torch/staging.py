@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from keras import tree
-from keras.src.backend.torch.core import get_device
+
+from abreast.keras_private.torch import get_device
+from abreast.staging import Leaves, numpy_memory
 
 
 class StagedShard:
@@ -59,6 +61,24 @@ def pin_slot(memory: Any, before: Any = None) -> None:
     if before is not None:  # otherwise the driver would keep pages that are no longer mapped
         runtime.cudaHostUnregister(_address(before))
     runtime.cudaHostRegister(_address(memory), len(memory), 0)
+
+
+def _memory(leaf: Any) -> np.ndarray[Any, Any] | None:
+    """That of an array, or of a tensor on the CPU; None for a type that NumPy does not know."""
+    if not isinstance(leaf, torch.Tensor) or leaf.device.type != "cpu":
+        return numpy_memory(leaf)
+    try:
+        view: np.ndarray[Any, Any] = leaf.detach().numpy()
+        return view
+    except (TypeError, RuntimeError):
+        return None
+
+
+def _copy(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf.copy()
+
+
+LEAVES = Leaves(memory=_memory, copy=_copy)
 
 
 def _address(memory: Any) -> int:

@@ -13,17 +13,16 @@ from typing import Any
 
 import torch
 from keras import tree
-from keras.src.backend.torch.core import get_device
-from keras.src.optimizers.base_optimizer import BaseOptimizer
-from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from abreast import exact, users_line
-from abreast.backend.torch import batch_norm
+from abreast.backend.torch import batch_norm, keras_ddp
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.link import TorchLink, keep_out_of_graphs
 from abreast.backend.torch.sums import Gradients, State
+from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
+from abreast.keras_private.torch import get_device
 
 
 class ReplicaStep:
@@ -32,6 +31,7 @@ class ReplicaStep:
     def __init__(self, model: Any, link: TorchLink, global_batch_norm: bool) -> None:
         exact.install()
         batch_norm.install()
+        keras_ddp.install()
         _install()
         self.model = model
         self.link = link
@@ -65,7 +65,7 @@ class ReplicaStep:
             if running.own_step:
                 with self._state.update():
                     return _shared_logs(running, self.model.test_step(shard))
-            x, y, weight = exact.unpack(shard)
+            x, y, weight = _unpacked(shard)
             with self._state.update():
                 y_pred = self.forward(x, training=False)
                 contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=False)
@@ -110,7 +110,7 @@ class ReplicaStep:
     def _train(self, running: exact.Replica, shard: Any) -> Any:
         model, gradients = self.model, self._gradients
         updates = self._updates_now()
-        x, y, weight = exact.unpack(shard)
+        x, y, weight = _unpacked(shard)
         self._state.begin()
         with nullcontext() if updates else gradients.kept_apart():
             y_pred = gradients.forward(x, training=True)
@@ -118,7 +118,7 @@ class ReplicaStep:
                 model.zero_grad()
             contribution = exact.loss_contribution(running, x, y, y_pred, weight, training=True)
             with torch.no_grad():
-                seen = _valid((x, y, _detached(y_pred), weight), running.rows)
+                seen = _valid((x, y, _detached(y_pred), _copied(weight)), running.rows)
                 logs = _shared_logs(running, exact.update_metrics(running, contribution.detach(), *seen))
             if gradients.overlaps:
                 self._state.start()  # runs beside the sums of backward, and is waited for after it
@@ -171,6 +171,16 @@ class _Forward(torch.nn.Module):
 
     def forward(self, x: Any, training: bool) -> Any:
         return self.call(x, training=training) if self.takes_training else self.call(x)
+
+
+def _unpacked(shard: Any) -> Any:
+    x, y, weight = exact.unpack(shard)
+    return x, y, _copied(weight)
+
+
+def _copied(weight: Any) -> Any:
+    """Weights of rows that Keras may multiply by a mask in place: not those of the source, and not those backward needs."""
+    return tree.map_structure(lambda leaf: None if leaf is None else leaf.clone(), weight)
 
 
 def _valid(data: Any, rows: int) -> Any:

@@ -1,7 +1,4 @@
-"""The two checksums of the format: CRC32C of a sample, a few microseconds each, and SHA-256 of a file.
-
-Imports `extras`.
-"""
+"""The two checksums of the format: CRC32C of a sample, which takes a few microseconds, and SHA-256 of a file."""
 
 from __future__ import annotations
 
@@ -21,14 +18,14 @@ _BLOCK_BYTES = 1 << 20
 
 def crc32c(data: Bytes) -> int:
     """CRC32C (Castagnoli, RFC 3720) of the bytes of `data`."""
-    # google_crc32c refuses a memoryview; an array of bytes over the same memory it takes.
+    # google_crc32c refuses a memoryview, and accepts an array of bytes over the same memory.
     flat = data if isinstance(data, bytes) else np.frombuffer(data, np.uint8)
     checksum: int = extra("google_crc32c").value(flat)
     return checksum
 
 
 def sha256_of_file(path: Path) -> str:
-    """The digest as `sha256sum` prints it, in lower-case hexadecimal."""
+    """The digest in lower-case hexadecimal, as `sha256sum` prints it."""
     with path.open("rb") as file:
         digest = hashlib.sha256()
         while block := file.read(_BLOCK_BYTES):

@@ -1,7 +1,7 @@
-"""Columns: what a sample carries beside its image, of any NumPy type, with a fixed or a varying shape.
+"""Columns: the values that a sample has besides its image, of any type of numbers, with a fixed or a varying shape.
 
-Here are types, how they are found and written down, and how values become bytes and come back. Where the bytes lie is
-in `format`. Imports `errors`.
+The types of columns, how they are found in values and written as JSON, and how values become bytes and come back. Where
+the bytes lie in a file is in `index_file`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class ColumnType:
-    """`type` is one of `NUMBERS`, "text" or "bytes"; `shape` is of one sample, with None for an axis that varies."""
+    """`type` is one of `NUMBERS`, "text" or "bytes". `shape` is one sample's, with None for an axis that varies."""
 
     name: str
     type: str
@@ -35,8 +35,8 @@ class ColumnType:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            hint = "letters, digits and _, no digit first, 32 at most"
-            raise DataError(f"a column cannot be called {self.name!r}", hint)
+            hint = "use at most 32 letters, digits and _, and no digit first"
+            raise DataError(f"a column cannot have the name {self.name!r}", hint)
         if self.type in (TEXT, BYTES):
             good = self.shape == (None,)
         else:
@@ -48,7 +48,7 @@ class ColumnType:
 
     @property
     def element(self) -> np.dtype[Any]:
-        """The type of one number; text and bytes are bytes."""
+        """The NumPy type of one stored element; text and bytes are stored as bytes."""
         return np.dtype("u1" if self.type in (TEXT, BYTES) else self.type)
 
     @property
@@ -60,16 +60,16 @@ class ColumnType:
 
     @staticmethod
     def from_json(data: Any) -> ColumnType:
-        """Raises `DataError` for what `to_json` does not give."""
+        """Raises `DataError` for anything that `to_json` does not return."""
         match data:
             case {"name": str(name), "type": str(kind), "shape": list(shape), **rest} if not rest:
                 if all(size is None or type(size) is int for size in shape):
                     return ColumnType(name, kind, tuple(shape))
-        raise DataError(f"this describes no column: {data!r:.200}")
+        raise DataError(f"this is not the description of a column: {data!r:.200}")
 
 
 def type_of(name: str, value: Any) -> ColumnType:
-    """The type for values like this one: a number is a number, and an array may have any sizes in its axes."""
+    """The type of a column for values like this one. A number has no axes; all axes of an array may vary."""
     if isinstance(value, str):
         return ColumnType(name, TEXT, (None,))
     if isinstance(value, bytes):
@@ -83,13 +83,13 @@ def types_of(values: Mapping[str, Any]) -> tuple[ColumnType, ...]:
 
 
 def column_name(text: str) -> str:
-    """A name that a column may have, near to `text`."""
+    """A valid name of a column, similar to `text`."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", text)[:32] or "_"
     return f"_{name[:31]}" if name[0].isdigit() else name
 
 
 def column_names(texts: Iterable[str]) -> list[str]:
-    """Such names, each another one."""
+    """A different valid name for each text."""
     names: list[str] = []
     for text in texts:
         name = column_name(text)
@@ -100,9 +100,9 @@ def column_names(texts: Iterable[str]) -> list[str]:
 
 
 def agreed(samples: Iterable[Mapping[str, Any]]) -> tuple[ColumnType, ...]:
-    """Types that hold the values of these samples: decimal numbers where some are whole and others are not.
+    """Types that hold the values of all these samples: floating point where only some values are whole numbers.
 
-    Values that no column can hold are left to where their sample is packed.
+    A value that no column can hold is passed over here. It raises its error when its sample is packed.
     """
     found: dict[str, ColumnType] = {}
     for sample in samples:
@@ -123,17 +123,17 @@ def _common(one: ColumnType, other: ColumnType) -> ColumnType:
 
 
 def fitted(column: ColumnType, value: Any) -> Array:
-    """The value as an array of the column's type. Raises `DataError` when it does not fit without a loss."""
+    """The value as an array of the column's type. Raises `DataError` when it cannot be stored without loss."""
     if column.type in (TEXT, BYTES):
         kind = str if column.type == TEXT else bytes
         if not isinstance(value, kind):
-            raise DataError(f"column {column.name!r} holds {column.type}, and got {type(value).__name__}")
+            raise DataError(f"column {column.name!r} holds {column.type}, not {type(value).__name__}")
         return np.frombuffer(_utf8(column.name, value) if isinstance(value, str) else value, np.uint8)
     array = _array(column.name, value)
     if array.dtype.kind not in "biuf" or not _same_values(array, column.element):
-        raise DataError(f"column {column.name!r} has type {column.type}, and got {value!r:.80}")
+        raise DataError(f"column {column.name!r} of type {column.type} cannot hold {value!r:.80}")
     if not _fits(array.shape, column.shape):
-        raise DataError(f"column {column.name!r} has shape {column.shape}, and got {array.shape}")
+        raise DataError(f"column {column.name!r} of shape {column.shape} cannot hold an array of shape {array.shape}")
     return array.astype(column.element, order="C")
 
 
@@ -141,14 +141,14 @@ def _utf8(name: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise DataError(f"column {name!r} cannot hold {text!r:.80}: it is no UTF-8") from None
+        raise DataError(f"column {name!r} cannot hold {text!r:.80}: it is not valid UTF-8") from None
 
 
 def _array(name: str, value: Any) -> Array:
     try:
         return np.asarray(value)
     except ValueError:
-        raise DataError(f"column {name!r} cannot hold {value!r:.80}", "lists must have equal lengths") from None
+        raise DataError(f"column {name!r} cannot hold {value!r:.80}", "give nested lists of equal lengths") from None
 
 
 def _same_values(array: Array, element: np.dtype[Any]) -> bool:
@@ -156,7 +156,8 @@ def _same_values(array: Array, element: np.dtype[Any]) -> bool:
         return True
     with np.errstate(invalid="ignore", over="ignore"):
         cast = array.astype(element)
-    if array.dtype.kind == "f" and element.kind == "f":  # a narrower column asks for fewer digits, and not for infinity
+    # A narrower type of floating point may drop digits, and may not turn a finite number into infinity.
+    if array.dtype.kind == "f" and element.kind == "f":
         return bool(np.array_equal(np.isinf(cast), np.isinf(array)))
     return bool(np.array_equal(cast, array))
 
@@ -171,7 +172,7 @@ def _little_endian(dtype: np.dtype[Any]) -> str:
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """The values of one shard: all numbers in a row, and the shape of each where shapes vary."""
+    """The values of a column in one shard: all numbers one after another, and each value's shape where shapes vary."""
 
     type: ColumnType
     numbers: Array
@@ -179,7 +180,7 @@ class StoredColumn:
 
     @staticmethod
     def of(column: ColumnType, values: Sequence[Array]) -> StoredColumn:
-        """Of values that are `fitted`."""
+        """Stores values that `fitted` returned."""
         flat = [value.ravel() for value in values]
         numbers = np.concatenate(flat) if flat else np.empty(0, column.element)
         shapes = [value.shape for value in values]
@@ -187,22 +188,22 @@ class StoredColumn:
         return StoredColumn(column, numbers, table)
 
     def check(self, num_samples: int) -> None:
-        """Raise `ValueError` unless numbers and shapes go together."""
+        """Raise `ValueError` unless the shapes describe exactly the numbers."""
         if self.shapes is not None:
             if self.shapes.shape != (num_samples, len(self.type.shape)):
-                raise ValueError("there is not one shape per sample")
+                raise ValueError("the number of shapes is not the number of samples")
             fixed = [(axis, size) for axis, size in enumerate(self.type.shape) if size is not None]
             if any((self.shapes[:, axis] != size).any() for axis, size in fixed):
-                raise ValueError("a shape is not that of the column")
-            # Python's integers: a product of eight sizes may not fit 64 bits
+                raise ValueError("a shape does not fit its column's")
+            # Python's integers, because a product of eight sizes may not fit into 64 bits.
             total = sum(_product(shape) for shape in self.shapes.tolist())
         else:
             total = num_samples * _product([size for size in self.type.shape if size is not None])
         if total != len(self.numbers):
-            raise ValueError(f"there are {len(self.numbers)} numbers for shapes of {total}")
+            raise ValueError(f"there are {len(self.numbers)} numbers, and the shapes need {total}")
 
     def value(self, index: int) -> Any:
-        """The value of one sample: a NumPy number, an array that must not be written to, text, or bytes."""
+        """The value of one sample: a NumPy number, a read-only array, text, or bytes."""
         if self.shapes is None:
             shape = [size for size in self.type.shape if size is not None]
             size = _product(shape)
@@ -216,7 +217,7 @@ class StoredColumn:
         return part.reshape(self.shapes[index])
 
     def values(self, num_samples: int) -> Array | None:
-        """All values, samples first; None for text and bytes, and where shapes differ."""
+        """All values, with samples as the first axis; None for text, for bytes, and where shapes differ."""
         shape: Sequence[Any] = self.type.shape
         if self.type.type in (TEXT, BYTES):
             return None

@@ -1,6 +1,6 @@
-"""What is known of a shard but the bytes of its images: where each lies, its size, its key, its columns.
+"""The index of a shard: everything except the bytes of its images, such as each image's place, size, key and columns.
 
-How this becomes bytes is in `format`. Imports `columns`.
+How an index becomes bytes is in `index_file`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from abreast.records.format.columns import Array, StoredColumn
 
-# What a sample's bytes are; the place in this tuple is the number in the index, the word the extension in the tar.
+# Encodings of a sample's bytes. The position here is the number in the index; the word is the extension in the tar.
 ENCODINGS = ("npy", "jpg", "png", "webp", "bmp", "gif", "tiff", "ppm")
-MAX_PIXELS = 89_478_485  # of one image, where Pillow begins to warn: 256 MiB of RGB
+MAX_PIXELS = 89_478_485  # of one image: 256 MiB of RGB, where Pillow begins to warn
 HINT = "take this file from a copy, or pack the images again"
 SAMPLE = np.dtype(
     [
@@ -38,7 +38,7 @@ SAMPLE = np.dtype(
 
 @dataclass(frozen=True)
 class Note:
-    """Something that happened to an item of the source; `position` counts the source's items from 0."""
+    """Why an item of the source was skipped or not packed exactly. `position` counts the source's items from 0."""
 
     position: int
     key: str
@@ -48,10 +48,10 @@ class Note:
 
 @dataclass(frozen=True)
 class Index:
-    """Everything about a shard but the bytes of its images; arrays may lie in mapped memory."""
+    """Everything about a shard except the bytes of its images. Arrays may lie in mapped memory."""
 
-    first_sample: int  # of all shards' samples
-    source_end: int  # how many items of the source are used up behind this shard
+    first_sample: int  # number of the shard's first sample, counted over all shards
+    source_end: int  # number of the source's items that are packed or skipped at the end of this shard
     shard_bytes: int
     shard_sha256: bytes
     samples: Array  # of type `SAMPLE`
@@ -70,7 +70,7 @@ class Index:
         return [self.key_bytes[ends[i] : ends[i + 1]].decode() for i in range(self.num_samples)]
 
     def restarts_of(self, sample: int) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """Bytes of each segment of a JPEG's scan, with the marker behind it; empty when it cannot be cut."""
+        """Length in bytes of each segment of a JPEG's scan, including the marker after it; empty if it cannot be cut."""
         begin, end = self._restart_bounds[sample : sample + 2].tolist()
         return self.restarts[begin:end]
 
@@ -80,5 +80,5 @@ class Index:
 
 
 def sample_table(rows: Sequence[tuple[int, ...]]) -> Array:
-    """Rows of `SAMPLE`, in the order of its fields."""
+    """A table of type `SAMPLE`, whose rows have the order of its fields."""
     return np.array(rows, SAMPLE)

@@ -1,7 +1,7 @@
-"""Names of samples: what is safe as a file's name on every system, and in a tar.
+"""Keys, the names of samples, which are safe as file names on every system and in a tar.
 
-A key has parts between slashes, and no dot, so that it cannot lead out of a folder and a file's first dot ends it, as
-WebDataset wants. Imports `errors`.
+A key consists of parts between slashes and has no dot. So it cannot lead out of a folder, and the first dot of a file's
+name ends the key, as WebDataset requires.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _PART = r"[^/\\.:*?\"<>|\x00-\x20\x7f]+"
 _KEY = re.compile(rf"{_PART}(?:/{_PART})*")
 _UNSAFE = re.compile(r"[\\.:*?\"<>|\x00-\x20\x7f]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-# Names that Windows keeps for devices, with or without an extension.
+# Names that Windows reserves for devices, with or without an extension.
 _DEVICES = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)", re.IGNORECASE)
 
 
 def printable(text: str) -> str:
-    """The text on one line, with what UTF-8 cannot hold and what a terminal would obey written out in escapes."""
+    """The text on one line; control characters and characters that UTF-8 cannot hold are replaced by escapes."""
     known = text.encode("utf-8", "backslashreplace").decode()
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), known)
 
 
 def is_key(text: str) -> bool:
-    """Whether `text` may name a sample."""
+    """True if `text` is a valid name of a sample."""
     if not _KEY.fullmatch(text) or any(_DEVICES.fullmatch(part) for part in text.split("/")):
         return False
     try:
@@ -37,21 +37,21 @@ def is_key(text: str) -> bool:
 
 
 def checked_key(text: str) -> str:
-    """The key itself. Raises `DataError` when it may not name a sample."""
+    """The key itself. Raises `DataError` for an invalid one."""
     if not is_key(text):
-        hint = f'parts between slashes, without a dot, space or any of \\ : * ? " < > |, {MAX_BYTES} bytes in all'
+        hint = f'use parts between slashes without a dot, a space or any of \\ : * ? " < > |, at most {MAX_BYTES} bytes'
         raise DataError(f"a sample cannot have the key {text!r:.300}", hint)
     return text
 
 
 class KeyMaker:
-    """Keys out of any paths: what is not safe becomes `_`, and what was given before gets a number."""
+    """Makes a key of any path: unsafe characters become `_`, and a key that exists already gets a number."""
 
     def __init__(self) -> None:
         self._given: dict[str, int] = {}
 
     def key(self, path: str) -> str:
-        """A key that this maker has not given; the same for the same calls."""
+        """A key that this maker has not returned before. The same calls return the same keys."""
         parts = [_safe_part(part) for part in path.split("/") if part not in ("", ".", "..")]
         plain = _shortened("/".join(parts) or "_")
         number = self._given.get(plain, 0)
@@ -70,7 +70,7 @@ def _safe_part(part: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """At most so many bytes that a number fits behind; a long one ends in a digest of all of it."""
+    """The text, short enough that a number can follow. A long text is cut, and ends in a digest of all of it."""
     data = text.encode()
     room = MAX_BYTES - 12
     if len(data) <= room:

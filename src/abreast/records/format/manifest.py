@@ -1,7 +1,6 @@
-"""`manifest.json`: what a whole data set is, and `packing.json`: what an unfinished one was to become.
+"""`manifest.json`, which describes a finished data set, and `packing.json`, which describes an unfinished one.
 
-Both bind their content by its SHA-256 and have one spelling only, so that no byte can change unnoticed. Imports `columns`,
-`format` and `errors`.
+Both contain the SHA-256 of their content and have exactly one spelling, so that a change of any byte is noticed.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from typing import Any
 
 from abreast.errors import DataError
 from abreast.records.format.columns import ColumnType
-from abreast.records.format.format import VERSION
 from abreast.records.format.index import HINT
+from abreast.records.format.index_file import VERSION
 
 MANIFEST, PACKING, LOCK = "manifest.json", "packing.json", "packing.lock"
 _MAX_BYTES = 1 << 28
@@ -27,7 +26,7 @@ _SHARD = re.compile(r"shard-\d{5,9}")
 
 @dataclass(frozen=True)
 class Shard:
-    """Sizes in bytes and SHA-256 of a tar and of its index."""
+    """Name, size in bytes and SHA-256 of a tar and of its index."""
 
     name: str
     num_samples: int
@@ -39,7 +38,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """`settings` are those of the packer, `written_by` the versions of what wrote it."""
+    """`settings` are the packer's; `written_by` has the versions of the packages that wrote the data set."""
 
     num_samples: int
     num_skipped: int
@@ -51,7 +50,7 @@ class Manifest:
 
     @property
     def data_set(self) -> str:
-        """A short name for exactly these bytes of images and columns."""
+        """A short name that identifies the bytes of all images and columns."""
         return hashlib.sha256("".join(shard.tar_sha256 for shard in self.shards).encode()).hexdigest()[:16]
 
 
@@ -60,20 +59,20 @@ def shard_name(number: int) -> str:
 
 
 def bound(content: Any) -> bytes:
-    """The one spelling of a file that holds `content` and its digest."""
+    """The bytes of a file that holds `content` and its digest, in its one spelling."""
     text = json.dumps({"content": content, "sha256": _digest(content)}, indent=1, sort_keys=True, ensure_ascii=False)
     return text.encode() + b"\n"
 
 
 def unbound(data: bytes, path: Path) -> Any:
-    """The content of such a file. Raises `DataError` when a byte of it was changed."""
+    """The content of a file that `bound` made. Raises `DataError` if any byte of it has changed."""
     try:
         whole = json.loads(data)
         if set(whole) == {"content", "sha256"} and bound(whole["content"]) == data:
             return whole["content"]
     except (ValueError, TypeError, RecursionError):
         pass
-    raise DataError(f"{path} is damaged: its {len(data)} bytes are not what their digest says", HINT)
+    raise DataError(f"{path} is damaged: its {len(data)} bytes do not fit their digest", HINT)
 
 
 def _digest(content: Any) -> str:
@@ -90,18 +89,18 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file of this kind, if it is no larger than one can be."""
+    """The bytes of a manifest. Raises `DataError` for a file that is too large to be one."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise DataError(f"{path} is not a file", HINT)  # to open a pipe could take for ever
+        raise DataError(f"{path} is not a file", HINT)  # opening a pipe could wait for ever
     with path.open("rb") as file:
         data = file.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
-        raise DataError(f"{path} has more than {_MAX_BYTES} bytes, which no manifest has", HINT)
+        raise DataError(f"{path} has more than {_MAX_BYTES} bytes, too many for a manifest", HINT)
     return data
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of a data set. Raises `DataError` when there is none, or it is damaged."""
+    """The manifest of a data set. Raises `DataError` if it is missing or damaged."""
     path = folder / MANIFEST
     try:
         data = read_bytes(path)
@@ -122,12 +121,12 @@ def _no_manifest(folder: Path, error: OSError) -> DataError:
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         return DataError(f"cannot read {folder / MANIFEST}: {error.strerror}")
     if (folder / PACKING).exists():
-        hint = "wait for the packer, or run the same `abreast pack` again: it goes on where it stopped"
-        return DataError(f"{folder} is not packed to its end: a packer is at work, or was stopped", hint)
+        hint = "wait for the packer, or run the same `abreast pack` again: it continues where it stopped"
+        return DataError(f"{folder} is not completely packed: a packer is at work, or was stopped", hint)
     parts = [path.parent.name for path in sorted(folder.glob(f"*/{MANIFEST}"))]
     if parts:
         hint = f"name one of its parts: {folder / parts[0]}"
-        return DataError(f"{folder} holds the parts {', '.join(parts)}", hint)
+        return DataError(f"{folder} is not one data set: it has the parts {', '.join(parts)}", hint)
     return DataError(f"{folder} holds no packed images: there is no {MANIFEST}", "make it with `abreast pack`")
 
 
@@ -152,10 +151,10 @@ def _from_content(content: dict[str, Any]) -> Manifest:
 def _shard(content: Any) -> Shard:
     shard = Shard(**content)
     if not (isinstance(shard.name, str) and _SHARD.fullmatch(shard.name)):
-        raise ValueError(f"no shard is called {shard.name!r:.100}")
+        raise ValueError(f"{shard.name!r:.100} is not a name of a shard")
     for digest in (shard.tar_sha256, shard.index_sha256):
         if not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
-            raise ValueError(f"{shard.name} has a digest that is none")
+            raise ValueError(f"{shard.name} has an invalid digest")
     for count in (shard.num_samples, shard.tar_bytes, shard.index_bytes):
         _count(count)
     return shard

@@ -1,7 +1,7 @@
-"""Tar members as bytes, the same for the same input: no time, no owner.
+"""Members of a tar as bytes. They have no time and no owner, so that the same input gives the same bytes.
 
-Each sample is its members one behind another, all with its key: the image, then `.cls` for a whole number called `label`,
-`.json` for other numbers and text, and a file per array. Imports `columns` and NumPy.
+A sample is a run of members whose names begin with its key: the image, a `.npy` or `.bin` for each array and each column
+of bytes, `.cls` for a whole number called `label`, and `.json` for other numbers and text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ END = bytes(2 * BLOCK_BYTES)
 
 
 def header(name: str, size_bytes: int) -> bytes:
-    """What stands before a member's bytes: one block, or three for a name that is longer than a header's field."""
+    """The header before a member's bytes: one block, or three for a name that is longer than the header's field."""
     info = tarfile.TarInfo(name)
     info.size = size_bytes
     return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "strict")
@@ -33,7 +33,7 @@ def member(name: str, data: bytes) -> bytes:
 
 
 def column_members(key: str, columns: Sequence[ColumnType], values: Iterable[Array]) -> Iterator[bytes]:
-    """The members that hold a sample's columns, for other tools: our own reader takes them from the index."""
+    """The members that hold a sample's columns. They are for other tools: our reader takes columns from the index."""
     plain: dict[str, Any] = {}
     for column, value in zip(columns, values, strict=True):
         if column.type == BYTES:
@@ -51,14 +51,14 @@ def column_members(key: str, columns: Sequence[ColumnType], values: Iterable[Arr
 
 
 def finite(value: Any) -> Any:
-    """The value, or list of values, as JSON can have it: without NaN and infinity."""
+    """The value, or nested list of values, with None in place of NaN and infinity, which JSON does not have."""
     if isinstance(value, list):
         return [finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def npy(array: Array) -> bytes:
-    """The array as a file of NumPy's own format."""
+    """The array as the bytes of a `.npy` file."""
     file = io.BytesIO()
     np.lib.format.write_array(file, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
     return file.getvalue()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.decode.images import check_file_bytes
+from abreast.records.decoding.images import check_file_bytes
 from abreast.records.extras import extra
 from abreast.records.format.columns import BYTES, TEXT, ColumnType, column_name
 from abreast.records.sources.listing import PATH_COLUMNS

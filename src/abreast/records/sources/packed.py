@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abreast.records.decode.decoder import decode
+from abreast.records.decoding.decoder import decode
 from abreast.records.format import manifest
-from abreast.records.read.reader import Records, Sample
+from abreast.records.reading.reader import Records, Sample
 from abreast.records.sources.container import Contained
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abreast.errors import DataError
-from abreast.records.decode.images import check_file_bytes
+from abreast.records.decoding.images import check_file_bytes
 from abreast.records.format.keys import KeyMaker
 from abreast.records.sources.container import Contained, Slices, cut_off, files_identity, first_of
 

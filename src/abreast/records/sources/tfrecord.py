@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.decode.images import check_file_bytes, looks_like_image
+from abreast.records.decoding.images import check_file_bytes, looks_like_image
 from abreast.records.format.checksum import crc32c
 from abreast.records.format.columns import column_name
 from abreast.records.format.keys import KeyMaker

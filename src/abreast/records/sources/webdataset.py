@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.decode.images import check_file_bytes
+from abreast.records.decoding.images import check_file_bytes
 from abreast.records.format.columns import column_name
 from abreast.records.format.keys import KeyMaker
 from abreast.records.sources.container import Contained, Slices, files_identity

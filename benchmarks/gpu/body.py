@@ -1,0 +1,37 @@
+"""The process of one part: `python -m benchmarks.gpu.body BODY PLACE RESULT` runs a body and writes what it gives to a file."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.place import Found, Missing, Place
+
+
+def main(body: str, place: str, result: str) -> int:
+    """Write the result as JSON; the exit code is 1 where the body raised."""
+    outcome = outcome_of(body, Place(**json.loads(place)))
+    Path(result).write_text(json.dumps(outcome))
+    return 1 if "error" in outcome else 0
+
+
+def outcome_of(body: str, place: Place) -> dict[str, Any]:
+    """The fields of `Found`; or `missing`, or `error`, with a text."""
+    module, _, function = body.partition(":")
+    try:
+        found: Found = getattr(importlib.import_module(module), function)(place)
+    except Missing as missing:
+        return {"missing": str(missing)}
+    except Exception as error:
+        traceback.print_exc()
+        return {"error": f"{type(error).__name__}: {str(error).strip()[:500]}"}
+    return asdict(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

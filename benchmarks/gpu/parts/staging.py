@@ -1,0 +1,94 @@
+"""Batches that are on the devices before their step: faster than copies between steps, and with the same weights at the end.
+
+Each batch is written into one array, over the batch before: a copy to a GPU that is still under way then would take the next
+batch's rows.
+"""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.gpu.place import Found, Place
+
+_ROWS, _SHAPE = 64, (160, 160, 3)  # 20 MB a batch of float32
+_STEPS = {"gpu": 30, "cpu": 10}
+_ROUNDS, _DROPPED = 3, 4
+_DEPTHS = (0, 2)
+_MOST_DIFFERENCE = 1e-4
+_MOST_TIMES = 1.25  # with batches ahead over without
+
+
+def run(place: Place) -> Found:
+    import abreast
+
+    place.prepare()
+    native: Any = importlib.import_module(f"abreast.bench.native_{place.backend}")
+    models = {"keras": _model()}
+    models |= {f"prefetch={n}": abreast.parallelize(_model(), place.devices, prefetch=n) for n in _DEPTHS}
+    steps = _STEPS[place.kind]
+    weights = {name: _weights_after(model, steps) for name, model in models.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(_ROUNDS):
+        for name, model in models.items():
+            seconds[name].append(_seconds_per_step(model, steps, native))
+    return verdict(seconds, {name: difference(weights[name], weights["keras"]) for name in models}, place)
+
+
+def verdict(seconds: dict[str, list[float]], differences: dict[str, float], place: Place) -> Found:
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    times = medians["prefetch=2"] / medians["prefetch=0"]
+    largest = max(differences.values())
+    problems = [f"weights differ from plain Keras's by {largest:.1e}"] if not largest < _MOST_DIFFERENCE else []
+    if place.judges_time and min(seconds["prefetch=2"]) > _MOST_TIMES * min(seconds["prefetch=0"]):
+        problems.append(f"a step takes {times:.2f} times as long with batches ahead")
+    figure = f"{1000 * medians['prefetch=2']:.2f} ms, {times:.2f}x prefetch=0, keras {1000 * medians['keras']:.2f} ms"
+    return Found(figure, {"seconds_per_step": seconds, "differences": differences}, tuple(problems))
+
+
+def difference(weights: Any, others: Any) -> float:
+    """The largest, relative to the largest number."""
+    import numpy as np
+
+    one, other = (np.concatenate([np.ravel(each) for each in all_]) for all_ in (weights, others))
+    return float(np.max(np.abs(one - other)) / np.max(np.abs(other)))
+
+
+def _model() -> Any:
+    import keras
+
+    keras.utils.set_random_seed(3)
+    layers = [keras.layers.Conv2D(16, 5, strides=4, activation="relu"), keras.layers.GlobalAveragePooling2D()]
+    model = keras.Sequential([keras.Input(_SHAPE), *layers, keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+    return model
+
+
+def _weights_after(model: Any, steps: int) -> list[Any]:
+    model.fit(one_array(), steps_per_epoch=steps, verbose=0)
+    return [value.copy() for value in model.get_weights()]
+
+
+def _seconds_per_step(model: Any, steps: int, native: Any) -> float:
+    """Of a fit whose first steps are left out."""
+    from abreast.bench import clock
+
+    arguments = {"x": one_array(), "steps_per_epoch": _DROPPED + steps + 1}
+    return float(clock.seconds_per_step(model, arguments, _DROPPED, steps, lambda: native.wait_for(model)))
+
+
+def one_array() -> Iterator[Any]:
+    """Batches without end, all in the same two arrays."""
+    import numpy as np
+
+    draws = np.random.default_rng(0)
+    noise = draws.normal(size=(_ROWS, *_SHAPE)).astype("float32")
+    x, y = np.empty_like(noise), np.empty((_ROWS, 1), "float32")
+    number = 0
+    while True:
+        number += 1
+        np.multiply(noise, np.float32(1 + number % 7) / 4, out=x)
+        y[:] = number % 3
+        yield x, y

@@ -1,0 +1,76 @@
+"""What only looks on at a backend: times of its devices, its profiler, its random generator, sums timed alone.
+
+Training works without all of it; the timeline, the doctor and `abreast machine` read it. Imports no framework.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from abreast.backend.contract import Placement
+
+Mark = TypeVar("Mark")
+RandomState = TypeVar("RandomState")
+
+
+@dataclass(frozen=True)
+class DeviceTimes:
+    """The devices whose times `mark` and `finished` give, and whether all-reduce is told apart from computing."""
+
+    devices: tuple[str, ...]
+    all_reduce: bool
+    notes: tuple[str, ...] = ()  # what cannot be measured, for the user
+
+
+class Tracer(Protocol):
+    """A framework's profiler that runs."""
+
+    def begin_step(self, number: int) -> None:
+        """Give what follows, until `end_step`, the name of a step."""
+        ...
+
+    def end_step(self) -> None: ...
+
+    def stop(self) -> str | None:
+        """Write the profiler's files and return how to open them; None in a thread that cannot stop it.
+
+        A second call returns the same.
+        """
+        ...
+
+
+class Instruments(Protocol[Mark, RandomState]):
+    """The instruments of one backend: `Mark` is work on devices that it can wait for, `RandomState` that of its generator."""
+
+    def device_times(self, placement: Placement | None) -> DeviceTimes:
+        """What can be measured of the devices of a placement, or of plain Keras, without a profiler."""
+        ...
+
+    def mark(self, outputs: Any) -> Mark | None:
+        """Note, without waiting, the work that ends with a step's outputs; None when it had ended as the step returned."""
+        ...
+
+    def finished(self, mark: Mark) -> tuple[int, ...]:
+        """Wait for marked work, in any thread. Returns when each device had done it (`perf_counter_ns`), or one time for all."""
+        ...
+
+    def trace(self, logdir: str) -> Tracer:
+        """Start the framework's profiler; raises `BackendError` when one runs already."""
+        ...
+
+    def random_state(self) -> RandomState | None:
+        """The state of the framework's global random generator; None where the framework has none."""
+        ...
+
+    def set_random_state(self, state: RandomState | None) -> None:
+        """Put back what `random_state` returned."""
+        ...
+
+    def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
+        """Seconds in which the devices sum float32 numbers of that size, one buffer of each, with nothing else running.
+
+        0 where this process does not lead all devices.
+        """
+        ...

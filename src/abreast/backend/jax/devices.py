@@ -1,0 +1,63 @@
+"""JAX's devices by the names of abreast, and how arrays lie on several of them. Imports JAX."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src.xla_bridge import backends_are_initialized
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from abreast.hardware import list_devices
+
+# The GPUs that JAX was started with, if we chose them; it numbers them from 0.
+VISIBLE: list[str] = []
+
+
+def device_names() -> tuple[str, ...]:
+    """Every device that this process can drive; GPUs by the driver's numbers."""
+    return tuple(VISIBLE) or _gpus_of_driver() or tuple(f"{platform()}:{i}" for i in range(len(jax.local_devices())))
+
+
+def platform() -> str:
+    """The kind of device that JAX runs on, as it is written in a device's name."""
+    name = jax.default_backend()
+    return "gpu" if name in ("cuda", "rocm") else name
+
+
+def index_of(name: str) -> int:
+    return int(name.partition(":")[2])
+
+
+def _gpus_of_driver() -> tuple[str, ...]:
+    """NVIDIA GPUs that JAX would find, while it has not started: asking JAX itself would take memory of every one."""
+    platforms: Any = getattr(jax.config, "jax_platforms", None)
+    if backends_are_initialized() or platforms == "cpu" or not _has_cuda():
+        return ()
+    return tuple(device.name for device in list_devices() if device.name.startswith("gpu:"))
+
+
+def _has_cuda() -> bool:
+    return any(importlib.util.find_spec(f"jax_cuda{version}_plugin") is not None for version in (12, 13, 14))
+
+
+@lru_cache(maxsize=64)
+def _mesh(devices: tuple[str, ...]) -> Mesh:
+    names = VISIBLE or [f"{platform()}:{index}" for index in range(len(jax.local_devices()))]
+    by_name = dict(zip(names, jax.local_devices(), strict=True))
+    return Mesh(np.array([by_name[name] for name in devices]), ("batch",))
+
+
+@lru_cache(maxsize=64)
+def sharded_over(devices: tuple[str, ...]) -> NamedSharding:
+    """An equal part of the rows on each device."""
+    return NamedSharding(_mesh(devices), PartitionSpec("batch"))
+
+
+@lru_cache(maxsize=64)
+def replicated_over(devices: tuple[str, ...]) -> NamedSharding:
+    """The whole array on each device."""
+    return NamedSharding(_mesh(devices), PartitionSpec())

@@ -1,0 +1,57 @@
+"""What only looks on at JAX. Imports JAX."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import Any
+
+import jax
+
+from abreast.backend.contract import Placement
+from abreast.backend.instruments import DeviceTimes, Tracer
+from abreast.backend.jax import all_reduce
+from abreast.backend.jax.devices import platform, replicated_over, sharded_over
+from abreast.backend.jax.trace import JaxTracer
+
+
+class JaxInstruments:
+    """See `backend/instruments.py`. JAX has no global random generator: keys are Keras's variables."""
+
+    def device_times(self, placement: Placement | None) -> DeviceTimes:
+        if placement is None:
+            return DeviceTimes((f"{platform()}:0",), all_reduce=True)
+        if placement.num_devices == 1:
+            return DeviceTimes(placement.devices, all_reduce=True)
+        return DeviceTimes(
+            placement.devices, False, ("JAX sums in the program that computes: all-reduce is not told apart",)
+        )
+
+    def mark(self, outputs: Any) -> jax.Array | None:
+        for leaf in outputs.values() if isinstance(outputs, dict) else jax.tree.leaves(outputs):  # at every step: quick
+            if hasattr(leaf, "block_until_ready"):
+                array: jax.Array = leaf
+                return array
+        return None
+
+    def finished(self, mark: jax.Array) -> tuple[int, ...]:
+        num_devices = mark.sharding.num_devices
+        if num_devices == 1:
+            mark.block_until_ready()
+            return (perf_counter_ns(),)
+        times = []
+        for index in range(num_devices):  # one that is done before an earlier one looks as late
+            mark.addressable_data(index).block_until_ready()
+            times.append(perf_counter_ns())
+        return tuple(times)
+
+    def trace(self, logdir: str) -> Tracer:
+        return JaxTracer(logdir)
+
+    def random_state(self) -> None:
+        return None
+
+    def set_random_state(self, state: None) -> None:
+        pass
+
+    def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
+        return all_reduce.seconds(sharded_over(placement.devices), replicated_over(placement.devices), size_bytes)

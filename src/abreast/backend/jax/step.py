@@ -1,0 +1,175 @@
+"""The steps of a JAX model: one compiled program over the mesh, and the model's variables while it runs.
+
+Not here: where arrays lie (`devices.py`), staging (`backend.py`). Imports JAX, Keras and `exact`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import jax
+import numpy as np
+from keras import tree
+
+from abreast.backend.contract import Kind, Placement
+from abreast.backend.jax.devices import platform, replicated_over, sharded_over
+from abreast.exact.local_norm import local_batch_norm
+from abreast.feed import take
+from abreast.staging import Stage
+
+# Which variables Keras hands to a step, in its order, and what the state list of each is called.
+_VARIABLES: dict[Kind, tuple[str, ...]] = {
+    "train": ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables"),
+    "test": ("trainable_variables", "non_trainable_variables", "metrics_variables"),
+    "predict": ("trainable_variables", "non_trainable_variables"),
+}
+
+
+@dataclass
+class StagedBatch:
+    """Arrays sharded over the mesh, padded to divide by its devices; the first `rows` rows are the batch."""
+
+    data: Any
+    rows: int
+    padded_rows: int
+
+
+@jax.tree_util.register_pytree_node_class
+class _Values:
+    """The values of some variables. Not a list: Keras would look at every one of them, at every step."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values)
+
+    def tree_flatten(self) -> tuple[Any, None]:
+        return self.values, None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, values: Any) -> _Values:
+        return cls(values)
+
+
+@dataclass
+class Newest:
+    """The newest variables of a running call, which takes them out of the model."""
+
+    values: Any = None
+    variables: tuple[list[Any], ...] = ()  # whose values those are; a callback may freeze some of them meanwhile
+    logs: Any = None
+
+    def put_back(self) -> None:
+        """Give the values to variables that lack theirs: Keras puts them back itself, except after a failure."""
+        if self.values is not None:
+            for variables, values in zip(self.variables, self.values, strict=True):
+                for variable, value in zip(variables, values, strict=True):
+                    if variable._value is None:
+                        variable._value = value
+        self.values, self.variables, self.logs = None, (), None
+
+
+class Steps:
+    """The steps of one kind of a model. `newest_of` is where `settle` finds the variables that they hold."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        model: Any,
+        placement: Placement,
+        stage: Stage[StagedBatch],
+        newest_of: WeakKeyDictionary[Any, Newest],
+    ) -> None:
+        self._kind = kind
+        self._model = model
+        self._stage = stage
+        self._newest_of = newest_of
+        self._newest = newest_of[model] = Newest()
+        self._program = _program(kind, model, placement)
+        self._replicated = replicated_over(placement.devices)
+        # With many steps under way, XLA's CPU threads can wait for one another until it aborts.
+        self._waits = placement.num_devices > 1 and platform() == "cpu"
+
+    def run(self, batches: Iterator[Any]) -> Any:
+        """See `StepFunction.run`."""
+        if self._newest.values is None:
+            self._take_variables()
+        self._newest_of[self._model] = self._newest
+        outputs = []
+        try:
+            for _ in range(self._model.steps_per_execution):
+                outputs.append(self._step(batches))
+        except StopIteration:
+            if not outputs:
+                raise
+        if self._kind != "predict":
+            return outputs[-1]
+        return tree.map_structure(lambda *parts: _concatenate(parts), *outputs)
+
+    def for_keras(self, state: Any, batches: Iterator[Any]) -> tuple[Any, Any]:
+        """As Keras calls it: with the values of the variables, which it has taken out of the model."""
+        if state is not self._newest.values:  # Keras read the variables anew: a callback may have assigned to them.
+            self._read(state)
+        return self.run(batches), self._newest.values
+
+    def _step(self, batches: Iterator[Any]) -> Any:
+        newest = self._newest
+        staged = take(batches, self._stage).staged
+        if self._waits:
+            jax.block_until_ready(newest.logs)
+        newest.logs, newest.values = self._program(newest.values, staged.data, staged.rows)
+        return newest.logs
+
+    def _take_variables(self) -> None:
+        groups = _variables(self._model, self._kind)
+        self._read([[variable._value for variable in group] for group in groups])
+        for group in groups:
+            for variable in group:
+                variable._value = None  # the program uses its memory up
+
+    def _read(self, state: Any) -> None:
+        self._newest.values = tuple(_Values(jax.device_put(list(values), self._replicated)) for values in state)
+        self._newest.variables = _variables(self._model, self._kind)
+
+
+def _variables(model: Any, kind: Kind) -> tuple[list[Any], ...]:
+    """The variables whose values a step of that kind takes, as they stand now."""
+    names = _VARIABLES[kind]
+    return tuple(
+        list(model.optimizer.variables if name == "optimizer_variables" else getattr(model, name)) for name in names
+    )
+
+
+def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]:
+    """The compiled step: `(state, padded data, rows) -> (logs or outputs, state)`; one program per number of rows."""
+    step: Any = getattr(model, f"{kind}_step")
+    sharded, replicated = sharded_over(placement.devices), replicated_over(placement.devices)
+
+    def keep_rows(leaf: Any, rows: int) -> Any:
+        if leaf is None or leaf.shape[0] == rows:
+            return leaf
+        return jax.lax.with_sharding_constraint(leaf[:rows], sharded)
+
+    def program(state: Any, data: Any, rows: int) -> Any:
+        with local_batch_norm(placement.num_devices) if placement.batch_norm == "local" else nullcontext():
+            outputs, new_state = step(
+                tuple(map(list, state)), tree.map_structure(lambda leaf: keep_rows(leaf, rows), data)
+            )
+        new_state = (state[0], new_state) if kind == "predict" else new_state
+        return outputs, tuple(_Values(list(values)) for values in new_state)
+
+    if model.run_eagerly or not model.jit_compile:
+        sharded = replicated  # outside a program, JAX does not shard uneven arrays
+        return program
+    return jax.jit(program, static_argnums=2, donate_argnums=0, out_shardings=(None, replicated))
+
+
+def _concatenate(parts: tuple[Any, ...]) -> Any:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.asarray(part) for part in parts])

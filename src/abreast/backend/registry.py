@@ -1,0 +1,73 @@
+"""The one list of frameworks, and the backend of each. Everything else that needs their names reads them here.
+
+Importing this loads neither Keras nor a framework. Not here: what a backend does (`contract.py`, `instruments.py`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from abreast.errors import BackendError
+
+if TYPE_CHECKING:
+    from abreast.backend.contract import Backend
+    from abreast.backend.fake import FakeBackend
+    from abreast.backend.instruments import Instruments
+    from abreast.backend.jax.backend import JaxBackend
+    from abreast.backend.tensorflow.backend import TensorFlowBackend
+    from abreast.backend.torch.backend import TorchBackend
+
+    def _compare(backend: Backend[Any], instruments: Instruments[Any, Any]) -> None: ...
+
+    # A type checker compares each class with both protocols here.
+    _compare(JaxBackend(), JaxBackend().instruments)
+    _compare(TensorFlowBackend(), TensorFlowBackend().instruments)
+    _compare(TorchBackend(), TorchBackend().instruments)
+    _compare(FakeBackend(), FakeBackend().instruments)
+
+BackendName = Literal["jax", "tensorflow", "torch"]
+BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
+TITLES: dict[BackendName, str] = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
+
+
+def current_backend() -> Backend[Any]:
+    """The backend that Keras was imported with; raises `BackendError` for one that we do not know."""
+    import keras
+
+    name = keras.backend.backend()
+    if name not in BACKENDS:
+        raise BackendError(
+            f"Keras runs on {name!r}, which cannot train on several devices",
+            f"set KERAS_BACKEND to {_either(BACKENDS)} before keras is imported",
+        )
+    backend: Backend[Any] = importlib.import_module(f"abreast.backend.{name}.backend").BACKEND
+    return backend
+
+
+def title(name: str) -> str:
+    """A framework's name as it is written in a sentence; an unknown name as it is."""
+    return next((TITLES[known] for known in BACKENDS if known == name), name)
+
+
+def installed() -> tuple[BackendName, ...]:
+    """The frameworks that are there, found without importing them."""
+    return tuple(name for name in BACKENDS if importlib.util.find_spec(name) is not None)
+
+
+def require(backend: str) -> None:
+    """Raise `BackendError` unless the framework is installed; looks for it without importing it."""
+    if importlib.util.find_spec(backend) is None:
+        raise not_installed(backend)
+
+
+def not_installed(backend: str) -> BackendError:
+    """The error of a framework that is missing."""
+    there = [name for name in installed() if name != backend]
+    other = f", or choose one that is: {', '.join(f'--backend {name}' for name in there)}" if there else ""
+    return BackendError(f"{backend} is not installed", f'pip install "abreast[{backend}]"{other}')
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"

@@ -1,0 +1,42 @@
+"""TensorFlow's devices, by the names of abreast and by its own. Imports TensorFlow."""
+
+from __future__ import annotations
+
+import functools
+
+import tensorflow as tf
+
+
+def device_names() -> tuple[str, ...]:
+    """Every device that this process can drive, by the names of abreast."""
+    if gpus := visible_gpus():
+        return gpus
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    return tuple(f"cpu:{index}" for index in range(len(tf.config.get_logical_device_configuration(cpu) or [cpu])))
+
+
+def visible_gpus() -> tuple[str, ...]:
+    """Names by the driver's numbers; TensorFlow numbers the visible ones from 0."""
+    gpus = tf.config.list_physical_devices("GPU")
+    return tuple(f"gpu:{gpus.index(gpu)}" for gpu in tf.config.get_visible_devices("GPU"))
+
+
+@functools.cache
+def computes_on_gpus() -> bool:
+    """As `visible_gpus`, for every step; asked when TensorFlow has started, and can no longer change them."""
+    return bool(visible_gpus())
+
+
+def tf_names(devices: tuple[str, ...]) -> tuple[str, ...]:
+    """TensorFlow's own names of devices."""
+    visible = visible_gpus()
+    return tuple(f"/GPU:{visible.index(name)}" if name in visible else f"/{name.upper()}" for name in devices)
+
+
+def grow_memory() -> None:
+    """Let TensorFlow take GPU memory as it needs it, where that can still be chosen."""
+    for gpu in tf.config.get_visible_devices("GPU"):
+        try:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        except RuntimeError:
+            return

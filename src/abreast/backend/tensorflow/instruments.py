@@ -1,0 +1,54 @@
+"""What only looks on at TensorFlow. Imports TensorFlow, NumPy and Keras's tree."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from keras import tree
+from tensorflow.python.eager import context
+
+from abreast.backend.contract import Placement
+from abreast.backend.instruments import DeviceTimes, Tracer
+from abreast.backend.tensorflow import all_reduce
+from abreast.backend.tensorflow.devices import computes_on_gpus, device_names, tf_names
+from abreast.backend.tensorflow.trace import TensorFlowTracer
+
+
+class TensorFlowInstruments:
+    """See `backend/instruments.py`."""
+
+    def device_times(self, placement: Placement | None) -> DeviceTimes:
+        if placement is None:
+            return DeviceTimes((device_names()[0],), all_reduce=True)
+        if placement.num_devices == 1:
+            return DeviceTimes(placement.devices, all_reduce=True)
+        notes = "TensorFlow runs one graph on all devices: all-reduce and the single devices are not told apart"
+        return DeviceTimes(placement.devices, False, (notes,))
+
+    def mark(self, outputs: Any) -> tf.Tensor | None:
+        if not computes_on_gpus():
+            return None  # a graph on the CPU has ended when its call returns
+        return next((leaf for leaf in tree.flatten(outputs) if tf.is_tensor(leaf)), None)
+
+    def finished(self, mark: tf.Tensor) -> tuple[int, ...]:
+        np.asarray(mark)
+        return (perf_counter_ns(),)
+
+    def trace(self, logdir: str) -> Tracer:
+        return TensorFlowTracer(logdir)
+
+    def random_state(self) -> tuple[Any, ...] | None:
+        # Where operations without a seed of their own get one: among them the shuffling of a dataset.
+        generator = getattr(context.context(), "_rng", None)
+        state: tuple[Any, ...] | None = None if generator is None else generator.getstate()
+        return state
+
+    def set_random_state(self, state: tuple[Any, ...] | None) -> None:
+        if state is not None:
+            context.context()._rng.setstate(state)
+
+    def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
+        return all_reduce.seconds(tf_names(placement.devices), size_bytes)

@@ -1,0 +1,105 @@
+"""Steps that several ranks take together, as this process takes part in them. Not here: one rank's own part (`step.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+
+from abreast import exact
+from abreast.backend.contract import Kind, Placement
+from abreast.backend.instruments import DeviceTimes
+from abreast.backend.torch.devices import here
+from abreast.backend.torch.mode import StagedBatch
+from abreast.backend.torch.probe import TorchProbe
+from abreast.backend.torch.staging import begin_copy
+from abreast.backend.torch.turn import Turn
+from abreast.feed import Handed, HostBatch, Taken, take
+from abreast.shares import shares_of
+from abreast.staging import Stage
+
+
+class Ranks(Protocol):
+    """The processes that take part: workers that this one leads, or those that a launcher started."""
+
+    turn: Turn
+
+    def prepared(
+        self, kind: Kind, model: Any, placement: Placement, taken: Taken[StagedBatch], *, look: bool, checked: bool
+    ) -> Callable[[], Any]:
+        """Give all ranks the model and their shards; what is returned runs the step.
+
+        `look`: the user's code may have changed the model since its last step. `checked`: this batch was looked at for layers
+        that relate its rows.
+        """
+        ...
+
+    def accept_state(self, model: Any) -> None:
+        """The user's code runs next: what it finds in Python is what all ranks have."""
+        ...
+
+
+class JointSteps:
+    """The steps of one kind of a model on all ranks."""
+
+    def __init__(self, kind: Kind, model: Any, placement: Placement, stage: Stage[StagedBatch], ranks: Ranks) -> None:
+        self._kind, self._model, self._placement = kind, model, placement
+        self._stage, self._ranks = stage, ranks
+        self._check = exact.RowCheck(kind, model)
+        self._check.is_due = placement.check_rows
+
+    def run(self, batches: Iterator[Any]) -> Any:
+        """See `StepFunction.run`."""
+        model, ranks = self._model, self._ranks
+        taken = take(batches, self._stage)
+        # Between two steps of `train_on_batch` the user's code runs.
+        handed = batches if isinstance(batches, Handed) else None
+        look = handed is None or handed.after_users_code
+        accept = handed is None or handed.before_users_code
+        with ranks.turn:
+            result = self._prepared(taken, look)()
+            ranks.turn.note_step(model)
+            if accept:
+                ranks.accept_state(model)
+        if self._kind == "predict":
+            return result
+        return model.get_metrics_result() if result is None else result
+
+    def _prepared(self, taken: Taken[StagedBatch], look: bool) -> Callable[[], Any]:
+        try:
+            _build(self._model, taken.host)
+            checked = self._check.is_due
+            if checked:
+                self._check_rows(taken.host)
+            if self._kind != "predict":
+                exact.state_rule_of_own_step(self._kind, self._model, taken.staged.counts)
+            return self._ranks.prepared(self._kind, self._model, self._placement, taken, look=look, checked=checked)
+        except BaseException:
+            self._stage.discard(taken.staged)
+            raise
+
+    def _check_rows(self, batch: HostBatch) -> None:
+        own_step = exact.overrides_step(self._model, "train") and self._kind == "train"
+        probe = TorchProbe(self._model, here().startswith("gpu"), own_step)
+
+        def rows(count: int) -> Any:
+            return begin_copy(batch.rows_at(slice(count)), here()).ready()
+
+        counts = shares_of(batch.rows, self._placement.num_devices).counts
+        self._check(batch.rows, counts[0], batch.num_bytes, rows, probe)
+
+
+def times_of_rank(rank: int, device: str, placement: Placement) -> DeviceTimes:
+    """What one rank sees of all devices: itself."""
+    on_cpu = device.startswith("cpu")
+    told = "its waiting for other ranks is all-reduce" if on_cpu else "all-reduce on GPUs is not told apart"
+    return DeviceTimes((placement.devices[rank],), on_cpu, (f"only rank {rank} is seen; {told}",))
+
+
+def _build(model: Any, batch: HostBatch) -> None:
+    """Create the variables of a model that `predict` meets unbuilt."""
+    if not all(layer.built for layer in model._flatten_layers()):
+        with torch.no_grad():
+            row = begin_copy(batch.rows_at(slice(1)), here())
+            model.predict_step(row.ready())

@@ -1,0 +1,71 @@
+"""Keras's own data parallelism on PyTorch, kept off the models that abreast trains and off the process groups that it makes.
+
+Since 3.16, Keras wraps a model in DistributedDataParallel and sums its metrics over all ranks wherever torch.distributed is
+initialized. A placed model would then be averaged and summed twice. In the caller's process of a team any other model would
+wait for workers that know nothing of it. Where the user initialized torch.distributed, Keras does with other models what it
+does without abreast. Older Keras does none of this. Imports Keras, `own_group`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakSet
+
+import keras
+import torch.distributed as dist
+
+from abreast.backend.torch import own_group
+from abreast.errors import ModelError
+from abreast.keras_private.data_adapters import fix_start_method
+from abreast.keras_private.torch import TorchTrainer
+from abreast.keras_private.trainers import BaseTrainer
+
+_placed: WeakSet[Any] = WeakSet()
+
+
+@functools.cache
+def install() -> None:
+    """Put these methods in Keras's place, where it has them. Once per process."""
+    if not hasattr(TorchTrainer, "_initialize_ddp"):
+        return
+    fix_start_method()
+    TorchTrainer._initialize_ddp = _unless_ours(TorchTrainer._initialize_ddp)
+    TorchTrainer.get_metrics_result = _without_other_ranks(TorchTrainer.get_metrics_result)
+
+
+def keep_off(model: Any) -> None:
+    """Let abreast train a model alone, also one that Keras has wrapped before.
+
+    Raises `ModelError` where a `keras.distribution` is set: Keras's data adapters would cut its batches, too.
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is not None:
+        raise ModelError(
+            f"a keras.distribution.{type(distribution).__name__} is set, and abreast distributes models, too",
+            "take keras.distribution out of the script: abreast places models by itself",
+        )
+    if getattr(model, "ddp_model", None) is not None:
+        object.__setattr__(model, "ddp_model", None)
+    _placed.add(model)
+
+
+def _unless_ours(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def initialize_ddp(model: Any) -> None:
+        _placed.discard(model)  # Keras makes its own step function, so the model is placed no longer
+        if not own_group.exists():
+            plain(model)
+
+    return initialize_ddp
+
+
+def _without_other_ranks(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def get_metrics_result(model: Any) -> Any:
+        if dist.is_initialized() and (own_group.exists() or model in _placed):
+            return BaseTrainer.get_metrics_result(model)
+        return plain(model)
+
+    return get_metrics_result

@@ -1,0 +1,109 @@
+"""Several devices in one script: this process is rank 0 and leads workers of its own, one per further device.
+
+Not here: the workers themselves (`team.py`). Imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from abreast import exact
+from abreast.backend.contract import Kind, Placement
+from abreast.backend.instruments import DeviceTimes
+from abreast.backend.torch.channel import ChannelClosed
+from abreast.backend.torch.joint_steps import JointSteps, times_of_rank
+from abreast.backend.torch.memory import note_requests
+from abreast.backend.torch.mode import StagedBatch
+from abreast.backend.torch.seeds import drawn_on_cpu
+from abreast.backend.torch.staging import begin_copy
+from abreast.backend.torch.team import Team
+from abreast.backend.torch.turn import Turn
+from abreast.feed import HostBatch, Taken
+from abreast.shares import shares_of
+from abreast.staging import Stage
+from abreast.workers.limits import hang_seconds
+
+
+class Leader:
+    """See `mode.py`. One team serves all placements on its first devices; a placement on others ends it."""
+
+    def __init__(self) -> None:
+        self.turn = Turn()
+        self.team: Team | None = None
+
+    def device(self, placement: Placement) -> str:
+        return placement.devices[0]
+
+    def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
+        shards = batch.cut(placement.num_devices)
+        counts = shares_of(batch.rows, placement.num_devices).counts
+        staged = StagedBatch(begin_copy(shards[0], placement.devices[0]), counts)
+        team = self.team
+        if team is not None and not team.closed and team.devices[: placement.num_devices] == placement.devices:
+            with suppress(ChannelClosed):  # the step will say why, and sends the batch again if it can
+                staged.sent, staged.team = team.send_shards(shards), team
+        return staged
+
+    def drawn(self, placement: Placement) -> bytes | None:
+        # On GPUs steps draw from generators of their own.
+        return None if placement.devices[0].startswith("gpu") else drawn_on_cpu()
+
+    def steps(
+        self, kind: Kind, model: Any, placement: Placement, stage: Stage[StagedBatch]
+    ) -> Callable[[Iterator[Any]], Any]:
+        note_requests()
+        return JointSteps(kind, model, placement, stage, self).run
+
+    def prepared(
+        self, kind: Kind, model: Any, placement: Placement, taken: Taken[StagedBatch], *, look: bool, checked: bool
+    ) -> Callable[[], Any]:
+        staged = taken.staged
+        team = self._team_for(placement)
+        replica = team.replica(model, placement.num_devices, placement.batch_norm == "global", look)
+        team.relate(replica, exact.related_rows(model))
+        if staged.sent is None or staged.team is not team:
+            staged.sent, staged.team = team.send_shards_now(taken.host.cut(placement.num_devices)), team
+        return partial(team.run, replica, kind, staged.own, staged.sent, staged.counts)
+
+    def accept_state(self, model: Any) -> None:
+        if self.team is not None:
+            self.team.accept_state(model)
+
+    def collect_gradients(self, model: Any) -> None:
+        if self.team is not None:
+            self.team.collect_gradients(model)
+
+    def device_times(self, placement: Placement) -> DeviceTimes:
+        return times_of_rank(0, placement.devices[0], placement)
+
+    def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
+        with self.turn:
+            return self._team_for(placement).all_reduce_seconds(placement.num_devices, size_bytes)
+
+    def close(self) -> None:
+        """End the workers; a later step starts others."""
+        with self.turn:
+            if self.team is not None:
+                self.team.close()
+                self.team = None
+
+    def _team_for(self, placement: Placement) -> Team:
+        """The running team when the placement's devices are its first ones; else a new one in its place."""
+        team = self.team
+        if team is not None and (team.closed or team.job.failure or team.job.forked):
+            team = None
+        if team is None or team.devices[: placement.num_devices] != placement.devices:
+            while self._is_used_by_another_thread():
+                self.turn.let_others()
+            if self.team is not None:
+                self.team.collect_all_gradients()
+                self.team.close()
+            team = self.team = Team(placement.devices, hang_seconds())
+        team.allow_waiting(placement.staging.most)
+        return team
+
+    def _is_used_by_another_thread(self) -> bool:
+        return self.team is not None and not self.team.closed and self.turn.is_of_another_thread

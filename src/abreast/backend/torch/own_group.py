@@ -1,0 +1,14 @@
+"""Whether abreast made torch's default process group, or the user did."""
+
+from __future__ import annotations
+
+_made: list[bool] = []
+
+
+def note() -> None:
+    """Record that abreast makes the group: outside of steps, the other ranks do not take part in exchanges."""
+    _made.append(True)
+
+
+def exists() -> bool:
+    return bool(_made)

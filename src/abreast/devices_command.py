@@ -1,0 +1,32 @@
+"""`abreast devices`: the devices of this machine, as a table or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
+
+from abreast.hardware import Device, list_devices
+from abreast.stdout import say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print a JSON list; sizes are in bytes")
+
+
+def run(options: argparse.Namespace) -> int:
+    devices = list_devices()
+    say(json.dumps([dataclasses.asdict(d) for d in devices], indent=2) if options.json else _table(devices))
+    return 0
+
+
+def _table(devices: Sequence[Device]) -> str:
+    rows = [("NAME", "MODEL", "MEMORY", "UUID", "BUS ID")]
+    rows += [(d.name, d.model, _gib(d.memory_bytes), d.uuid or "-", d.bus_id or "-") for d in devices]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def _gib(size_bytes: int | None) -> str:
+    return "-" if size_bytes is None else f"{size_bytes / 2**30:.1f} GiB"

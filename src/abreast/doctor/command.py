@@ -1,0 +1,42 @@
+"""`abreast doctor`: its options, the report that it prints, and the files that it writes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from abreast import run_command
+from abreast.doctor import script
+from abreast.doctor.report import report
+from abreast.errors import AbreastError
+from abreast.stdout import plain, say
+from abreast.whole_file import writable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--steps", metavar="N", type=int, default=30, help="steps as given to measure (default: 30)")
+    parser.add_argument("--html", metavar="FILE", help="also write the diagnosis as a page")
+    parser.add_argument("--json", metavar="FILE", help="also write the diagnosis as JSON")
+    run_command.add_arguments(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    json_file, html_file = (None if path is None else writable(path) for path in (options.json, options.html))
+    code, diagnosis = script.diagnose_script(
+        options.script, options.arguments, run_command.run_options(options), module=options.module, steps=options.steps
+    )
+    if diagnosis is None:
+        return code
+    say(report(diagnosis))
+    if len(diagnosis.devices) > 1:
+        print(f"abreast: is it exact? abreast check {options.script}", file=sys.stderr)
+    from abreast.doctor.page import write_page  # imports NumPy, which a script may want to configure first
+
+    for write, path in ((script.write_json, json_file), (write_page, html_file)):
+        try:
+            if path is not None:
+                write(diagnosis, path)
+        except AbreastError as error:  # the other file can still be written
+            print(plain(f"abreast: error: {error}"), file=sys.stderr)
+            code = 2
+    return code

@@ -1,0 +1,55 @@
+"""Keras's data adapters and their helpers.
+
+`super_batch_iterator` came with 3.16, where Keras on JAX asks for several batches at once; it is None before.
+
+`registry` is the module in which Keras looks up `get_data_adapter`; `checking` replaces it there, so call it through
+`registry`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras.src.trainers import data_adapters as registry
+from keras.src.trainers.data_adapters import data_adapter_utils, py_dataset_adapter
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.array_slicing import train_validation_split
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+from keras.src.trainers.data_adapters.data_adapter_utils import (
+    NUM_BATCHES_FOR_TENSOR_SPEC,
+    get_torch_dataloader,
+    unpack_x_y_sample_weight,
+)
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter, PyDatasetEnqueuer
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
+
+__all__ = [
+    "NUM_BATCHES_FOR_TENSOR_SPEC",
+    "ArrayDataAdapter",
+    "DataAdapter",
+    "GeneratorDataAdapter",
+    "PyDatasetAdapter",
+    "PyDatasetEnqueuer",
+    "TFDatasetAdapter",
+    "TorchDataLoaderAdapter",
+    "fix_start_method",
+    "get_torch_dataloader",
+    "registry",
+    "super_batch_iterator",
+    "train_validation_split",
+    "unpack_x_y_sample_weight",
+]
+
+super_batch_iterator: Any = getattr(data_adapter_utils, "super_batch_iterator", None)
+
+
+def fix_start_method() -> None:
+    """Let Keras choose now how the processes of a `PyDataset` start, before abreast initializes torch.distributed.
+
+    Since 3.16, Keras spawns them where torch.distributed is initialized, and a script without a main guard cannot be spawned.
+    """
+    choose = getattr(py_dataset_adapter, "_get_mp_context", None)
+    if choose is not None:
+        choose()

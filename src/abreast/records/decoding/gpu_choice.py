@@ -1,0 +1,100 @@
+"""The choice between CPU and GPU for a loader's decoding: the user's, or the one that is measured to be faster.
+
+`painters.py` and `gpu_painters.py` decode.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from abreast import users_line
+from abreast.errors import AbreastError, DataError, DeviceError
+from abreast.hardware import list_nvidia_devices
+from abreast.launchers import read_world
+from abreast.records.decoding.gpu_pipeline import Device, gpu, is_installed, not_installed
+from abreast.records.format.index import ENCODINGS
+from abreast.records.reading.reader import Records
+
+_HINT = 'decoder="cpu" needs no GPU, and "auto" uses a GPU only where one can decode'
+_JPEG = ENCODINGS.index("jpg")
+
+
+_printed: set[str] = set()  # reasons for the CPU that this process has printed
+
+
+class Choice:
+    """`decoder` is "cpu" or "gpu", or "auto" until `decide` or `restore` chooses.
+
+    `find` returns the GPU, or raises the reason why no GPU can decode. Raises `DataError` for another word, and for "gpu"
+    the errors of `find`.
+    """
+
+    def __init__(self, wish: str, find: Callable[[], Device]) -> None:
+        if wish not in ("cpu", "gpu", "auto"):
+            raise DataError(f"decoder={wish!r}", 'give "cpu", "gpu", or "auto" for the faster one')
+        self.decoder = self._wish = wish
+        self._find = find
+        if wish == "gpu":
+            find()
+
+    def decide(self, measure: Callable[[str], float], what: str) -> None:
+        """Choose the faster one by `measure`, in images per second. Print one line that names `what` and both rates."""
+        try:
+            self._find()
+        except AbreastError as error:
+            self._cpu_for(error)
+            return
+        cpu = measure("cpu")
+        try:
+            on_gpu = measure("gpu")
+        except DeviceError as error:
+            self._cpu_for(error)
+            return
+        self.decoder = "gpu" if on_gpu > cpu else "cpu"
+        rates = f"{on_gpu:,.0f} images/s on the GPU, {cpu:,.0f} on the CPU"
+        print(f"abreast: {what} is decoded by the {self.decoder.upper()}: {rates}", file=sys.stderr, flush=True)
+
+    def restore(self, decoder: Any) -> None:
+        """Take the decoder of a saved state if the user chose "auto". Else warn if the user's decoder is another one."""
+        if decoder not in ("cpu", "gpu") or decoder == self.decoder:
+            return
+        if self._wish != "auto":
+            text = f"the state was made with decoder={decoder!r}, and this loader has {self.decoder!r}"
+            users_line.warn(f"{text}: pixels differ by rounding")
+            return
+        if decoder == "gpu":
+            self._find()
+        self.decoder = decoder
+
+    def _cpu_for(self, error: AbreastError) -> None:
+        """Take the CPU. Print the reason once in a process."""
+        self.decoder = "cpu"
+        if error.message not in _printed:
+            _printed.add(error.message)
+            hint = f"\nhint: {error.hint}" if error.hint else ""
+            print(f'abreast: decoder="auto" takes the CPU: {error.message}{hint}', file=sys.stderr, flush=True)
+
+
+def find_gpu(records: Records) -> Device:
+    """The GPU that decodes for this process. Each of several processes on a host has its own GPU, as in training.
+
+    Raises `DeviceError` if there is no GPU, and `DataError` if DALI is missing or the data set has no JPEG for a GPU.
+    """
+    devices = list_nvidia_devices()
+    if not devices:
+        raise DeviceError("there is no NVIDIA GPU to decode on", _HINT)
+    if not is_installed():
+        raise not_installed()
+    check_has_jpegs(records)
+    return gpu(read_world().local_rank % len(devices))
+
+
+def check_has_jpegs(records: Records) -> None:
+    """Raise `DataError` for a data set without any image that a GPU can decode."""
+    tables = [index.samples for _, index in records.shards()]
+    if not any(((table["encoding"] == _JPEG) & (table["plain"] == 1)).any() for table in tables):
+        found = sorted({ENCODINGS[number] for table in tables for number in set(table["encoding"].tolist())})
+        what = f"{records.folder} holds {', '.join(found)}, and no JPEG that a GPU can decode to final pixels"
+        raise DataError(what, _HINT)

@@ -1,0 +1,1 @@
+"""Batches for training: their order, the parts of images that they show, and how they are put together."""

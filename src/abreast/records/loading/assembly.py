@@ -1,0 +1,125 @@
+"""Batches of samples: their views drawn, their images decoded into one array by many painters, their columns beside it.
+
+Not here: which samples a batch has (`sampling.py`), and what is asked for in which order (`loader.py`). Imports `buffers`,
+`columns`, `draws`, `painters`, `reader`, `sizes`, `views` and `errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from abreast.errors import DataError
+from abreast.records.decoding.images import Pixels
+from abreast.records.decoding.painters import Batches, Painters, Task
+from abreast.records.format.columns import Array
+from abreast.records.loading.draws import uniforms
+from abreast.records.loading.views import CenterCrop, RandomCrop, Views
+from abreast.records.reading.reader import Numbers, Records
+from abreast.records.reading.sizes import Sizes
+
+_MAX_ROWS_OF_A_TASK = 16
+
+Targets = str | Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Look:
+    """What becomes of an image: `size` is height and width, `antialias` costs time where images are made smaller."""
+
+    size: tuple[int, int]
+    view: RandomCrop | CenterCrop
+    antialias: bool
+
+
+@dataclass(frozen=True)
+class Started:
+    """A batch that painters are at work on."""
+
+    data: Any
+    tasks: list[Task]
+
+    def wait(self) -> Any:
+        """The batch. Raises what one of its images raised."""
+        for task in self.tasks:
+            task.result()
+        return self.data
+
+
+class Assembly:
+    """Makes batches of a data set; any thread may ask. Opening it reads every shard's index."""
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        look: Look,
+        targets: Targets,
+        weights: str | None,
+        max_rows: int,
+        keep_batches: int,
+    ) -> None:
+        records = sizes.records[0]
+        channels = max(int(index.samples["channels"].max(initial=1)) for _, index in records.shards())
+        self.look = look
+        self.batches = Batches(sizes, (*look.size, channels), look.antialias, max_rows, keep_batches)
+        self._targets = _columns(records, targets)
+        self._weights = None if weights is None else records.column(weights)
+
+    def like(self) -> Any:
+        """A batch without rows."""
+        return self._batch(np.empty((0, *self.batches.image_shape), np.uint8), np.empty(0, np.int64))
+
+    def start(self, numbers: Numbers, seed: int, epoch: int, first: int, painters: Painters, num_tasks: int) -> Started:
+        """Let painters make the batch of these samples, which stand in the epoch's order from `first` on."""
+        copies, views = self._views(numbers, seed, epoch, first)
+        images = painters.array((len(numbers), *self.batches.image_shape))
+        rows = max(1, min(_MAX_ROWS_OF_A_TASK, -(-len(numbers) // num_tasks)))
+        tasks = [
+            painters.paint(copies[part], views.boxes[part], views.flips[part], images, part.start)
+            for part in (slice(begin, begin + rows) for begin in range(0, len(numbers), rows))
+        ]
+        return Started(self._batch(images, numbers), tasks)
+
+    def make(self, numbers: Numbers, seed: int, epoch: int, first: int) -> Any:
+        """The batch, made in this thread."""
+        copies, views = self._views(numbers, seed, epoch, first)
+        images = self.batches.buffers.array((len(numbers), *self.batches.image_shape))
+        self.batches.rows.paint(copies, views.boxes, views.flips, images)
+        return self._batch(images, numbers)
+
+    def will_need(self, numbers: Numbers, seed: int, epoch: int, first: int) -> None:
+        """Let the system read ahead what the batch will be made of."""
+        sizes = self.batches.sizes
+        sizes.will_need(self._views(numbers, seed, epoch, first)[0] if len(sizes.records) > 1 else numbers)
+
+    def _views(self, numbers: Numbers, seed: int, epoch: int, first: int) -> tuple[Numbers, Views]:
+        """Which copies of the samples are read, and which part of each."""
+        view, sizes = self.look.view, self.batches.sizes
+        draws = uniforms(seed, epoch, first, len(numbers), view.num_draws) if view.num_draws else np.empty((0, 0))
+        heights, widths = sizes.sides[:, numbers]
+        views = view.views(heights, widths, self.look.size, draws)
+        copies, boxes = sizes.copies(numbers, views.boxes, self.look.size)
+        return copies, Views(boxes, views.flips)
+
+    def _batch(self, images: Pixels, numbers: Numbers) -> Any:
+        """Images, or those with what belongs to them: `(x, y)` or `(x, y, sample_weight)`."""
+        y: Any = self._targets
+        if y is not None:
+            y = {name: each[numbers] for name, each in y.items()} if isinstance(y, dict) else y[numbers]
+        if self._weights is not None:
+            return images, y, self._weights[numbers]
+        return images if y is None else (images, y)
+
+
+def _columns(records: Records, targets: Targets) -> Array | dict[str, Array] | None:
+    if targets is None:
+        return None
+    try:
+        if isinstance(targets, str):
+            return records.column(targets)
+        return {name: records.column(name) for name in targets}
+    except DataError as error:
+        raise DataError(error.message, f"{error.hint}; targets=None gives images alone") from None

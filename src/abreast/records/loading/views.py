@@ -1,0 +1,114 @@
+"""Which part of an image is seen, and whether in a mirror: drawn at random to train, the centre to evaluate.
+
+Drawn for many images at once, out of numbers that `draws` gives. Imports `draws` and `errors`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from abreast.errors import DataError
+from abreast.records.loading.draws import Draws
+
+_TRIES = 10
+
+Sizes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Views:
+    """`boxes` is images by left, top, width and height, in pixels; `flips` says which are to be mirrored."""
+
+    boxes: Sizes
+    flips: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class RandomCrop:
+    """A part of between `scale` of the area and a width between `ratio` of the height; every second one is mirrored.
+
+    As GoogLeNet was trained (Szegedy et al., CVPR 2015): area uniform, the logarithm of the ratio uniform, the place
+    uniform. Where ten draws do not fit into the image, it is a largest part with an allowed ratio.
+    """
+
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: bool = True
+
+    num_draws: ClassVar[int] = 2 * _TRIES + 3
+
+    def __post_init__(self) -> None:
+        scale, ratio = _floats(self.scale), _floats(self.ratio)
+        if len(scale) != 2 or not 0 < scale[0] <= scale[1] <= 1:
+            raise DataError(f"scale={self.scale}", "give the smallest and the largest share of the area, as (0.08, 1)")
+        if len(ratio) != 2 or not 0 < ratio[0] <= ratio[1] < math.inf:
+            raise DataError(f"ratio={self.ratio}", "give the smallest and the largest width over height, as (3/4, 4/3)")
+        # Crops that are equal have one `repr`, by which a saved state knows them.
+        for name, value in {"scale": scale, "ratio": ratio, "flip": bool(self.flip)}.items():
+            object.__setattr__(self, name, value)
+
+    def views(self, heights: Sizes, widths: Sizes, size: tuple[int, int], draws: Draws) -> Views:
+        """A view of each image; `draws` are images by `num_draws`."""
+        wide, tall = self._drawn(heights, widths, draws[:, :_TRIES], draws[:, _TRIES : 2 * _TRIES])
+        left = (draws[:, -3] * (widths - wide + 1)).astype(np.int64)
+        top = (draws[:, -2] * (heights - tall + 1)).astype(np.int64)
+        boxes = np.stack([left, top, wide, tall], axis=1)
+        return Views(boxes, (draws[:, -1] < 0.5) & self.flip)
+
+    def _drawn(self, heights: Sizes, widths: Sizes, areas: Draws, ratios: Draws) -> tuple[Sizes, Sizes]:
+        """Width and height of the first try that fits into each image, and otherwise of the largest part."""
+        low, high = np.log(self.ratio)
+        area = (heights * widths)[:, None] * (self.scale[0] + areas * (self.scale[1] - self.scale[0]))
+        ratio = np.exp(low + ratios * (high - low))
+        # Pairs of sides, and the largest part behind the last try.
+        wide = np.rint(np.sqrt(area * ratio)).astype(np.int64)
+        tall = np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        fits = (wide >= 1) & (wide <= widths[:, None]) & (tall >= 1) & (tall <= heights[:, None])
+        first = np.where(fits.any(axis=1), fits.argmax(axis=1), _TRIES)
+        widest = np.minimum(widths, np.rint(heights * self.ratio[1]).astype(np.int64))
+        tallest = np.minimum(heights, np.rint(widths / self.ratio[0]).astype(np.int64))
+        rows = np.arange(len(first))
+        wide = np.column_stack([wide, np.maximum(widest, 1)])[rows, first]
+        tall = np.column_stack([tall, np.maximum(tallest, 1)])[rows, first]
+        return wide, tall
+
+
+@dataclass(frozen=True)
+class CenterCrop:
+    """The centred part with the shape of the batch's images, `fraction` of the largest such.
+
+    Made to size it is what others call: short side to size / fraction, then the centre. 0.875 is 256 pixels and 224.
+    """
+
+    fraction: float = 0.875
+
+    num_draws: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        fraction = _floats((self.fraction,))
+        if not fraction or not 0 < fraction[0] <= 1:
+            raise DataError(
+                f"fraction={self.fraction}", "give the share of the sides that is seen, above 0 and up to 1"
+            )
+        object.__setattr__(self, "fraction", fraction[0])
+
+    def views(self, heights: Sizes, widths: Sizes, size: tuple[int, int], draws: Draws) -> Views:
+        """A view of each image for batches of height and width `size`."""
+        scale = self.fraction * np.minimum(heights / size[0], widths / size[1])
+        wide = np.clip(np.rint(scale * size[1]).astype(np.int64), 1, widths)
+        tall = np.clip(np.rint(scale * size[0]).astype(np.int64), 1, heights)
+        boxes = np.stack([(widths - wide) // 2, (heights - tall) // 2, wide, tall], axis=1)
+        return Views(boxes, np.zeros(len(boxes), np.bool_))
+
+
+def _floats(numbers: Any) -> tuple[float, ...]:
+    """The numbers as Python's own; none where they are no numbers."""
+    try:
+        return tuple(float(number) for number in numbers)
+    except (TypeError, ValueError):
+        return ()

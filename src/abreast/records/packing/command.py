@@ -1,0 +1,121 @@
+"""`abreast pack`: its options; a summary on stdout, progress on stderr. Loads no NumPy before it runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from abreast.options import add_option
+from abreast.stdout import say
+
+if TYPE_CHECKING:
+    from abreast.records.packing.progress import Progress
+
+_SETTINGS = (
+    *("size", "quality", "storage", "threads", "shard_mb", "shuffle_seed", "split", "split_seed"),
+    *("image", "columns", "on_error"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="a folder of images, a folder with a folder per class, or a folder of shards; a list, a CSV or Parquet "
+        "table, or a shard: a tar in WebDataset's layout, TFRecord, RecordIO",
+    )
+    parser.add_argument(
+        "dest", metavar="DEST", help="the folder to make; the same command continues a packing that was stopped"
+    )
+    parser.add_argument(
+        "--size", metavar="N", type=int, help="shrink larger images to a short side of N pixels (default: keep)"
+    )
+    parser.add_argument("--quality", metavar="N", type=int, help="JPEG quality, 1 to 100 (default: 95)")
+    parser.add_argument(
+        "--storage",
+        choices=("jpeg", "raw", "png", "keep"),
+        default="jpeg",
+        help="jpeg with restart markers, raw pixels, png, or the files' own bytes (default: jpeg)",
+    )
+    parser.add_argument(
+        "--threads", metavar="N", type=int, help="number of threads (default: one per core that this process may use)"
+    )
+    add_option(
+        parser,
+        "--shard-mb",
+        metavar="MB",
+        type=float,
+        default=1000,
+        help="largest size of a shard, in 10^6 bytes (default: 1000)",
+    )
+    add_option(parser, "--shuffle-seed", metavar="N", type=int, help="pack in a random order, drawn with this seed")
+    add_option(
+        parser,
+        "--split",
+        metavar="PARTS",
+        help="pack parts into folders of DEST: train=0.9,val=0.1 draws them, train,val are folders or shards of SOURCE",
+    )
+    add_option(parser, "--split-seed", metavar="N", type=int, default=0, help="seed that draws the parts (default: 0)")
+    add_option(
+        parser,
+        "--image",
+        metavar="NAME",
+        help="column, feature or extension that holds the images, if it cannot be found automatically",
+    )
+    add_option(
+        parser,
+        "--columns",
+        metavar="NAMES",
+        help="columns to keep, separated by commas (default: all); NEW=OLD renames one",
+    )
+    add_option(
+        parser,
+        "--on-error",
+        choices=("stop", "skip"),
+        default="stop",
+        help="stop at an image that cannot be packed, or skip it (default: stop)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from abreast.records.packing import packer
+
+    settings = {name: getattr(options, name) for name in _SETTINGS}
+    line = ProgressLine()
+    try:
+        summary = packer.pack(options.source, options.dest, **settings, progress=line.show)
+    except KeyboardInterrupt:
+        line.end()
+        print(
+            "abreast: stopped\nhint: run the same command again to continue after the last whole shard", file=sys.stderr
+        )
+        return 130
+    finally:
+        line.end()
+    say(str(summary))
+    return 0
+
+
+class ProgressLine:
+    """Progress on stderr: one line that changes on a terminal, and elsewhere a new line every `every_seconds`."""
+
+    def __init__(self, every_seconds: float = 10.0) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._every_seconds = every_seconds
+        self._shown_seconds = 0.0
+        self._width = 0
+
+    def show(self, progress: Progress) -> None:
+        text = str(progress)
+        if self._terminal:
+            print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
+            self._width = len(text)
+        elif progress.seconds - self._shown_seconds >= self._every_seconds:
+            self._shown_seconds = progress.seconds
+            print(text, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._width:
+            print(file=sys.stderr)
+        self._width = 0

@@ -1,0 +1,105 @@
+"""The folder to pack into: new, begun by the same command, finished already, or refused because of other content."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from abreast.errors import DataError
+from abreast.records.format import index_file, manifest
+from abreast.records.packing.durable import PART, Files, locked, write_errors, write_file
+from abreast.records.packing.writer import DatasetWriter
+
+_EMPTY_HINT = "name a folder that is empty or does not exist yet"
+
+
+@contextlib.contextmanager
+def opened(
+    folder: Path, settings: dict[str, Any], shard_bytes: int, files: Files | None = None
+) -> Iterator[DatasetWriter | manifest.Manifest]:
+    """A writer for `folder`, or the manifest if the folder has exactly this data set already.
+
+    Raises `DataError` if another packer writes there, or if the folder holds something else.
+    """
+    files = files or Files()
+    with contextlib.ExitStack() as stack:
+        with write_errors(folder):
+            _check_free(folder)
+            _make(folder, files)
+            stack.enter_context(_locked(folder))
+            done = _begin(folder, settings, files)
+            writer = DatasetWriter(folder, settings, shard_bytes, files)
+            if done is None:
+                writer.resume()
+        stack.callback(writer.abandon)
+        yield writer if done is None else done
+
+
+def check_parts(folder: Path, parts: Sequence[str]) -> None:
+    """Raise `DataError` if the folder holds anything except data sets of these names."""
+    if folder.is_dir() and (others := sorted({path.name for path in folder.iterdir()} - {*parts})):
+        hint = f"{_EMPTY_HINT}, or repeat the command that began it"
+        raise DataError(f"{folder} holds more than the parts {', '.join(parts)}: {others[0]}", hint)
+
+
+def _make(folder: Path, files: Files) -> None:
+    """Make the folder and its missing parents, and sync each of them to the disk."""
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    files.make_folder(folder)
+    for path in reversed(new):
+        files.sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(folder / manifest.LOCK))
+        except BlockingIOError:
+            hint = "wait until it ends, or pack into another folder"
+            raise DataError(f"another packer is writing {folder}", hint) from None
+        yield
+
+
+def _check_free(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder", _EMPTY_HINT)
+    names = {path.name for path in folder.iterdir()}
+    known = {manifest.MANIFEST, manifest.PACKING, manifest.LOCK, manifest.PACKING + PART}
+    if names and not names & known:
+        raise DataError(f"{folder} is not empty, and holds no packed images", _EMPTY_HINT)
+
+
+def _begin(folder: Path, settings: dict[str, Any], files: Files) -> manifest.Manifest | None:
+    """Write the settings into a new folder, or compare them with those of an old one. The manifest if it is finished."""
+    packing = folder / manifest.PACKING
+    versioned = {"version": index_file.VERSION, **settings}
+    if (folder / manifest.MANIFEST).exists():
+        whole = manifest.read(folder)
+        _check_same(folder, whole.settings, settings)
+        if settings.get("source") is None:
+            hint = "remove it, or pack into another folder"
+            raise DataError(
+                f"{folder} is packed already, and an iterable cannot show that its samples are the same", hint
+            )
+        files.remove(packing)
+        return whole
+    if packing.exists():
+        _check_same(folder, manifest.unbound(manifest.read_bytes(packing), packing), versioned)
+        return None
+    files.remove(packing.with_name(packing.name + PART))
+    write_file(packing, manifest.bound(versioned), files)
+    return None
+
+
+def _check_same(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+    changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    if changed:
+        was = ", ".join(f"{name}={old.get(name)!r:.80}" for name in changed)
+        now = ", ".join(f"{name}={new.get(name)!r:.80}" for name in changed)
+        hint = "pack into another folder, remove this one, or repeat the command that began it"
+        raise DataError(f"{folder} was begun with {was}, and this command has {now}", hint)

@@ -1,0 +1,159 @@
+"""All calls with which a packer changes files, in an order that leaves a known state after a crash at any of them.
+
+A file is written under a name that ends in `.part`, synced to the disk, and only then renamed; syncing its folder makes
+the name durable. `Files` is the seam that tests replace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from abreast.errors import DataError
+
+PART = ".part"
+_AHEAD_BYTES = 8 << 20
+
+
+class Files:
+    """One method for each call of the operating system."""
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def create(self, path: Path) -> int:
+        """The descriptor of a new file. A file or link that has the name already is an error."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        """The number of bytes written, which may be less than the length of `data`."""
+        return os.write(descriptor, data)
+
+    def sync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def begin_sync(self, descriptor: int, offset: int, num_bytes: int) -> None:
+        """Ask the system to begin writing these bytes to the disk, so that `sync` has less to wait for. It may not."""
+        # Told that pages are not needed, Linux begins to write the unwritten ones, and keeps them in memory.
+        if hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(descriptor, offset, num_bytes, os.POSIX_FADV_DONTNEED)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def sync_folder(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class PartFile:
+    """A file that has its name from `publish` on. Until then, the name ends in `.part`."""
+
+    def __init__(self, path: Path, files: Files) -> None:
+        self.path = path
+        self.size_bytes = 0
+        self._begun_bytes = 0  # passed to `begin_sync`
+        self._files = files
+        self._part = path.with_name(path.name + PART)
+        self._descriptor: int | None = files.create(self._part)
+
+    def write(self, data: bytes) -> None:
+        assert self._descriptor is not None
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._files.write(self._descriptor, bytes(rest) if len(rest) < len(data) else data) :]
+        self.size_bytes += len(data)
+        if self.size_bytes - self._begun_bytes >= _AHEAD_BYTES:
+            self._files.begin_sync(self._descriptor, self._begun_bytes, self.size_bytes - self._begun_bytes)
+            self._begun_bytes = self.size_bytes
+
+    def sync(self) -> None:
+        """Wait until the content is on the disk, then close the file."""
+        assert self._descriptor is not None
+        self._files.sync(self._descriptor)
+        self._close()
+
+    def publish(self) -> None:
+        """Give the file its name. The name is durable after its folder is synced."""
+        self._files.rename(self._part, self.path)
+
+    def abandon(self) -> None:
+        """Close and remove the unfinished file. Errors are ignored."""
+        with contextlib.suppress(OSError):
+            self._close()
+        with contextlib.suppress(OSError):
+            self._files.remove(self._part)
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            self._files.close(descriptor)
+
+
+def write_file(path: Path, data: bytes, files: Files) -> None:
+    """Put a whole file in place in one step, durably."""
+    part = PartFile(path, files)
+    try:
+        part.write(data)
+        part.sync()
+        part.publish()
+    except BaseException:
+        part.abandon()
+        raise
+    files.sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file at `path`, and remove it at the end. Raises `BlockingIOError` if another process holds it."""
+    descriptor = _lock(path)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        os.close(descriptor)
+
+
+def _lock(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_file(descriptor, path):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # the previous holder removed the file between our two calls
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def write_errors(folder: Path) -> Iterator[None]:
+    """Turn an `OSError` of writing into a `DataError`, whose hint says how to continue."""
+    try:
+        yield
+    except OSError as error:
+        what = f"cannot write {error.filename or folder}: {error.strerror or error}"
+        hint = f"mend that and run the same command again: it continues after the last whole shard in {folder}"
+        raise DataError(what, hint) from error

@@ -1,0 +1,139 @@
+"""The progress of a packer while it works, and its summary at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from abreast.records.format.index import Note
+from abreast.units import counted
+
+_EVERY_SECONDS = 0.5
+_SHOWN_NOTES = 20
+
+
+@dataclass(frozen=True)
+class Progress:
+    """`num_done` items of the source are packed or skipped; this packer did `num_now` of them, in `seconds`."""
+
+    num_done: int
+    num_now: int
+    num_items: int | None
+    num_skipped: int
+    seconds: float
+
+    @property
+    def images_per_second(self) -> float:
+        return self.num_now / self.seconds if self.seconds else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The expected time to the end, None if it is not known."""
+        if self.num_items is None or not self.num_now:
+            return None
+        return (self.num_items - self.num_done) / self.images_per_second
+
+    def __str__(self) -> str:
+        total = "" if self.num_items is None else f" of {self.num_items:,}"
+        left = "" if self.seconds_left is None else f", {_clock(self.seconds_left)} left"
+        skipped = f", {self.num_skipped:,} skipped" if self.num_skipped else ""
+        return f"{self.num_done:,}{total} images, {self.images_per_second:,.0f} images/s{left}{skipped}"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A finished data set. This call packed `num_now` of its samples, in `seconds`."""
+
+    folder: Path
+    num_samples: int
+    num_now: int
+    num_shards: int
+    file_bytes: int
+    seconds: float
+    notes: tuple[Note, ...]
+    parts: Mapping[str, Summary] = field(default_factory=dict)  # of a split source; the counts above are their sums
+
+    @property
+    def skipped(self) -> tuple[Note, ...]:
+        return tuple(note for note in self.notes if note.skipped)
+
+    @property
+    def images_per_second(self) -> float:
+        return self.num_now / self.seconds if self.seconds else 0.0
+
+    def __str__(self) -> str:
+        if self.parts:
+            return "\n".join(map(str, self.parts.values()))
+        size = f"{counted(self.num_samples, 'image')} in {counted(self.num_shards, 'shard')}, {self.file_bytes / 1e6:,.1f} MB"
+        if self.num_now:
+            speed = f"packed {self.num_now:,} in {_clock(self.seconds)}, {self.images_per_second:,.0f} images/s"
+        else:
+            speed = "all were packed already"
+        lines = [f"{self.folder}: {size}", speed]
+        for title, notes in (
+            ("skipped", self.skipped),
+            ("packed with a note", tuple(note for note in self.notes if not note.skipped)),
+        ):
+            lines += _listed(title, notes)
+        return "\n".join(lines)
+
+
+def together(folder: Path, parts: Mapping[str, Summary]) -> Summary:
+    """One summary of all parts."""
+    of = list(parts.values())
+    return Summary(
+        folder,
+        num_samples=sum(part.num_samples for part in of),
+        num_now=sum(part.num_now for part in of),
+        num_shards=sum(part.num_shards for part in of),
+        file_bytes=sum(part.file_bytes for part in of),
+        seconds=sum(part.seconds for part in of),
+        notes=tuple(note for part in of for note in part.notes),
+        parts=parts,
+    )
+
+
+class Ticker:
+    """Counts items, and calls `show` twice a second at most."""
+
+    def __init__(self, show: Callable[[Progress], None] | None, num_items: int | None, num_before: int) -> None:
+        self.num_now = 0
+        self.num_skipped = 0
+        self._show = show
+        self._num_items = num_items
+        self._num_before = num_before
+        self._began = self._shown = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def count(self, skipped: bool) -> None:
+        self.num_now += 1
+        self.num_skipped += skipped
+        if time.monotonic() - self._shown >= _EVERY_SECONDS:
+            self.report()
+
+    def report(self) -> None:
+        self._shown = time.monotonic()
+        if self._show is not None:
+            done = self._num_before + self.num_now
+            self._show(Progress(done, self.num_now, self._num_items, self.num_skipped, self.seconds))
+
+
+def _listed(title: str, notes: tuple[Note, ...]) -> list[str]:
+    if not notes:
+        return []
+    lines = [f"  {note.key}: {note.text}" for note in notes[:_SHOWN_NOTES]]
+    more = len(notes) - _SHOWN_NOTES
+    return [f"{title}: {len(notes):,}", *lines, *([f"  and {more:,} more"] if more > 0 else [])]
+
+
+def _clock(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

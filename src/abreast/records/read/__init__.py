@@ -1,1 +1,0 @@
-"""Reading packed images: samples by number, and batches for training."""

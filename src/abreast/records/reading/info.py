@@ -1,0 +1,67 @@
+"""`abreast records info`: the description of a packed data set, as text and as data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from itertools import pairwise
+from os import PathLike
+from typing import Any
+
+from abreast.records.format.columns import ColumnType
+from abreast.records.format.index import ENCODINGS
+from abreast.records.reading.reader import Records
+from abreast.units import counted
+
+_SHOWN_CLASSES = 10
+
+
+def content(folder: str | PathLike[str]) -> dict[str, Any]:
+    """The content of the manifest, for JSON."""
+    with Records(folder) as records:
+        facts = dataclasses.asdict(records.manifest)
+        return facts | {"columns": [column.to_json() for column in records.columns]}
+
+
+def report(folder: str | PathLike[str]) -> str:
+    """A few lines that describe counts, sizes, columns and classes."""
+    with Records(folder) as records:
+        facts = records.manifest
+        size = sum(shard.tar_bytes + shard.index_bytes for shard in facts.shards)
+        shards = f"{counted(len(facts.shards), 'shard')}, {size / 1e6:,.1f} MB"
+        rows = [
+            ("images", f"{facts.num_samples:,} in {shards}"),
+            ("stored as", _encodings(records)),
+            ("columns", ", ".join(_column(column) for column in facts.columns) or "none"),
+            ("classes", _classes(facts.class_names)),
+            ("skipped", f"{facts.num_skipped:,}"),
+            ("settings", ", ".join(f"{name} {value}" for name, value in facts.settings.items() if name != "source")),
+            ("written by", ", ".join(f"{name} {version}" for name, version in facts.written_by.items())),
+        ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+
+
+def _encodings(records: Records) -> str:
+    counts: Counter[str] = Counter()
+    cuttable = 0
+    for _, index in records.shards():
+        counts.update(ENCODINGS[number] for number in index.samples["encoding"].tolist())
+        ends = [0, *index.samples["restart_end"].tolist()]
+        cuttable += sum(end > begin for begin, end in pairwise(ends))
+    kinds = ", ".join(f"{number:,} {encoding}" for encoding, number in counts.most_common())
+    return f"{kinds}; {cuttable:,} with restart markers"
+
+
+def _column(column: ColumnType) -> str:
+    if column.type in ("text", "bytes"):
+        return f"{column.name} ({column.type})"
+    sizes = " x ".join("any" if size is None else str(size) for size in column.shape)
+    return f"{column.name} ({column.type}{', ' if sizes else ''}{sizes})"
+
+
+def _classes(names: tuple[str, ...] | None) -> str:
+    if names is None:
+        return "no names"
+    more = len(names) - _SHOWN_CLASSES
+    return ", ".join(names[:_SHOWN_CLASSES]) + (f" and {more:,} more" if more > 0 else "")

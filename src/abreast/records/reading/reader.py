@@ -1,0 +1,291 @@
+"""`Records`: samples of a packed data set by number. Bytes and columns come from mapped memory, and are always checked.
+
+Many threads may use one `Records`. It works after `fork`, and can be pickled: other processes open the files themselves.
+"""
+
+from __future__ import annotations
+
+import bisect
+import errno
+import hashlib
+import itertools
+import mmap
+import os
+import stat
+import sys
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from abreast.errors import DataError
+from abreast.records.format import index_file, manifest
+from abreast.records.format.checksum import crc32c
+from abreast.records.format.columns import Array, ColumnType
+from abreast.records.format.index import ENCODINGS, HINT, Index, Note
+
+Numbers = npt.NDArray[np.int64]  # of samples
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A stored image with its columns. `data` is in mapped memory; height and width are those of the upright image.
+
+    `encoding` is `npy` for raw pixels, or an extension such as `jpg`. `restarts` has the bytes of each segment of a JPEG
+    that can be cut, else it is empty. `orientation` is EXIF's, and 1 except for images stored with `storage="keep"`.
+    `plain` means that a decoder's pixels are final: they need no turning and no other colours.
+    """
+
+    number: int
+    key: str
+    data: memoryview
+    encoding: str
+    height: int
+    width: int
+    channels: int
+    orientation: int
+    plain: bool
+    restarts: npt.NDArray[np.unsignedinteger[Any]]
+    columns: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Shard:
+    path: Path  # of the tar
+    index: Index
+    memory: mmap.mmap
+    data: npt.NDArray[np.uint8]  # a view of `memory`
+
+    def place(self, i: int) -> tuple[int, int]:
+        begin = int(self.index.samples["offset"][i])
+        return begin, begin + int(self.index.samples["length"][i])
+
+    def will_need(self, i: int) -> None:
+        begin, end = self.place(i)
+        first = begin - begin % mmap.PAGESIZE
+        self.memory.madvise(mmap.MADV_WILLNEED, first, end - first)
+
+    def sample(self, i: int, with_columns: bool) -> Sample:
+        # All fields are read at once: one by one they would take longer than the checksum.
+        begin, size, _, _, checksum, height, width, channels, encoding, orientation, plain = self.index.samples[
+            i
+        ].item()
+        data = self.data[begin : begin + size]
+        number = self.index.first_sample + i
+        if crc32c(data) != checksum:
+            what = f"the checksum of sample {number} ({self.index.keys[i]}), bytes {begin} to {begin + size}, is wrong"
+            raise DataError(f"{self.path} is damaged: {what}", HINT)
+        return Sample(
+            number=number,
+            key=self.index.keys[i],
+            data=data.data,
+            encoding=ENCODINGS[encoding],
+            height=height,
+            width=width,
+            channels=channels,
+            orientation=orientation,
+            plain=bool(plain),
+            restarts=self.index.restarts_of(i),
+            columns=self._columns(i) if with_columns else {},
+        )
+
+    def _columns(self, i: int) -> dict[str, Any]:
+        try:
+            return {name: stored.value(i) for name, stored in self.index.columns.items()}
+        except ValueError as error:  # text that is not UTF-8, or an empty shape that is too large for an array
+            what = f"the columns of sample {self.index.first_sample + i} cannot be read: {error}"
+            raise DataError(f"{self.path}: {what}", HINT) from None
+
+
+class Records:
+    """A packed data set. Opening it reads the manifest and the sizes of files. A shard is opened when it is first used.
+
+    Raises `DataError` for a folder that is not completely packed, and for damage, as soon as a damaged file is read.
+    """
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self.folder = Path(fspath(folder))
+        self.manifest = manifest.read(self.folder)
+        self._ends = list(itertools.accumulate(shard.num_samples for shard in self.manifest.shards))
+        self._shards: dict[int, _Shard] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        for shard in self.manifest.shards:
+            _check_size(self.folder / f"{shard.name}.tar", shard.tar_bytes)
+            _check_size(self.folder / f"{shard.name}.index", shard.index_bytes)
+        _OPEN.add(self)
+
+    def __len__(self) -> int:
+        return self.manifest.num_samples
+
+    def __getitem__(self, number: int) -> Sample:
+        """The sample with this number, counted over all shards; -1 is the last."""
+        return self.sample(number)
+
+    def sample(self, number: int, with_columns: bool = True) -> Sample:
+        """The sample with this number. Without columns it is read in half of the time."""
+        size = len(self)
+        if not -size <= number < size:
+            raise IndexError(f"sample {number} of {size}")
+        number %= size
+        place = bisect.bisect_right(self._ends, number)
+        shard = self._opened(place)
+        return shard.sample(number - shard.index.first_sample, with_columns)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (self[number] for number in range(len(self)))
+
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[type[Records], tuple[str]]:
+        return Records, (str(self.folder),)
+
+    @property
+    def columns(self) -> tuple[ColumnType, ...]:
+        return self.manifest.columns
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The names of the classes that the column `label` counts, None if the source had none."""
+        return self.manifest.class_names
+
+    def column(self, name: str) -> Array:
+        """All values of a column of numbers, samples first. Raises `DataError` if values have different shapes."""
+        found = self._values(name)
+        if found is None:
+            names = ", ".join(each.name for each in self.columns if self._values(each.name) is not None) or "none"
+            known = name in [each.name for each in self.columns]
+            what = f"not numbers of one shape in column {name!r}" if known else f"no column {name!r}"
+            raise DataError(f"{self.folder} has {what}", f"columns of numbers of one shape: {names}")
+        return found
+
+    def _values(self, name: str) -> Array | None:
+        if name not in [each.name for each in self.columns]:
+            return None
+        indexes = [self.index(place) for place in range(len(self._ends))]
+        try:
+            parts = [index.columns[name].values(index.num_samples) for index in indexes]
+        except ValueError as error:
+            raise DataError(f"{self.folder}: the column {name!r} cannot be read: {error}", HINT) from None
+        known = [part for part in parts if part is not None]
+        same = len(known) == len(parts) and len({part.shape[1:] for part in known}) == 1
+        return np.concatenate(known) if same else None
+
+    def will_need(self, numbers: Iterable[int]) -> None:
+        """Ask the system to begin reading these samples from the disk, if they are not in memory yet."""
+        for number in numbers:
+            place = bisect.bisect_right(self._ends, number)
+            shard = self._opened(place)
+            shard.will_need(number - shard.index.first_sample)
+
+    def notes(self) -> tuple[Note, ...]:
+        """Notes of the packer: items that it skipped, and images that it could not pack exactly."""
+        return tuple(note for place in range(len(self._ends)) for note in self.index(place).notes)
+
+    def index(self, place: int) -> Index:
+        """The checked index of one shard; `place` counts shards from 0."""
+        return self._opened(place).index
+
+    def shards(self) -> Iterator[tuple[Path, Index]]:
+        """The path of each tar with its checked index."""
+        for place in range(len(self._ends)):
+            shard = self._opened(place)
+            yield shard.path, shard.index
+
+    def close(self) -> None:
+        """Close the files, each as soon as no sample's `data` is in use any more."""
+        with self._lock:
+            self._closed = True
+            self._shards.clear()
+
+    def _new_lock(self) -> None:
+        self._lock = threading.Lock()
+
+    def _opened(self, place: int) -> _Shard:
+        shard = self._shards.get(place)
+        if shard is not None:
+            return shard
+        with self._lock:
+            if self._closed:
+                raise DataError(f"{self.folder} was closed", "open it again with Records(...)")
+            if place not in self._shards:
+                self._shards[place] = self._open(place)
+            return self._shards[place]
+
+    def _open(self, place: int) -> _Shard:
+        facts = self.manifest.shards[place]
+        path = self.folder / f"{facts.name}.index"
+        data = np.frombuffer(_mapped(path, facts.index_bytes), np.uint8)
+        index = index_file.from_bytes(data.data, str(path))
+        if hashlib.sha256(data.data).hexdigest() != facts.index_sha256:
+            raise DataError(f"{path} is intact, but it does not belong to this {manifest.MANIFEST}", HINT)
+        _check_belongs(path, index, facts, self._ends[place] - facts.num_samples, self.columns)
+        tar = path.with_suffix(".tar")
+        memory = _mapped(tar, facts.tar_bytes)
+        return _Shard(tar, index, memory, np.frombuffer(memory, np.uint8))
+
+
+# If another thread holds the lock during a fork, the child would wait for it for ever.
+_OPEN: weakref.WeakSet[Records] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for records in _OPEN:
+        records._new_lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
+def _check_belongs(
+    path: Path, index: Index, facts: manifest.Shard, first_sample: int, columns: tuple[ColumnType, ...]
+) -> None:
+    """Check that an index belongs to its manifest, which may come from an untrusted source."""
+    same = (index.num_samples, index.first_sample, index.shard_bytes) == (
+        facts.num_samples,
+        first_sample,
+        facts.tar_bytes,
+    )
+    if not same or tuple(stored.type for stored in index.columns.values()) != columns:
+        raise DataError(f"{path} does not go with {manifest.MANIFEST}", HINT)
+
+
+def _check_size(path: Path, size_bytes: int) -> None:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}", HINT) from None
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"{path} is not a file", HINT)  # opening a pipe could wait for ever
+    if found.st_size != size_bytes:
+        raise DataError(f"{path} has {found.st_size} bytes, and {manifest.MANIFEST} says {size_bytes}", HINT)
+
+
+def _mapped(path: Path, size_bytes: int) -> mmap.mmap:
+    """The file's bytes. Memory and descriptor are released with the last array that views them."""
+    try:
+        with path.open("rb") as file:
+            _check_size(path, size_bytes)
+            return _map(file.fileno(), size_bytes)
+    except DataError:
+        raise
+    except (OSError, ValueError) as error:
+        full = isinstance(error, OSError) and error.errno == errno.EMFILE
+        hint = "allow more open files (`ulimit -n`): each shard takes two" if full else HINT
+        raise DataError(f"cannot read {path}: {error}", hint) from None
+
+
+def _map(descriptor: int, size_bytes: int) -> mmap.mmap:
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ, trackfd=False)
+    return mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)  # keeps a second descriptor

@@ -1,0 +1,76 @@
+"""`abreast run`, and the options for a script and its devices, which `doctor` and `check` also have."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from abreast.backend.registry import BACKENDS
+from abreast.options import add_option
+from abreast.run import RunOptions, run_script
+
+# The names of the same option in torchrun, Accelerate, Lightning and others.
+_DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-processes")
+
+
+def run(options: argparse.Namespace) -> int:
+    return run_script(options.script, options.arguments, run_options(options), module=options.module)
+
+
+def run_options(options: argparse.Namespace) -> RunOptions:
+    """The options that place the models of the script."""
+    return RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options for a script, its arguments, and the devices of its models."""
+    parser.usage = f"{parser.prog} [options] SCRIPT [arguments of the script]"
+    add_option(
+        parser,
+        "--devices",
+        elsewhere=_DEVICES_ELSEWHERE,
+        metavar="SPEC",
+        default="auto",
+        help=f"auto (every accelerator), a number, indices as 0,2, or names as gpu:0,gpu:1 (default: auto); "
+        f"also spelled {', '.join(_DEVICES_ELSEWHERE)}",
+    )
+    add_option(parser, "--cpu-devices", metavar="N", type=int, help="simulate N devices on the CPU")
+    add_option(parser, "--backend", choices=BACKENDS, help="set KERAS_BACKEND for the script")
+    add_option(
+        parser,
+        "--batch-norm",
+        choices=("global", "local"),
+        default="global",
+        help="statistics of the whole batch, or of each device's rows (default: global)",
+    )
+    add_option(parser, "--check-numerics", action="store_true", help="stop at the first loss that is not finite")
+    add_option(
+        parser,
+        "--no-check-rows",
+        dest="check_rows",
+        action="store_false",
+        help="do not look at the first batch for layers that relate its rows (TensorFlow, PyTorch)",
+    )
+    add_option(
+        parser,
+        "--prefetch",
+        metavar="N",
+        type=int,
+        help="batches that wait on the devices while a step runs; 0 feeds in the training thread (default: 2, and 0 "
+        "for sources that could see the effects of callbacks)",
+    )
+    add_option(
+        parser,
+        "--prefetch-bytes",
+        metavar="BYTES",
+        type=int,
+        help="memory for these batches (default: an eighth of the free memory)",
+    )
+    add_option(
+        parser, "--input-timeout", metavar="SECONDS", type=float, help="end a fit that waits SECONDS for one batch"
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
+    parser.add_argument(
+        "script", metavar="SCRIPT", help="a Python file; all arguments after it go to the script unchanged"
+    )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

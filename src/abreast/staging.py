@@ -1,0 +1,126 @@
+"""A backend's functions for staging, and the settings: how far a feed works ahead of the step, and how much memory it may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from abreast.errors import DataError
+
+if TYPE_CHECKING:
+    from abreast.feed.batch import HostBatch
+
+Staged = TypeVar("Staged")  # a batch on its way to the devices
+
+DEFAULT_PREFETCH = 2
+_SHARE_OF_FREE_MEMORY = 8
+
+
+def numpy_memory(leaf: Any) -> np.ndarray[Any, Any] | None:
+    """The leaf, if it is a NumPy array; else None."""
+    return leaf if isinstance(leaf, np.ndarray) else None
+
+
+def copy_of_array(leaf: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return leaf.copy()
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The leaves of batches from a backend's sources: NumPy arrays, and a framework's own tensors.
+
+    `text`: whether steps accept strings. `memory` returns the memory of a leaf, as an array, if a source could write into it,
+    else None. `copy` copies a leaf that has such memory.
+    """
+
+    text: bool = False
+    memory: Callable[[Any], np.ndarray[Any, Any] | None] = numpy_memory
+    copy: Callable[[Any], Any] = copy_of_array
+
+
+NUMPY_LEAVES = Leaves()
+
+
+def _nothing_to_give_back(staged: Any) -> None:
+    pass
+
+
+def _no_generator() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Stage(Generic[Staged]):
+    """A backend's functions for staging.
+
+    `put` begins the copies of the shards to their devices and returns at once; threads of the feed call it. `discard` frees a
+    staged batch that no step will run. `drawn` returns the state of the random generator that both steps and sources draw from,
+    or None if they share none. `leaves` describes the leaves of the sources' batches.
+    """
+
+    put: Callable[[HostBatch], Staged]
+    discard: Callable[[Staged], None] = _nothing_to_give_back
+    drawn: Callable[[], bytes | None] = _no_generator
+    leaves: Leaves = NUMPY_LEAVES
+
+
+@dataclass(frozen=True)
+class Staging:
+    """`prefetch` batches wait on the devices, or as many as fit into `budget_bytes` (None: an eighth of the free memory).
+
+    `prefetch=None` means 2, or 0 for a source that could see effects of code between steps. `input_timeout` ends a `fit` that
+    waits that many seconds for one batch; None waits for ever, and reports the wait.
+    """
+
+    prefetch: int | None = None
+    budget_bytes: int | None = None
+    input_timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.prefetch is not None and not _is_depth(self.prefetch):
+            raise DataError(f"prefetch={self.prefetch!r}", "give a number of batches from 0 (no staging) to 64")
+        if self.budget_bytes is not None and self.budget_bytes < 1:
+            raise DataError(f"prefetch_bytes={self.budget_bytes}", "give a number of bytes above 0")
+        if self.input_timeout is not None and not self.input_timeout > 0:
+            raise DataError(f"input_timeout={self.input_timeout}", "give a number of seconds above 0")
+        if self.input_timeout is not None and self.prefetch == 0:
+            raise DataError(
+                "input_timeout needs prefetch of at least 1",
+                "without staging the source runs in the training thread, which nothing can interrupt",
+            )
+
+    @property
+    def most(self) -> int:
+        """The largest number of batches that may wait."""
+        return DEFAULT_PREFETCH if self.prefetch is None else self.prefetch
+
+    def depth(self, batch_bytes: int) -> int:
+        """Number of batches of that size to have ready: at most `most`, within the budget; 0 if not one fits.
+
+        The reader holds one more, the next batch, on the host.
+        """
+        if not self.most or not batch_bytes:
+            return self.most
+        budget = self.budget_bytes if self.budget_bytes is not None else free_bytes() // _SHARE_OF_FREE_MEMORY
+        return max(0, min(self.most, budget // batch_bytes))
+
+
+DEFAULT_STAGING = Staging()
+
+
+def _is_depth(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 64
+
+
+def free_bytes() -> int:
+    """Host memory that can be taken without swapping."""
+    try:
+        with open("/proc/meminfo") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

@@ -1,0 +1,100 @@
+"""`TrainingState`: what a training is at one moment, read from a model and put back.
+
+Here: variables of the model, its optimizers and metrics, what `fit` keeps on the model, callbacks, and random generators.
+Not here yet: the place in the data source, and the generators of PyTorch's worker processes.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from abreast.backend import current_backend
+from abreast.keras_private import global_state
+
+_SEEDS = "global_seed_generator"
+# Attributes of a model that calls of `fit` and its siblings change.
+_OF_CALLS = (
+    *("train_function", "test_function", "predict_function", "history", "stop_training", "steps_per_execution"),
+    *("_jit_compile", "_run_eagerly", "_eval_epoch_iterator"),
+)
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """The global random generators: Python's, NumPy's, the framework's and Keras's.
+
+    Keras's generator is a variable that Keras creates on first use: None before.
+    """
+
+    python: Any
+    numpy: Any
+    framework: Any
+    keras: Any
+
+    @staticmethod
+    def read() -> RandomState:
+        framework = current_backend().instruments.random_state()
+        return RandomState(random.getstate(), np.random.get_state(), framework, _keras_generator())
+
+    def put_back(self) -> None:
+        random.setstate(self.python)
+        np.random.set_state(self.numpy)
+        current_backend().instruments.set_random_state(self.framework)
+        global_state.set_global_attribute(_SEEDS, self.keras)
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """A model that is built, with its optimizers, metrics and callbacks, at one moment."""
+
+    model: Any
+    variables: tuple[tuple[Any, Any], ...]  # each Keras variable with its value in NumPy
+    attributes: dict[str, Any]  # by name, of the model
+    callbacks: tuple[tuple[Any, dict[str, Any]], ...]  # each callback with its attributes
+
+    @staticmethod
+    def read(model: Any, callbacks: Iterable[Any] = ()) -> TrainingState:
+        return TrainingState(
+            model,
+            tuple((variable, np.array(variable)) for variable in variables_of(model)),
+            {name: model.__dict__[name] for name in _OF_CALLS if name in model.__dict__},
+            tuple(
+                (callback, {name: _copied(value) for name, value in vars(callback).items()}) for callback in callbacks
+            ),
+        )
+
+    def put_back(self) -> None:
+        for variable, value in self.variables:
+            variable.assign(value)
+        for name, value in self.attributes.items():
+            object.__setattr__(self.model, name, value)
+        for callback, attributes in self.callbacks:
+            vars(callback).clear()
+            vars(callback).update(attributes)
+
+
+def variables_of(model: Any) -> Sequence[Any]:
+    """Every variable of a model, its metrics and its optimizers, and the state of Keras's global random generator."""
+    optimizers = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
+    if (own := getattr(model, "optimizer", None)) is not None:
+        optimizers.append(own)
+    found = [*model.variables, *model.metrics_variables]
+    found += [variable for optimizer in optimizers for variable in optimizer.variables]
+    found += [] if (seeds := _keras_generator()) is None else [seeds.state]
+    return list({id(variable): variable for variable in found}.values())
+
+
+def _keras_generator() -> Any:
+    return global_state.get_global_attribute(_SEEDS)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of containers and arrays, which a callback may change in place; any other value is itself."""
+    return copy.copy(value) if isinstance(value, list | dict | set | np.ndarray) else value

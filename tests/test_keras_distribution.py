@@ -1,0 +1,208 @@
+"""What Keras does by itself for several devices, or ahead of a step, it does not do a second time to a placed model.
+
+Keras 3.16 wraps PyTorch models in DistributedDataParallel and sums their metrics over all ranks wherever torch.distributed is
+initialized. On JAX it puts one batch ahead on the device. With an older Keras, the tests of DistributedDataParallel hold too.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.harness.client import ROOT, RemoteError, Workers
+
+SIZE = 2
+
+
+def data() -> tuple[Any, Any]:
+    draws = np.random.default_rng(0)
+    return draws.normal(size=(50, 4)).astype("float32"), draws.normal(size=(50, 1)).astype("float32")
+
+
+def model() -> Any:
+    import keras
+
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.05), "mse", metrics=["mae"])
+    return model
+
+
+def trained(model: Any) -> Any:
+    x, y = data()
+    history = model.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0, validation_data=(x, y)).history
+    return {"history": history, "evaluated": model.evaluate(x, y, verbose=0), "weights": model.get_weights()}
+
+
+def difference(one: Any, other: Any) -> float:
+    if isinstance(one, dict):
+        return max(difference(one[name], other[name]) for name in one)
+    return max(float(np.abs(np.subtract(a, b)).max()) for a, b in zip(one, other, strict=True))
+
+
+def placed_then_plain() -> Any:
+    """A placed model, and then plain Keras in the process that is rank 0 of PyTorch's workers."""
+    import abreast
+
+    several, plain = abreast.parallelize(model(), 2), model()
+    several_trained = trained(several)
+    wrapped = [getattr(each, "ddp_model", None) is not None for each in (several, plain)]
+    return {"placed": several_trained, "plain": trained(plain), "wrapped": wrapped}
+
+
+def plain() -> Any:
+    return trained(model())
+
+
+def test_a_placed_model_and_plain_ones_beside_it_train_as_on_one_device(workers: Workers) -> None:
+    expected, found = workers.plain.run(plain), workers.abreast.run(placed_then_plain)
+    assert difference(expected, found["placed"]) < 1e-5  # measured 1e-7
+    assert difference(expected, found["plain"]) < 1e-6  # measured 0
+    assert found["wrapped"] == [False, False]
+
+
+def start_methods() -> Any:
+    """How Keras starts the processes of a `PyDataset` beside a team, and how Python does; None where Keras does not choose."""
+    import multiprocessing
+
+    from keras.src.trainers.data_adapters import py_dataset_adapter
+
+    import abreast
+
+    trained(abreast.parallelize(model(), 2))
+    choose = getattr(py_dataset_adapter, "_get_mp_context", None)
+    return None if choose is None else (choose().get_start_method(), multiprocessing.get_start_method())
+
+
+def test_processes_of_a_py_dataset_start_beside_a_team_as_without_one(workers: Workers) -> None:
+    if workers.backend != "torch":
+        pytest.skip("of PyTorch")
+    found = workers.abreast.run(start_methods)
+    if found is None:
+        pytest.skip("Keras before 3.16 leaves it to Python")
+    assert found[0] == found[1]
+
+
+def with_a_distribution() -> None:
+    import keras
+
+    import abreast
+
+    before, keras.distribution.distribution = keras.distribution.distribution, lambda: _Set()
+    try:
+        trained(abreast.parallelize(model(), 2))
+    finally:
+        keras.distribution.distribution = before
+
+
+class _Set:
+    """Stands for a `keras.distribution.DataParallel`, which needs a job of several processes."""
+
+
+def test_a_keras_distribution_is_refused(workers: Workers) -> None:
+    if workers.backend != "torch":
+        pytest.skip("of PyTorch")
+    with pytest.raises(RemoteError, match=r"a keras\.distribution\._Set is set, and abreast distributes models, too"):
+        workers.abreast.run(with_a_distribution)
+
+
+# The user initializes torch.distributed, as for Keras's own data parallelism, and abreast places the model.
+_SCRIPT = """
+import json, sys
+import torch.distributed as dist
+rank, size, port, order = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+if size > 1:
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+import abreast
+from tests.test_keras_distribution import model, data, trained
+several = model()
+if order == "plain first":
+    x, y = data()
+    several.evaluate(x, y, verbose=0)
+abreast.parallelize(several)
+found = trained(several)
+print(json.dumps({**found, "weights": [weight.tolist() for weight in found["weights"]]}))
+if size > 1:
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("order", ["placed first", "plain first"])
+def test_under_a_process_group_of_the_users_a_placed_model_is_not_wrapped(order: str) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    from tests.test_world_torchrun import free_port, result  # imports abreast, which plain workers must not
+
+    port = free_port()
+    started = [start(rank, SIZE, port, order) for rank in range(SIZE)] + [start(0, 1, port, order)]
+    *ranks, alone = [result(process) for process in started]
+    for rank in ranks:
+        assert difference(alone["weights"], rank["weights"]) < 1e-5
+        assert difference(alone["history"], rank["history"]) < 1e-5
+        assert difference([alone["evaluated"]], [rank["evaluated"]]) < 1e-5
+
+
+def start(rank: int, size: int, port: int, order: str) -> subprocess.Popen[str]:
+    world = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
+    world |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    common = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", _SCRIPT, str(rank), str(size), str(port), order],
+        env={**os.environ, **common, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **(world if size > 1 else {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+# Since 3.15, and before.
+_AHEAD = ("_one_batch_ahead_iterator", "_prefetch_numpy_iterator")
+
+
+def batches_ahead() -> Any:
+    """How many iterators Keras reads ahead of, of a plain and of a placed `fit`, where it believes to be on a GPU."""
+    import abreast
+    from abreast.keras_private import jax as keras_jax
+
+    iterators: list[Any] = []
+    trainer = sys.modules[keras_jax.JAXEpochIterator.__module__]
+    epoch_iterator: Any = keras_jax.JAXEpochIterator
+    name = next(each for each in _AHEAD if hasattr(epoch_iterator, each))
+    ahead, jax = getattr(epoch_iterator, name), trainer.jax
+
+    class OnGpu:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(jax, name)
+
+        def default_backend(self) -> str:
+            return "gpu"
+
+    def noted(self: Any, iterator: Any) -> Any:
+        iterators.append(iterator)
+        return ahead(self, iterator)
+
+    setattr(epoch_iterator, name, noted)
+    trainer.jax = OnGpu()  # type: ignore[attr-defined]
+    try:
+        counts = []
+        for each in (model(), abreast.parallelize(model(), 2)):
+            iterators.clear()
+            trained(each)
+            counts.append(len(iterators))
+        return counts
+    finally:
+        setattr(epoch_iterator, name, ahead)
+        trainer.jax = jax  # type: ignore[attr-defined]
+
+
+def test_keras_reads_no_batch_ahead_of_a_feed_which_does_so_itself(workers: Workers) -> None:
+    if workers.backend != "jax":
+        pytest.skip("of JAX")
+    plain_fit, placed_fit = workers.abreast.run(batches_ahead)
+    assert plain_fit > 0
+    assert placed_fit == 0
