@@ -12,7 +12,7 @@ TORCH := torch==2.13.0
 FRAMEWORKS := jax tensorflow-cpu
 KERAS := keras
 OLDEST_KERAS := 3.13
-NIGHTLY_TESTS := tests/contract tests/feed tests/test_exact.py tests/test_keras_distribution.py
+NIGHTLY_TESTS := tests/contract tests/feed tests/test_exact.py tests/test_keras_distribution.py tests/test_weight_decay.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

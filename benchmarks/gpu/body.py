@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import signal
 import sys
+import threading
 import traceback
 from dataclasses import asdict
 from pathlib import Path
@@ -15,9 +18,17 @@ from benchmarks.gpu.place import Found, Missing, Place
 
 def main(body: str, place: str, result: str) -> int:
     """Write the result as JSON; the exit code is 1 where the body raised."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     outcome = outcome_of(body, Place(**json.loads(place)))
     Path(result).write_text(json.dumps(outcome))
     return 1 if "error" in outcome else 0
+
+
+def _end_with_parent() -> None:
+    """End with all that was started here once stdin ends: whoever asked for the result is gone."""
+    while os.read(0, 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
 
 
 def outcome_of(body: str, place: Place) -> dict[str, Any]:

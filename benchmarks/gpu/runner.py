@@ -123,7 +123,7 @@ def _outcome(job: Job, machine: Machine, limit: float, folder: Path) -> dict[str
     with (folder / "log").open("w+b") as log:
         environment = environment_of(job, bool(machine.simulated)) | {"TMPDIR": str(folder)}
         process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            command, cwd=ROOT, env=environment, stdout=log, stderr=log, stdin=subprocess.PIPE, start_new_session=True
         )
         late = _wait(process, limit)
         said = (folder / "log").read_text(errors="replace")[-_LOG_CHARACTERS:]
@@ -146,7 +146,7 @@ def _wait(process: subprocess.Popen[bytes], limit: float) -> str | None:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
 
 
 def environment_of(job: Job, simulated: bool) -> dict[str, str]:

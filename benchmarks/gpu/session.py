@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -34,11 +35,15 @@ def session(options: argparse.Namespace) -> int:
     output = Path(options.output) if options.output else lines.RESULTS / f"{BENCHMARK}.jsonl"
     on_cpu = kept_rows.figures_on_the_cpu(kept_rows.kept(output))
     found = []
-    for row in results(PARTS, machine, Budget(options.seconds), only):
-        kept_rows.append(output, row, lines.origin())
-        if row.seconds:
-            print(f"{row.status}: {row.part} {row.backend}, {row.seconds:.0f} s", file=sys.stderr, flush=True)
-        found.append(row)
+    try:
+        for row in results(PARTS, machine, Budget(options.seconds), only):
+            kept_rows.append(output, row, lines.origin())
+            if row.seconds:
+                print(f"{row.status}: {row.part} {row.backend}, {row.seconds:.0f} s", file=sys.stderr, flush=True)
+            found.append(row)
+    except KeyboardInterrupt:
+        print(f"stopped; lines of {len(found)} parts are in {output}", file=sys.stderr, flush=True)
+        os._exit(130)  # with this process, the parts that run side by side end; their threads would wait for them
     print(report(in_order(found), on_cpu | kept_rows.figures_on_the_cpu(kept_rows.kept(output))))
     print(f"{time.monotonic() - began:.0f} s of {options.seconds:.0f} s; lines in {output}")
     return 1 if any(row.status == "failed" for row in found) else 0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +59,32 @@ def test_a_part_that_hangs_is_ended_with_what_it_started() -> None:
     hung, passed = rows_of(part("hangs", limit_seconds=6.0), part("passes"))
     assert (hung.status, hung.why, passed.status) == ("failed", "no end after 6 s", "passed")
     child = re.search(r"child (\d+)", hung.facts["log"])
-    assert child is not None
-    with contextlib.suppress(FileNotFoundError):
-        assert Path(f"/proc/{child[1]}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    assert child is not None and is_gone(int(child[1]))
+
+
+def is_gone(process: int) -> bool:
+    """Within ten seconds, a process has ended or is a zombie."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_part_ends_with_the_run_that_it_belongs_to(tmp_path: Path) -> None:
+    place = {"backend": "", "devices": 1, "simulated": True, "seconds": 60}
+    command = [sys.executable, "-m", "benchmarks.gpu.body", "tests.gpu.planted:hangs", json.dumps(place)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
+    process = subprocess.Popen([*command, str(tmp_path / "result")], cwd=runner.ROOT, **pipes)
+    assert process.stdout is not None
+    child = int(process.stdout.readline().split()[1])
+    process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGKILL
+    assert is_gone(child)
 
 
 def test_what_the_budget_leaves_no_time_for_is_said() -> None:

@@ -202,13 +202,13 @@ def test_the_state_of_other_batches_is_refused(folder: Path) -> None:
             loader(folder, **change).restore(state)
         assert next(iter(change)) in caught.value.message
     for wrong in ({"batch": 6}, {"batch": -1}, {"epoch": 0.5}):
-        with pytest.raises(DataError, match="count from 0"):
+        with pytest.raises(DataError, match="counted from 0"):
             loader(folder).restore({**state, **wrong})
-    with pytest.raises(DataError, match="no state: data_set, num_samples"):
+    with pytest.raises(DataError, match="not a state: data_set, num_samples"):
         loader(folder).restore({"epoch": 0, "batch": 0})
     states: list[Any] = [None, [], 3]
     for state in states:
-        with pytest.raises(DataError, match=r"this is no state: .*\nhint: give what state"):
+        with pytest.raises(DataError, match=r"this is not a state: .*\nhint: give a dictionary that state"):
             loader(folder).restore(state)
     with pytest.raises(DataError, match="go together"):
         loader(folder).state(epoch=1)

@@ -193,7 +193,7 @@ def test_an_iteration_does_not_go_on_in_a_fork(folder: Path) -> None:
             return f"{len(list(batches))} {error.message}"
         return "it goes on"
 
-    assert said_in_a_fork(go_on) == "6 an iteration goes on in a forked process"
+    assert said_in_a_fork(go_on) == "6 an iteration cannot continue in a forked process"
     assert len(list(iterator)) == 5
 
 

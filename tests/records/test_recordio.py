@@ -74,7 +74,7 @@ def test_a_later_label_of_another_kind_is_refused_by_name(tmp_path: Path) -> Non
     records = [im2rec(png(i), [1.0], i) for i in range(100)]
     write(tmp_path / "a.rec", *records, im2rec(png(), [0.5], 100), im2rec(png(), [1.0, 2.0], 101))
     found = labels_of(tmp_path / "a.rec")
-    assert "the first ones are whole numbers" in found[100] and "it has 2 labels" in found[101]
+    assert "the first labels are whole numbers" in found[100] and "the record has 2 labels" in found[101]
 
 
 def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_changed_framing_is_refused_with_its_place(tmp_path: Path) -> None:
     for place in [*range(begin, begin + 4), begin + 7]:
         broken = whole[:place] + bytes([whole[place] ^ 128]) + whole[place + 1 :]
         (tmp_path / "a.rec").write_bytes(broken)
-        with pytest.raises(DataError, match=rf"a\.rec is no whole RecordIO file: at byte {begin} "):
+        with pytest.raises(DataError, match=rf"a\.rec is not a whole RecordIO file: at byte {begin} "):
             list(source_of(tmp_path / "a.rec").items(0))
 
 
@@ -104,7 +104,7 @@ def test_giant_lengths_and_counts_of_labels_are_refused(tmp_path: Path) -> None:
     bad = struct.pack("<IfQQ", 2**32 - 1, 0, 0, 0) + png()
     write(tmp_path / "b.rec", im2rec(png(), [1.0], 0), bad, b"short")
     summary = pack(tmp_path / "b.rec", tmp_path / "out", on_error="skip")
-    assert "it says that it has 4294967295 labels" in summary.skipped[0].text
+    assert "it claims 4294967295 labels" in summary.skipped[0].text
     assert "too few for a header" in summary.skipped[1].text
 
 

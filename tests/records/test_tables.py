@@ -146,7 +146,8 @@ def test_a_column_of_another_type_must_be_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "why"), [([1, None], "column 'x' is null"), ([[1], [None]], "'x' holds no array: a value in it is null")]
+    ("column", "why"),
+    [([1, None], "column 'x' is null"), ([[1], [None]], "'x' does not hold an array: a value in it is null")],
 )
 def test_a_missing_value_is_refused_by_name(tmp_path: Path, column: list[Any], why: str) -> None:
     write(tmp_path / "a.parquet", table(2, x=column))
@@ -160,7 +161,9 @@ def not_utf8() -> Any:
     return pyarrow.Array.from_buffers(pyarrow.string(), 2, [None, offsets, pyarrow.py_buffer(b"a\xff\xfe")])
 
 
-@pytest.mark.parametrize(("name", "why"), [("x", "column 'x' is no UTF-8"), ("path", "the path is no UTF-8")])
+@pytest.mark.parametrize(
+    ("name", "why"), [("x", "column 'x' is not valid UTF-8"), ("path", "the path is not valid UTF-8")]
+)
 def test_text_that_is_none_is_refused_by_name(tmp_path: Path, name: str, why: str) -> None:
     columns = {name: not_utf8()} | ({} if name == "path" else {"image": [png(), png(1)]})
     write(tmp_path / "a.parquet", pyarrow.table(columns))
@@ -187,7 +190,7 @@ def test_the_column_of_the_images_is_found_or_asked_for(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"may be the image: left, right\nhint: .*--image left"):
         source_of(tmp_path / "b.parquet")
     write(tmp_path / "c.parquet", pyarrow.table({"x": [1]}))
-    with pytest.raises(DataError, match="no column holds images, of: x"):
+    with pytest.raises(DataError, match="none of these columns holds images: x"):
         source_of(tmp_path / "c.parquet")
 
 
@@ -205,7 +208,9 @@ def test_the_only_column_of_classes_is_the_label(tmp_path: Path) -> None:
 
 def test_of_several_columns_of_classes_one_is_to_be_chosen(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", named({"fine": ["a", "b"], "coarse": ["c", "d"]}))
-    with pytest.raises(DataError, match=r"names of classes: fine, coarse\nhint: .*--columns label=fine"):
+    with pytest.raises(
+        DataError, match=r"several columns have class names: fine, coarse\nhint: .*--columns label=fine"
+    ):
         pack(tmp_path / "a.parquet", tmp_path / "out")
     pack(tmp_path / "a.parquet", tmp_path / "out", columns={"label": "coarse", "fine": "fine"})
     with Records(tmp_path / "out") as records:

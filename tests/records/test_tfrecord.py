@@ -71,7 +71,7 @@ def test_a_folder_of_shards_is_read_in_the_order_of_their_names(tmp_path: Path) 
 def test_a_file_is_known_by_how_it_begins(tmp_path: Path) -> None:
     assert len(columns_of(write(tmp_path / "data.bin", image_example(0)))) == 1
     (tmp_path / "other.bin").write_bytes(b"nothing known")
-    with pytest.raises(DataError, match="neither by its name nor by how it begins"):
+    with pytest.raises(DataError, match="both by its name and by its first bytes"):
         source_of(tmp_path / "other.bin")
 
 
@@ -86,10 +86,10 @@ def test_the_image_may_be_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"several features hold an image.*\nhint: .*--image left"):
         source_of(tmp_path / "a.tfrecord")
     assert columns_of(tmp_path / "a.tfrecord", image="right") == [{"left": jpeg()}]
-    with pytest.raises(DataError, match="no record has a feature 'middle'\nhint: there are: left, right"):
+    with pytest.raises(DataError, match="no record has a feature 'middle'\nhint: the features are: left, right"):
         source_of(tmp_path / "a.tfrecord", image="middle")
     write(tmp_path / "b.tfrecord", example({"x": [1], "y": [b"text"]}))
-    with pytest.raises(DataError, match="no feature holds an image, of: x, y"):
+    with pytest.raises(DataError, match="no feature holds an image, among: x, y"):
         source_of(tmp_path / "b.tfrecord")
 
 
@@ -169,7 +169,7 @@ def test_a_damaged_record_may_be_skipped(tmp_path: Path) -> None:
     (tmp_path / "a.tfrecord").write_bytes(whole)
     summary = pack(tmp_path / "a.tfrecord", tmp_path / "out", on_error="skip")
     assert summary.num_samples == 2
-    assert "another checksum" in summary.skipped[0].text
+    assert "its checksum is wrong" in summary.skipped[0].text
 
 
 def test_a_giant_length_allocates_nothing(tmp_path: Path) -> None:
@@ -204,11 +204,11 @@ def test_every_shorter_example_is_refused() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (field(2, b""), "a field 2, which an Example has not"),
+        (field(2, b""), "a field 2, which an Example does not have"),
         (varint(1 << 3 | 2) + varint(2**63), "a field of 9223372036854775808 bytes"),
         (varint(1 << 3 | 3), "a wire type 3"),
         (b"\xff" * 11, "a number does not end"),
-        (field(1, field(1, field(1, b"\xff") + field(2, b""))), "a name that is no UTF-8"),
+        (field(1, field(1, field(1, b"\xff") + field(2, b""))), "a name that is not valid UTF-8"),
         (field(1, field(1, field(2, field(4, b"")))), "a list 4"),
         (field(1, field(1, field(2, field(1, b"") + field(1, b"")))), "a second list"),
         (field(1, field(1, field(2, field(2, field(1, b"abc"))))), "a run of float32 in 3 bytes"),

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import keras
-from keras import ops
+from keras import ops, tree
 
 from abreast.exact import calls
 from abreast.exact.own_step import is_users
@@ -64,13 +64,18 @@ def _widen_losses(model: Any) -> None:
     """Give losses that mix rows the rows of all replicas. The change is permanent; outside of a step it has no effect."""
     compiled = model._compile_loss
     for index, entry in enumerate(compiled._flat_losses or () if compiled is not None else ()):
-        if _mixes_rows(entry.loss):
-            compiled._flat_losses[index] = entry._replace(loss=functools.partial(_loss_of_all_rows, entry.loss))
+        if not (isinstance(entry.loss, functools.partial) and entry.loss.func is _widened):
+            loss: Any = functools.partial(_widened, entry.loss, _mixes_rows(entry.loss))
+            if hasattr(entry.loss, "reduction"):
+                loss.reduction = entry.loss.reduction
+            compiled._flat_losses[index] = entry._replace(loss=loss)
 
 
-def _loss_of_all_rows(loss: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+def _widened(loss: Any, mixes_rows: bool, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
     running = current()
-    if running is None or running.own_step:
+    # The last axis, along which Keras's losses work, is that of the rows where there is no other.
+    along_rows = any(len(leaf.shape) < 2 for leaf in tree.flatten(y_pred))
+    if running is None or running.own_step or not (mixes_rows or along_rows):
         return loss(y_true, y_pred, sample_weight)
     y_true, y_pred, sample_weight = (gather(running, data) for data in (y_true, y_pred, sample_weight))
     with all_rows(running):
@@ -79,8 +84,6 @@ def _loss_of_all_rows(loss: Any, y_true: Any, y_pred: Any, sample_weight: Any = 
 
 def _mixes_rows(loss: Any) -> bool:
     """Whether a loss may relate rows to one another: true unless it is known to work row by row."""
-    if isinstance(loss, functools.partial) and loss.func is _loss_of_all_rows:
-        return False  # it gets the rows of all replicas already
     if type(loss) is keras_losses.LossFunctionWrapper or type(loss).__module__ == keras_losses.__name__:
         options = {**getattr(loss, "_fn_kwargs", {}), "": getattr(loss, "axis", None)}
         return not is_of_keras(loss.fn) or loss.fn.__name__ in LOSSES_MIXING_ROWS or over_rows(options)

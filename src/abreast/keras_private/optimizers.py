@@ -1,8 +1,30 @@
-"""The optimizer classes that apply gradients."""
+"""The optimizer classes that apply gradients, and their tables of variables.
+
+The tables have the identities of variables as keys. Since 3.16, one more says which variables decay; before, an optimizer
+decides that at each step and keeps it in a cache.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
-__all__ = ["BaseOptimizer", "LossScaleOptimizer"]
+__all__ = ["OF_WEIGHT_DECAY", "BaseOptimizer", "LossScaleOptimizer", "identify_variables"]
+
+# What an optimizer keeps of `exclude_from_weight_decay`: the cache up to 3.15, the last since 3.16.
+OF_WEIGHT_DECAY = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache", "_weight_decay_by_var_key")
+
+
+def identify_variables(optimizer: Any) -> None:
+    """Make the tables of an optimizer anew, whose variables have other identities than before."""
+    variables = getattr(optimizer, "_trainable_variables", [])
+    attributes = vars(optimizer)
+    keys = [optimizer._var_key(variable) for variable in variables]
+    attributes["_trainable_variables_indices"] = {key: index for index, key in enumerate(keys)}
+    if hasattr(optimizer, "_is_excluded_from_weight_decay"):
+        decays = list(attributes.get("_weight_decay_by_var_key", {}).values())  # in the order of the variables
+        if len(decays) != len(keys):
+            decays = [not optimizer._is_excluded_from_weight_decay(variable) for variable in variables]
+        attributes["_weight_decay_by_var_key"] = dict(zip(keys, decays, strict=True))

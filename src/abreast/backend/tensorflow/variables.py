@@ -24,6 +24,7 @@ from abreast import exact
 from abreast.backend.tensorflow.functions import OWNER
 from abreast.backend.tensorflow.reduce import add_in_order
 from abreast.keras_private.backend import Variable
+from abreast.keras_private.optimizers import identify_variables
 
 # Held while variables of a model are not at rest, for example during a trace: other threads may train and predict meanwhile.
 AT_WORK = threading.RLock()
@@ -222,6 +223,4 @@ def _adopt(optimizer: Any) -> None:
     """Renew the optimizer's index, whose keys are identities of TensorFlow's variables: some of these were recreated."""
     for one in (optimizer, getattr(optimizer, "inner_optimizer", None)):
         if one is not None and one.built:
-            one._trainable_variables_indices = {
-                one._var_key(variable): index for index, variable in enumerate(one._trainable_variables)
-            }
+            identify_variables(one)

@@ -41,15 +41,13 @@ from abreast.keras_private.models import (
     inject_functional_model_class,
     make_node_key,
 )
-from abreast.keras_private.optimizers import BaseOptimizer
+from abreast.keras_private.optimizers import OF_WEIGHT_DECAY, BaseOptimizer, identify_variables
 from abreast.keras_private.torch import get_device
 from abreast.keras_private.tracking import TRACKED_ORDERED, TrackedDict, TrackedList, TrackedSet, Tracker
 from abreast.keras_private.trainers import BaseTrainer
 
 _NUMBERED = (KerasSaveable, keras.Variable, KerasTensor, Node, Tracker, torch.nn.Module)
 _TRACKED: tuple[Any, ...] = (TrackedDict, TrackedList, TrackedSet, *TRACKED_ORDERED)
-# Attributes in which an optimizer keeps `exclude_from_weight_decay`, as identities.
-OF_WEIGHT_DECAY = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache")
 
 
 def dump_model(model: Any, beside: Sequence[Any] = ()) -> bytes:
@@ -435,9 +433,9 @@ def _restore_identities(value: Any) -> None:
         value.stored_ids = {name: {id(part) for part in store} for name, (_, store) in value.config.items()}
     elif isinstance(value, BaseOptimizer):
         variables = getattr(value, "_trainable_variables", [])
-        value.__dict__["_trainable_variables_indices"] = {value._var_key(v): i for i, v in enumerate(variables)}
         excluded = {value._var_key(variables[index]) for index in value.__dict__.pop("_abreast_without_decay")}
         value.__dict__["_exclude_from_weight_decay"] = excluded
+        identify_variables(value)
     elif isinstance(value, Function):
         nodes = [node for nodes in value._nodes_by_depth.values() for node in nodes]
         value.__dict__["_nodes"] = {

@@ -1,7 +1,6 @@
-"""Batches of samples: their views drawn, their images decoded into one array by many painters, their columns beside it.
+"""One batch: views of its samples are drawn, painters decode them into one array, and columns become the targets.
 
-Not here: which samples a batch has (`sampling.py`), and what is asked for in which order (`loader.py`). Imports `buffers`,
-`columns`, `draws`, `painters`, `reader`, `sizes`, `views` and `errors`.
+The samples of a batch are chosen in `sampling.py`, and the order of batches in `loader.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Targets = str | Sequence[str] | None
 
 @dataclass(frozen=True)
 class Look:
-    """What becomes of an image: `size` is height and width, `antialias` costs time where images are made smaller."""
+    """How images become rows of a batch. `size` is height and width; `antialias` costs time where images shrink."""
 
     size: tuple[int, int]
     view: RandomCrop | CenterCrop
@@ -37,20 +36,20 @@ class Look:
 
 @dataclass(frozen=True)
 class Started:
-    """A batch that painters are at work on."""
+    """A batch that painters work on."""
 
     data: Any
     tasks: list[Task]
 
     def wait(self) -> Any:
-        """The batch. Raises what one of its images raised."""
+        """The finished batch. Raises the error of a damaged image."""
         for task in self.tasks:
             task.result()
         return self.data
 
 
 class Assembly:
-    """Makes batches of a data set; any thread may ask. Opening it reads every shard's index."""
+    """Makes batches of a data set, in any thread. Opening it reads every shard's index."""
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class Assembly:
         return self._batch(np.empty((0, *self.batches.image_shape), np.uint8), np.empty(0, np.int64))
 
     def start(self, numbers: Numbers, seed: int, epoch: int, first: int, painters: Painters, num_tasks: int) -> Started:
-        """Let painters make the batch of these samples, which stand in the epoch's order from `first` on."""
+        """Let painters make the batch of these samples, whose positions in the epoch's order begin at `first`."""
         copies, views = self._views(numbers, seed, epoch, first)
         images = painters.array((len(numbers), *self.batches.image_shape))
         rows = max(1, min(_MAX_ROWS_OF_A_TASK, -(-len(numbers) // num_tasks)))
@@ -91,12 +90,12 @@ class Assembly:
         return self._batch(images, numbers)
 
     def will_need(self, numbers: Numbers, seed: int, epoch: int, first: int) -> None:
-        """Let the system read ahead what the batch will be made of."""
+        """Ask the system to begin reading the samples of this batch from the disk."""
         sizes = self.batches.sizes
         sizes.will_need(self._views(numbers, seed, epoch, first)[0] if len(sizes.records) > 1 else numbers)
 
     def _views(self, numbers: Numbers, seed: int, epoch: int, first: int) -> tuple[Numbers, Views]:
-        """Which copies of the samples are read, and which part of each."""
+        """The copies of the samples to read, and the view of each."""
         view, sizes = self.look.view, self.batches.sizes
         draws = uniforms(seed, epoch, first, len(numbers), view.num_draws) if view.num_draws else np.empty((0, 0))
         heights, widths = sizes.sides[:, numbers]
@@ -105,7 +104,7 @@ class Assembly:
         return copies, Views(boxes, views.flips)
 
     def _batch(self, images: Pixels, numbers: Numbers) -> Any:
-        """Images, or those with what belongs to them: `(x, y)` or `(x, y, sample_weight)`."""
+        """The batch as Keras takes it: images alone, `(x, y)`, or `(x, y, sample_weight)`."""
         y: Any = self._targets
         if y is not None:
             y = {name: each[numbers] for name, each in y.items()} if isinstance(y, dict) else y[numbers]

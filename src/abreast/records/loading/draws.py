@@ -1,7 +1,8 @@
-"""Random numbers that are looked up by their place, so that threads, processes and restarts cannot change them.
+"""Random numbers as a function of their position, so that threads, processes and restarts do not change them.
 
-Philox is a function of a key and a counter (Salmon et al., SC 2011): the key is the seed and the epoch, the counter the
-place. Only its raw words are used, which NumPy keeps the same for ever; its distributions it does not. Imports `errors`.
+Philox is a function of a key and a counter (Salmon et al., SC 2011). Here the key is the seed and the epoch, and the
+counter is the position. Only raw words are used: NumPy promises that they never change, and does not promise it for its
+distributions.
 """
 
 from __future__ import annotations
@@ -11,26 +12,26 @@ import numpy.typing as npt
 
 from abreast.errors import DataError
 
-_WORDS = 4  # of 64 bits, which Philox gives for one counter
-_ORDER, _NUMBERS = 0, 1  # counters of the two uses lie 2^128 apart
+_WORDS = 4  # words of 64 bits that Philox gives for one counter
+_ORDER, _NUMBERS = 0, 1  # the counters of the two uses are 2^128 apart
 
 Draws = npt.NDArray[np.float64]
 
 
 def checked_seed(seed: int) -> int:
-    """The seed. Raises `DataError` for what is none."""
+    """The seed. Raises `DataError` for an invalid one."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
         raise DataError(f"seed={seed!r}", "give a whole number from 0 to 2**64 - 1")
     return int(seed)
 
 
 def permutation(seed: int, epoch: int, size: int) -> npt.NDArray[np.int64]:
-    """The order of an epoch: each of `size` numbers once, sorted by a random word of 64 bits."""
+    """The order of an epoch: each number below `size` once, sorted by a random word of 64 bits."""
     return np.argsort(_words(seed, epoch, _ORDER, 0, size), kind="stable")
 
 
 def uniforms(seed: int, epoch: int, first: int, count: int, width: int) -> Draws:
-    """`width` numbers in [0, 1) for each of `count` places from `first` on, places first."""
+    """`width` numbers in [0, 1) for each of `count` positions from `first` on; positions are the first axis."""
     per_place = -(-width // _WORDS)
     words = _words(seed, epoch, _NUMBERS, first * per_place, count * per_place * _WORDS)
     fractions: Draws = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,7 +1,7 @@
-"""`ImageRecords`: a loader of packed images that Keras's `fit`, `evaluate` and `predict` take as they take a `PyDataset`.
+"""`ImageRecords`: the loader of packed images as a `PyDataset` for Keras's `fit`, `evaluate` and `predict`.
 
-It is its own Keras data adapter too: Keras shuffles the batches of any other `PyDataset` with a generator of its own, and
-then nobody could know what comes next. Imports Keras, `loader`, and `backend` for plain TensorFlow.
+It is also its own Keras data adapter. Keras shuffles the batches of any other `PyDataset` with its own generator, so that
+the next batch could not be known.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from abreast.records.loading.loader import Loader
 class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[misc]  # Keras has no types
     """Batches of packed images, for Keras and for loops of one's own.
 
-    `batch_size` counts the rows of the global batch. `augment`: True takes a random part of each image, every second one
-    mirrored; False takes the centre, to evaluate; `RandomCrop` and `CenterCrop` say it exactly. `targets` and `weights`
-    name columns: one gives an array, several a dictionary. `shuffle` and `antialias` go with `augment` by default:
-    shuffled to train, antialiased to evaluate. `smaller` names data sets of the same samples, packed with a smaller `size`:
-    each part is then read where it is smallest and still has as many pixels as its place. `decoder`: "cpu", "gpu", or
-    "auto" for what is measured to be faster. Raises `DataError`, and `DeviceError` where there is no GPU that could decode.
+    `batch_size` is the number of rows of the global batch. `augment=True` takes a random part of each image, and mirrors
+    half of them, for training; `augment=False` takes the centre, for evaluation; `RandomCrop` and `CenterCrop` have
+    settings. `targets` and `weights` name columns: one name gives an array, several names a dictionary. By default,
+    batches are shuffled for training and antialiased for evaluation (`shuffle`, `antialias`). `smaller` names data sets of
+    the same samples, packed with a smaller `size`: each part is read from the smallest one in which it has at least as many
+    pixels as its place in the batch. `decoder` is "cpu", "gpu", or "auto" for the one that is measured to be faster. Raises
+    `DataError`, and `DeviceError` if there is no GPU to decode on.
     """
 
-    _goes_on = False  # whether Keras has asked for another iterator since it took a batch of the last one
+    _goes_on = False  # True if Keras has asked for another iterator since it took a batch of the last one
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         self._goes_on = True
@@ -36,13 +37,13 @@ class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[
 
     def _for_keras(self) -> Iterator[Any]:
         self._goes_on = False
-        yield from map(_as_tuple, self._rest_of_epoch(may_only_look=True))  # which holds no batch
+        yield from map(_as_tuple, self._rest_of_epoch(may_only_look=True))  # `map` holds no batch
 
     def on_epoch_end(self) -> None:
-        """Keras calls this behind an epoch, for which it then has asked for the next iterator already.
+        """Keras calls this after an epoch, and also after it took the first batch to build a model.
 
-        It also calls this when it has looked at a first batch to build a model, and then it has not. Where that is the only
-        batch, nothing else tells the two apart.
+        After an epoch it has asked for the next iterator already, and after building it has not. If an epoch has only one
+        batch, there is no other difference.
         """
         if self._goes_on:
             self._end_if_all_given()

@@ -1,8 +1,7 @@
-"""A packed data set as batches for training: shuffled, cropped and decoded ahead of who takes them.
+"""`Loader`: a packed data set as batches for training, which are shuffled, cropped and decoded ahead of their use.
 
-The sequence of batches is a function of the settings: no thread, process or restart changes it. No framework here;
-`image_records.py` shows it to Keras, `decoding.py` knows who decodes. Imports `assembly`, `decoding`, `gpu_choice`, `reader`,
-`sampling`, `sizes`, `views`, `hardware` and `errors`.
+The sequence of batches is a function of the settings: threads, processes and restarts do not change it. No framework is
+used here; `image_records.py` is the loader for Keras.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from abreast.records.loading.views import CenterCrop, RandomCrop
 from abreast.records.reading.reader import Numbers, Records
 from abreast.records.reading.sizes import Sizes
 
-_TASKS_PER_THREAD = 2  # of a batch, and of what waits
+_TASKS_PER_THREAD = 2  # in a batch, and in the batches that are begun ahead
 _MAX_SIDE = 65_500
 
 
 class Loader:
     """Batches of `uint8` images, rows by `size` by channels, with columns as targets.
 
-    Iterating gives the batches of an epoch; each iteration that came to its end is followed by the next epoch. `loader[i]`
-    is batch `i` of the present one. Used as a `with`, or closed, it gives its files back.
+    An iteration gives the batches of an epoch. After a complete iteration, the next one gives the next epoch. `loader[i]`
+    is batch `i` of the current epoch. `close`, or the end of a `with` block, closes its files.
     """
 
     def __init__(
@@ -61,9 +60,10 @@ class Loader:
         trains = isinstance(view, RandomCrop)
         look = Look(_size(size), view, not trains if antialias is None else bool(antialias))
         if num_threads is not None and not (isinstance(num_threads, int) and num_threads >= 1):
-            raise DataError(f"num_threads={num_threads!r}", "give a number above 0, or None for one per core")
+            raise DataError(f"num_threads={num_threads!r}", "give a number above 0, or None for one thread per core")
         if not (isinstance(num_workers, int) and num_workers >= 0):
-            raise DataError(f"num_workers={num_workers!r}", "give a number of processes, or 0 for threads of this one")
+            hint = "give a number of processes, or 0 for threads of this process"
+            raise DataError(f"num_workers={num_workers!r}", hint)
         self.records = Records(folder)
         smaller = [fspath(smaller)] if isinstance(smaller, str | PathLike) else [fspath(each) for each in smaller]
         self._sampling = Sampling(
@@ -96,20 +96,24 @@ class Loader:
             "num_shards": num_shards,
         }
         if extra("cv2").getNumThreads() != 1:
-            # Each of our threads has an image of its own. In a forked child OpenCV's would be missing, and waited for.
+            # Each of our threads decodes its own image. A forked child would wait for OpenCV's threads, which it lacks.
             extra("cv2").setNumThreads(1)
-        super().__init__()  # Keras's, below `ImageRecords`
+        super().__init__()  # in `ImageRecords`, this is Keras's
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """The number of batches of an epoch."""
         return self._sampling.num_batches
 
     def __iter__(self) -> Iterator[Any]:
-        """The rest of the epoch. At its end, or when it is closed, no thread is left; processes wait for the next one."""
+        """The rest of the epoch. Its threads end with it, or when it is closed; processes wait for the next iteration."""
         return self._rest_of_epoch()
 
     def _rest_of_epoch(self, may_only_look: bool = False) -> Iterator[Any]:
-        """`may_only_look`: who takes a first batch may leave it at that, and an epoch may have but one."""
+        """The batches from the place of `_begin` on.
+
+        `may_only_look`: Keras may take only the first batch, to build the model. Do not count that as an epoch, even if
+        the epoch has only one batch.
+        """
         begin = self._begin
         order = self._order_of(begin.epoch)
         started: deque[Started] = deque()
@@ -120,34 +124,35 @@ class Loader:
         try:
             painters.aside(self._read_ahead, begin.epoch, order, range(asked, asked + self._ahead))
             for batch in range(begin.batch, len(self)):
-                if os.getpid() != process:  # the threads stayed behind, and would be waited for
-                    raise DataError("an iteration goes on in a forked process", "begin another one there: iter(loader)")
+                if os.getpid() != process:  # the threads are not in the forked process, which would wait for ever
+                    hint = "begin another iteration there: iter(loader)"
+                    raise DataError("an iteration cannot continue in a forked process", hint)
                 while asked < min(batch + self._ahead + 1, len(self)):
                     started.append(self._start(begin.epoch, asked, order, painters))
                     asked += 1
                 started[0].wait()
                 self._next = self._checked(Place(begin.epoch, batch + 1))
                 if batch + 1 == len(self):
-                    painters.finish()  # Keras asks for no more, and so would not come to the end of this
+                    painters.finish()  # Keras does not ask for more, so that the code after the loop may never run
                     if batch > begin.batch or (len(self) == 1 and not may_only_look):
                         self._ended(begin)
-                yield started.popleft().data  # held by nobody here: its memory is free when the caller lets it go
+                yield started.popleft().data  # not held here, so that its memory is free as soon as the caller drops it
             self._ended(begin)
         finally:
             painters.leave()
 
     def _ended(self, begin: Place) -> None:
-        """An iteration that began there has given all; another one, or `restore`, may have gone on from it already."""
+        """Go to the next epoch after a complete iteration from `begin`, unless another one or `restore` moved already."""
         if self._begin == begin:
             self._begin = Place(begin.epoch + 1, 0)
 
     def _end_if_all_given(self) -> None:
-        """End an epoch of which all was given to who only might have looked."""
+        """End an epoch whose batches were all given while `may_only_look`."""
         if self._next.epoch > self._begin.epoch:
             self._ended(self._begin)
 
     def _start(self, epoch: int, batch: int, order: Numbers, painters: Painters) -> Started:
-        """Let painters make a batch, and have the disk's next one ready by then."""
+        """Let painters make a batch, and begin to read a later one from the disk."""
         painters.aside(self._read_ahead, epoch, order, range(batch + self._ahead, batch + self._ahead + 1))
         positions = self._sampling.positions(batch)
         numbers = order[positions.start : positions.stop]
@@ -155,7 +160,7 @@ class Loader:
         return self._assembly.start(numbers, self._sampling.seed, epoch, positions.start, painters, num_tasks)
 
     def __getitem__(self, batch: int) -> Any:
-        """Batch `batch` of the epoch that an iteration would begin with, made at once."""
+        """Batch `batch` of the epoch that the next iteration begins with, made at once."""
         if not -len(self) <= batch < len(self):
             raise IndexError(f"batch {batch} of {len(self)}")
         epoch, positions = self._begin.epoch, self._sampling.positions(batch % len(self))
@@ -185,57 +190,59 @@ class Loader:
 
     @property
     def batch_size(self) -> int:
-        """Rows of a global batch."""
+        """The number of rows of a global batch."""
         return self._sampling.batch_size
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """What the numbers of the column `label` mean, where the source had names."""
+        """The names of the classes that the column `label` counts, None if the source had none."""
         return self.records.class_names
 
     @property
     def epoch(self) -> int:
-        """Of the next batch, from 0."""
+        """Epoch of the next batch, counted from 0."""
         return self._next.epoch
 
     def state(self, epoch: int | None = None, batch: int | None = None) -> dict[str, Any]:
-        """What `restore` needs to go on with batch `batch` of `epoch`, by default behind the last that was given.
+        """A dictionary for JSON, with which `restore` continues at batch `batch` of `epoch`.
 
-        Who reads ahead, as `fit` may do, says how far it really came. The dictionary can be written as JSON.
+        The default is the batch after the last one given. A caller that reads ahead, as `fit` may do, must name the batch
+        that it has reached.
         """
         if (epoch is None) != (batch is None):
-            raise DataError("epoch and batch go together", "give both, or none")
+            raise DataError("epoch and batch belong together", "give both, or none")
         place = self._next if epoch is None or batch is None else self._checked(Place(epoch, batch))
         return {**self._sequence(), "decoder": self._decoding.decoder, "epoch": place.epoch, "batch": place.batch}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on at the place of a `state`. Raises `DataError` for that of other batches."""
+        """Let the next iteration begin at the place of a `state`. Raises `DataError` if it belongs to other batches."""
+        hint = "give a dictionary that state() returned"
         if not isinstance(state, Mapping):
-            raise DataError(f"this is no state: {state!r:.100}", "give what state() gave")
+            raise DataError(f"this is not a state: {state!r:.100}", hint)
         wanted = self._sequence()
         missing = [name for name in (*wanted, "epoch", "batch") if name not in state]
         if missing:
-            raise DataError(f"this is no state: {', '.join(missing)} is missing", "give what state() gave")
+            raise DataError(f"this is not a state: {', '.join(missing)} is missing", hint)
         other = {name: state[name] for name in wanted if state[name] != wanted[name]}
         if other:
             what = ", ".join(f"{name} was {value} and is {wanted[name]}" for name, value in other.items())
-            raise DataError(f"the state belongs to other batches: {what}", "use the settings that it was made with")
+            raise DataError(f"the state belongs to other batches: {what}", "use the settings that it was saved with")
         place = self._checked(Place(state["epoch"], state["batch"]))
         self._decoding.restore(state.get("decoder"))
         self._begin = self._next = place
 
     def close(self) -> None:
-        """Give the files back. Batches stay what they are."""
+        """Close the files. Batches stay valid."""
         self._assembly.batches.sizes.close()
         self._decoding.close()
 
     def _checked(self, place: Place) -> Place:
         if not (type(place.epoch) is type(place.batch) is int and place.epoch >= 0 and 0 <= place.batch <= len(self)):
-            raise DataError(f"epoch {place.epoch!r}, batch {place.batch!r} of {len(self)}", "both count from 0")
+            raise DataError(f"epoch {place.epoch!r}, batch {place.batch!r} of {len(self)}", "both are counted from 0")
         return Place(place.epoch + 1, 0) if place.batch == len(self) else place
 
     def _sequence(self) -> dict[str, Any]:
-        """All that the batches are a function of, but their place."""
+        """The settings that determine the sequence of batches."""
         sampling, look = self._sampling, self._assembly.look
         data_set, *smaller = self._assembly.batches.sizes.data_sets
         return {
@@ -252,7 +259,7 @@ class Loader:
         }
 
     def _images_per_second(self, painters: Painters) -> float:
-        """What they do of the batches that come next, again and again."""
+        """The rate of these painters, measured by making the next batches repeatedly."""
         begin, order = self._begin, self._order_of(self._begin.epoch)
 
         def start(number: int) -> Started:
@@ -289,7 +296,7 @@ def _view(augment: Any) -> RandomCrop | CenterCrop:
         return RandomCrop() if augment else CenterCrop()
     if isinstance(augment, RandomCrop | CenterCrop):
         return augment
-    hint = "True for random crops and flips, False for the centre, or abreast.records.RandomCrop(...), CenterCrop(...)"
+    hint = "give True for random crops, False for the centre, or abreast.records.RandomCrop(...) or CenterCrop(...)"
     raise DataError(f"augment={augment!r:.100}", hint)
 
 
@@ -301,4 +308,4 @@ def _size(size: Any) -> tuple[int, int]:
         and 0 < min(sides) <= max(sides) <= _MAX_SIDE
     ):
         return sides[0], sides[1]
-    raise DataError(f"size={size!r:.100}", "give pixels, as 224, or height and width, as (192, 256)")
+    raise DataError(f"size={size!r:.100}", "give a number of pixels, as 224, or height and width, as (192, 256)")

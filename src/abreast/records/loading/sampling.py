@@ -1,6 +1,6 @@
-"""Which samples a batch has: the order of an epoch, its cutting into global batches, and a process's rows of each.
+"""The samples of each batch: the order of an epoch, its global batches, and the rows of each that a process reads.
 
-All of it is a function of the settings, the epoch and the batch's number. Imports `draws` and `errors`.
+All of it is a function of the settings, the epoch and the number of the batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from abreast.shares import Shares
 
 @dataclass(frozen=True)
 class Place:
-    """The next batch: its epoch and its number in it."""
+    """The place of a batch: its epoch, and its number in the epoch."""
 
     epoch: int
     batch: int
@@ -26,7 +26,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How samples become batches. `batch_size` counts the rows of all shards together; shard p of n has the p-th part."""
+    """How samples become batches. `batch_size` counts the rows of all shards; shard p reads the p-th part of each batch."""
 
     num_samples: int
     batch_size: int
@@ -43,14 +43,14 @@ class Sampling:
             if not _is_whole(getattr(self, name)) or getattr(self, name) < 1:
                 raise DataError(f"{name}={getattr(self, name)!r}", "give a whole number above 0")
         if not _is_whole(self.shard) or not 0 <= self.shard < self.num_shards:
-            raise DataError(f"shard={self.shard!r} of {self.num_shards}", "shards count from 0, as ranks do")
+            raise DataError(f"shard={self.shard!r} of {self.num_shards}", "count shards from 0, like ranks")
         if self.drop_remainder and self.batch_size > self.num_samples:
-            what = f"batch_size={self.batch_size} is more than the {self.num_samples} samples, and the rest is dropped"
+            what = f"batch_size={self.batch_size} is more than the {self.num_samples} samples, so that all are dropped"
             raise DataError(what, "give a smaller batch_size, or drop_remainder=False")
         smallest = self.batch_size if self.drop_remainder else self._rows(self.num_batches - 1)
         if smallest < self.num_shards:
             what = f"a batch of {smallest} rows leaves some of {self.num_shards} shards without any"
-            raise DataError(what, "drop_remainder=True, another batch_size, or fewer shards")
+            raise DataError(what, "give drop_remainder=True, another batch_size, or fewer shards")
 
     @property
     def num_batches(self) -> int:

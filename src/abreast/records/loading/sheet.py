@@ -1,7 +1,4 @@
-"""A contact sheet: a row per sample, first its centre, then views of it as training would see them.
-
-Imports `assembly`, `draws`, `reader`, `sampling`, `views`, `extras` and `errors`; Pillow writes the file.
-"""
+"""A contact sheet with a row per sample: first its centre, then views of it as training sees them."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _WHITE = 255
 def write_sheet(
     folder: str | PathLike[str], path: str | PathLike[str], seed: int = 0, rows: int = 6, columns: int = 8
 ) -> int:
-    """Write the picture; its format goes by the name's extension. Gives the number of samples. Raises `DataError`."""
+    """Write the picture, in the format of the name's extension. Returns the number of samples. Raises `DataError`."""
     with Records(folder) as records:
         if not len(records):
             raise DataError(f"{records.folder} is empty", "pack at least one image")

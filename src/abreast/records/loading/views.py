@@ -1,6 +1,6 @@
-"""Which part of an image is seen, and whether in a mirror: drawn at random to train, the centre to evaluate.
+"""The part of each image that a batch shows, and whether it is mirrored: random for training, the centre for evaluation.
 
-Drawn for many images at once, out of numbers that `draws` gives. Imports `draws` and `errors`.
+Views are computed for many images at once, from the random numbers of `draws`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Sizes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Views:
-    """`boxes` is images by left, top, width and height, in pixels; `flips` says which are to be mirrored."""
+    """`boxes` is images by left, top, width and height, in pixels. `flips` is True for each mirrored image."""
 
     boxes: Sizes
     flips: npt.NDArray[np.bool_]
@@ -30,10 +30,10 @@ class Views:
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """A part of between `scale` of the area and a width between `ratio` of the height; every second one is mirrored.
+    """A random part of the image, mirrored with probability 1/2. `scale` limits its area, `ratio` its width over height.
 
-    As GoogLeNet was trained (Szegedy et al., CVPR 2015): area uniform, the logarithm of the ratio uniform, the place
-    uniform. Where ten draws do not fit into the image, it is a largest part with an allowed ratio.
+    As GoogLeNet was trained (Szegedy et al., CVPR 2015): area, logarithm of the ratio, and place are uniform. If none of
+    ten draws fits into the image, the largest part with an allowed ratio is taken.
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
@@ -48,7 +48,7 @@ class RandomCrop:
             raise DataError(f"scale={self.scale}", "give the smallest and the largest share of the area, as (0.08, 1)")
         if len(ratio) != 2 or not 0 < ratio[0] <= ratio[1] < math.inf:
             raise DataError(f"ratio={self.ratio}", "give the smallest and the largest width over height, as (3/4, 4/3)")
-        # Crops that are equal have one `repr`, by which a saved state knows them.
+        # Equal crops have the same `repr`, which a saved state contains.
         for name, value in {"scale": scale, "ratio": ratio, "flip": bool(self.flip)}.items():
             object.__setattr__(self, name, value)
 
@@ -61,11 +61,11 @@ class RandomCrop:
         return Views(boxes, (draws[:, -1] < 0.5) & self.flip)
 
     def _drawn(self, heights: Sizes, widths: Sizes, areas: Draws, ratios: Draws) -> tuple[Sizes, Sizes]:
-        """Width and height of the first try that fits into each image, and otherwise of the largest part."""
+        """Width and height of the first try that fits into each image, or of the largest part if none fits."""
         low, high = np.log(self.ratio)
         area = (heights * widths)[:, None] * (self.scale[0] + areas * (self.scale[1] - self.scale[0]))
         ratio = np.exp(low + ratios * (high - low))
-        # Pairs of sides, and the largest part behind the last try.
+        # Columns are the tries, followed by the largest part.
         wide = np.rint(np.sqrt(area * ratio)).astype(np.int64)
         tall = np.rint(np.sqrt(area / ratio)).astype(np.int64)
         fits = (wide >= 1) & (wide <= widths[:, None]) & (tall >= 1) & (tall <= heights[:, None])
@@ -80,9 +80,9 @@ class RandomCrop:
 
 @dataclass(frozen=True)
 class CenterCrop:
-    """The centred part with the shape of the batch's images, `fraction` of the largest such.
+    """The centred part with the shape of the batch's images. Its sides are `fraction` of the largest such part's.
 
-    Made to size it is what others call: short side to size / fraction, then the centre. 0.875 is 256 pixels and 224.
+    This equals a resize of the short side to size / fraction, followed by a centre crop: 0.875 is 256 pixels, then 224.
     """
 
     fraction: float = 0.875
@@ -92,9 +92,7 @@ class CenterCrop:
     def __post_init__(self) -> None:
         fraction = _floats((self.fraction,))
         if not fraction or not 0 < fraction[0] <= 1:
-            raise DataError(
-                f"fraction={self.fraction}", "give the share of the sides that is seen, above 0 and up to 1"
-            )
+            raise DataError(f"fraction={self.fraction}", "give the visible fraction of the sides, above 0 and up to 1")
         object.__setattr__(self, "fraction", fraction[0])
 
     def views(self, heights: Sizes, widths: Sizes, size: tuple[int, int], draws: Draws) -> Views:
@@ -107,7 +105,7 @@ class CenterCrop:
 
 
 def _floats(numbers: Any) -> tuple[float, ...]:
-    """The numbers as Python's own; none where they are no numbers."""
+    """The numbers as Python's floats; empty if they are not numbers."""
     try:
         return tuple(float(number) for number in numbers)
     except (TypeError, ValueError):

@@ -1,1 +1,1 @@
-"""Where images come from: one small adapter per kind of source, each of which gives items in a fixed order."""
+"""Sources of images: one small adapter for each kind. An adapter gives its items in a fixed order."""

@@ -1,7 +1,4 @@
-"""Images in NumPy arrays.
-
-Imports `source`, `columns` and `errors`.
-"""
+"""The source of images in NumPy arrays."""
 
 from __future__ import annotations
 
@@ -30,11 +27,11 @@ class Arrays:
     def __post_init__(self) -> None:
         shape = self.images.shape
         if self.images.dtype != np.uint8 or len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
-            hint = "give uint8 of shape (samples, height, width), or with 1 or 3 channels behind"
-            raise DataError(f"these are no images: {self.images.dtype} of shape {shape}", hint)
+            hint = "give uint8 of shape (samples, height, width), or (samples, height, width, channels) with 1 or 3 channels"
+            raise DataError(f"these are not images: {self.images.dtype} of shape {shape}", hint)
         for name, values in self.values.items():
             if not values.ndim:
-                raise DataError(f"column {name!r} is {values!r:.80}, and not a row per image")
+                raise DataError(f"column {name!r} must have a row per image, and is {values!r:.80}")
             if len(values) != len(self.images):
                 raise DataError(f"column {name!r} has {len(values)} rows for {len(self.images)} images")
 
@@ -44,7 +41,7 @@ class Arrays:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Of all that is in the arrays."""
+        """A digest of the whole content of the arrays."""
         digest = hashlib.sha256(repr([self.images.shape, self.columns, sorted(self.values)]).encode())
         for image in self.images:
             digest.update(np.ascontiguousarray(image).data)
@@ -70,5 +67,5 @@ def _type(name: str, values: npt.NDArray[Any]) -> ColumnType:
 
 
 def _plain(value: Any) -> Any:
-    """Text and bytes as Python's own types; all else stays."""
+    """Text and bytes as Python's own types; other values unchanged."""
     return value.item() if isinstance(value, np.str_ | np.bytes_) else value

@@ -1,7 +1,4 @@
-"""Rows of Arrow tables, of Parquet files and Hugging Face data sets: which column is the image, and what the others are.
-
-Imports `columns`, `images`, `listing` for the names of columns of paths, `extras` and `errors`; pyarrow when there is a table.
-"""
+"""Rows of Arrow tables, from Parquet files and Hugging Face data sets: the column of images, and the types of the others."""
 
 from __future__ import annotations
 
@@ -24,9 +21,10 @@ _IMAGE_NAMES = ("image", "img", "image_bytes", "bytes", "jpg", "jpeg", "png", "w
 
 @dataclass(frozen=True)
 class Layout:
-    """What a table's columns are for: `image` holds bytes, structs of `bytes` and `path`, or paths.
+    """How a table's columns are used. The column `image` holds bytes, structs of `bytes` and `path`, or paths.
 
-    `types` has the other columns by their names in the table, `names` those of classes, by the names of the types.
+    `types` has the types of the other columns, by the column's name in the table. `names` has the names of classes, by the
+    name of the type.
     """
 
     image: str
@@ -39,9 +37,9 @@ class Layout:
 
 
 def layout_of(schema: Any, image: str | None, wanted: Sequence[str] | None) -> Layout:
-    """How to read tables of this schema. Raises `DataError` when no image is found, or a column has no type of ours.
+    """The layout of tables with this schema. Raises `DataError` if no image is found, or if a column's type is unknown.
 
-    `wanted` are the columns to be taken, by our names, if not all are.
+    `wanted` names the columns to keep, by our names; None keeps all.
     """
     features = _features(schema)
     chosen = _image_column(schema, image, features)
@@ -59,16 +57,18 @@ def layout_of(schema: Any, image: str | None, wanted: Sequence[str] | None) -> L
     if unusable:
         good = ",".join(type.name for type in types.values())
         what = ", ".join(f"{name} ({kind:.60})" for name, kind in unusable.items())
-        raise DataError(f"columns of such types cannot be packed: {what}", f"name those to take: --columns {good}")
+        raise DataError(
+            f"columns of these types cannot be packed: {what}", f"name the columns to keep: --columns {good}"
+        )
     names = {types[name].name: tuple(map(str, of)) for name, of in classes.items() if name in types}
     if len(names) > 1 and "label" not in names and wanted is None:
         hint = f"choose the one that labels the images: --columns label={next(iter(names))}"
-        raise DataError(f"several columns have names of classes: {', '.join(names)}", hint)
+        raise DataError(f"several columns have class names: {', '.join(names)}", hint)
     return Layout(chosen, types, names)
 
 
 def _features(schema: Any) -> dict[str, Any]:
-    """What `datasets` says about the columns, in the schema's metadata."""
+    """The descriptions of columns that `datasets` writes into the schema's metadata."""
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
         return dict(features)
@@ -77,7 +77,7 @@ def _features(schema: Any) -> dict[str, Any]:
 
 
 def _called(name: str, schema: Any, classes: Mapping[str, Any], taken: Sequence[str]) -> str:
-    """The column's name with us; the only one of classes is the label."""
+    """Our name for the column. A single column of classes is called `label`."""
     only = list(classes) == [name] and "label" not in schema.names
     called = "label" if only else column_name(name)
     while called in taken:
@@ -100,10 +100,10 @@ def _image_column(schema: Any, image: str | None, features: Mapping[str, Any]) -
         if len(found) == 1 or (found and found in (data, paths)):
             return found[0]
         if found:
-            hint = f"name the one to take: --image {found[0]}"
+            hint = f"name the right one: --image {found[0]}"
             raise DataError(f"several columns may be the image: {', '.join(found)}", hint)
-    hint = f"name the column: --image NAME; it holds bytes of files, or is a path, as {' or '.join(PATH_COLUMNS)}"
-    raise DataError(f"no column holds images, of: {', '.join(schema.names)}", hint)
+    hint = f"name the column: --image NAME; it holds bytes of files, or paths, as {' or '.join(PATH_COLUMNS)}"
+    raise DataError(f"none of these columns holds images: {', '.join(schema.names)}", hint)
 
 
 def _image_kind(type: Any) -> str | None:
@@ -131,10 +131,10 @@ def _is_text(type: Any) -> bool:
 
 
 def _type(name: str, type: Any) -> ColumnType | None:
-    """Our type for Arrow's; None where there is none."""
+    """Our type for Arrow's; None if there is none."""
     kinds = extra("pyarrow").types
     shape: list[int | None] = []
-    said = getattr(type, "shape", None)  # of the arrays of `datasets`, which are stored as lists of lists
+    said = getattr(type, "shape", None)  # `datasets` stores arrays of known shape as lists of lists
     type = _storage(type)
     if _is_text(type):
         return ColumnType(name, TEXT, (None,))
@@ -157,7 +157,7 @@ def _storage(type: Any) -> Any:
 
 
 class Rows:
-    """Rows of one table: images and columns. `root` is where paths count from."""
+    """Rows of one table: images and columns. Paths are relative to `root`."""
 
     def __init__(self, table: Any, layout: Layout, root: Path) -> None:
         self._layout = layout
@@ -165,13 +165,13 @@ class Rows:
         self._columns = {name: _chunked(table.column(name)) for name in (layout.image, *layout.types)}
 
     def row(self, number: int) -> tuple[Any, dict[str, Any]]:
-        """Raises `DataError` for a row without an image; a column without a value gets an error in its place."""
+        """Image and columns. Raises `DataError` for a row without an image; a missing value is replaced by an error."""
         columns = {type.name: _value(type, self._columns[name][number]) for name, type in self._layout.types.items()}
         return image_of(self._columns[self._layout.image][number], self._root), columns
 
 
 def _chunked(column: Any) -> Any:
-    """A column without dictionaries and extensions."""
+    """The column, with dictionaries and extension types replaced by their values."""
     pyarrow = extra("pyarrow")
     if isinstance(column.type, pyarrow.BaseExtensionType):
         column = pyarrow.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
@@ -181,11 +181,11 @@ def _chunked(column: Any) -> Any:
 
 
 def image_of(value: Any, root: Path) -> bytes | Path:
-    """The bytes of a file, or its path, that a scalar of the image's column holds."""
+    """The bytes of a file, or its path, from a scalar of the image's column."""
     content = value
     if content.is_valid and extra("pyarrow").types.is_struct(value.type):
         parts = [value[value.type.field(i).name] for i in range(value.type.num_fields)]
-        parts.sort(key=lambda part: not is_bytes(part.type))  # rather bytes than a path
+        parts.sort(key=lambda part: not is_bytes(part.type))  # bytes before a path
         content = next((part for part in parts if part.is_valid), parts[0])
     if not content.is_valid:
         raise DataError("the row has no image")
@@ -194,8 +194,8 @@ def image_of(value: Any, root: Path) -> bytes | Path:
         return bytes(content.as_py())
     try:
         return path_of(content.as_py(), root)
-    except UnicodeDecodeError as error:  # pyarrow does not look at the bytes of text before somebody asks for it
-        raise DataError(f"the path is no UTF-8: {error!s:.100}") from None
+    except UnicodeDecodeError as error:  # pyarrow decodes text only when it is read
+        raise DataError(f"the path is not valid UTF-8: {error!s:.100}") from None
 
 
 def path_of(text: str, root: Path) -> Path:
@@ -206,19 +206,21 @@ def path_of(text: str, root: Path) -> Path:
 
 def _value(column: ColumnType, value: Any) -> Any:
     if not value.is_valid:
-        return DataError(f"column {column.name!r} is null", "leave the column out, by naming those to take, or the row")
+        return DataError(
+            f"column {column.name!r} is null", "leave out the row, or the column: name the columns to keep"
+        )
     try:
         if not column.shape or column.type in (TEXT, BYTES):
             return value.as_py()
         return _array(value, np.dtype(column.type))
     except UnicodeDecodeError as error:
-        return DataError(f"column {column.name!r} is no UTF-8: {error!s:.100}")
+        return DataError(f"column {column.name!r} is not valid UTF-8: {error!s:.100}")
     except ValueError as error:
-        return DataError(f"column {column.name!r} holds no array: {error!s:.100}")
+        return DataError(f"column {column.name!r} does not hold an array: {error!s:.100}")
 
 
 def _array(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Lists in lists as one array. Raises `ValueError` for missing numbers and for lengths that differ."""
+    """Nested lists as one array. Raises `ValueError` for missing numbers and for different lengths."""
     inner = value.values if value.is_valid else None
     if inner is None or inner.null_count:
         raise ValueError("a value in it is null")

@@ -1,7 +1,4 @@
-"""Which adapter a source gets: by what an object is, by a file's name, and by how a file begins where its name says nothing.
-
-Imports the adapters and `errors`.
-"""
+"""The choice of a source's adapter: by the type of an object, by a file's name, or else by the file's first bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import numpy as np
 
 from abreast.errors import DataError
 from abreast.records.sources.arrays import Arrays
-from abreast.records.sources.container import Contained
+from abreast.records.sources.container import Contained, compressed
 from abreast.records.sources.folder import from_folder, has_images
 from abreast.records.sources.huggingface import from_datasets, is_datasets
 from abreast.records.sources.iterable import Iterated
@@ -38,13 +35,13 @@ _KINDS = {
     ".pq": "Parquet",
 }
 _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
-_NUMBERED = re.compile(r".+-\d+-of-\d+")  # shards are called so with no extension, as those of ImageNet
+_NUMBERED = re.compile(r".+-\d+-of-\d+")  # names of shards without an extension, such as ImageNet's
 
 
 def source_of(source: Any, image: str | None = None, wanted: Sequence[str] | None = None) -> Source:
-    """An adapter for a path, paths of shards, arrays or an iterable; a `Source` is one itself. Raises `DataError`.
+    """The adapter for a path, paths of shards, arrays or an iterable. A `Source` is returned as it is. Raises `DataError`.
 
-    `image` names what holds the images in samples with names; `wanted` are the columns to be taken, if not all are.
+    `image` names the column, feature or extension that holds the images. `wanted` names the columns to keep; None keeps all.
     """
     if isinstance(source, str | PathLike):
         _check_path(fspath(source))
@@ -59,11 +56,11 @@ def source_of(source: Any, image: str | None = None, wanted: Sequence[str] | Non
 
 
 def _check_path(path: str) -> None:
-    """Refuse what is no path, and would be taken for one: nothing is the present folder."""
+    """Raise `DataError` for text that is not a path. An empty path would mean the current folder."""
     if not path:
-        raise DataError("the source has no name", "name a folder, a list or shards; . is the present folder")
+        raise DataError("the source has no name", "name a folder, a list or shards; . is the current folder")
     if re.match("[A-Za-z][A-Za-z0-9+-]*://", path):
-        raise DataError(f"{path:.200} is not a path", "copy it to a disk first: nothing is read over a network")
+        raise DataError(f"{path:.200} is not a path", "copy it to a disk first: abreast does not read over a network")
 
 
 def _of_object(source: Any) -> Source:
@@ -74,7 +71,7 @@ def _of_object(source: Any) -> Source:
     if isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], np.ndarray) and source[0].ndim > 2:
         if _is_colour_image(source[0]) and _is_colour_image(source[1]):
             hint = "give a list of images, or one array of them"
-            raise DataError("a tuple is images with their labels, and these look like two images", hint)
+            raise DataError("a tuple must be images and their labels, and these look like two images", hint)
         return Arrays(source[0], {"label": np.asarray(source[1])})
     if hasattr(source, "items") and hasattr(source, "identity"):
         found: Source = source
@@ -91,7 +88,7 @@ def _is_colour_image(array: Any) -> bool:
 
 
 def _shards(source: Any) -> list[Path] | None:
-    """Paths, if a list holds nothing but those of shards."""
+    """The paths, if all elements of a list are paths of shards; else None."""
     if not isinstance(source, list | tuple) or not source or not all(isinstance(p, str | PathLike) for p in source):
         return None
     paths = [Path(fspath(path)) for path in source]
@@ -119,7 +116,7 @@ def _of_folder(folder: Path, image: str | None, wanted: Sequence[str] | None) ->
         return from_folder(folder)
     if has_images(folder):
         hint = "name the shards, or move them or the images elsewhere"
-        raise DataError(f"{folder} has images beside shards, as {shards[0].name}", hint)
+        raise DataError(f"{folder} has images beside shards such as {shards[0].name}", hint)
     if is_packed(folder):
         _no_image(image, "packed images")
         return from_records(folder)
@@ -134,7 +131,7 @@ def _may_be_shard(path: Path) -> bool:
 
 def _of_shards(shards: Sequence[Path], image: str | None, wanted: Sequence[str] | None) -> Contained:
     kinds = {path: _kind_of(path) for path in shards}
-    if set(kinds.values()) == {"tar", "Parquet"}:  # img2dataset writes what it knows of each tar beside it
+    if set(kinds.values()) == {"tar", "Parquet"}:  # img2dataset writes the metadata of each tar beside it
         kinds = {path: kind for path, kind in kinds.items() if kind == "tar"}
     paths, kind = list(kinds), next(iter(kinds.values()))
     if len(set(kinds.values())) > 1:
@@ -157,11 +154,11 @@ def _no_image(image: str | None, what: str) -> None:
 
 def _kind_of(path: Path) -> str:
     if path.suffix.lower() in _PACKED:
-        raise DataError(f"{path} is compressed, so that no place in it can be read by itself", "decompress it first")
+        raise compressed(path)
     kind = _KINDS.get(path.suffix.lower()) or _begins_as(path)
     if kind is None:
         hint = f"give a folder, a list ({', '.join(_LISTS)}), a table (.csv, .parquet) or shards ({', '.join(_KINDS)})"
-        raise DataError(f"cannot tell what {path} holds, neither by its name nor by how it begins", hint)
+        raise DataError(f"the kind of {path} is unknown, both by its name and by its first bytes", hint)
     return kind
 
 
@@ -181,7 +178,10 @@ def _begins_as(path: Path) -> str | None:
 
 
 def files_of_part(folder: Path, name: str, names: Sequence[str]) -> Path | list[Path]:
-    """What a folder has by that name: a folder in it, or shards whose names begin so, and not with a longer one of `names`."""
+    """The subfolder of that name, or the shards whose names begin with it.
+
+    A shard whose name begins with several of `names` belongs to the longest of them.
+    """
     if (folder / name).is_dir():
         return folder / name
     known = re.compile(rf"({'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})[-_.].*")
@@ -194,8 +194,8 @@ def files_of_part(folder: Path, name: str, names: Sequence[str]) -> Path | list[
 
 
 def shuffled(source: Source, seed: int) -> Source:
-    """The source in another order, a function of the seed and the keys."""
+    """The source in a random order, which is a function of the seed and the keys."""
     if not isinstance(source, Listed | Contained):
-        hint = "leave shuffle_seed out, or shuffle before"
+        hint = "leave shuffle_seed out, or shuffle the samples before"
         raise DataError("only files and data sets of Hugging Face can be shuffled", hint)
     return source.shuffled(seed)

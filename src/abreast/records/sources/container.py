@@ -1,7 +1,6 @@
-"""Items inside of files that hold many: their places are found first, which is cheap, and only those wanted are read.
+"""Items inside of files that hold many. Their places are found first, which is cheap; only the wanted items are read.
 
-What each kind of file looks like is in `webdataset`, `tfrecord`, `recordio`, `parquet` and `huggingface`. Imports `source`,
-`columns` and `errors`.
+The kinds of files are in `webdataset`, `tfrecord`, `recordio`, `parquet` and `huggingface`.
 """
 
 from __future__ import annotations
@@ -26,42 +25,42 @@ Read = Callable[[Any], tuple[Any, Mapping[str, Any]]]
 
 
 class Container(Protocol):
-    """A kind of file, or of object, that holds many items, each at a place of its own."""
+    """A file or an object that holds many items, each at its own place."""
 
     @property
     def kind(self) -> str: ...
 
     @property
     def num_items(self) -> int | None:
-        """None when only reading to the end will tell."""
+        """The number of items, None if it is known only at the end."""
         ...
 
     @property
     def is_sequential(self) -> bool:
-        """Whether reading in any other order than its own is slow."""
+        """True if reading in another order is slow."""
         ...
 
     @property
     def names(self) -> Mapping[str, Sequence[str]]:
-        """What the numbers of columns mean, where that is known."""
+        """The names of classes, by the column that counts them, as far as they are known."""
         ...
 
     def identity(self) -> list[Any]:
-        """What tells its content from another one, for JSON."""
+        """Data for JSON that differ for different content."""
         ...
 
     def places(self) -> Iterator[tuple[str, Any]]:
-        """Key and place of each item, in order. Raises `DataError` where no next item can be found."""
+        """Key and place of each item, in order. Raises `DataError` if the next item cannot be found."""
         ...
 
     def opened(self) -> AbstractContextManager[Read]:
-        """What reads image and columns at a place; it raises `DataError` for an item that is damaged."""
+        """A function that reads image and columns at a place. It raises `DataError` for a damaged item."""
         ...
 
 
 @dataclass(frozen=True)
 class Contained:
-    """A source out of a container. With a `seed` its items come in an order that depends on seed and keys only."""
+    """The source of a container's items. With a `seed`, their order depends only on seed and keys."""
 
     container: Container
     columns: tuple[ColumnType, ...] | None
@@ -69,7 +68,7 @@ class Contained:
 
     @staticmethod
     def of(container: Container, columns: tuple[ColumnType, ...] | None = None) -> Contained:
-        """With types for its columns; if none are given, those that the first items agree on."""
+        """A source with these types of columns. If none are given, they are found in the first items."""
         return Contained(container, _looked_at(container) if columns is None else columns)
 
     @property
@@ -98,9 +97,9 @@ class Contained:
                 yield _item(read, key, place)
 
     def shuffled(self, seed: int) -> Contained:
-        """In an order that depends on seed and keys only; all keys are held in memory."""
+        """The same items in an order that depends only on seed and keys. All keys are held in memory."""
         if self.container.is_sequential:
-            hint = "leave shuffle_seed (--shuffle-seed) out: whoever reads the samples can take them in any order"
+            hint = "leave shuffle_seed (--shuffle-seed) out: packed samples can be read in any order"
             raise DataError(f"{self.container.kind} is read in its own order, and cannot be shuffled", hint)
         return replace(self, seed=seed)
 
@@ -113,7 +112,7 @@ def _item(read: Read, key: str, place: Any) -> Item:
 
 
 def _looked_at(container: Container) -> tuple[ColumnType, ...] | None:
-    """What the first items agree on, of which one at a time is in memory; None without any that can be read."""
+    """Types that hold the columns of the first items, read one at a time; None if none of them can be read."""
     with container.opened() as read:
         items = (_item(read, key, place) for key, place in itertools.islice(container.places(), _LOOKED_AT))
         samples = (item.columns for item in items if not isinstance(item.image, DataError))
@@ -122,23 +121,23 @@ def _looked_at(container: Container) -> tuple[ColumnType, ...] | None:
 
 
 def first_of(places: Iterable[tuple[str, Any]], read: Callable[[Any], Any]) -> list[Any]:
-    """What `read` finds at the first places, to tell what the items look like; damaged ones are left out."""
+    """The results of `read` at the first places, to find out the items' layout. Damaged items are left out."""
     found = []
     for _, place in itertools.islice(places, _LOOKED_AT):
         try:
             found.append(read(place))
-        except DataError:  # told where that item is packed
+        except DataError:  # raised again when that item is packed
             continue
     return found
 
 
 def files_identity(files: Sequence[Path]) -> list[Any]:
-    """Names, sizes and times of files; where they lie does not count, nor what is in them."""
+    """Names, sizes and times of files. Their folder and their content do not count."""
     return [file_identity(file.parent, file) for file in files]
 
 
 class Slices:
-    """Reads bytes of files by their place. The file that was read last stays open."""
+    """Reads bytes of files by their offset. The last file stays open."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -159,7 +158,7 @@ class Slices:
         return os.fstat(self._opened(path)).st_size
 
     def read(self, path: Path, offset: int, size_bytes: int) -> bytes:
-        """Just so many bytes; nothing is allocated for more than the file has. Raises `DataError`."""
+        """Exactly `size_bytes` bytes. Raises `DataError`, before memory is allocated, if the file has fewer."""
         descriptor = self._opened(path)
         if offset + size_bytes > os.fstat(descriptor).st_size:
             raise cut_off(path, offset, size_bytes)
@@ -186,3 +185,7 @@ def cut_off(path: Path, offset: int, size_bytes: int) -> DataError:
     return DataError(
         f"{path} is cut off: at byte {offset} there should be {size_bytes} more", "take the file from a copy"
     )
+
+
+def compressed(path: Path) -> DataError:
+    return DataError(f"{path} is compressed, so that its items cannot be read one by one", "decompress it first")

@@ -1,8 +1,7 @@
-"""`tf.train.Example` as bytes: the few messages of protocol buffers that it is made of, without TensorFlow.
+"""A parser of `tf.train.Example`, which consists of a few messages of protocol buffers, without TensorFlow.
 
-Each length is checked against what is left, and counts have a limit, so that a damaged or hostile record is refused before
-anything large is allocated. Sources: tensorflow/core/example/{example,feature}.proto, and "Encoding" of protobuf.dev.
-Imports `errors`.
+Each length is checked against the remaining bytes, and counts are limited, so that a damaged or hostile record is refused
+before anything large is allocated. Sources: tensorflow/core/example/{example,feature}.proto, and "Encoding" on protobuf.dev.
 """
 
 from __future__ import annotations
@@ -19,43 +18,43 @@ from abreast.errors import DataError
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
 _MAX_FEATURES = 1024
-_MAX_FIELDS = 1 << 16  # of one list: values of bytes, or numbers that do not stand in one run
+_MAX_FIELDS = 1 << 16  # of one list: values of bytes, or runs of numbers
 _MAX_NUMBERS = 1 << 20
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 
 
 @dataclass(frozen=True)
 class Feature:
-    """`kind` is "bytes", "float" or "int64", and None where nothing says; values are bytes, float32 or int64."""
+    """`kind` is "bytes", "float" or "int64", or None for an empty feature. Values are bytes, float32 or int64."""
 
     kind: str | None
     values: list[bytes] | npt.NDArray[Any]
 
 
 def read_example(data: bytes) -> dict[str, Feature]:
-    """The features by name. Raises `DataError` with the byte at which this is no Example."""
+    """The features by name. Raises `DataError`, which names the byte where the data are not a valid Example."""
     view = memoryview(data)
     features: dict[str, Feature] = {}
     total = 0
     for number, wire, begin, end in _fields(view, 0, len(view)):
-        _expect(number == 1 and wire == _BYTES, begin, f"a field {number}, which an Example has not")
+        _expect(number == 1 and wire == _BYTES, begin, f"a field {number}, which an Example does not have")
         for inner, inner_wire, entry_begin, entry_end in _fields(view, begin, end):
             _expect(inner == 1 and inner_wire == _BYTES, entry_begin, f"a field {inner} among the features")
             name, feature = _entry(view, entry_begin, entry_end)
             features[name] = feature
             total += len(feature.values)
-            _expect(total <= _MAX_NUMBERS, entry_begin, f"the end of the {_MAX_NUMBERS} values that there may be")
+            _expect(total <= _MAX_NUMBERS, entry_begin, f"the end of the {_MAX_NUMBERS} values that are allowed")
             _expect(len(features) <= _MAX_FEATURES, entry_begin, f"more than {_MAX_FEATURES} features")
     return features
 
 
 def _expect(good: bool, place: int, otherwise: str) -> None:
     if not good:
-        raise DataError(f"this is no tf.train.Example: at byte {place} there is {otherwise}")
+        raise DataError(f"this is not a valid tf.train.Example: at byte {place} there is {otherwise}")
 
 
 def _fields(view: memoryview, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Number, wire type, begin and end of the value of each field between two places."""
+    """Number, wire type, and begin and end of the value, of each field between two places."""
     place = begin
     while place < end:
         tag, value = _varint(view, place, end)
@@ -74,14 +73,14 @@ def _fields(view: memoryview, begin: int, end: int) -> Iterator[tuple[int, int, 
 
 
 def _varint(view: memoryview, begin: int, end: int) -> tuple[int, int]:
-    """The number, and where it ends."""
+    """The number, and the offset of its end."""
     number = 0
     for i in range(min(_MAX_VARINT_BYTES, end - begin)):
         byte = view[begin + i]
         number |= (byte & 0x7F) << (7 * i)
         if byte < 0x80:
             return number & (2**64 - 1), begin + i + 1
-    raise DataError(f"this is no tf.train.Example: at byte {begin} a number does not end")
+    raise DataError(f"this is not a valid tf.train.Example: at byte {begin} a number does not end")
 
 
 def _entry(view: memoryview, begin: int, end: int) -> tuple[str, Feature]:
@@ -92,7 +91,7 @@ def _entry(view: memoryview, begin: int, end: int) -> tuple[str, Feature]:
             try:
                 name = str(view[value:value_end], "utf-8")
             except UnicodeDecodeError:
-                _expect(False, value, "a name that is no UTF-8")
+                _expect(False, value, "a name that is not valid UTF-8")
         else:
             feature = _feature(view, value, value_end)
     return name, feature
@@ -121,7 +120,7 @@ def _texts(view: memoryview, begin: int, end: int) -> list[bytes]:
 
 
 def _numbers(view: memoryview, begin: int, end: int, kind: str) -> npt.NDArray[Any]:
-    """Numbers in one run of bytes, or in a field each."""
+    """The numbers of a list, which are in runs of bytes or in a field each."""
     parts: list[npt.NDArray[Any]] = []
     single = _FOUR_BYTES if kind == "float" else _VARINT
     count = 0
@@ -140,7 +139,7 @@ def _floats(run: memoryview, place: int) -> npt.NDArray[Any]:
 
 
 def _integers(run: memoryview, place: int) -> npt.NDArray[np.int64]:
-    """Varints, all at once: a byte below 128 ends one."""
+    """All varints of a run, decoded at once: a byte below 128 ends a varint."""
     if not len(run):
         return np.empty(0, np.int64)
     _expect(len(run) <= _MAX_NUMBERS * _MAX_VARINT_BYTES, place, f"a run of int64 in {len(run)} bytes")

@@ -1,7 +1,4 @@
-"""Images in folders: a folder of folders is a class per folder, a folder of images has no labels.
-
-Imports `source`, `columns`, `keys` and `errors`.
-"""
+"""Images in folders. In a folder of folders, each folder is a class; a folder of images has no labels."""
 
 from __future__ import annotations
 
@@ -20,15 +17,16 @@ EXTENSIONS = frozenset(
 
 
 def from_folder(folder: Path) -> Listed:
-    """All images below `folder`, in the order of their names; labels are int64 and count the sorted classes from 0."""
+    """All images below `folder`, in the order of their names. Labels are int64, and count the sorted classes from 0."""
     classes = sorted(_folders(folder))
     found = [(label, path) for label, name in enumerate(classes) for path in _images(folder / name)]
     loose = list(_images(folder, deep=False))
     if found and loose:
-        hint = "put all of them into folders of classes, or none"
-        raise DataError(f"{folder} has images beside folders of images, as {loose[0].name}", hint)
+        hint = "put all images into folders of classes, or none of them"
+        raise DataError(f"{folder} has images such as {loose[0].name} beside folders of images", hint)
     if not found and not loose:
-        raise DataError(f"there is no image in {folder}", f"names must end in one of {' '.join(sorted(EXTENSIONS))}")
+        hint = f"images are files whose names end in one of {' '.join(sorted(EXTENSIONS))}"
+        raise DataError(f"there is no image in {folder}", hint)
     keys = KeyMaker()
     if loose:
         return Listed("folder", folder, [Item(keys.key(path.stem), path) for path in loose], ())
@@ -38,7 +36,7 @@ def from_folder(folder: Path) -> Listed:
 
 
 def has_images(folder: Path) -> bool:
-    """Whether there is an image below `folder`."""
+    """True if there is an image below `folder`."""
     return next(_images(folder), None) is not None
 
 
@@ -51,12 +49,12 @@ def _folders(folder: Path) -> list[str]:
 
 
 def _unreadable(error: OSError) -> DataError:
-    hint = "make it readable, or take it out of what is packed"
+    hint = "make it readable, or move it out of the source"
     return DataError(f"cannot read the folder {error.filename}: {error.strerror}", hint)
 
 
 def stop(error: OSError) -> None:
-    """For `os.walk`, which else leaves out what it cannot read."""
+    """Raise the error, for `os.walk`, which otherwise skips folders that it cannot read."""
     raise _unreadable(error) from error
 
 
@@ -65,7 +63,7 @@ def _plain(folder: Path, path: Path) -> str:
 
 
 def _images(folder: Path, deep: bool = True) -> Iterator[Path]:
-    """Files in `folder`, then those in its folders, which may not be links; both sorted, hidden ones left out."""
+    """Images in `folder`, then those in its subfolders; both sorted, without hidden ones and links to folders."""
     for place, folders, names in os.walk(folder, onerror=stop):
         folders[:] = sorted(name for name in folders if deep and not name.startswith("."))
         for name in sorted(names):

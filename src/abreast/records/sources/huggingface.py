@@ -1,7 +1,6 @@
-"""Data sets of Hugging Face's `datasets`: their images as stored, their classes, their columns.
+"""Data sets of Hugging Face's `datasets`: images as they are stored, classes, and columns.
 
-An object is known by where its class comes from, so that `datasets` is never imported here. Imports `arrow`, `container` and
-`errors`.
+An object is recognized by the module of its class, so that `datasets` is never imported here.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def from_datasets(source: Any, image: str | None = None, wanted: Sequence[str] |
     """Rows of a `Dataset`, in its order. Raises `DataError` for a dictionary of splits, and for a stream."""
     extra("pyarrow")
     if isinstance(source, Mapping):
-        hint = f"give one of them, or pack all: split={','.join(map(str, source))!r}"
+        hint = f"give one of them, or pack all of them: split={','.join(map(str, source))!r}"
         raise DataError(f"a {type(source).__name__} has the splits {', '.join(map(str, source))}", hint)
     if not hasattr(source, "with_format") or not hasattr(source, "__len__"):
         raise DataError(f"cannot pack a {type(source).__name__}", "load the data set without streaming=True")
@@ -56,7 +55,7 @@ class _HuggingFace:
         return self.layout.names
 
     def identity(self) -> list[Any]:
-        """By the fingerprint, which `datasets` changes with every step that makes another data set of one."""
+        """The fingerprint, which `datasets` changes with every change of a data set."""
         return [self.layout.image, self.fingerprint, len(self.rows)]
 
     def places(self) -> Iterator[tuple[str, int]]:

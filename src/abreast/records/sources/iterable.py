@@ -1,7 +1,4 @@
-"""Samples out of any iterable: items, dictionaries, or an image with its label.
-
-Imports `source` and `errors`.
-"""
+"""Samples from any iterable: items, dictionaries, images, or pairs of image and label."""
 
 from __future__ import annotations
 
@@ -21,9 +18,9 @@ from abreast.records.sources.source import Item, Keep, everything
 
 @dataclass(frozen=True)
 class Iterated:
-    """Any iterable that gives the same samples each time. To go on after a stop, those before are drawn and compared.
+    """Any iterable that gives the same samples each time. After a stop, the packed samples are drawn again and compared.
 
-    Arrays are copied when they are drawn: an iterable may fill the same memory again.
+    Arrays are copied as soon as they are drawn: an iterable may use the same memory for the next sample.
     """
 
     samples: Iterable[Any]
@@ -63,7 +60,7 @@ def _image(image: Any) -> Any:
 
 
 def _own(value: Any) -> Any:
-    """The value in memory of its own, where it may change."""
+    """A copy of the value, if it is mutable."""
     if isinstance(value, np.ndarray | list | tuple):
         return copy.deepcopy(value)
     if hasattr(value, "__array__") and not isinstance(value, np.generic):

@@ -1,7 +1,4 @@
-"""Files that list images: `index label... path` as MXNet's im2rec writes it, and CSV with a column of paths.
-
-Imports `source`, `columns` and `errors`.
-"""
+"""Files that list images: lines of `index label... path`, as MXNet's im2rec writes them, and CSV with a column of paths."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
 
 
 def from_list(file: Path, root: Path | None = None) -> Listed:
-    """Lines of `index label... path`, between tabs or blanks; paths count from `root`, or from the list's folder.
+    """Lines of `index label... path`, separated by tabs or blanks. Paths are relative to `root`, or to the list's folder.
 
-    One label is a number, several are an array of one length. They are int64 when all are whole, else float32.
+    One label is a number, several labels are an array. They are int64 if all are whole numbers, else float32.
     """
     rows = [
         _list_row(file, number, line) for number, line in enumerate(_text(file).split("\n"), start=1) if line.strip()
@@ -52,7 +49,7 @@ def from_list(file: Path, root: Path | None = None) -> Listed:
 
 
 def _text(file: Path) -> str:
-    """The text as it is: no end of a line is changed."""
+    """The text with its line ends unchanged."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as opened:
             return opened.read()
@@ -68,12 +65,12 @@ def _list_row(file: Path, number: int, line: str) -> tuple[list[float], str]:
         _check_path(path)
         return labels, path
     except (ValueError, IndexError):
-        hint = "a line is: index label... path, between tabs"
+        hint = "a line is: index label... path, separated by tabs"
         raise DataError(f"{file}, line {number}: {line!r:.100} is not a line of a list", hint) from None
 
 
 def _number(label: str) -> float:
-    if "_" in label:  # which Python allows between digits
+    if "_" in label:  # Python allows it between digits
         raise ValueError(label)
     number = float(label)
     if abs(number) > _LARGEST:
@@ -93,15 +90,16 @@ def _list_item(keys: KeyMaker, root: Path, path: str, labels: Sequence[float], d
 
 
 def from_csv(file: Path, root: Path | None = None) -> Listed:
-    """Rows with a header; one column has the paths, and the others are int64, float64 or text.
+    """Rows below a header. One column has the paths; the others are int64, float64 or text.
 
-    A column is of numbers when all its cells are, as Python writes them."""
+    A column has numbers if all of its cells are numbers, as Python writes them.
+    """
     table = _table(file)
     header, rows = (table[0] if table else []), [row for row in table[1:] if row]
     where = next((header.index(name) for name in PATH_COLUMNS if name in header), None)
     if where is None:
         raise DataError(
-            f"{file} has no column of paths: its columns are {header}", f"call one {' or '.join(PATH_COLUMNS)}"
+            f"{file} has no column of paths: its columns are {header}", f"name one {' or '.join(PATH_COLUMNS)}"
         )
     if not rows:
         raise DataError(f"{file} has no rows")
@@ -129,11 +127,11 @@ def _table(file: Path) -> list[list[str]]:
     try:
         return list(csv.reader(io.StringIO(_text(file), newline="")))
     except csv.Error as error:
-        raise DataError(f"{file} is no table: {error}") from None
+        raise DataError(f"{file} is not a CSV table: {error}") from None
 
 
 def _typed(cells: Sequence[str]) -> list[Any]:
-    """Numbers when all cells are, and nothing is lost by it: `007` stays text, as does a whole number of 20 digits."""
+    """Numbers, if all cells are numbers and none loses a digit: `007` stays text, and so does a number of 20 digits."""
     if all(_is_whole(cell) for cell in cells):
         return [int(cell) for cell in cells]
     if all(_is_decimal(cell) for cell in cells):

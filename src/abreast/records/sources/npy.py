@@ -1,7 +1,7 @@
-"""A file of NumPy's format as an array, without trusting what it says of itself.
+"""A reader of `.npy` files that does not trust their header.
 
-NumPy's own reader evaluates the header as a literal of Python, and allocates by the shape that stands there. Here the three
-entries are found by patterns. Source: NumPy's documentation, `numpy.lib.format`. Imports `errors`.
+NumPy's own reader evaluates the header as a Python literal, and allocates memory for the shape in it. Here the three
+entries are found by patterns. Source: NumPy's documentation, `numpy.lib.format`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _SHAPE = re.compile(rb"'shape'\s*:\s*\(([0-9, ]*)\)")
 
 
 def read_npy(data: bytes) -> npt.NDArray[Any]:
-    """Numbers only; nothing is allocated by what the header claims. Raises `DataError`."""
+    """An array of numbers. No memory is allocated for a shape that the data do not have. Raises `DataError`."""
     try:
         dtype, order, shape, begin = _header(data)
         size = math.prod(shape)
         if size * dtype.itemsize != len(data) - begin:
-            raise ValueError(f"{len(data) - begin} bytes behind a header of {dtype} and {shape}")
+            raise ValueError(f"{len(data) - begin} bytes follow a header of {dtype} and {shape}")
         numbers = np.frombuffer(data, dtype, offset=begin) if size else np.empty(0, dtype)
         return numbers.reshape(shape, order="F" if order == b"True" else "C")
     except (ValueError, TypeError) as error:
-        raise DataError(f"this is no array of numbers in NumPy's format: {error!s:.200}") from None
+        raise DataError(f"this is not an array of numbers in NumPy's format: {error!s:.200}") from None
 
 
 def _header(data: bytes) -> tuple[np.dtype[Any], bytes, tuple[int, ...], int]:
-    """Type, order, shape, and where the numbers begin."""
+    """Type, order, shape, and the offset of the numbers."""
     begin = len(_MAGIC) + 2 + _LENGTH_BYTES.get(data[6:8], 0)
     size = int.from_bytes(data[len(_MAGIC) + 2 : begin], "little")
     text = data[begin : begin + size]

@@ -1,7 +1,7 @@
-"""A data set of our own, which is packed again: samples by their numbers, each checked as it is read.
+"""A packed data set as the source of another one. Each sample is checked as it is read.
 
-Its tars could be read as anybody's, but only the manifest knows which there are, only the index the checksums, and the columns
-with their types. Imports `container`, `reader`, `decoder`, `columns`.
+Its tars could be read as any WebDataset's. But only the manifest has the list of shards, and only the index has checksums
+and the types of columns.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from abreast.records.sources.container import Contained
 
 
 def is_packed(folder: Path) -> bool:
-    """Whether a folder is a data set of ours, or is to become one: others too call a file `manifest.json`."""
+    """True for a finished or unfinished packed data set. A `manifest.json` alone may belong to something else."""
     known = any((folder / name).is_file() for name in (manifest.MANIFEST, manifest.PACKING))
     return known and any(folder.glob("shard-*.index"))
 
 
 def from_records(folder: Path) -> Contained:
-    """All samples. Raises `DataError` for a data set that is not whole."""
+    """All samples. Raises `DataError` for an unfinished data set."""
     with Records(folder) as records:
         return Contained.of(_Packed(folder, records.manifest), records.columns)
 

@@ -1,7 +1,4 @@
-"""Parquet files, a few rows in memory at a time: of paths and columns, or of the bytes of images and columns.
-
-Imports `arrow`, `container`, `keys`, `parquet_file`, `extras` and `errors`; pyarrow when a file is opened.
-"""
+"""Parquet files that hold images or their paths, and columns. A few rows are in memory at a time."""
 
 from __future__ import annotations
 
@@ -23,12 +20,12 @@ Place = tuple[Path, int]
 
 
 def from_parquet(files: Iterable[Path], image: str | None = None, wanted: Sequence[str] | None = None) -> Contained:
-    """Rows of files that have the same columns; `image` is the one with the images, where it cannot be told."""
+    """Rows of files that have the same columns. `image` names the column of images, if it cannot be found automatically."""
     paths = tuple(files)
     found = [facts(path) for path in paths]
     for path, each in zip(paths, found, strict=True):
         if not each.schema.equals(found[0].schema):
-            raise DataError(f"{path} has other columns than {paths[0]}", "pack files of one kind by themselves")
+            raise DataError(f"{path} has other columns than {paths[0]}", "pack files with different columns separately")
     schema = found[0].schema
     layout = layout_of(schema, image, wanted)
     kinds = extra("pyarrow").types
@@ -41,8 +38,9 @@ def from_parquet(files: Iterable[Path], image: str | None = None, wanted: Sequen
 
 @dataclass(frozen=True)
 class _Parquet:
-    """`groups` are the rows of each file's row groups; `is_path` where images are only named; `paths_in` is the column of
-    names, if any.
+    """`groups` has the numbers of rows of each file's row groups. `is_path` is True if the image's column has only paths.
+
+    `paths_in` is the column that may have paths, None if there is none.
     """
 
     files: tuple[Path, ...]
@@ -62,7 +60,7 @@ class _Parquet:
         return self.layout.names
 
     def identity(self) -> list[Any]:
-        """Of the files, and of the images that they name."""
+        """The identities of the files, and of the images that they name."""
         named = [] if self.paths_in is None else [file_identity(*found) for found in self._paths(self.paths_in)]
         return [self.layout.image, files_identity(self.files), named]
 
@@ -80,7 +78,7 @@ class _Parquet:
             yield from ((f"{stem}/{row:08d}", (path, row)) for row in range(sum(groups)))
 
     def _paths(self, column: str) -> Iterator[tuple[Path, Path]]:
-        """The folder that paths count from, with the path that each row names; for a row without one, the folder."""
+        """For each row, the folder that paths are relative to, and the image's path; the folder again if it has none."""
         for path in self.files:
             for batch in tables(path, 0, [column]):
                 for value in batch.column(0):
@@ -104,7 +102,7 @@ def _relative(root: Path, image: Path) -> str:
 
 
 class _Cursor:
-    """Rows in their order; going back to an earlier one reads its row group again."""
+    """Reads rows in their order. A step back reads a row group again."""
 
     def __init__(self, layout: Layout, groups: Mapping[Path, Sequence[int]]) -> None:
         self._layout = layout
@@ -133,7 +131,7 @@ class _Cursor:
 
 
 def _group_begin(groups: Sequence[int], row: int) -> int:
-    """The first row of the group that has this one."""
+    """The first row of the row group that contains `row`."""
     begin = 0
     for size in groups:
         if row < begin + size:

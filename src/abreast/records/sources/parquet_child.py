@@ -1,6 +1,6 @@
-"""The process that parses a Parquet file: Arrow's C++ reader may end it, or ask for any amount of memory, and harms nobody.
+"""The process that parses a Parquet file. Arrow's C++ reader may crash it or exceed its memory, and only it ends.
 
-`parquet_file.py` runs this file by its path and says the limits. Imports nothing of abreast, to start quickly; pyarrow.
+`parquet_file.py` runs this file by its path and sets the limits. It imports nothing of abreast, to start quickly.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _BATCH_BYTES = 1 << 26
 
 
 class _Refused(Exception):
-    """A reason in plain words."""
+    """A file is refused, for the reason in the message."""
 
 
 def main(argument: dict[str, Any]) -> None:
-    """Answer one question on stdout; a reason why not goes to stderr, with exit code 1."""
+    """Answer one question on stdout. An error goes to stderr, with exit code 1."""
     try:
         with _opened(argument["path"], argument["memory_bytes"], argument["cpu_seconds"]) as file:
             if argument["question"] == "facts":
@@ -39,7 +39,7 @@ def _opened(path: str, memory_bytes: int, cpu_seconds: float) -> Any:
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)  # its signal ends the process
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)  # SIGPROF ends the process
     return pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
 
 
@@ -61,7 +61,7 @@ def _group_rows(file: Any) -> list[int]:
 
 
 def _batches(file: Any, begin: int, columns: list[str]) -> Iterator[Any]:
-    """A few rows at a time, from row `begin` on: the first row of a group."""
+    """Batches of a few rows, from row `begin` on, which is the first row of a group."""
     groups, row = [], 0
     for group, rows in enumerate(_group_rows(file)):
         if row >= begin:

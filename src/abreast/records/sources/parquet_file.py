@@ -1,7 +1,4 @@
-"""One Parquet file as its reader sees it: facts, and tables of a few rows. It is parsed in a process of its own.
-
-Imports `parquet_child` for its path, `extras`, `workers.seat` and `errors`; pyarrow when a file is read.
-"""
+"""One Parquet file: its schema and counts, and tables of a few rows. A separate process parses it."""
 
 from __future__ import annotations
 
@@ -29,12 +26,12 @@ _BOOT = (
 )
 _FACTS_BYTES = 1 << 26
 _END_SECONDS = 60.0
-_RATIO = 1000  # no picture shrinks that much in a file
+_RATIO = 1000  # images are not compressed that much
 
 
 @dataclass(frozen=True)
 class Facts:
-    """`groups` are the rows of each row group; `may_be_null` the columns (dotted) that may have rows without a value."""
+    """`groups` has the number of rows of each row group, `may_be_null` the (dotted) columns that may have missing values."""
 
     schema: Any
     rows: int
@@ -43,7 +40,7 @@ class Facts:
 
 
 def facts(path: Path) -> Facts:
-    """What the file's footer says. Raises `DataError` for a file that cannot be read."""
+    """The content of the file's footer. Raises `DataError` for a file that cannot be read."""
     pyarrow = extra("pyarrow")
     extra("pyarrow.parquet")
     with _asked(path, {"question": "facts"}) as stdout:
@@ -57,19 +54,19 @@ def facts(path: Path) -> Facts:
 
 
 def tables(path: Path, begin: int, columns: Sequence[str]) -> Iterator[Any]:
-    """Tables of a few rows each, from row `begin` on: the first row of a group. Raises `DataError`."""
+    """Tables of a few rows, from row `begin` on, which is the first row of a group. Raises `DataError`."""
     pyarrow = extra("pyarrow")
     with _asked(path, {"question": "rows", "begin": begin, "columns": list(columns)}) as stdout:
         try:
             for batch in pyarrow.ipc.open_stream(stdout):
                 yield pyarrow.Table.from_batches([batch])
         except (OSError, pyarrow.ArrowException):
-            return  # the process has ended too early: its own words are better
+            return  # the process has ended too early; `_asked` raises the process's own error
 
 
 @contextmanager
 def _asked(path: Path, question: dict[str, Any]) -> Iterator[IO[bytes]]:
-    """The answer of a process that parses the file. At the end of the block, raises `DataError` if it could not."""
+    """The answer of a process that parses the file. Raises `DataError` at the end of the block if the process failed."""
     argument = (
         question
         | _limits(path)
@@ -86,7 +83,7 @@ def _asked(path: Path, question: dict[str, Any]) -> Iterator[IO[bytes]]:
             stdout=subprocess.PIPE,
             stderr=words,
             env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
-            start_new_session=True,  # Ctrl-C is the caller's
+            start_new_session=True,  # only the caller gets Ctrl-C
         )
         assert process.stdout is not None
         try:
@@ -104,7 +101,7 @@ def _asked(path: Path, question: dict[str, Any]) -> Iterator[IO[bytes]]:
 
 
 def _limits(path: Path) -> dict[str, float]:
-    """How much one pass over the file may cost: memory of its process, seconds of the processor, bytes of all its rows."""
+    """Limits of one pass over the file: memory of the process, CPU seconds, and bytes of all rows."""
     try:
         size = path.stat().st_size
     except OSError as error:

@@ -1,8 +1,8 @@
-"""RecordIO files of MXNet, as im2rec writes them: a header with labels before each image.
+"""RecordIO files of MXNet, as im2rec writes them: each image has a header with its labels.
 
-Framing (dmlc-core, recordio.h): a magic number, then 3 bits of flag and 29 of length, the bytes, zeros up to the next fourth
-byte. Where the magic number stands in the data itself, the record is cut there into parts (flags 1, 2 and 3) and the
-number left out. Imports `container`, `images`, `keys` and `errors`.
+Framing (dmlc-core, recordio.h): a magic number, 3 bits of flag and 29 bits of length, the bytes, and zeros up to a multiple
+of four bytes. If the data contain the magic number, the record is split there into parts (flags 1, 2 and 3), and the
+number is left out.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 _LABELS = struct.Struct("<IfQQ")  # im2rec's header: number of labels, the label, id, id2
 _MAX_INDEX_BYTES = 1 << 30
 _MAX_PARTS = 1 << 16
-_WITHOUT_INDEX = "remove it: without it the records are looked for"
+_WITHOUT_INDEX = "remove it: without an index, abreast searches for the records"
 
 Place = tuple[Path, int]
 
 
 def from_recordio(files: Iterable[Path]) -> Contained:
-    """Images with the columns `label` and `id`. A file `.idx` beside a `.rec` saves looking for the records."""
+    """Images with the columns `label` and `id`. A file `.idx` beside a `.rec` makes a search for the records unnecessary."""
     paths = tuple(files)
     with Slices() as slices:
         first = first_of(_RecordIO(paths).places(), lambda place: _headed(slices, place)[:2])
@@ -50,7 +50,7 @@ def from_recordio(files: Iterable[Path]) -> Contained:
 
 @dataclass(frozen=True)
 class _RecordIO:
-    """`several` labels make an array; they are int64 when they are `whole` numbers."""
+    """`several` is True if labels are arrays, `whole` if they are int64."""
 
     files: tuple[Path, ...]
     several: bool = False
@@ -84,16 +84,16 @@ class _RecordIO:
         if self.with_id2:
             columns["id2"] = np.uint64(ids[1])
         elif ids[1]:
-            columns["id2"] = DataError(f"it has the id2 {ids[1]}, and the first records have none")
+            columns["id2"] = DataError(f"the record has id2 {ids[1]}, and the first records have no id2")
         return image, columns
 
     def _label(self, labels: npt.NDArray[Any]) -> Any:
         if not self.several and len(labels) != 1:
-            return DataError(f"it has {len(labels)} labels, and the first records have one each")
+            return DataError(f"the record has {len(labels)} labels, and each of the first records has one")
         if not self.whole:
             return labels if self.several else labels[0]
         if not (np.isfinite(labels).all() and (labels == np.floor(labels)).all() and (abs(labels) < 2**53).all()):
-            return DataError(f"it has the label {labels!r:.80}, and the first ones are whole numbers")
+            return DataError(f"the record has the label {labels!r:.80}, and the first labels are whole numbers")
         numbers = labels.astype(np.int64)
         return numbers if self.several else numbers[0]
 
@@ -104,9 +104,9 @@ def _index_of(path: Path) -> Path | None:
 
 
 def _indexed(slices: Slices, path: Path, index: Path) -> Iterator[int]:
-    """Where the records begin, as the index says. Raises `DataError` for one that leaves a record out.
+    """The offsets of the records, from the index. Raises `DataError` if the index leaves out a record.
 
-    Of the last record that is said before any is given: an index that was cut off shows there.
+    The last record is checked first, because it shows that an index was cut off.
     """
     total = slices.size_bytes(path)
     bounds = [*_begins(index, total), total]
@@ -120,10 +120,10 @@ def _indexed(slices: Slices, path: Path, index: Path) -> Iterator[int]:
 
 
 def _check_end(slices: Slices, path: Path, index: Path, begin: int, expected: int) -> None:
-    """Raise `DataError` unless the record ends where the index says that the next one begins."""
+    """Raise `DataError` unless the record ends where the next one begins, according to the index."""
     try:
         end = max(end for _, _, end in _parts(slices, path, begin))
-    except DataError:  # told where that record is packed; the others can be packed without it
+    except DataError:  # raised again when that record is packed; the others can be packed without it
         return
     if end < expected:
         raise _left_out(index, end)
@@ -136,7 +136,7 @@ def _left_out(index: Path, begin: int) -> DataError:
 
 
 def _begins(index: Path, total: int) -> list[int]:
-    """The places that lines of `key offset` name, in order."""
+    """The sorted offsets in the lines of `key offset`."""
     try:
         if index.stat().st_size > _MAX_INDEX_BYTES:
             raise DataError(f"{index} has more than {_MAX_INDEX_BYTES} bytes")
@@ -146,7 +146,7 @@ def _begins(index: Path, total: int) -> list[int]:
     for number, row in enumerate(rows, start=1):
         if len(row) != 2 or not re.fullmatch("[0-9]{1,18}", row[1]) or int(row[1]) >= total:
             raise DataError(
-                f"{index}, line {number}: {' '.join(row)!r:.80} is no place in the .rec beside it", _WITHOUT_INDEX
+                f"{index}, line {number}: {' '.join(row)!r:.80} is not a place in the .rec beside it", _WITHOUT_INDEX
             )
     begins = sorted(int(row[1]) for row in rows)
     if len(set(begins)) != len(begins):
@@ -162,14 +162,14 @@ def _scanned(slices: Slices, path: Path) -> Iterator[int]:
 
 
 def _parts(slices: Slices, path: Path, begin: int) -> Iterator[tuple[int, int, int]]:
-    """Begin and length of the bytes of each part of the record, and where the next one begins."""
+    """For each part of the record: the offset of its bytes, their number, and the offset of the next part."""
     total, expected = slices.size_bytes(path), (_WHOLE, _FIRST)
     for _ in range(_MAX_PARTS):
         magic, word = _HEAD.unpack(slices.read(path, begin, _HEAD.size))
         flag, size = word >> _LENGTH_BITS, word & ((1 << _LENGTH_BITS) - 1)
         if magic != MAGIC or flag not in expected:
             what = "no magic number" if magic != MAGIC else f"a part with flag {flag}"
-            raise DataError(f"{path} is no whole RecordIO file: at byte {begin} there is {what}", _hint(path))
+            raise DataError(f"{path} is not a whole RecordIO file: at byte {begin} there is {what}", _hint(path))
         data, end = begin + _HEAD.size, begin + _HEAD.size + -(-size // 4) * 4
         if end > total:
             raise cut_off(path, begin, end - begin)
@@ -195,6 +195,6 @@ def _headed(slices: Slices, place: Place) -> tuple[tuple[int, int], npt.NDArray[
         raise DataError(f"{path}, record at byte {begin}: {len(record)} bytes are too few for a header of labels")
     flag, label, *ids = _LABELS.unpack_from(record)
     if 4 * flag > len(record) - _LABELS.size:
-        raise DataError(f"{path}, record at byte {begin}: it says that it has {flag} labels, in {len(record)} bytes")
+        raise DataError(f"{path}, record at byte {begin}: it claims {flag} labels in {len(record)} bytes")
     labels = np.frombuffer(record, "<f4", flag, _LABELS.size).copy() if flag else np.array([label], "<f4")
     return (ids[0], ids[1]), labels, record[_LABELS.size + 4 * flag :]

@@ -1,7 +1,4 @@
-"""Only some columns of a source, under other names where one wants that.
-
-Imports `source`, `columns` and `errors`.
-"""
+"""A source with only some of its columns, which may be renamed."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from abreast.records.sources.source import Item, Keep, Source, everything
 
 
 def selection(columns: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """Names to give, with those that the source has: of `label=fine_label,text`, a list, or a dictionary."""
+    """The source's names of columns by their new names, from `label=fine_label,text`, a list, or a dictionary."""
     if isinstance(columns, Mapping):
         return dict(columns)
     names = [name for name in columns.split(",") if name] if isinstance(columns, str) else columns
@@ -25,7 +22,7 @@ def selection(columns: str | Sequence[str] | Mapping[str, str]) -> dict[str, str
 
 @dataclass(frozen=True)
 class Selected:
-    """A source with the columns `names`: what they are called, and what the source calls them."""
+    """A source with selected columns. `names` has the source's name of each column by its new name."""
 
     source: Source
     names: Mapping[str, str]

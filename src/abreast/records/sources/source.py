@@ -1,7 +1,4 @@
-"""What every source gives: items in an order that is the same each time.
-
-Imports `columns` and `errors`.
-"""
+"""`Source`, the protocol of all sources: they give items in the same order each time."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ import numpy.typing as npt
 from abreast.errors import DataError
 from abreast.records.format.columns import ColumnType
 
-Keep = Callable[[str], bool]  # whether an item with this key is wanted
+Keep = Callable[[str], bool]  # True if an item with this key is wanted
 
 
 def everything(key: str) -> bool:
@@ -29,9 +26,9 @@ def everything(key: str) -> bool:
 
 @dataclass(frozen=True)
 class Item:
-    """An image that is not packed yet: a file, the bytes of one, or pixels (height, width and no, 1 or 3 channels).
+    """An image to pack: a file, the bytes of a file, or pixels (height by width, or by 1 or 3 channels too).
 
-    An error in place of the image, or of a column's value, says why there is none; it is raised where the item is packed.
+    An error may replace the image or a column's value, if there is none. It is raised when the item is packed.
     """
 
     key: str
@@ -40,39 +37,39 @@ class Item:
 
 
 class Source(Protocol):
-    """Items and what is known about them beforehand."""
+    """Items, and facts about them that are known before they are read."""
 
     @property
     def columns(self) -> tuple[ColumnType, ...] | None:
-        """Their types; None when the first item is to say."""
+        """The types of the columns; None if the first item determines them."""
         ...
 
     @property
     def class_names(self) -> Sequence[str] | None:
-        """What the numbers of the column `label` mean."""
+        """The names of the classes that the column `label` counts."""
         ...
 
     @property
     def identity(self) -> dict[str, Any] | None:
-        """What tells this source from another one, for JSON: a packer goes on with the same source only.
+        """Data for JSON that differ for different sources: after a stop, a packer continues only with the same source.
 
-        None when nothing does: then what is drawn again is compared with what is packed.
+        None if there are no such data. Then the items are drawn again and compared with the packed samples.
         """
         ...
 
     @property
     def num_items(self) -> int | None:
-        """None when only reading to the end will tell."""
+        """The number of items, None if it is known only at the end."""
         ...
 
     def items(self, begin: int, keep: Keep = everything) -> Iterator[Item]:
-        """Of the items that are kept those from number `begin` on."""
+        """The kept items, from number `begin` of them on."""
         ...
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A source whose items, files below or beside `root`, are known before any image is read."""
+    """A source whose items are all known before an image is read. They are files, with paths relative to `root`."""
 
     kind: str
     root: Path
@@ -86,7 +83,7 @@ class Listed:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Of names, columns, sizes and times of the files; where they lie does not count, nor what is in them."""
+        """A digest of names, columns, sizes and times of the files. Their folder and their content do not count."""
         digest = hashlib.sha256(
             json.dumps([list(self.class_names or ()), [str(type) for type in self.columns]]).encode()
         )
@@ -99,18 +96,18 @@ class Listed:
         return itertools.islice((item for item in self.listed if keep(item.key)), begin, None)
 
     def shuffled(self, seed: int) -> Listed:
-        """The same items in an order that depends on seed and keys only, and not on versions of anything."""
+        """The same items in an order that depends only on seed and keys, and not on any version."""
         listed = sorted(self.listed, key=lambda item: drawn_place(seed, item.key))
         return Listed(self.kind, self.root, listed, self.columns, self.class_names)
 
 
 def drawn_place(seed: int, key: str) -> bytes:
-    """Where a shuffled order has the item: a digest of its own."""
+    """The sort key of an item in a shuffled order: a digest of seed and key."""
     return hashlib.blake2b(f"{seed}:{key}".encode(), digest_size=16).digest()
 
 
 def _exactly(value: Any) -> list[Any]:
-    """A value of a column with its type, for JSON."""
+    """A column's value with its type, for JSON."""
     if isinstance(value, str):
         return ["text", value]
     array = np.asarray(value)
@@ -118,7 +115,7 @@ def _exactly(value: Any) -> list[Any]:
 
 
 def file_identity(root: Path, image: Any) -> list[Any]:
-    """Path from `root`, size in bytes and time in nanoseconds of a file; only the path of one that cannot be asked."""
+    """A file's path from `root`, size in bytes and time in nanoseconds; only the path if the file cannot be read."""
     path = os.path.relpath(image, root)
     try:
         found = os.stat(image)

@@ -1,8 +1,7 @@
-"""The regular files in a tar, by their place in it: nothing is unpacked, and what is no plain file is refused.
+"""The regular files in a tar, with their offsets. Nothing is unpacked, and members that are not plain files are refused.
 
-Python's `tarfile` takes a damaged header for the end and gives what is before it as if it were all, so the headers are read
-here. Source: POSIX.1-2017, pax, "ustar Interchange Format", and GNU tar's long names. Imports `container` for reading and
-`errors`.
+Python's `tarfile` treats a damaged header as the end of the tar, and silently drops the members after it. So the headers
+are parsed here. Source: POSIX.1-2017, pax, "ustar Interchange Format", and GNU tar's long names.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from abreast.errors import DataError
-from abreast.records.sources.container import Slices
+from abreast.records.sources.container import Slices, compressed
 
 _BLOCK_BYTES = 512
-_MAX_EXTENSION_BYTES = 1 << 20  # of a long name, or of pax records
+_MAX_EXTENSION_BYTES = 1 << 20  # size of a long name, or of pax records
 _SCANNED_BYTES = 1 << 20
 _FILES, _FOLDER, _EXTENSIONS = (b"0", b"\0", b"7"), b"5", (b"L", b"K", b"x", b"g")
 _REFUSED = {b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a pipe"}
@@ -27,7 +26,7 @@ _HINT = "take the file from a copy, or make it again"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file: its bytes are `size_bytes` from `offset` on of `path`."""
+    """A file in a tar: `size_bytes` bytes of `path`, from `offset` on."""
 
     name: str
     path: Path
@@ -36,14 +35,12 @@ class Member:
 
 
 def members(path: Path) -> Iterator[Member]:
-    """Every regular file in the tar at `path`, in order. Raises `DataError` that names file and byte."""
+    """Every regular file in the tar at `path`, in order. Raises `DataError`, which names file and byte."""
     with Slices() as slices:
         total, begin = slices.size_bytes(path), 0
         if slices.read(path, 0, min(total, 6)).startswith(_COMPRESSED):
-            raise DataError(
-                f"{path} is compressed, so that no place in it can be read by itself", "decompress it first"
-            )
-        said: dict[str, str] = {}  # about the next member, by members that hold a name or pax records
+            raise compressed(path)
+        said: dict[str, str] = {}  # facts about the next member, from members that hold a name or pax records
         while (header := _header(slices, path, begin, total)) is not None:
             kind, offset = header[156:157], begin + _BLOCK_BYTES
             size = _size(path, begin, header, {} if kind in _EXTENSIONS else said)
@@ -71,15 +68,15 @@ def _header(slices: Slices, path: Path, begin: int, total: int) -> bytes | None:
 
 
 def _broken(path: Path, begin: int, what: str) -> DataError:
-    return DataError(f"{path} is no whole tar: at byte {begin} {what}", _HINT)
+    return DataError(f"{path} is not a whole tar: at byte {begin} {what}", _HINT)
 
 
 def _size(path: Path, begin: int, header: bytes, said: dict[str, str]) -> int:
-    """Bytes of the member, of a header whose checksum is right."""
+    """The member's size in bytes. Raises `DataError` for a header with a wrong checksum."""
     if _number(header[148:156]) != sum(header[:148]) + 8 * 32 + sum(header[156:]):
         raise _broken(path, begin, "there is no header")
     if header[156:157] == _FOLDER:
-        return 0  # what it says there means nothing
+        return 0  # the size of a folder has no meaning
     size = int(said["size"]) if re.fullmatch("[0-9]{1,18}", said.get("size", "")) else _number(header[124:136])
     if size is None:
         raise _broken(path, begin, "a header has no size")
@@ -87,7 +84,7 @@ def _size(path: Path, begin: int, header: bytes, said: dict[str, str]) -> int:
 
 
 def _number(field: bytes) -> int | None:
-    """Octal digits, or GNU's binary number of a field with its first bit set; None for anything else."""
+    """The number in octal digits, or GNU's binary number, which begins with a set bit; None for anything else."""
     if field[:1] == b"\x80":
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")
@@ -110,14 +107,14 @@ def _text(name: bytes) -> str:
 
 
 def _said(path: Path, begin: int, kind: bytes, data: bytes) -> dict[str, str]:
-    """What a member without a file of its own says about the next one: pax records, or a long name."""
+    """Facts about the next member, from a member that is not a file: pax records, or a long name."""
     if len(data) > _MAX_EXTENSION_BYTES:
-        raise _broken(path, begin, f"a name or its like has more than {_MAX_EXTENSION_BYTES} bytes")
+        raise _broken(path, begin, f"a long name, or pax records, have more than {_MAX_EXTENSION_BYTES} bytes")
     if kind in (b"L", b"K"):
         return {"path": _text(data.split(b"\0", 1)[0])} if kind == b"L" else {}
     found = dict(_pax(path, begin, data))
     if any(name.startswith("GNU.sparse") for name in found):
-        raise _broken(path, begin, "there is a file with holes, which is not read here")
+        raise _broken(path, begin, "there is a sparse file, which abreast does not read")
     if kind == b"g" and {"path", "size"} & set(found):
         raise _broken(path, begin, "there is one name or size for all members")
     return found if kind == b"x" else {}
@@ -135,9 +132,9 @@ def _pax(path: Path, begin: int, data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _checked_name(path: Path, begin: int, name: str) -> str:
-    """Nothing is written by this name; one that leads elsewhere says that the tar is not what it seems."""
+    """The name. Raises `DataError` for one that leads out of its folder: no file is written, but the tar is suspect."""
     if not name or name.startswith("/") or ".." in name.split("/") or "\0" in name:
-        raise DataError(f"{path}: refused: at byte {begin} a member is called {name!r:.200}", _HINT)
+        raise DataError(f"{path}: refused: at byte {begin} a member has the name {name!r:.200}", _HINT)
     return name.removeprefix("./")
 
 
@@ -150,10 +147,10 @@ def _check_kind(path: Path, begin: int, kind: bytes, name: str) -> None:
 
 
 def _check_rest(slices: Slices, path: Path, begin: int, total: int) -> None:
-    """Behind its end a tar has zeros only; anything else would be left out without a word."""
+    """Raise `DataError` if anything except zeros follows the end of the tar, because it would be lost silently."""
     while begin < total:
         block = slices.read(path, begin, min(_SCANNED_BYTES, total - begin))
         if block.count(0) != len(block):
-            hint = "where tars were put one behind another, give them one by one"
-            raise DataError(f"{path} goes on behind its end at byte {begin}", hint)
+            hint = "if tars were concatenated, give them one by one"
+            raise DataError(f"{path} has data after its end, at byte {begin} or later", hint)
         begin += len(block)

@@ -1,7 +1,6 @@
 """TFRecord files of `tf.train.Example`: one feature is the image, the others are columns.
 
 Framing (tensorflow.org, "TFRecords format details"): a length of 8 bytes, its masked CRC32C, the record, its masked CRC32C.
-Imports `example`, `container`, `columns`, `images`, `keys`, `checksum` and `errors`.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _HEAD_BYTES, _TAIL_BYTES = _HEAD.size, 4
 _MASK = 0xA282EAD8
 _IMAGE_NAMES = ("image/encoded", "image", "image_raw", "image_bytes", "encoded", "jpeg", "png", "jpg", "img")
 _COLUMN_NAMES = {"image/class/label": "label", "class/label": "label"}
-_SEVERAL = re.compile(r"(?:^|/)objects?/")  # features of boxes: as many values as there are, also where there is one
+_SEVERAL = re.compile(r"(?:^|/)objects?/")  # features of boxes: arrays, even if the first records have one box each
 _EMPTY = {"float": np.empty(0, "<f4"), "int64": np.empty(0, "<i8")}
 
-Place = tuple[Path, int, int]  # where a record begins, and its length
+Place = tuple[Path, int, int]  # a record's offset and its length
 
 
 def from_tfrecords(files: Iterable[Path], image: str | None = None) -> Contained:
-    """Examples out of files; `image` is the feature with the image, where it cannot be told."""
+    """The Examples in files. `image` names the feature of images, if it cannot be found automatically."""
     paths = tuple(files)
     with Slices() as slices:
         examples = first_of(_places(paths), lambda place: _seen(_example(slices, place)))
@@ -46,13 +45,13 @@ def from_tfrecords(files: Iterable[Path], image: str | None = None) -> Contained
 
 
 def is_tfrecord(head: bytes) -> bool:
-    """Whether a file that begins so can be one."""
+    """True if a file with these first bytes can be a TFRecord file."""
     return len(head) >= _HEAD_BYTES and _masked(head[:8]) == _HEAD.unpack_from(head)[1]
 
 
 @dataclass(frozen=True)
 class _Column:
-    """What a feature becomes; `several` for an array, else it has one value."""
+    """The column for a feature: an array if `several` is True, else one value."""
 
     name: str
     kind: str
@@ -60,7 +59,7 @@ class _Column:
     text: bool
 
     def value(self, feature: Feature | None) -> Any:
-        """The value, or the error that says why there is none."""
+        """The value, or the reason why there is none, as an error."""
         if feature is None or feature.kind is None or not len(feature.values):
             return _EMPTY[self.kind] if self.several and self.kind in _EMPTY else self._error("has no value")
         if feature.kind != self.kind:
@@ -77,10 +76,10 @@ class _Column:
         try:
             return value.decode() if self.text else value
         except UnicodeDecodeError:
-            return self._error("is no UTF-8, and was text in the first records")
+            return self._error("is not valid UTF-8, and was text in the first records")
 
     def _error(self, what: str) -> DataError:
-        return DataError(f"the feature of column {self.name!r} {what}", "leave it out: name the columns to take")
+        return DataError(f"the feature of column {self.name!r} {what}", "leave it out: name the columns to keep")
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class _TFRecords:
 
 
 def _places(files: Iterable[Path]) -> Iterator[tuple[str, Place]]:
-    """Key and place of each record. A length that is damaged ends all: what is behind it cannot be found."""
+    """Key and place of each record. After a damaged length nothing can be found, so it is an error."""
     keys = KeyMaker()
     with Slices() as slices:
         for path in files:
@@ -133,8 +132,9 @@ def _length(path: Path, begin: int, head: bytes) -> int:
     size, checksum = _HEAD.unpack(head)
     if _masked(head[:8]) != checksum:
         packed = head[:2] in (b"\x1f\x8b", b"\x78\x01", b"\x78\x9c", b"\x78\xda") and not begin
-        hint = "decompress it first: it begins as gzip or zlib do" if packed else "take the file from a copy"
-        raise DataError(f"{path} is no whole TFRecord file: the length at byte {begin} has another checksum", hint)
+        hint = "decompress it first: it begins like gzip or zlib" if packed else "take the file from a copy"
+        what = f"the checksum of the length at byte {begin} is wrong"
+        raise DataError(f"{path} is not a whole TFRecord file: {what}", hint)
     return int(size)
 
 
@@ -149,7 +149,7 @@ def _example(slices: Slices, place: Place) -> dict[str, Feature]:
     data = slices.read(path, begin + _HEAD_BYTES, size + _TAIL_BYTES)
     where = f"{path}, record at byte {begin}"
     if _masked(data[:size]) != struct.unpack_from("<I", data, size)[0]:
-        raise DataError(f"{where}: it has another checksum, so it is damaged", "take the file from a copy")
+        raise DataError(f"{where}: it is damaged, because its checksum is wrong", "take the file from a copy")
     try:
         return read_example(data[:size])
     except DataError as error:
@@ -158,7 +158,7 @@ def _example(slices: Slices, place: Place) -> dict[str, Feature]:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What one record's feature looks like."""
+    """Facts about one record's feature."""
 
     kind: str | None = None
     count: int = 0
@@ -187,19 +187,19 @@ def _image_feature(examples: Sequence[Mapping[str, _Seen]], image: str | None) -
     names = list(dict.fromkeys(name for example in examples for name in example))
     if image is not None:
         if names and image not in names:
-            raise DataError(f"no record has a feature {image!r}", f"there are: {', '.join(names)}")
+            raise DataError(f"no record has a feature {image!r}", f"the features are: {', '.join(names)}")
         return image
     found = [name for name in names if all(example[name].is_image for example in examples if name in example)]
     found = [name for name in _IMAGE_NAMES if name in found][:1] or found
     if len(found) == 1 or not names:
         return found[0] if found else _IMAGE_NAMES[0]
     what = "several features hold" if found else "no feature holds"
-    hint = f"name the one to take: --image {(found or names)[0]}"
-    raise DataError(f"{what} an image, of: {', '.join(names)}", hint)
+    hint = f"name the right one: --image {(found or names)[0]}"
+    raise DataError(f"{what} an image, among: {', '.join(names)}", hint)
 
 
 def _features(examples: Sequence[Mapping[str, _Seen]], image: str) -> dict[str, _Column]:
-    """Every other feature as a column, in the order of their names, as the first records have them."""
+    """The columns for all other features of the first records, in the order of their names."""
     columns: dict[str, _Column] = {}
     for name in sorted({name for example in examples for name in example} - {image}):
         found = [example.get(name, _Seen()) for example in examples]
@@ -212,6 +212,6 @@ def _features(examples: Sequence[Mapping[str, _Seen]], image: str) -> dict[str, 
 
 
 def _kind(found: Sequence[_Seen]) -> str:
-    """By those that have values: an empty list may be of any kind, or of none."""
+    """The kind of the first feature that has values: an empty list may have any kind, or none."""
     kinds = [each.kind for each in sorted(found, key=lambda each: not each.count) if each.kind]
     return kinds[0] if kinds else "float"

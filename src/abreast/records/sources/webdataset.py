@@ -1,8 +1,7 @@
-"""Tars, or a folder of files, in WebDataset's layout: files of one sample follow one another and share a name up to its dot.
+"""Tars, or a folder of files, in WebDataset's layout: a sample's files follow one another, with equal names up to the dot.
 
-`.cls` is the number of a class, `.json` an object of columns, `.txt` text, `.npy` an array of numbers; other files are kept as
-columns of bytes. Nothing is unpickled. Imports `tar_members`, `container`, `npy`, `folder` for the extensions of images,
-`columns`, `keys` and `errors`.
+`.cls` holds the number of a class, `.json` an object of columns, `.txt` text, and `.npy` an array of numbers. Other files
+become columns of bytes. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from abreast.records.sources.npy import read_npy
 from abreast.records.sources.source import file_identity
 from abreast.records.sources.tar_members import Member, members
 
-_NAME = re.compile(r"((?:.*/)?[^./]+)\.([^/]+)", re.DOTALL)  # key and extension, as WebDataset has them
+_NAME = re.compile(r"((?:.*/)?[^./]+)\.([^/]+)", re.DOTALL)  # key and extension, as WebDataset defines them
 _META = re.compile(r"__[^/]*__(?:$|/)")
 _MAX_TEXT_BYTES = 1 << 24
 _COMPANIONS = (".cls", ".json", ".txt", ".npy")
@@ -38,19 +37,19 @@ Group = dict[str, Member]  # by extension, in lower case
 
 
 def from_tars(shards: Iterable[Path], image: str | None = None) -> Contained:
-    """Samples out of tars; `image` is the extension of the image, where a sample has several."""
+    """The samples in tars. `image` is the extension of the image, if a sample has several images."""
     tars = tuple(shards)
     return Contained.of(_WebDataset(tars, lambda: map(members, tars), image))
 
 
 def from_files(folder: Path, image: str | None = None) -> Contained:
-    """Samples out of files that lie in `folder`, as if it were a tar of them."""
+    """The samples in the files of `folder`, read as if the folder were a tar."""
     found = _files(folder)
     return Contained.of(_WebDataset(tuple(member.path for member in found), lambda: [found], image, folder))
 
 
 def is_layout(folder: Path) -> bool:
-    """Whether files of such samples lie in a folder: an image has a `.cls` beside it, or at the top anything known."""
+    """True if an image has a file `.cls` of its key beside it, or, at the top of the folder, any known file."""
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         wanted = _COMPANIONS if Path(place) == folder else (".cls",)
@@ -61,7 +60,7 @@ def is_layout(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Member]:
-    """All files below a folder, those of one key together."""
+    """All files below a folder, sorted so that files of one key follow one another."""
     found = []
     for place, folders, names in os.walk(folder, onerror=stop):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -77,19 +76,19 @@ def _key(name: str) -> str | None:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; 0 for a link that leads nowhere, of which reading it tells."""
+    """The size of a file in bytes; 0 for a broken link, which raises an error when it is read."""
     try:
         found = path.stat()
     except OSError:
         return 0
     if not stat.S_ISREG(found.st_mode):
-        raise DataError(f"{path} is no file", "take it out of what is packed")
+        raise DataError(f"{path} is not a file", "move it out of the source")
     return found.st_size
 
 
 @dataclass(frozen=True)
 class _WebDataset:
-    """`streams` gives the members of each tar; `root` is None for tars, or the folder of the files."""
+    """`streams` returns the members of each tar. `root` is the folder of the files, or None for tars."""
 
     files: tuple[Path, ...]
     streams: Callable[[], Iterable[Iterable[Member]]]
@@ -118,7 +117,7 @@ class _WebDataset:
 
 
 def _groups(stream: Iterable[Member]) -> Iterator[tuple[str, Group]]:
-    """Key and files of each sample. Names without an extension, hidden ones and those in `__folders__` belong to none."""
+    """Key and files of each sample. Files without an extension, hidden files, and those in `__folders__` are left out."""
     seen: set[str] = set()
     key, group = "", Group()
     for member in stream:
@@ -140,7 +139,7 @@ def _groups(stream: Iterable[Member]) -> Iterator[tuple[str, Group]]:
 
 
 def _twice(member: Member, hint: str) -> DataError:
-    return DataError(f"{member.path}: {member.name!r:.200}, whose bytes begin at {member.offset}, is there twice", hint)
+    return DataError(f"{member.path}: {member.name!r:.200}, whose bytes begin at {member.offset}, is a duplicate", hint)
 
 
 def _read(slices: Slices, group: Group, image: str | None) -> tuple[Any, dict[str, Any]]:
@@ -160,7 +159,7 @@ def _bytes(slices: Slices, member: Member) -> bytes:
 
 
 def _double(name: str) -> DataError:
-    return DataError(f"two files of the sample give the column {name!r}", "leave it out: name the columns to take")
+    return DataError(f"two files of the sample give the column {name!r}", "leave it out: name the columns to keep")
 
 
 def _image_of(group: Group, image: str | None) -> str:
@@ -185,7 +184,7 @@ def _listed(group: Group) -> str:
 
 
 def _columns(slices: Slices, extension: str, member: Member) -> Iterator[tuple[str, Any]]:
-    """Names and values out of one file; an error in place of a value that is none."""
+    """Names and values of the columns in one file; an error in place of an invalid value."""
     before, _, last = extension.rpartition(".")
     name = column_name(before or {"cls": "label"}.get(last, last))
     limit = _MAX_TEXT_BYTES if last in ("cls", "json", "txt") else None
@@ -217,7 +216,7 @@ def _of_json(name: str, value: Any) -> Any:
 def _class(data: bytes) -> int:
     text = data.decode("ascii", "replace").strip()
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
-        raise DataError(f"{text!r:.40} is no whole number")
+        raise DataError(f"{text!r:.40} is not a whole number")
     return int(text)
 
 
