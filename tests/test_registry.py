@@ -15,7 +15,7 @@ SRC = ROOT / "src" / "abreast"
 # Lists of something else that name all frameworks, among other things.
 OTHER_LISTS = {
     "exact/members.py": "modules whose classes are not the user's",
-    "exact/still.py": "modules whose state a look at the rows leaves alone",
+    "exact/dry_run.py": "modules whose state a look at the rows leaves alone",
     "provenance.py": "packages whose versions belong to a measurement",
 }
 

@@ -251,7 +251,7 @@ def _install() -> None:
     model: Any = keras.Model
     _lead(model)
     model.__init__ = _tagging(model.__init__)
-    # Keras restores a loaded model's compile settings only if `compile` is that of this very class.
+    # Keras restores a loaded model's compile settings only if the model's `compile` is that of this class.
     BaseTrainer.compile = _tagging(BaseTrainer.compile)
 
 
@@ -415,7 +415,7 @@ def _acting(callbacks: Any) -> tuple[str, ...]:
 
 
 def _own_python_step(model: Any, placement: Placement) -> tuple[str, ...]:
-    """The user's `train_step` where it runs as Python at each batch: in a compiled one it ran once."""
+    """The name of the user's `train_step`, if its Python runs at every batch; compiled, it runs only once."""
     if overrides_step(model) and (placement.backend.steps_run_python or model.run_eagerly):
         return (f"{type(model).__name__}.train_step",)
     return ()

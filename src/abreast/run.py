@@ -1,8 +1,7 @@
 """Run a user's script as Python would, with every Keras model in it placed on several devices.
 
-The placement begins when the script imports Keras, so the script may still choose the backend, the visible devices and
-the framework's settings before that, as without abreast. Imports `errors`, `hardware` and `backend.registry`;
-`parallel` once Keras is there.
+The placement begins when the script imports Keras. Before that, the script may choose the backend, the visible devices and
+the framework's settings, as without abreast. So this module imports `parallel` only after the script has imported Keras.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a backend stages batches, how far a feed works ahead of the step, and within which memory. Imports `errors`."""
+"""A backend's functions for staging, and the settings: how far a feed works ahead of the step, and how much memory it may use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHARE_OF_FREE_MEMORY = 8
 
 
 def numpy_memory(leaf: Any) -> np.ndarray[Any, Any] | None:
-    """The leaf where it is a NumPy array."""
+    """The leaf, if it is a NumPy array; else None."""
     return leaf if isinstance(leaf, np.ndarray) else None
 
 
@@ -33,8 +33,8 @@ def copy_of_array(leaf: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 class Leaves:
     """The arrays in a backend's host batches: NumPy arrays, and the framework's own tensors.
 
-    `text`: whether steps take strings. `memory` is the memory of a leaf, as an array, if a source could write into it; `copy`
-    makes another leaf of one that has such memory.
+    `text`: whether steps accept strings. `memory` returns the memory of a leaf, as an array, if a source could write into it,
+    else None. `copy` copies a leaf that has such memory.
     """
 
     text: bool = False
@@ -55,11 +55,11 @@ def _no_generator() -> None:
 
 @dataclass(frozen=True)
 class Stage(Generic[Staged]):
-    """How a backend stages batches.
+    """A backend's functions for staging.
 
-    `put` begins to copy each device's shard to it and returns at once; a thread of the feed calls it. `discard` gives back what a
-    batch holds that no step will run. `drawn` is the state of the random generator that both steps and sources draw from;
-    None where they share none. `leaves` are those of batches that sources give.
+    `put` begins the copies of the shards to their devices and returns at once; threads of the feed call it. `discard` frees a
+    staged batch that no step will run. `drawn` returns the state of the random generator that both steps and sources draw from,
+    or None if they share none. `leaves` describes the leaves of the sources' batches.
     """
 
     put: Callable[[HostBatch], Staged]

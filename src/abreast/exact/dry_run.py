@@ -203,10 +203,10 @@ def _refill(container: Any, items: Any) -> None:
 
 @functools.cache
 def _install() -> None:
-    """Once. Outside of `still`, and in other threads, Keras's random functions are what they were."""
+    """Wrap Keras's random functions, once. Outside of `dry_run`, and in other threads, they do what they did before."""
     functions: Any = keras_random
-    for name, calm in _WITHOUT_DRAWS.items():
-        setattr(functions, name, _unless_dry_run(getattr(functions, name), calm))
+    for name, fixed in _WITHOUT_DRAWS.items():
+        setattr(functions, name, _unless_dry_run(getattr(functions, name), fixed))
 
 
 def _unless_dry_run(plain: Callable[..., Any], fixed: Callable[..., Any]) -> Callable[..., Any]:

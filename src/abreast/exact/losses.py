@@ -98,7 +98,7 @@ def over_rows(options: dict[str, Any]) -> bool:
 
 
 def is_of_keras(function: Any) -> bool:
-    """Whether Keras wrote it, so that we know what it does with rows."""
+    """Whether a function is Keras's own: for those we know what they do with rows."""
     return str(getattr(function, "__module__", "")).startswith(KERAS)
 
 

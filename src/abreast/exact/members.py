@@ -84,7 +84,7 @@ _NOT_USERS = {"abreast", "builtins", "functools", "jax", "keras", "numpy", "tens
 
 
 def is_whole(layer: Any) -> bool:
-    """Whether a layer is one of Keras's own that holds others: it calls them as it likes, many times or in loops."""
+    """Whether a layer is Keras's own and holds others; it may call them many times or in loops."""
     return type(layer).__module__.startswith(LAYERS) and bool(layer._layers)
 
 

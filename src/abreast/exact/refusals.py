@@ -56,7 +56,7 @@ def check_layers(model: Any) -> None:
 
 
 def _is_of_keras(layer: Any) -> bool:
-    """Whether Keras defines what the layer does; a `JaxLayer` or `FlaxLayer` runs the user's functions."""
+    """Whether a layer is Keras's own, except for `JaxLayer` and `FlaxLayer`, which run the user's functions."""
     return type(layer).__module__.startswith(KERAS) and not isinstance(layer, keras.layers.JaxLayer)
 
 

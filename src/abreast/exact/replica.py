@@ -144,7 +144,7 @@ def valid_rows(data: Any, rows: Any) -> Any:
 
 
 def unpack(data: Any) -> tuple[Any, Any, Any]:
-    """`(x, y, sample_weight)` of what a source yields."""
+    """`(x, y, sample_weight)` of a batch."""
     unpacked: tuple[Any, Any, Any] = unpack_x_y_sample_weight(data)
     return unpacked
 

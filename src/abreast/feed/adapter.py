@@ -57,7 +57,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self._source = source
         self._between_steps = between_steps
         self._iterator: FeedIterator | None = None
-        self._told_batches: int | None = None
+        self._reported_batches: int | None = None
 
     @cached_property
     def _open(self) -> _Open:
@@ -66,7 +66,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
             raise DataError("the data source is empty", "give at least one row")
         acting = (*self._between_steps.callbacks, *self._between_steps.steps)
         habits = Habits(adapter, self.staging, self.stage.leaves, self._between_steps.model, acting)
-        # A source whose wait has a limit needs a thread of its own; others run where plain Keras runs them.
+        # With `input_timeout` the source needs a thread of its own; otherwise it runs where plain Keras runs it.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
         return _Open(adapter, self._source.begin(adapter), staging, habits)
@@ -166,7 +166,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         steps = self._source.steps_per_epoch
         if limit := keras.config.max_steps_per_epoch():
             steps = min(steps or limit, limit)
-        steps = steps or self._told_batches
+        steps = steps or self._reported_batches
         if steps is not None:
             iterator.pipeline.permitted = iterator.pipeline.num_taken + steps
 
@@ -216,9 +216,8 @@ class Handed:
         self.state_is_read_between_steps = iterator.state_is_read_between_steps
         self._iterator = iterator
         self._taken = iterator.take()
-        self.after_users_code = self.before_users_code = (
-            True  # whether the user's code may run before and after its step
-        )
+        # Whether the user's code may run before and after the step of this batch.
+        self.after_users_code = self.before_users_code = True
 
     def __iter__(self) -> Handed:
         return self
@@ -232,7 +231,7 @@ class Handed:
 
 
 def take(batches: Iterator[Any], stage: Stage[Staged]) -> Taken[Staged]:
-    """The next batch of a `FeedIterator`, or of any iterator (`train_on_batch` brings a generator of its own).
+    """The next batch of a `FeedIterator`, or of any iterator (`train_on_batch` passes a generator of its own).
 
     Called by steps. From the first call on, the feed works ahead.
     """

@@ -29,9 +29,9 @@ class HostBatch:
 
     @staticmethod
     def of(data: Any, text: bool = False) -> HostBatch:
-        """Wrap a batch; raises `DataError` when it is empty, not of numbers, or of arrays with different numbers of rows.
+        """Wrap a batch. Raises `DataError` if it is empty, holds no numbers, or its arrays differ in their number of rows.
 
-        `text`: whether arrays of strings are taken, too.
+        `text`: whether arrays of strings are accepted too.
         """
         rows: int | None = None
         num_bytes = 0
@@ -88,7 +88,7 @@ def names(structure: tuple[Any, ...]) -> str:
 
 
 def _check_type(leaf: Any, path: tuple[Any, ...], takes_text: bool) -> None:
-    """Refuse NumPy arrays that no step can compute with: no framework says so in words that name the array."""
+    """Raise `DataError` for a NumPy array that no step can compute with. The frameworks' own errors do not name the array."""
     kind = getattr(getattr(leaf, "dtype", None), "kind", "")
     if kind not in ("O", "S", "U", "M", "m"):
         return
@@ -111,5 +111,7 @@ def _num_bytes(leaf: Any) -> int:
     known = getattr(leaf, "nbytes", None)
     if known is not None:
         return int(known)
-    item_bytes = getattr(getattr(leaf, "dtype", None), "size", None) or 0  # TensorFlow's dtypes have `size`
+    item_bytes = (
+        getattr(getattr(leaf, "dtype", None), "size", None) or 0
+    )  # TensorFlow's dtypes have `size` dtypes have `size`
     return int(item_bytes) * math.prod(map(int, leaf.shape))

@@ -26,14 +26,14 @@ WARN_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Taken(Generic[Staged]):
-    """A batch that a step may run: as its source gave it, and as the backend staged it (None: not yet)."""
+    """A batch for a step: as its source returned it, and as the backend staged it (None: not yet staged)."""
 
     host: HostBatch
     staged: Staged
 
 
 class BatchPipeline(Generic[Staged]):
-    """Batches of one iterator. `permitted` is how many of them, from its first, a step may ask for."""
+    """Batches of one iterator. Steps may ask for the first `permitted` of them."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class BatchPipeline(Generic[Staged]):
         self._stager = Ahead(self._read_and_put, "abreast-stager")
 
     def take(self) -> Taken[Staged | None]:
-        """The next batch. An iterator's first is not yet staged: Keras may only look at it, to build a model.
+        """The next batch. An iterator's first batch is not yet staged, because Keras may only read it to build a model.
 
         Raises `DataError`, `StopIteration`, and whatever the source raises.
         """
@@ -86,7 +86,7 @@ class BatchPipeline(Generic[Staged]):
         return taken
 
     def stage(self, taken: Taken[Staged | None]) -> Taken[Staged]:
-        """The batch that was taken last, for a step to run."""
+        """The batch that was taken last, staged for a step."""
         self._given = None
         if taken.staged is not None:
             return cast("Taken[Staged]", taken)
@@ -180,7 +180,7 @@ class BatchPipeline(Generic[Staged]):
         return habits.reuse.guard(data, self._num_finished)
 
     def _read_and_put(self) -> Taken[Staged | None]:
-        """In the stager's thread: the next batch, on its way to the devices."""
+        """The next batch, with its copies to the devices begun; runs in the stager's thread."""
         host = self._reader.take()
         if self._looks_ahead and self._depth:
             self._reader.ask(int(min(self.permitted, self._reader.num_taken + 1)))

@@ -1,8 +1,8 @@
 """Detection of sources that write into arrays of earlier batches: with reading ahead, a waiting batch would change.
 
-Most such sources have one buffer. It is seen at their second batch, which is read while no other waits; from then on every
-batch is copied as it comes. One with a ring of buffers may be seen only when a waiting batch has changed: that is an error.
-What an array's memory is, the backend says (`Leaves`). Imports NumPy, Keras's tree and `errors`.
+Most such sources have one buffer. That shows at their second batch, which is read while no other batch waits. From then on every
+batch is copied after it is read. A ring of buffers may show only when a waiting batch has changed: that is an error.
+The backend defines the memory of a leaf (`Leaves`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Seen:
     def __init__(self, index: int, leaf: Any, array: Array) -> None:
         self.index = index
         self.address = _address(array)
-        # Until its step is over: a device of the CPU may read the memory where it is.
+        # Kept until its step has finished: a CPU device may read this memory directly.
         self.kept: tuple[Any, Array] | None = leaf, array
         root = leaf
         while isinstance(getattr(root, "base", None), np.ndarray):
@@ -92,7 +92,7 @@ def _address(array: Array) -> int:
 
 
 def _probe(array: Array) -> int:
-    """A number that changes when the first or the last bytes of an array do."""
+    """A checksum of the first and last bytes of an array."""
     if not array.flags.c_contiguous or array.dtype.hasobject:
         return 0
     memory = array.reshape(-1).view(np.uint8).data

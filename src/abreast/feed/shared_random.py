@@ -1,6 +1,6 @@
 """Detection of sources that draw from Python's or NumPy's global random generator while other code draws from it too.
 
-Reading ahead would change the order of the draws. Not here: a framework's generator (`Stager.drawn`).
+Reading ahead would change the order of the draws. Not here: a framework's generator (`Stage.drawn`).
 """
 
 from __future__ import annotations

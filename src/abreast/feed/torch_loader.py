@@ -1,4 +1,4 @@
-"""Workers of a PyTorch `DataLoader`, which other backends read too. Not here: ending them (`workers.py`). Imports nothing."""
+"""Workers of a PyTorch `DataLoader`, which other backends read too. Not here: the end of workers (`workers.py`)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Any
 
 
 def num_workers(loader: Any) -> int:
-    """Processes that a loader reads in; 0 where it reads in this one."""
+    """Number of processes in which a loader reads; 0 if it reads in this process."""
     return int(getattr(loader, "num_workers", 0))
 
 
 def can_have_more_workers(loader: Any) -> bool:
-    """Whether it has workers already: more of them would not be the first time that the user's process forks."""
+    """Whether a loader has workers already, so that the user's process forks anyway."""
     return num_workers(loader) > 0 and hasattr(loader, "batch_sampler")
 
 
 def with_workers(loader: Any, workers: int) -> Any:
-    """The same loader with so many workers."""
+    """The same loader with another number of workers."""
     return type(loader)(
         loader.dataset,
         batch_sampler=loader.batch_sampler,

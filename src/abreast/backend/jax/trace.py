@@ -1,4 +1,4 @@
-"""JAX's profiler over some steps, for `Instruments.trace`. Imports JAX."""
+"""JAX's profiler over some steps, for `Instruments.trace`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow's profiler over some steps, for `Instruments.trace`. Imports TensorFlow."""
+"""TensorFlow's profiler over some steps, for `Instruments.trace`."""
 
 from __future__ import annotations
 

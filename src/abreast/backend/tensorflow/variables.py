@@ -43,7 +43,7 @@ _shared: WeakValueDictionary[tuple[int, tuple[str, ...]], _Copies] = WeakValueDi
 
 @functools.cache
 def install() -> None:
-    """Notice assignments by Keras while a model trains, as a data source may do them. Once."""
+    """Notice assignments by Keras while a model trains, for example by a data source. Runs once."""
     plain = Variable._direct_assign
 
     @functools.wraps(plain)

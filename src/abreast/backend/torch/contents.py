@@ -63,7 +63,7 @@ def _sketch(tensor: torch.Tensor) -> torch.Tensor:
     if flat.dtype not in (torch.float32, torch.float64):
         rows, rest = rows.float(), rest.float()
     sums = rows @ _weights(rows.dtype, rows.device)
-    return torch.cat([sums, rest, rows[~sums.isfinite()].reshape(-1)])  # an infinite sum hides what its elements do
+    return torch.cat([sums, rest, rows[~sums.isfinite()].reshape(-1)])  # an infinite sum hides its elements
 
 
 @functools.cache
@@ -74,7 +74,7 @@ def _weights(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
 
 @functools.cache
 def _odd_numbers(device: torch.device) -> torch.Tensor:
-    """Weights for whole numbers: whatever one of these changes by, the sum changes, which wraps around."""
+    """Weights for integers. They are odd, so that any change of one integer changes the sum, although it wraps around."""
     generator = torch.Generator().manual_seed(0)
     return (torch.randint(1 << 62, (_WIDTH,), generator=generator) * 2 + 1).to(device)
 

@@ -81,13 +81,13 @@ class JointSteps:
 
     def _check_rows(self, batch: HostBatch) -> None:
         own_step = exact.overrides_step(self._model, "train") and self._kind == "train"
-        ground = TorchProbe(self._model, here().startswith("gpu"), own_step)
+        probe = TorchProbe(self._model, here().startswith("gpu"), own_step)
 
         def rows(count: int) -> Any:
             return begin_copy(batch.rows_at(slice(count)), here()).ready()
 
         counts = shares_of(batch.rows, self._placement.num_devices).counts
-        self._check(batch.rows, counts[0], batch.num_bytes, rows, ground)
+        self._check(batch.rows, counts[0], batch.num_bytes, rows, probe)
 
 
 def times_of_rank(rank: int, device: str, placement: Placement) -> DeviceTimes:

@@ -1,4 +1,4 @@
-"""Whether abreast made torch's default process group, or the user did. Imports nothing."""
+"""Whether abreast made torch's default process group, or the user did."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _made: list[bool] = []
 
 
 def note() -> None:
-    """Say that abreast makes the group: of what runs outside of a step, the other ranks know nothing."""
+    """Record that abreast makes the group: outside of steps, the other ranks do not take part in exchanges."""
     _made.append(True)
 
 

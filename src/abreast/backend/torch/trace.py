@@ -1,4 +1,4 @@
-"""PyTorch's profiler over some steps of rank 0, for `Instruments.trace`. Imports torch."""
+"""PyTorch's profiler over some steps of rank 0, for `Instruments.trace`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from abreast.errors import BackendError
 
 
 class TorchTracer:
-    """See `Tracer` in `backend/instruments.py`. The workers, which are processes of their own, are not traced."""
+    """See `Tracer` in `backend/instruments.py`. The workers, which are other processes, are not traced."""
 
     def __init__(self, logdir: str) -> None:
         if torch._C._autograd._profiler_enabled():  # torch would end the other profiler silently
