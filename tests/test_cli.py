@@ -99,7 +99,7 @@ def test_help_shows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "bench measure how models scale over the devices, beside other ways" in text
     assert "machine measure this machine: its devices, their links, memory, network and disk" in text
     assert "plan predict how a training scales" in text
-    assert "pack pack images into shards that are read fast, at any place, and checked" in text
+    assert "pack pack images into shards that are fast to read at any place, and checked" in text
     assert "records look into packed images: info, show, verify, extract" in text
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import numpy as np
-
 from abreast.errors import DataError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from abreast.feed.batch import HostBatch
 
 Staged = TypeVar("Staged")  # a batch on its way to the devices
@@ -22,6 +22,8 @@ _SHARE_OF_FREE_MEMORY = 8
 
 def numpy_memory(leaf: Any) -> np.ndarray[Any, Any] | None:
     """The leaf, if it is a NumPy array; else None."""
+    import numpy as np  # late: a script that `abreast run` starts may configure NumPy first
+
     return leaf if isinstance(leaf, np.ndarray) else None
 
 

@@ -232,7 +232,7 @@ def test_a_batch_larger_than_the_record_set_is_named(folder: Folder) -> None:
     result = folder.abreast("bench", "convnet", *where, "--backend", "jax", *QUICK)
     assert result.code == 1
     assert (
-        "batch_size=9 is more than the 8 samples, and the rest is dropped\nhint: give a smaller batch_size"
+        "batch_size=9 is more than the 8 samples, so that all are dropped\nhint: give a smaller batch_size"
         in result.err
     )
     assert (result.out, lines_of(folder)) == ("", [])
