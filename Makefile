@@ -57,9 +57,11 @@ nightly: $(READY)
 	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "not full and not alone" -n 2 $(NIGHTLY_TESTS)
 	@$(BIN)/python examples/demo.py
 
+# The name says that these are installed packages: a module of any other folder is the user's, and travels to PyTorch's workers.
+NIGHTLY_SITE := $(VENV)/nightly/site-packages
 check-nightly: $(READY)  ## import abreast and train once per backend with the nightly build of Keras: about a minute
-	@if $(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --upgrade --target $(VENV)/nightly $(NIGHTLY); then \
-	    PYTHONPATH=$(VENV)/nightly $(BIN)/python -m tests.nightly; \
+	@if $(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --upgrade --target $(NIGHTLY_SITE) $(NIGHTLY); then \
+	    PYTHONPATH=$(NIGHTLY_SITE) $(BIN)/python -m tests.nightly; \
 	else \
 	    echo "check-nightly: SKIPPED: $(NIGHTLY) cannot be installed; abreast was not tried with the next Keras" >&2; \
 	fi
