@@ -70,16 +70,26 @@ def test_a_source_that_is_not_hidden_is_a_fault() -> None:
 
 def test_staging_that_changes_weights_or_takes_longer_is_a_fault() -> None:
     seconds = {"keras": [2.0], "prefetch=0": [2.0], "prefetch=2": [1.0]}
-    assert staging.verdict(seconds, {"keras": 0.0, "prefetch=2": 1e-6}, ON_GPU).problems == ()
-    assert staging.verdict(seconds, {"prefetch=2": 1e-3}, ON_GPU).problems == (
-        "weights differ from plain Keras's by 1.0e-03",
+    keras, one = ("keras", "one array"), ("prefetch=2", "one array")
+    assert staging.verdict(seconds, {keras: 0.0, one: 1e-6}, ON_GPU).problems == ()
+    assert staging.verdict(seconds, {keras: 0.0, one: 1e-3}, ON_GPU).problems == (
+        "prefetch=2, one array: weights differ from plain Keras's by 1.0e-03",
     )
-    assert staging.verdict(seconds, {"prefetch=2": float("nan")}, ON_GPU).problems != ()
+    assert staging.verdict(seconds, {one: float("nan")}, ON_GPU).problems != ()
     slower = seconds | {"prefetch=2": [3.0]}
     fault = "a step takes 1.50 times as long with batches ahead"
-    assert staging.verdict(slower, {"prefetch=2": 0.0}, ON_GPU).problems == (fault,)
-    assert staging.verdict(slower, {"prefetch=2": 0.0}, ON_CPUS).problems == ()
+    assert staging.verdict(slower, {one: 0.0}, ON_GPU).problems == (fault,)
+    assert staging.verdict(slower, {one: 0.0}, ON_CPUS).problems == ()
     assert staging.difference([np.ones(2), np.full(1, 4.0)], [np.ones(2), np.full(1, 5.0)]) == pytest.approx(0.2)
+
+
+def test_what_plain_keras_gets_wrong_too_is_told_and_not_judged() -> None:
+    """As on JAX, where a step still computes when a source writes its next batch over the rows of that step."""
+    seconds = {"keras": [2.0], "prefetch=0": [2.0], "prefetch=2": [1.0]}
+    differences = {("keras", "one array"): 0.5, ("prefetch=2", "one array"): 0.01, ("prefetch=2", "new arrays"): 0.02}
+    verdict = staging.verdict(seconds, differences, ON_GPU)
+    assert verdict.absent == ("one array: plain Keras is wrong, too: keras by 5.0e-01, prefetch=2 by 1.0e-02",)
+    assert verdict.problems == ("prefetch=2, new arrays: weights differ from plain Keras's by 2.0e-02",)
 
 
 def test_the_batches_of_one_array_differ() -> None:
