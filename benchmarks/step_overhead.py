@@ -26,8 +26,8 @@ import lines
 
 _BACKENDS = ("jax", "tensorflow", "torch")
 _MODELS = ("mlp", "convnet", "resnet50")
-_STEPS = {"mlp": 100, "convnet": 10, "resnet50": 2}  # of one turn
-_QUICK_STEPS = {"mlp": 50, "convnet": 4, "resnet50": 1}
+_STEPS = {"mlp": 300, "convnet": 10, "resnet50": 2}  # of one turn
+_QUICK_STEPS = {"mlp": 250, "convnet": 4, "resnet50": 1}
 _CELL_SECONDS = 400
 
 
@@ -100,7 +100,7 @@ def _batch_norm(backend: str) -> Any:
 
 
 def _dropped(steps: int) -> int:
-    return max(2, steps // 10)
+    return max(2, steps // 5)  # of the shortest steps 50: so many decide whether threads read (`feed/pace.py`)
 
 
 def _in_fresh_process(cell: dict[str, Any]) -> dict[str, list[float]]:

@@ -74,7 +74,8 @@ class Stage(Generic[Staged]):
 class Staging:
     """`prefetch` batches wait on the devices, or as many as fit into `budget_bytes` (None: an eighth of the free memory).
 
-    `prefetch=None` means 2, or 0 for a source that could see effects of code between steps. `input_timeout` ends a `fit` that
+    `prefetch=None` means 2, or 0 for a source that could see effects of code between steps, and for arrays where short steps are
+    faster so. `input_timeout` ends a `fit` that
     waits that many seconds for one batch; None waits for ever, and reports the wait.
     """
 

@@ -373,3 +373,35 @@ def wrong_setting(arguments: dict[str, Any]) -> str:
     except abreast.AbreastError as error:
         return str(error)
     return "accepted"
+
+
+def change_of_threads(devices: int, seed: int | None) -> dict[str, Any]:
+    """`fit` on arrays, where threads read at some steps, and the training thread at others; at random if there is a seed."""
+    import random
+
+    from abreast.feed import pace
+
+    generator, changes = random.Random(seed), 0
+
+    def step(self: Any, now_ns: int) -> None:
+        nonlocal changes
+        if seed is not None and generator.random() < 0.3:
+            self.inline = not self.inline
+            changes += 1
+
+    plain = pace.Pace.step
+    pace.Pace.step = step  # type: ignore[method-assign]
+    try:
+        x, y = np.random.default_rng(0).normal(size=(2, 50, 1)).astype("float32")
+        model = model_on(devices)
+        history = model.fit(x, y, batch_size=4, epochs=3, validation_data=(x, y), validation_batch_size=7, verbose=0)
+        more = model.fit(x, y, batch_size=4, epochs=2, steps_per_epoch=5, verbose=0)
+        predicted = model.predict(x, batch_size=3, verbose=0)
+    finally:
+        pace.Pace.step = plain  # type: ignore[method-assign]
+    numbers_of_fits = [value for each in (history, more) for values in each.history.values() for value in values]
+    return {
+        "numbers": [*numbers_of_fits, *predicted.ravel().tolist()],
+        "changes": changes,
+        "threads": feed_threads(),
+    }

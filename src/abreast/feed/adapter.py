@@ -16,11 +16,12 @@ import keras
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.habits import Habits
+from abreast.feed.pace import Pace
 from abreast.feed.pipeline import BatchPipeline, Taken
 from abreast.feed.source import Source
 from abreast.feed.workers import end_workers
-from abreast.keras_private.data_adapters import DataAdapter
-from abreast.staging import Stage, Staged, Staging
+from abreast.keras_private.data_adapters import ArrayDataAdapter, DataAdapter
+from abreast.staging import DEFAULT_STAGING, Stage, Staged, Staging
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class _Open:
     begin: Callable[[], Iterator[Any]]
     staging: Staging
     habits: Habits
+    pace: Pace
 
 
 class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
@@ -69,7 +71,9 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         # With `input_timeout` the source needs a thread of its own; otherwise it runs where plain Keras runs it.
         inline = habits.between and self.staging.input_timeout is None
         staging = replace(self.staging, prefetch=0) if inline else self.staging
-        return _Open(adapter, self._source.begin(adapter), staging, habits)
+        # Only arrays: other sources may run code of the user's that depends on its thread, or may be slow later.
+        measures = isinstance(adapter, ArrayDataAdapter) and staging == DEFAULT_STAGING
+        return _Open(adapter, self._source.begin(adapter), staging, habits, Pace(measures))
 
     @property
     def adapter(self) -> DataAdapter:
@@ -91,7 +95,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     def __iter__(self) -> FeedIterator:
         self._close_iterator()
         opened = self._open
-        pipeline = BatchPipeline(opened.begin(), self.check, self.stage, opened.staging, opened.habits)
+        pipeline = BatchPipeline(opened.begin(), self.check, self.stage, opened.staging, opened.habits, opened.pace)
         self._iterator = FeedIterator(self, pipeline)
         self._permit(self._iterator)
         return self._iterator

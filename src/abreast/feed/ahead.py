@@ -54,6 +54,11 @@ class Ahead(Generic[Item]):
             self.num_asked += 1
             self._turns.put(_GO)
 
+    @property
+    def waits(self) -> bool:
+        """Whether an item was asked for and not taken yet."""
+        return self.num_asked > self.num_taken
+
     def take(self, while_waiting: Callable[[], None] | None = None, every_seconds: float = 1.0) -> Item:
         """The next item; raises what making it raised. `while_waiting` is called every `every_seconds`, and may raise."""
         if self._error is not None:

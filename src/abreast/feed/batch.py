@@ -111,7 +111,5 @@ def _num_bytes(leaf: Any) -> int:
     known = getattr(leaf, "nbytes", None)
     if known is not None:
         return int(known)
-    item_bytes = (
-        getattr(getattr(leaf, "dtype", None), "size", None) or 0
-    )  # TensorFlow's dtypes have `size` dtypes have `size`
+    item_bytes = getattr(getattr(leaf, "dtype", None), "size", None) or 0  # of a dtype of TensorFlow
     return int(item_bytes) * math.prod(map(int, leaf.shape))

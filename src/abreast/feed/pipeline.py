@@ -18,6 +18,7 @@ from abreast.errors import DataError
 from abreast.feed.ahead import Ahead, Patience
 from abreast.feed.batch import HostBatch, Unread
 from abreast.feed.habits import Habits
+from abreast.feed.pace import Pace
 from abreast.feed.turns import taking
 from abreast.staging import Stage, Staged, Staging
 
@@ -42,14 +43,18 @@ class BatchPipeline(Generic[Staged]):
         stage: Stage[Staged],
         staging: Staging,
         habits: Habits,
+        pace: Pace,
     ) -> None:
         self.permitted: float = float("inf")
         self.num_taken = self._num_finished = self._num_read = 0
+        self._num_inline = 0  # batches that the training thread read
         self._batches = batches
         self._check = check
         self._stage = stage
         self._staging = staging
         self._habits = habits
+        self._pace = pace
+        pace.begin()
         habits.reuse.begin()
         self._depth = staging.most
         self._largest = 0
@@ -71,19 +76,29 @@ class BatchPipeline(Generic[Staged]):
         """
         start = perf_counter_ns()
         self._num_finished = self.num_taken
+        self._pace.step(start)
         self._let_read()
-        if not self._staging.most:
-            taken: Taken[Staged | None] = Taken(self._read(), None)
-        elif self.num_taken == 0:
-            taken = Taken(self._reader.take(self._waiting(), self._look_seconds), None)
-            self._measure(taken.host)
-        else:
-            taken = self._stager.take(self._waiting(), self._look_seconds)
+        taken = self._next()
         if spans.LISTENERS:
             spans.leave(spans.MAIN, "wait", start, perf_counter_ns(), batch=self.num_taken)
         self.num_taken += 1
         self._given = taken
         return taken
+
+    def _next(self) -> Taken[Staged | None]:
+        """The next batch: one that threads have prepared, or one that this thread reads."""
+        inline = self._pace.inline
+        if not self._staging.most or (inline and not self._stager.waits and not self._reader.waits):
+            start = perf_counter_ns()
+            host = self._read(inline=True)
+            self._num_inline += 1
+            self._pace.has_read(perf_counter_ns() - start)
+            return Taken(host, None)
+        if self.num_taken == 0 or (inline and not self._stager.waits):
+            host = self._reader.take(self._waiting(), self._look_seconds)
+            self._measure(host)
+            return Taken(host, None)
+        return self._stager.take(self._waiting(), self._look_seconds)
 
     def stage(self, taken: Taken[Staged | None]) -> Taken[Staged]:
         """The batch that was taken last, staged for a step."""
@@ -95,13 +110,13 @@ class BatchPipeline(Generic[Staged]):
     def look_ahead(self) -> None:
         """Let the threads prepare the batches of later steps while the present step runs."""
         habits = self._habits
-        if not self._staging.most or habits.between or not habits.known:
+        if not self._staging.most or self._pace.inline or habits.between or not habits.known:
             return
         self._looks_ahead = True
         if self._depth < self._staging.most and not habits.reported_budget:
             self._report_budget()
-        # One fewer than permitted: the first batch did not come from the stager.
-        self._stager.ask(int(min(self.permitted - 1, self._stager.num_taken + self._depth)))
+        num_elsewhere = self.num_taken - self._stager.num_taken  # the first batch, for example, was not staged ahead
+        self._stager.ask(int(min(self.permitted - num_elsewhere, self._stager.num_taken + self._depth)))
 
     def close(self) -> list[Unread]:
         """End the threads and discard staged batches; return what was read and not taken: batches, or raised exceptions."""
@@ -149,17 +164,17 @@ class BatchPipeline(Generic[Staged]):
     def _waiting(self) -> Callable[[], None]:
         return self._patience.waiting(self._say, self._timeout)
 
-    def _read(self) -> HostBatch:
-        """The next batch of the source; runs in the reader's thread if there is one."""
+    def _read(self, inline: bool = False) -> HostBatch:
+        """The next batch of the source; runs in the reader's thread, or, `inline`, in the training thread."""
         start = perf_counter_ns()
         self._reads = True
         try:
-            data = self._next_watched() if self._staging.most else next(self._batches)
+            data = next(self._batches) if inline else self._next_watched()
         finally:
             self._reads = False
         host = self._check(HostBatch.of(data, text=self._stage.leaves.text))
         if spans.LISTENERS:
-            track = spans.READER if self._staging.most else spans.MAIN
+            track = spans.MAIN if inline else spans.READER
             spans.leave(track, "read", start, perf_counter_ns(), batch=self._num_read)
         self._num_read += 1
         return host
@@ -183,9 +198,9 @@ class BatchPipeline(Generic[Staged]):
         """The next batch, with its copies to the devices begun; runs in the stager's thread."""
         host = self._reader.take()
         if self._looks_ahead and self._depth:
-            self._reader.ask(int(min(self.permitted, self._reader.num_taken + 1)))
+            self._reader.ask(int(min(self.permitted - self._num_inline, self._reader.num_taken + 1)))
         self._measure(host)
-        return Taken(host, self._put(host, spans.STAGER, self._reader.num_taken - 1))
+        return Taken(host, self._put(host, spans.STAGER, self._num_inline + self._reader.num_taken - 1))
 
     def _measure(self, host: HostBatch) -> None:
         """Adapt the depth to the largest batch so far."""
