@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,10 +24,21 @@ _LEDGERS: dict[str, Ledger] = {}
 _SAID: list[str] = []  # by processes of `-n`
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in the background with Ctrl-C ignored, and our scripts, which get it, would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Most time on JAX went into compiling the same programs again, in this process or another.
+    # Not where tests measure time: they mean that of a user, who compiles.
+    if "not alone" in config.option.markexpr and not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="abreast-test-programs-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ |= {
+            "JAX_COMPILATION_CACHE_DIR": folder,
+            "JAX_COMPILATION_CACHE_MAX_SIZE": str(2**30),  # with a limit, JAX locks the folder for each process
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
 
 
 @pytest.fixture(scope="session", params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in BACKENDS])
