@@ -24,18 +24,9 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
             {"backend"},
             {"exact", "feed", "workers"},
             {
-                *(
-                    "errors",
-                    "gradient_bytes",
-                    "hardware",
-                    "keras_private",
-                    "launchers",
-                    "nearest",
-                    "options",
-                    "plain_json",
-                ),
-                *("provenance", "shares"),
-                *("spans", "staging", "stdout", "threads", "units", "users_line", "whole_file"),
+                *("cpu", "device_list", "device_request", "errors", "gradient_bytes", "keras_private", "launchers"),
+                *("nearest", "options", "plain_json", "provenance", "shares", "spans", "staging", "stdout"),
+                *("system_files", "threads", "units", "users_line", "whole_file"),
             },
         ),
     )

@@ -135,7 +135,7 @@ def test_a_command_loads_no_other_command(folder: Folder) -> None:
         print(*sorted({name.split(".")[1] for name in sys.modules if name.startswith("abreast.")}), file=sys.stderr)
     """
     loaded = folder.python("-c", textwrap.dedent(code)).err.split()
-    assert loaded == ["cli", "devices_command", "errors", "hardware", "options", "stdout"]
+    assert loaded == ["cli", "cpu", "device_list", "devices_command", "errors", "options", "stdout", "system_files"]
 
 
 @pytest.mark.parametrize("command", ["run", "doctor", "check"])

@@ -22,11 +22,11 @@ import keras
 from abreast import spans
 from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Kind, Placement
+from abreast.device_request import DeviceSpec, choose
 from abreast.errors import BackendError, DataError, ModelError
 from abreast.exact import overrides_step
 from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
-from abreast.hardware import DeviceSpec, choose
 from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
 from abreast.keras_private.trainers import BaseTrainer
 from abreast.launchers import read_world

@@ -22,8 +22,8 @@ from types import ModuleType, TracebackType
 from typing import Any, Literal
 
 from abreast.backend.registry import BACKENDS, BackendName, not_installed, require
+from abreast.device_request import DeviceSpec, parse_devices
 from abreast.errors import AbreastError, BackendError, LaunchError
-from abreast.hardware import DeviceSpec, parse_devices
 from abreast.staging import Staging
 
 

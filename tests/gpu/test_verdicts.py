@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from abreast.hardware import Device
+from abreast.device_list import Device
 from abreast.machine import gpu_copies
 from benchmarks.gpu.parts import bench, contract, decoding, doctor, feeding, machine, overhead, staging, timeline, trace
 from benchmarks.gpu.place import Place

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from abreast.hardware import Device
+from abreast.device_list import Device
 from abreast.machine import gpu_copies
 from tests.measure.fake_cuda import LATENCY_SECONDS, Clock, FakeCuda
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from abreast.hardware import Device
+from abreast.device_list import Device
 from abreast.machine.gpu_links import gpu_facts, links
 from abreast.machine.topology import parse
 from tests.measure.test_topology import DGX_1, PCIE_BOX

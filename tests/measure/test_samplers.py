@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from abreast.device_list import Device
 from abreast.errors import BackendError
-from abreast.hardware import Device
 from abreast.samplers.nvml import GpuSample, NvidiaDevices
 from abreast.samplers.processor import Processor
 from abreast.samplers.sample import DeviceSample

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from abreast import cli
+from abreast.device_list import Device
 from abreast.errors import DataError
-from abreast.hardware import Device
 from abreast.machine import gpu_copies, machine
 from abreast.machine.gpu_links import gpu_facts, links
 from abreast.machine.topology import parse

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from abreast import hardware
+from abreast import device_list
 from abreast.errors import DeviceError
 from abreast.records.decoding import gpu_choice, gpu_pipeline
 from abreast.records.decoding.gpu_pipeline import Device, Plan, View
@@ -36,7 +36,7 @@ STAND_INS = [
 
 def let_there_be_a_gpu(patch: pytest.MonkeyPatch, stand_in: str = "opencv") -> None:
     """Of which `stand_in` does the work."""
-    patch.setattr(gpu_choice, "list_nvidia_devices", lambda: (hardware.Device("gpu:0", "gpu", 0, stand_in),))
+    patch.setattr(gpu_choice, "list_nvidia_devices", lambda: (device_list.Device("gpu:0", "gpu", 0, stand_in),))
     patch.setattr(gpu_choice, "is_installed", lambda: True)
     patch.setattr(gpu_choice, "gpu", lambda number: ON_CPU)
     if stand_in == "opencv":

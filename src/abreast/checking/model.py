@@ -23,12 +23,12 @@ from abreast.checking.process import SideRun
 from abreast.checking.recorder import EventRecorder
 from abreast.checking.side import SEED
 from abreast.checking.verdict import Verdict
+from abreast.device_request import DeviceSpec
 from abreast.doctor.call import FitCall
 from abreast.doctor.keep import build, kept, kept_random
 from abreast.doctor.source_alone import SourceAlone
 from abreast.doctor.trials import quiet
 from abreast.errors import AbreastError, WorkerError
-from abreast.hardware import DeviceSpec
 
 
 def check(

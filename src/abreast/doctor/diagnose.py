@@ -15,6 +15,7 @@ import keras
 
 from abreast import parallel, spans
 from abreast.backend import current_backend
+from abreast.cpu import num_cores
 from abreast.doctor import once, remedies
 from abreast.doctor.call import FitCall, bytes_of, rows_of
 from abreast.doctor.diagnosis import Diagnosis
@@ -29,7 +30,6 @@ from abreast.doctor.trials import Trial, TrialRunner
 from abreast.doctor.verdict import verdict
 from abreast.errors import DataError, LaunchError
 from abreast.gradient_bytes import gradient_bytes
-from abreast.hardware import num_cores
 from abreast.launchers import read_world
 from abreast.samplers.nvml import NvidiaDevices
 from abreast.samplers.processor import Processor

@@ -29,8 +29,8 @@ from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode, StagedBatch
 from abreast.backend.torch.peers import Peers
 from abreast.backend.torch.staging import LEAVES
+from abreast.device_list import CPU_DEVICES
 from abreast.feed import Feed, Handed, HostBatch, dataset_views, not_numbers
-from abreast.hardware import CPU_DEVICES
 from abreast.keras_private import global_state
 from abreast.keras_private.data_adapters import TFDatasetAdapter
 from abreast.keras_private.torch import TorchEpochIterator

@@ -37,8 +37,8 @@ from abreast.backend.torch.replica import Replica, forget, keep, replica_of
 from abreast.backend.torch.shards import SharedMemoryWriter
 from abreast.backend.torch.staging import StagedShard
 from abreast.backend.torch.step import ReplicaStep
+from abreast.cpu import num_cores
 from abreast.errors import BackendError, WorkerError
-from abreast.hardware import num_cores
 
 _START_SECONDS = 180.0
 _PAUSE_SECONDS = 200e-6

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from abreast import users_line
+from abreast.device_list import list_nvidia_devices
 from abreast.errors import AbreastError, DataError, DeviceError
-from abreast.hardware import list_nvidia_devices
 from abreast.launchers import read_world
 from abreast.records.decoding.gpu_pipeline import Device, gpu, is_installed, not_installed
 from abreast.records.format.index import ENCODINGS

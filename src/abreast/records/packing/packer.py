@@ -13,8 +13,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from abreast.cpu import num_cores
 from abreast.errors import DataError
-from abreast.hardware import num_cores
 from abreast.provenance import package_versions
 from abreast.records.extras import PACKAGES, extra
 from abreast.records.format.index import Note

@@ -1,7 +1,7 @@
-"""The devices of this machine, and the choice of devices by a request such as `"0,2"`.
+"""What `abreast devices` lists: the devices of this machine, and facts about each. `devices_command.py` prints them.
 
-Asks the driver (NVML) and reads the system's files, so that no framework starts and no device memory is used.
-`Backend.device_names` lists the devices that a backend can use; `choose` picks from those names.
+Asks the driver (NVML) and reads the system's files, so that no framework starts and no device memory is used. Not here: the
+devices that a backend can use (`Backend.device_names`), and the choice of some of them (`device_request.py`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from abreast.cpu import cpu_memory_bytes, cpu_model, num_cores
 from abreast.errors import DeviceError
+from abreast.system_files import text_of
 
 # Set by `use_cpu_devices`; workers inherit it.
 CPU_DEVICES = "ABREAST_CPU_DEVICES"
@@ -36,12 +37,6 @@ class Device:
     bus_id: str | None = None
 
 
-# A user's request for devices: "auto", a number, "4", "0,2", "gpu:0,gpu:1", or a sequence of indices and names.
-DeviceSpec = str | int | Sequence[int | str]
-# The parsed request: a kind ("auto" or "gpu") means all its devices, an integer a number of devices, a tuple exactly those.
-Request = str | int | tuple[int | str, ...]
-
-
 def list_devices(environ: Mapping[str, str] | None = None, root: Path = Path("/")) -> tuple[Device, ...]:
     """Every accelerator that `environ` makes visible to this process; if there is none, its CPU devices.
 
@@ -58,130 +53,6 @@ def list_nvidia_devices(environ: Mapping[str, str] | None = None) -> tuple[Devic
     """Every visible NVIDIA device; none where the CPU simulates devices."""
     environ = os.environ if environ is None else environ
     return () if environ.get(CPU_DEVICES) else _nvidia_devices(environ)
-
-
-def parse_devices(spec: DeviceSpec) -> Request:
-    """Parse a request for devices. Raises `DeviceError` for a request that is invalid on every machine.
-
-    `"4"` is a number of devices, `"0,2"` are indices; `"0,"` and `[0]` are device 0 alone.
-    """
-    if isinstance(spec, str):
-        return _parse_text(spec)
-    if isinstance(spec, Sequence):
-        return _parse_items(spec)
-    try:
-        count = spec.__index__()
-    except AttributeError:
-        count = None
-    if count is None or isinstance(spec, bool):
-        raise DeviceError(f"devices={spec!r}", 'give "auto", a number, a list of indices, or names as "gpu:0"')
-    return _count(count)
-
-
-def choose(spec: DeviceSpec, available: Sequence[str]) -> tuple[str, ...]:
-    """The names in `available` that a request means, in its order. Raises `DeviceError` for devices that are not there."""
-    request = parse_devices(spec)
-    pool = tuple(name for name in available if _kind(name) != "cpu") or tuple(available)
-    if isinstance(request, str):
-        chosen = pool if request == "auto" else tuple(name for name in available if _kind(name) == request)
-        if not chosen:
-            raise _absent(request, available)
-        return chosen
-    if isinstance(request, int):
-        if request > len(pool):
-            raise _too_many(request, pool)
-        return pool[:request]
-    return _distinct([_find(item, pool, available) for item in request])
-
-
-def _parse_text(text: str) -> Request:
-    items = [item.strip() for item in text.split(",")]
-    if len(items) > 1:
-        return _parse_items(items[:-1] if items[-1] == "" else items)
-    item = _parse_item(items[0])
-    if isinstance(item, int):
-        return _count(item)
-    return item if ":" not in item else (item,)
-
-
-def _parse_items(items: Sequence[Any]) -> tuple[int | str, ...]:
-    if len(items) == 0:
-        raise DeviceError("an empty list of devices", 'give at least one, or "auto" for every accelerator')
-    parsed = tuple(_parse_item(item) for item in items)
-    for item in parsed:
-        if isinstance(item, int) and item < 0:
-            raise DeviceError(f"device index {item} is negative", "indices count from 0")
-        if isinstance(item, str) and ":" not in item:
-            raise DeviceError(f"{item!r} in a list of devices", 'a list holds indices and names as "gpu:0"')
-    return parsed
-
-
-def _parse_item(item: Any) -> int | str:
-    if not isinstance(item, str):
-        if isinstance(item, bool) or not hasattr(item, "__index__"):
-            raise DeviceError(f"device {item!r}", 'give an index, or a name as "gpu:0"')
-        return int(item.__index__())
-    text = item.strip().lower()
-    if text.removeprefix("-").isdecimal():
-        return int(text)
-    kind, colon, index = text.partition(":")
-    if not kind.isalpha() or (colon and not index.isdecimal()):
-        raise DeviceError(f"device {item!r}", 'give "auto", a number, indices as "0,2", or names as "gpu:0,gpu:1"')
-    kind = "gpu" if kind == "cuda" else kind
-    return f"{kind}:{int(index)}" if colon else kind
-
-
-def _count(count: int) -> int:
-    if count < 1:
-        hint = "ask for at least 1; for the device with index 0 alone write [0], or --devices gpu:0"
-        raise DeviceError(f"{count} devices asked for", hint)
-    return count
-
-
-def _find(item: int | str, pool: Sequence[str], available: Sequence[str]) -> str:
-    if isinstance(item, str):
-        if item not in available:
-            raise _absent(item, available)
-        return item
-    matches = [name for name in pool if name.endswith(f":{item}")]
-    if not matches:
-        raise _absent(f"with index {item}", available)
-    return matches[0]
-
-
-def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    name, times = Counter(names).most_common(1)[0]
-    if times > 1:
-        raise DeviceError(f"device {name} asked for {times} times", "name each device once")
-    if len({_kind(name) for name in names}) > 1:
-        raise DeviceError(f"devices of different kinds: {', '.join(names)}", "replicas run on devices of one kind")
-    return tuple(names)
-
-
-def _kind(name: str) -> str:
-    return name.partition(":")[0]
-
-
-def _absent(wanted: str, available: Sequence[str]) -> DeviceError:
-    message = f"no device {wanted}; there is {', '.join(available) or 'none'}"
-    return DeviceError(message, _simulate_hint(2) if _only_cpu(available) else "`abreast devices` lists them")
-
-
-def _too_many(count: int, pool: Sequence[str]) -> DeviceError:
-    there = f"there is {pool[0]}" if len(pool) == 1 else f"there are {len(pool)}: {', '.join(pool)}"
-    message = f"{count} devices asked for, but {there if pool else 'there is none'}"
-    return DeviceError(message, _simulate_hint(count) if _only_cpu(pool) else f"ask for at most {len(pool)}")
-
-
-def _only_cpu(available: Sequence[str]) -> bool:
-    return all(_kind(name) == "cpu" for name in available)
-
-
-def _simulate_hint(count: int) -> str:
-    return (
-        f"to simulate devices on the CPU, use `abreast run --cpu-devices {count}`, "
-        f"or abreast.use_cpu_devices({count}) before anything is computed"
-    )
 
 
 def _nvidia_devices(environ: Mapping[str, str]) -> tuple[Device, ...]:
@@ -275,7 +146,7 @@ def _nvidia_device(nvml: Any, index: int, board: _Board) -> Device:
 def _amd_devices(environ: Mapping[str, str], root: Path) -> tuple[Device, ...]:
     """The GPUs that the kernel's compute driver (KFD) offers to ROCm, with details from the graphics driver."""
     nodes = sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*"), key=lambda node: int(node.name))
-    properties = [dict(line.split(maxsplit=1) for line in _text(node / "properties").splitlines()) for node in nodes]
+    properties = [dict(line.split(maxsplit=1) for line in text_of(node / "properties").splitlines()) for node in nodes]
     gpus = [
         node for node in properties if int(node.get("simd_count", "0")) and int(node.get("gfx_target_version", "0"))
     ]
@@ -303,8 +174,8 @@ def _amd_device(index: int, gpu: Mapping[str, str], root: Path) -> Device:
     domain = int(gpu.get("domain", "0"))
     bus_id = f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
     card = root / "sys/bus/pci/devices" / bus_id
-    memory = _text(card / "mem_info_vram_total") if _text(card / "vendor") == _AMD_VENDOR else ""
-    model = _text(card / "product_name") or f"AMD {_gfx_name(int(gpu['gfx_target_version']))}"
+    memory = text_of(card / "mem_info_vram_total") if text_of(card / "vendor") == _AMD_VENDOR else ""
+    model = text_of(card / "product_name") or f"AMD {_gfx_name(int(gpu['gfx_target_version']))}"
     return Device(f"gpu:{index}", "gpu", index, model, int(memory) if memory else None, _amd_uuid(gpu), bus_id)
 
 
@@ -337,32 +208,5 @@ def _simulated_cpu_devices(environ: Mapping[str, str]) -> int:
 def _cpu_devices(simulated: int | None, root: Path) -> tuple[Device, ...]:
     count = simulated or 1
     model = f"{cpu_model(root)}, {num_cores()} cores{f', shared by {count} simulated devices' if simulated else ''}"
-    memory_bytes = _cpu_memory_bytes(root)
+    memory_bytes = cpu_memory_bytes(root)
     return tuple(Device(f"cpu:{index}", "cpu", index, model, memory_bytes) for index in range(count))
-
-
-def cpu_model(root: Path = Path("/")) -> str:
-    """The processor's model name."""
-    for line in _text(root / "proc/cpuinfo").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return value.strip()
-    return platform.processor() or platform.machine() or "CPU"
-
-
-def num_cores() -> int:
-    """Number of cores that this process may use. A container or `taskset` can allow fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _cpu_memory_bytes(root: Path) -> int:
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = _text(root / "sys/fs/cgroup/memory.max")
-    return min(physical, int(limit)) if limit.isdecimal() else physical
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
