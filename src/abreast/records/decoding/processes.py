@@ -29,8 +29,8 @@ from abreast.records.decoding.images import Pixels
 from abreast.records.decoding.painters import Task
 from abreast.records.format.columns import Array
 from abreast.records.reading.reader import Numbers
+from abreast.workers.failure import describe_exit, exit_hint
 from abreast.workers.limits import hang_seconds
-from abreast.workers.seat import describe_exit, exit_hint
 
 _BOOT = (
     "import json, sys; argument = json.loads(sys.argv[1]); sys.path[:] = argument.pop('path'); "

@@ -17,7 +17,7 @@ from typing import IO, Any
 from abreast.errors import DataError
 from abreast.records.extras import extra
 from abreast.records.sources import parquet_child
-from abreast.workers.seat import describe_exit
+from abreast.workers.failure import describe_exit
 
 _HINT = "take the file from a copy, or make it again"
 _BOOT = (

@@ -1,6 +1,6 @@
-"""One worker process from its supervisor's side: starts it, receives its messages, judges it and ends it.
+"""One worker process from its supervisor's side: starts it, receives its messages and ends it.
 
-Needs Linux for `SOCK_SEQPACKET` and process groups.
+Not here: whether it failed, and the error that names it (`failure.py`). Needs Linux for `SOCK_SEQPACKET` and process groups.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from abreast.errors import WorkerError
-from abreast.workers.worker import BEAT, COMMUNICATING, IDLE
+from abreast.workers.worker import BEAT, IDLE
 
 _MESSAGE_BYTES = 96 * 1024  # a seqpacket must fit into the socket's buffer
 _BOOT = (
-    "import json, sys; seat = json.loads(sys.argv[1]); sys.path[:] = seat['path']; "
-    "from abreast import workers; workers.serve(seat)"
+    "import json, sys; settings = json.loads(sys.argv[1]); sys.path[:] = settings['path']; "
+    "from abreast import workers; workers.serve(settings)"
 )
 
 
-class Seat:
+class SupervisedWorker:
     """One worker from the supervisor's side. Only the supervisor's thread calls its methods."""
 
     def __init__(
@@ -40,21 +39,21 @@ class Seat:
         self.ready = False  # true after the first beat from the worker's `main`
         self.hung: str | None = None
         self.failed_time = float("inf")
+        self.complaint: dict[str, Any] | None = None
+        self.exit_code: int | None = None
+        self.asked_to_end = False
         self._progress = -1
         self._fds = tuple(fds)
         self._environment = environment
-        self._seat = {"module": module, "rank": rank, "fds": self._fds, "argument": argument}
-        self._complaint: dict[str, Any] | None = None
-        self._exit: int | None = None
-        self._asked = False
+        self._settings = {"module": module, "rank": rank, "fds": self._fds, "argument": argument}
         self.monitor, self._remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.monitor.setblocking(False)
 
     def start(self) -> None:
         path = [os.path.abspath(entry) for entry in sys.path]
-        seat = self._seat | {"path": path, "monitor": self._remote.fileno(), "parent": os.getpid()}
+        settings = self._settings | {"path": path, "monitor": self._remote.fileno(), "parent": os.getpid()}
         self.process = subprocess.Popen(
-            [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _BOOT, json.dumps(seat)],  # type: ignore[attr-defined]
+            [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _BOOT, json.dumps(settings)],  # type: ignore[attr-defined]
             stdin=subprocess.DEVNULL,
             env={**os.environ, **self._environment},
             pass_fds=(self._remote.fileno(), *self._fds),
@@ -78,7 +77,7 @@ class Seat:
 
     def _take(self, message: bytes) -> None:
         if message[:1] != b"H":
-            self._complaint = json.loads(message[1:])
+            self.complaint = json.loads(message[1:])
             self.failed_time = min(self.failed_time, time.monotonic())
             return
         _, progress, self.phase = BEAT.unpack(message)
@@ -88,50 +87,24 @@ class Seat:
 
     def look(self) -> bool:
         """True if the process has ended; then the other processes of its group are killed."""
-        if self.process is None or self._exit is not None:
+        if self.process is None or self.exit_code is not None:
             return True
         # WNOWAIT: until the process is reaped below, no other process can get the number of its group.
         if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return False
         self.listen()  # its last messages
         self.kill()
-        self._exit = self.process.wait()
+        self.exit_code = self.process.wait()
         self.failed_time = min(self.failed_time, time.monotonic())
         return True
 
-    def verdict(self) -> int:
-        """How well this worker explains a failure: 1 is best, 0 means that it did not fail.
-
-        1: it died, or raised on its own account. 2: it hung. 3: it raised while it waited for another rank.
-        """
-        if self._complaint is not None:
-            return 3 if self._complaint["phase"] == COMMUNICATING else 1
-        if self._exit is not None and not self._asked:
-            return 1
-        return 2 if self.hung else 0
-
-    def error(self, name: str) -> WorkerError:
-        start = f"rank {self.rank} of {name}"
-        if self._complaint is not None:
-            text = self._complaint
-            return WorkerError(
-                f"{start} raised {text['type']}: {text['message']}",
-                text["hint"],
-                rank=self.rank,
-                remote_traceback=text["traceback"],
-            )
-        if self._exit is not None:
-            return WorkerError(f"{start} {describe_exit(self._exit)}", exit_hint(self._exit), rank=self.rank)
-        hint = "the process was stopped, is swapping, or is in an endless loop; if it was only slow, raise the limit"
-        return WorkerError(f"{start} {self.hung}", hint, rank=self.rank)
-
     def ask_to_end(self) -> None:
-        self._asked = True
+        self.asked_to_end = True
         with contextlib.suppress(OSError):
             self.monitor.send(b"Q")
 
     def kill(self) -> None:
-        if self.process is None or self._exit is not None:
+        if self.process is None or self.exit_code is not None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -139,10 +112,10 @@ class Seat:
             os.kill(self.process.pid, signal.SIGKILL)
 
     def end(self) -> None:
-        if self.process is not None and self._exit is None:
+        if self.process is not None and self.exit_code is None:
             self.kill()
             try:
-                self._exit = self.process.wait(5)
+                self.exit_code = self.process.wait(5)
             except subprocess.TimeoutExpired:  # it is in an uninterruptible call of the kernel, and dies after that
                 sys.stderr.write(f"abreast: rank {self.rank} (process {self.process.pid}) has not ended yet\n")
         self.monitor.close()
@@ -153,20 +126,3 @@ class Seat:
             self.process.returncode = 0  # else its finalizer warns about a process that is not our child
         self.monitor.close()
         self._remote.close()
-
-
-def describe_exit(code: int) -> str:
-    """How a process ended, in words. `code` is the result of `Popen.wait`."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    if -code == signal.SIGKILL:
-        return "was killed (signal 9), perhaps out of memory"
-    with contextlib.suppress(ValueError):
-        return f"died of {signal.Signals(-code).name} (signal {-code})"
-    return f"died of signal {-code}"
-
-
-def exit_hint(code: int) -> str:
-    if code == -signal.SIGKILL:
-        return "look for `oom` in the kernel's log (`dmesg`); a smaller batch or model takes less memory"
-    return "its last output is on stderr, above"
