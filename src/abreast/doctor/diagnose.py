@@ -1,7 +1,7 @@
 """`diagnose`: runs tens of steps of a `fit` as given, alternates them with counter-experiments, and draws conclusions.
 
 Here: the order of the measurements. Measuring is in `trials.py`, `source_alone.py` and `once.py`, the changes to try in
-`remedies.py`, the rules in `findings.py`.
+`remedies.py`, the rules in `rules.py`, and the ranking of the causes in `ranking.py`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from abreast.doctor import once, remedies
 from abreast.doctor.call import FitCall, bytes_of, rows_of
 from abreast.doctor.diagnosis import Diagnosis
 from abreast.doctor.facts import GIVEN, ONE_DEVICE, SAME_BATCH, SOURCE, Facts
-from abreast.doctor.findings import IDLE_CORES
 from abreast.doctor.keep import build, kept, kept_random
 from abreast.doctor.remedies import DiagnosedFit
+from abreast.doctor.rules import IDLE_CORES
 from abreast.doctor.source_alone import SourceAlone
 from abreast.doctor.steps import check_steps
 from abreast.doctor.tensor_cores import have_tensor_cores

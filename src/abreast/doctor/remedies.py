@@ -1,7 +1,7 @@
 """Remedies: the changes of a `fit` that its facts make worth a trial, and how each is applied and undone.
 
 The doctor measures every remedy that it can try, and promises only the gain that it measured. Not here: timing
-(`trials.py`) and judging (`findings.py`).
+(`trials.py`) and judging (`rules.py`).
 """
 
 from __future__ import annotations

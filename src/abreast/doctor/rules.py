@@ -1,14 +1,13 @@
 """Rules from facts to findings: what costs time, the evidence, what to do, and the expected gain.
 
-A rule reports a cost only if it is a tenth of a step or more, and if three turns in four confirm it. Findings that cost no
-time come last. Not here: the rules about the source (`input_findings.py`), and measuring.
+A rule reports a cost only if it is a tenth of a step or more, and if three turns in four confirm it. Not here: the rules about
+the source (`input_rules.py`), the order of the findings (`ranking.py`), and measuring.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
 from abreast.doctor.diagnosis import Finding
 from abreast.doctor.facts import (
@@ -24,7 +23,6 @@ from abreast.doctor.facts import (
     UINT8,
     Facts,
 )
-from abreast.doctor.input_findings import copies, recompilation, slow_source
 from abreast.doctor.saving import milliseconds, percent, rows_after, saved, worth
 
 # A larger batch changes the training, so it is recommended only if a row then takes at most this share of its time.
@@ -34,16 +32,6 @@ _MOST_BETWEEN = 0.2
 _FEW_ROWS = 16
 _LARGE_BATCH = 1024
 IDLE_CORES = 0.75  # where simulated devices leave this many cores idle, one of them waits for something else
-
-
-def findings(facts: Facts) -> tuple[Finding, ...]:
-    """The findings, most expensive first; advice about things that cost no time comes last."""
-    rules: tuple[Callable[[Facts], Finding | None], ...] = (
-        *(slow_source, copies, recompilation, slow_callbacks, all_reduce, host, unequal_shards, slow_device),
-        *(small_batch, validation, short_epochs, precision, local_batch_norm, learning_rate),
-    )
-    found = [finding for rule in rules if (finding := rule(facts)) is not None]
-    return tuple(sorted(found, key=lambda finding: -finding.lost_seconds))
 
 
 def slow_callbacks(facts: Facts) -> Finding | None:
