@@ -1,6 +1,6 @@
 """Pipelines of NVIDIA DALI: JPEGs go in, and resized and mirrored views come out. All of the work is on a GPU.
 
-A pipeline does the work of `resize.Painter`. libjpeg itself decodes to a half, a quarter or an eighth; here the full
+A pipeline does the work of `resize.Painter`. There libjpeg itself decodes to a half, a quarter or an eighth; here the full
 decode is halved, since a bilinear resize to a half is the mean of two by two pixels. `gpu_painters.py` selects the images.
 DALI is imported when a pipeline is made.
 """
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from abreast.errors import DataError, DeviceError
+from abreast.records.decoding.decode_smaller import Window
 from abreast.records.decoding.images import Pixels
 from abreast.records.decoding.jpeg import Bytes
-from abreast.records.decoding.resize import Window
 from abreast.records.format.columns import Array
 
 _HINT = 'decoder="cpu" needs no GPU'

@@ -64,7 +64,7 @@ class Rows:
         views = list(zip(numbers.tolist(), boxes.tolist(), flips.tolist(), strict=True))
         for begin in range(0, len(views), _PREPARED_ROWS):
             prepared = [
-                painter.prepare(self._sizes.sample(number), Box(*box), flip, images.shape[1:])
+                painter.decoder.prepare(self._sizes.sample(number), Box(*box), flip, images.shape[1:])
                 for number, box, flip in views[begin : begin + _PREPARED_ROWS]
             ]
             for i, view in enumerate(prepared, begin):
