@@ -18,7 +18,7 @@ _SENDER = '''
 import pickle, socket, subprocess, sys, threading
 import numpy as np, keras, torch
 from keras import layers, ops
-from abreast.backend.torch.model import dump_model
+from abreast.backend.torch.pickle_model import dump_model
 from abreast.errors import ModelError
 
 def rows(*shape):
@@ -158,7 +158,7 @@ def torch_module():
 
 RECEIVER = """
 import pickle, sys
-from abreast.backend.torch.model import load_model
+from abreast.backend.torch.unpickle_model import load_model
 folder = sys.argv[1]
 model = load_model(open(folder + "/model", "rb").read())
 x, y = pickle.load(open(folder + "/data", "rb"))
@@ -195,7 +195,7 @@ def round_trip(make, folder):
         np.testing.assert_array_equal(np.asarray(a, "float64"), np.asarray(b, "float64"))
 
 def sharing_and_identities():
-    from abreast.backend.torch.model import load_model
+    from abreast.backend.torch.unpickle_model import load_model
     model, x, y = functional()
     model.fit(x, y, verbose=0)
     model._abreast_tag = threading.Thread()

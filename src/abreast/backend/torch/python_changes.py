@@ -1,6 +1,6 @@
 """A change of Python state for another process: the path to that process's copy of a value, and the edit of the copy.
 
-Not here: how changes become bytes (`model.py`).
+Not here: how changes become bytes (`pickle_model.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 from abreast.backend.torch import python_leaves as leaves
 from abreast.backend.torch import python_parts as parts
-from abreast.backend.torch.model import is_importable, load_changes, load_model_and, namespace
+from abreast.backend.torch.pickle_model import is_importable
 from abreast.backend.torch.python_parts import Edit, Part, Step
+from abreast.backend.torch.unpickle_model import load_changes, load_model_and, namespace
 
 Namespace = tuple[str, int | None]  # a module's name, and a number where it cannot be imported by that name
 Path = tuple[Any, ...]  # "model" or a namespace, then steps

@@ -18,7 +18,7 @@ import torch
 from abreast import exact
 from abreast.backend.torch import patches
 from abreast.backend.torch.hooks import OF_MODULES
-from abreast.backend.torch.model import travels_with_callback
+from abreast.backend.torch.pickle_objects import travels_with_callback
 from abreast.backend.torch.python_same import bare, is_same, kinds, settle, settled
 from abreast.keras_private.models import KerasSaveable
 from abreast.keras_private.optimizers import OF_WEIGHT_DECAY

@@ -22,7 +22,7 @@ from abreast.backend.torch import patches
 from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.hooks import Hooks
 from abreast.backend.torch.messages import numbered_variables
-from abreast.backend.torch.model import UnknownObject, can_travel, dump_changes, dump_model, is_importable
+from abreast.backend.torch.pickle_model import UnknownObject, can_travel, dump_changes, dump_model, is_importable
 from abreast.backend.torch.python_changes import Change, Path, is_data, namespace_of, restoring, text_of
 from abreast.backend.torch.python_kinds import is_watched, parts_of
 from abreast.backend.torch.python_leaves import Fixed

@@ -31,7 +31,7 @@ from abreast.backend.torch.channel import ChannelClosed, channel_pair
 from abreast.backend.torch.groups import Groups, rendezvous_file
 from abreast.backend.torch.hooks import check_hooks
 from abreast.backend.torch.interface import check_interface
-from abreast.backend.torch.model import UnknownObject
+from abreast.backend.torch.pickle_model import UnknownObject
 from abreast.backend.torch.python_state import PythonState
 from abreast.backend.torch.replica import Replica, forget, keep, replica_of
 from abreast.backend.torch.shards import SharedMemoryWriter
