@@ -20,7 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         (
             {"__main__", "cli"},
             {"bench", "checking", "doctor", "machine", "page", "plan", "records", "samplers", "timeline"},
-            {"devices_command", "numerics", "parallel", "run", "run_command", "state"},
+            {"devices_command", "keras_fit", "numerics", "parallel", "placed_models", "run", "run_command", "state"},
             {"backend"},
             {"exact", "feed", "workers"},
             {

@@ -360,9 +360,9 @@ def test_a_framework_that_keras_misses_is_named_without_a_traceback(fake_keras: 
 
 WHERE = """
     import keras, sys
-    from abreast import parallel
+    from abreast import placed_models
     model = keras.Sequential([keras.layers.Dense(1)])
-    placement = parallel.placement_of(model)
+    placement = placed_models.placement_of(model)
     print(keras.backend.backend(), *placement.devices, placement.batch_norm, placement.check_numerics)
 """
 

@@ -128,9 +128,10 @@ def failed_fit(logdir: str, keeps_traceback: bool) -> dict[str, Any]:
 
 def fit_under_a_profiler(logdir: str) -> None:
     import abreast
+    from abreast.placed_models import placement_of
 
     model, x, y = task()
-    backend: Any = abreast.parallel.placement_of(model)
+    backend: Any = placement_of(model)
     tracer = backend.backend.instruments.trace(f"{logdir}/other")
     try:
         model.fit(x, y, batch_size=16, verbose=0, callbacks=[abreast.DeviceTrace(steps=(2, 4), logdir=f"{logdir}/own")])

@@ -305,6 +305,7 @@ def lossy_fit(place: str) -> dict[str, Any]:
     import keras
 
     import abreast
+    from abreast.placed_models import placement_of
 
     def slow(plain: Any) -> Any:
         def slower(*args: Any, **kwargs: Any) -> Any:
@@ -315,7 +316,7 @@ def lossy_fit(place: str) -> dict[str, Any]:
 
     model, x, y = task()
     model.fit(x, y, batch_size=16, verbose=0)  # compiles
-    placement = abreast.parallel.placement_of(model)
+    placement = placement_of(model)
     assert placement is not None
     backend: Any = placement.backend
     timeline = abreast.Timeline(sample_seconds=None)
@@ -393,9 +394,10 @@ def rows_with_slow_first_puts() -> list[int]:
     import time
 
     import abreast
+    from abreast.placed_models import placement_of
 
     model, x, y = task()
-    placement = abreast.parallel.placement_of(model)
+    placement = placement_of(model)
     assert placement is not None
     backend: Any = placement.backend
     plain = backend.put

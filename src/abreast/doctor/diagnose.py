@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import keras
 
-from abreast import parallel, spans
+from abreast import placed_models, spans
 from abreast.backend import current_backend
 from abreast.cpu import num_cores
 from abreast.doctor import once, remedies
@@ -70,7 +70,7 @@ def diagnose_call(
             "diagnose a script that runs in one process: abreast doctor --devices N script.py",
         )
     call = FitCall.of(model, *args, **kwargs)
-    placement = parallel.placement_of(model)
+    placement = placed_models.placement_of(model)
     source = SourceAlone(call, placement.staging.input_timeout if placement is not None else None)
     with kept_random():
         tell("reading the first batch")
