@@ -11,10 +11,10 @@ from abreast.errors import DeviceError
 # A user's request for devices: "auto", a number, "4", "0,2", "gpu:0,gpu:1", or a sequence of indices and names.
 DeviceSpec = str | int | Sequence[int | str]
 # The parsed request: a kind ("auto" or "gpu") means all its devices, an integer a number of devices, a tuple exactly those.
-Request = str | int | tuple[int | str, ...]
+ParsedRequest = str | int | tuple[int | str, ...]
 
 
-def parse_devices(spec: DeviceSpec) -> Request:
+def parse_devices(spec: DeviceSpec) -> ParsedRequest:
     """Parse a request for devices. Raises `DeviceError` for a request that is invalid on every machine.
 
     `"4"` is a number of devices, `"0,2"` are indices; `"0,"` and `[0]` are device 0 alone.
@@ -48,7 +48,7 @@ def choose(spec: DeviceSpec, available: Sequence[str]) -> tuple[str, ...]:
     return _distinct([_find(item, pool, available) for item in request])
 
 
-def _parse_text(text: str) -> Request:
+def _parse_text(text: str) -> ParsedRequest:
     items = [item.strip() for item in text.split(",")]
     if len(items) > 1:
         return _parse_items(items[:-1] if items[-1] == "" else items)

@@ -18,10 +18,10 @@ from PIL import Image
 from abreast import device_list
 from abreast.errors import DeviceError
 from abreast.records.decoding import gpu_choice, gpu_pipeline
-from abreast.records.decoding.gpu_pipeline import Device, Plan, View
+from abreast.records.decoding.gpu_pipeline import DaliDevice, PipelineSettings, View
 from abreast.records.decoding.images import Pixels, decode_jpeg
 
-ON_CPU = Device("cpu", "cpu", None)
+ON_CPU = DaliDevice("cpu", "cpu", None)
 STAND_INS = [
     "opencv",
     pytest.param(
@@ -50,7 +50,7 @@ class OpenCvPipeline:
     alive: ClassVar[weakref.WeakSet[OpenCvPipeline]] = weakref.WeakSet()
     runs: ClassVar[list[int]] = []
 
-    def __init__(self, plan: Plan, device: Device) -> None:
+    def __init__(self, plan: PipelineSettings, device: DaliDevice) -> None:
         self.alive.add(self)
         self._plan = plan
 

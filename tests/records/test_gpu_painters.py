@@ -21,7 +21,7 @@ from abreast.records import Box, CenterCrop, RandomCrop, Records, pack
 from abreast.records.decoding import gpu_painters
 from abreast.records.decoding.decode_smaller import SmallerDecoder
 from abreast.records.decoding.gpu_painters import is_for_gpu, view_of
-from abreast.records.decoding.gpu_pipeline import Plan
+from abreast.records.decoding.gpu_pipeline import PipelineSettings
 from abreast.records.decoding.jpeg import read_header
 from abreast.records.loading.loader import Loader
 from tests.records.dali import STAND_INS, OpenCvPipeline, let_there_be_a_gpu
@@ -410,7 +410,7 @@ def test_dali_says_what_went_wrong_in_its_own_words(folder: Path, stand_in: str)
     with Records(folder) as records:
         box = Box(0, 0, 60, 60)
         view = view_of(SmallerDecoder(3).prepare(records[0], box, False, (32, 32, 3)), box, (32, 32, 3))
-    pipeline = Pipeline(Plan((32, 32, 3), False, 1, 2, 1), ON_CPU)
+    pipeline = Pipeline(PipelineSettings((32, 32, 3), False, 1, 2, 1), ON_CPU)
     assert pipeline.run([view, view]).shape == (2, 32, 32, 3)
     with pytest.raises(DeviceError) as caught:
         pipeline.run([view, view._replace(data=view.data[:200])])

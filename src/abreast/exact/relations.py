@@ -11,15 +11,15 @@ from typing import Any
 
 from abreast.exact.rows import RowAxis
 
-Axes = tuple[RowAxis | None, ...]
+RowAxes = tuple[RowAxis | None, ...]
 
 
 @dataclass(frozen=True)
 class CallAxes:
     """The row axes of one call's inputs and outputs, leaf by leaf."""
 
-    inputs: Axes
-    outputs: Axes
+    inputs: RowAxes
+    outputs: RowAxes
 
     @staticmethod
     def of(fields: dict[str, Any]) -> CallAxes:
@@ -27,7 +27,7 @@ class CallAxes:
         return CallAxes(*(_axes_of(fields[side]) for side in ("inputs", "outputs")))
 
 
-def _axes_of(side: list[dict[str, int] | None]) -> Axes:
+def _axes_of(side: list[dict[str, int] | None]) -> RowAxes:
     return tuple(None if axis is None else RowAxis(**axis) for axis in side)
 
 

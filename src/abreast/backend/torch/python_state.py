@@ -25,7 +25,7 @@ from abreast.backend.torch.python_changes import Change, Path, is_data, restorin
 from abreast.backend.torch.python_leaves import Fixed
 from abreast.backend.torch.python_parts import Edit, Part
 from abreast.backend.torch.python_same import kinds
-from abreast.backend.torch.python_walk import Node, Walk
+from abreast.backend.torch.python_walk import Walk, Watched
 from abreast.backend.torch.users_code import is_installed
 from abreast.errors import ModelError
 
@@ -44,7 +44,7 @@ class PythonState:
         self._seen: list[Any] = []
         self._kinds: list[Any] = []
         self._all_kinds: list[Any] = []
-        self._pending: list[tuple[Node, Part]] = []
+        self._pending: list[tuple[Watched, Part]] = []
         model = self._model()
         patches.find()
         self._hooks = Hooks(model)
@@ -118,7 +118,7 @@ class PythonState:
         self.changes()
         self.accept()
 
-    def _accept(self, node: Node, part: Part) -> bool:
+    def _accept(self, node: Watched, part: Part) -> bool:
         """Accept the present state of one part; True if only a new walk can find the paths of the remaining values."""
         before, after = ({(step, id(value)): value for step, value in held} for held in part.exchange())
         for (step, number), value in after.items():
@@ -163,7 +163,7 @@ class PythonState:
         """`kinds` of all containers, in two calls: this runs at every comparison."""
         return [*chain.from_iterable(self._keyed), *map(type, chain.from_iterable(self._values))]
 
-    def _differing_containers(self, start: int, end: int) -> Iterator[tuple[Node, Part]]:
+    def _differing_containers(self, start: int, end: int) -> Iterator[tuple[Watched, Part]]:
         seen, live = self._seen[start:end], self._live[start:end]
         if start == end or (_equal(seen, live) and self._kinds[start:end] == [*map(kinds, live)]):
             return
@@ -174,7 +174,7 @@ class PythonState:
         yield from self._differing_containers(start, middle)
         yield from self._differing_containers(middle, end)
 
-    def _differing_others(self) -> list[tuple[Node, Part]]:
+    def _differing_others(self) -> list[tuple[Watched, Part]]:
         return [pair for pair in self._others if not _is_as_seen(pair[1])]
 
     def _note_patches(self) -> bool:
@@ -191,7 +191,7 @@ _DICT = operator.attrgetter("__dict__")
 _CONTAINERS = (parts.Items, parts.Attributes, modules.ClassAttributes, parts.Entries, parts.Members)
 
 
-def _changes(node: Node, part: Part, edits: Iterable[Edit]) -> list[Change]:
+def _changes(node: Watched, part: Part, edits: Iterable[Edit]) -> list[Change]:
     found = [restoring(part, edit) for edit in edits]
     return [Change(type(part).__name__, node.paths(), edit, text_of(node.path(), edit)) for edit in found]
 
@@ -212,7 +212,7 @@ def _installed_classes(kind: type) -> Iterator[type]:
     return (each for each in kind.__mro__ if is_installed(each.__module__))
 
 
-def _is_imported(node: Node) -> bool:
+def _is_imported(node: Watched) -> bool:
     """Whether a process that unpickles the model imports this value and does not get it by value."""
     if isinstance(node.root, tuple):
         return node.root[1] is None

@@ -26,13 +26,13 @@ _IMMUTABLE = 1 << 8  # Python's flag for immutable classes, written in C
 
 
 @dataclass(eq=False)
-class Node:
+class Watched:
     """A watched value, and the places where it was found; a root has no edges."""
 
     value: Any
     root: Any = None
     parts: list[Part] = field(default_factory=list)
-    edges: dict[tuple[int, Step], Node] = field(default_factory=dict)
+    edges: dict[tuple[int, Step], Watched] = field(default_factory=dict)
 
     def path(self) -> Path:
         if self.root is not None:
@@ -54,12 +54,12 @@ class Walk:
     """The watched values of a model, by identity. `names` collects all names in the user's functions."""
 
     def __init__(self, model: Any, names: set[str]) -> None:
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, Watched] = {}
         self.names = names
         self.has_grown = False
         self._numbered = {id(variable) for variable in numbered_variables(model)}
-        self._found: deque[Node] = deque()
-        root = self.nodes[id(model)] = Node(model, root="model")
+        self._found: deque[Watched] = deque()
+        root = self.nodes[id(model)] = Watched(model, root="model")
         self._open(root)
         self.explore()
         self._reach_patches()
@@ -80,24 +80,24 @@ class Walk:
                 self.reach(value, node, step)
             self._look_into(node)
 
-    def reach(self, value: Any, parent: Node, step: Step) -> None:
+    def reach(self, value: Any, parent: Watched, step: Step) -> None:
         """Watch a value that `parent` holds."""
         node = self.nodes.get(id(value))
         if node is None:
             if not is_watched(value):
                 return
-            node = self.nodes[id(value)] = Node(value)
+            node = self.nodes[id(value)] = Watched(value)
             self._open(node)
         if node.root is None:
             node.edges[id(parent), step] = parent
 
-    def _open(self, node: Node) -> None:
+    def _open(self, node: Watched) -> None:
         is_numbered = id(node.value) in self._numbered
         node.parts = [] if is_numbered else [kind(node.value) for kind in parts_of(node.value)]
         self._found.append(node)
         self.has_grown = True
 
-    def _look_into(self, node: Node) -> None:
+    def _look_into(self, node: Watched) -> None:
         """Watch the values that a value's own code reads."""
         value = node.value
         if isinstance(value, types.FunctionType):
@@ -144,7 +144,7 @@ class Walk:
     def _watch_names(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
         node = self.nodes.get(id(namespace))
         if node is None:
-            node = self.nodes[id(namespace)] = Node(namespace, root=namespace_of(namespace))
+            node = self.nodes[id(namespace)] = Watched(namespace, root=namespace_of(namespace))
             self.has_grown = True
         if not any(isinstance(part, Names) for part in node.parts):
             is_own = is_users(namespace.get("__name__"))
@@ -153,7 +153,7 @@ class Walk:
         for step, value in part.add(names):
             self.reach(value, node, step)
 
-    def leave(self, value: Any, parent: Node, step: Step) -> bool:
+    def leave(self, value: Any, parent: Watched, step: Step) -> bool:
         """Forget that `parent` holds a value; True if only a new walk can find the paths of the remaining values."""
         node = self.nodes.get(id(value))
         if node is None or node.root is not None:
@@ -168,7 +168,7 @@ class Walk:
         return any(lost)
 
 
-def links_of(node: Node) -> Iterator[tuple[Step, Any]]:
+def links_of(node: Watched) -> Iterator[tuple[Step, Any]]:
     """The values that a value holds, and its class or, for a class, its bases."""
     for part in node.parts:
         yield from part.held()

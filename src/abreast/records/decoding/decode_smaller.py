@@ -22,7 +22,7 @@ from abreast.records.reading.reader import Sample
 _SHRINKS = (8, 4, 2)  # libjpeg is fast and exact at these
 
 
-class Window(NamedTuple):
+class ViewWindow(NamedTuple):
     """The whole pixels that a view touches, and its place among them, in pixels and fractions."""
 
     rows: slice
@@ -42,12 +42,12 @@ class Window(NamedTuple):
         return pixels[self.rows, self.columns]
 
 
-def window_at(left: float, top: float, width: float, height: float) -> Window:
+def window_at(left: float, top: float, width: float, height: float) -> ViewWindow:
     """The window of a view at this place."""
     first_row, first_column = int(top), int(left)
     rows = slice(first_row, math.ceil(top + height))
     columns = slice(first_column, math.ceil(left + width))
-    return Window(rows, columns, left - first_column, top - first_row, height, width)
+    return ViewWindow(rows, columns, left - first_column, top - first_row, height, width)
 
 
 class Prepared(NamedTuple):
@@ -58,7 +58,7 @@ class Prepared(NamedTuple):
 
     sample: Sample
     flip: bool
-    window: Window
+    window: ViewWindow
     data: Bytes | None = None
     height: int = 0
     width: int = 0

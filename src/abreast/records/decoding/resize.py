@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from abreast.records.decoding.crop import Box
-from abreast.records.decoding.decode_smaller import Prepared, Scratch, SmallerDecoder, Window
+from abreast.records.decoding.decode_smaller import Prepared, Scratch, SmallerDecoder, ViewWindow
 from abreast.records.decoding.decoder import decode
 from abreast.records.decoding.images import Pixels
 from abreast.records.extras import extra
@@ -62,7 +62,7 @@ class Painter:
         made: Pixels = self._cv2.cvtColor(pixels, code)
         return made.reshape(*pixels.shape[:2], self._channels)
 
-    def _resize(self, pixels: Pixels, window: Window, place: Pixels) -> None:
+    def _resize(self, pixels: Pixels, window: ViewWindow, place: Pixels) -> None:
         height, width = place.shape[:2]
         times = int(min(window.height / height, window.width / width))
         if times >= 2:
@@ -95,7 +95,7 @@ class Painter:
         self._cv2.sepFilter2D(pixels, -1, _taps(across), _taps(down), dst=smooth, borderType=border)
         return smooth
 
-    def _reduced(self, pixels: Pixels, window: Window, times: int) -> tuple[Pixels, Window]:
+    def _reduced(self, pixels: Pixels, window: ViewWindow, times: int) -> tuple[Pixels, ViewWindow]:
         """Pixels that are means of `times` by `times`, which OpenCV computes fast. The border is repeated to fill blocks."""
         rows, columns = (-(-size // times) for size in pixels.shape[:2])
         below, beside = rows * times - pixels.shape[0], columns * times - pixels.shape[1]
@@ -103,7 +103,7 @@ class Painter:
             pixels = self._cv2.copyMakeBorder(pixels, 0, below, 0, beside, self._cv2.BORDER_REPLICATE)
         smaller: Pixels = self._cv2.resize(pixels, (columns, rows), interpolation=self._cv2.INTER_AREA)
         place = (size / times for size in window[2:])
-        return smaller.reshape(rows, columns, -1), Window(slice(0, rows), slice(0, columns), *place)
+        return smaller.reshape(rows, columns, -1), ViewWindow(slice(0, rows), slice(0, columns), *place)
 
 
 class PainterHere(threading.local):

@@ -14,24 +14,24 @@ from abreast.backend.torch.memory import Memory
 from abreast.backend.torch.python_state import PythonState
 from abreast.backend.torch.step import ReplicaStep
 
-# The attribute in which a model keeps its replica. The replica refers to the model, so a table would keep both alive for ever.
-_REPLICA = "_abreast_replica"
+# The attribute in which a model keeps it. It refers to the model, so a table would keep both alive for ever.
+_TEAM_MODEL = "_abreast_team_model"
 
 
-def replica_of(model: Any) -> Replica | None:
-    replica: Replica | None = vars(model).get(_REPLICA)
-    return replica
+def team_model_of(model: Any) -> TeamModel | None:
+    team_model: TeamModel | None = vars(model).get(_TEAM_MODEL)
+    return team_model
 
 
-def keep(model: Any, replica: Replica) -> None:
-    vars(model)[_REPLICA] = replica
+def keep(model: Any, team_model: TeamModel) -> None:
+    vars(model)[_TEAM_MODEL] = team_model
 
 
 def forget(model: Any) -> None:
-    vars(model).pop(_REPLICA, None)
+    vars(model).pop(_TEAM_MODEL, None)
 
 
-class Replica:
+class TeamModel:
     """A model on the team: rank 0's step, and the state of its variables when the ranks last agreed."""
 
     forget: Callable[[], Any]  # lets the workers free their copies; also called when this object is freed

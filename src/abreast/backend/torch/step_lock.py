@@ -10,8 +10,8 @@ from typing import Any
 _LULL_SECONDS = 1.0
 
 
-class Turn:
-    """A thread holds it (`with turn`) for a step. It remembers the last step, and the model of each thread's last one."""
+class StepLock:
+    """A thread holds it (`with step_lock`) for a step. It remembers the last step, and the model of each thread's last one."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -40,5 +40,5 @@ class Turn:
         return self._thread != threading.get_ident() and monotonic() - self._ended < _LULL_SECONDS
 
     def let_others(self) -> None:
-        """Let other threads have the turn for a moment; this one holds it before and after."""
+        """Let other threads have the lock for a moment; this one holds it before and after."""
         self._condition.wait(_LULL_SECONDS / 10)

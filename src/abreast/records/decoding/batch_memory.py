@@ -62,7 +62,7 @@ class Arena:
         self._free.append(offset)
 
 
-class Buffers:
+class BatchMemory:
     """Blocks of one size. At most `keep` free blocks are kept for later batches. Threads may share it."""
 
     def __init__(self, block_bytes: int, keep: int, arena: Arena | None = None) -> None:
