@@ -8,7 +8,7 @@ from abreast.spans import MAIN, READER, STAGER, Span
 from abreast.timeline.accounts import Accounts
 from abreast.timeline.step_table import STEP
 from abreast.timeline.windows import Window
-from tests.measure.moments import Parts
+from tests.timeline.moments import Parts
 
 MILLISECOND = 1_000_000
 

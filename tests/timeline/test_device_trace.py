@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import RemoteError, Workers
-from tests.measure.traced import traced_steps
+from tests.timeline.traced import traced_steps
 
 STEPS = {2, 3}
 
@@ -70,7 +70,7 @@ def test_wrong_steps_are_refused(workers: Workers, steps: Any) -> None:
 
 
 def task() -> tuple[Any, Any, Any]:
-    from tests.measure.test_timeline import task
+    from tests.timeline.test_timeline import task
 
     return task()
 

@@ -10,7 +10,7 @@ import pytest
 from abreast.device_list import Device
 from abreast.machine.gpu_links import gpu_facts, links
 from abreast.machine.topology import parse
-from tests.measure.test_topology import DGX_1, PCIE_BOX
+from tests.machine.test_topology import DGX_1, PCIE_BOX
 
 
 class FakeDriver:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import RemoteError, Workers
-from tests.measure.trace_format import faults
+from tests.timeline.trace_format import faults
 
 PARTS = ("wait", "copy", "compute", "all_reduce", "callbacks", "rest")
 TOLD_APART = {"torch"}  # all-reduce, on the CPU

@@ -19,7 +19,7 @@ import pytest
 from abreast.doctor.diagnosis import Diagnosis, Finding
 from abreast.doctor.page import page, write_page
 from abreast.errors import AbreastError
-from tests.measure import diagnoses
+from tests.doctor import diagnoses
 
 EVERY = [
     diagnoses.starving,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from abreast.timeline.intervals import Intervals, disjoint, intervals, lengths_without, without
 from abreast.timeline.step_parts import PARTS, split
-from tests.measure.moments import Parts, moments
+from tests.timeline.moments import Parts, moments
 
 Pairs = list[tuple[int, int]]
 

@@ -8,7 +8,7 @@ import pytest
 
 from abreast.device_list import Device
 from abreast.machine import gpu_copies
-from tests.measure.fake_cuda import LATENCY_SECONDS, Clock, FakeCuda
+from tests.machine.fake_cuda import LATENCY_SECONDS, Clock, FakeCuda
 
 GPUS = [
     Device(f"gpu:{index}", "gpu", index, "Some GPU", 2**34, f"GPU-{index}", f"0000:{index:02x}:00.0")

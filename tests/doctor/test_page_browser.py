@@ -11,9 +11,9 @@ import pytest
 
 from abreast.doctor.diagnosis import Diagnosis
 from abreast.doctor.page import write_page
+from tests.doctor import diagnoses
 from tests.harness.browser import Browser
 from tests.harness.page_checks import FAINT, SHIFTS, pixels, unseen
-from tests.measure import diagnoses
 
 WIDE, PHONE = 1280, 390
 EVERY = [

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from abreast.timeline.accounts import Accounts
 from abreast.timeline.step_spans import COMPUTE
 from abreast.timeline.step_table import STEP
-from tests.measure.moments import Step, moments, steps_by_moments
-from tests.measure.random_runs import Run
+from tests.timeline.moments import Step, moments, steps_by_moments
+from tests.timeline.random_runs import Run
 
 randoms = st.randoms(use_true_random=False)
 

@@ -11,7 +11,7 @@ import pytest
 from abreast.samplers.sample import DeviceSample
 from abreast.spans import MAIN, READER, Span
 from abreast.timeline.trace_file import write_trace
-from tests.measure.trace_format import faults
+from tests.timeline.trace_format import faults
 
 SPANS = [
     Span(MAIN, "step", 2_000, 9_000, {"kind": 0}),
