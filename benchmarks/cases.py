@@ -15,12 +15,11 @@ from abreast.bench import clock, models
 from abreast.bench.task import Task
 
 _CLASSES = 10
-Case = Task
 
 
-def case(name: str, batch_size: int | None = None) -> Case:
+def case(name: str, batch_size: int | None = None) -> Task:
     make, shape, default = _CASES[name]
-    return Case(name, make, shape, batch_size or default, _CLASSES, again=("cases:case", (name, batch_size)))
+    return Task(name, make, shape, batch_size or default, _CLASSES, again=("cases:case", (name, batch_size)))
 
 
 def seconds_per_step(

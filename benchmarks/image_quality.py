@@ -144,14 +144,14 @@ def _ours(pack: Path, view: Any, size: int, antialias: bool, smaller: Sequence[P
 def _as_by_gpu(pack: Path, view: Any, size: int, antialias: bool) -> Images:
     from abreast.records import Records
     from abreast.records.decoding.gpu_painters import Gpu
-    from abreast.records.decoding.gpu_pipeline import Device
+    from abreast.records.decoding.gpu_pipeline import DaliDevice
     from abreast.records.loading.assembly import Assembly, Look
     from abreast.records.reading.sizes import Sizes
 
     with Records(pack) as records:
         look = Look((size, size), view, antialias)
         assembly = Assembly(Sizes(records), look, targets=None, weights=None, max_rows=_BATCH, keep_batches=1)
-        painters = Gpu(assembly.batches, 1, Device("cpu", "cpu", None)).painters()
+        painters = Gpu(assembly.batches, 1, DaliDevice("cpu", "cpu", None)).painters()
         numbers = np.arange(len(records))
         batches = [
             assembly.start(numbers[first : first + _BATCH], _SEED, 0, first, painters, num_tasks=1).wait()

@@ -232,7 +232,7 @@ class Reader(NamedTuple):
         """What this machine has not."""
         import image_sets
 
-        from abreast.hardware import list_nvidia_devices
+        from abreast.device_list import list_nvidia_devices
 
         found = [name for name in self.packages if not image_sets.is_there(name)]
         return found + (["a GPU"] if self.needs_gpu and not list_nvidia_devices() else [])

@@ -19,7 +19,7 @@ import lines
 import numpy as np
 from numpy.typing import NDArray
 from published_model import breakdown
-from scaling_rows import Case, read_cases
+from scaling_rows import ScalingRow, read_cases
 
 from abreast.errors import AbreastError, DataError
 from abreast.plan.constants import shipped
@@ -59,7 +59,7 @@ class Prediction:
     high: Floats
 
 
-def frozen(cases: Sequence[Case]) -> Prediction:
+def frozen(cases: Sequence[ScalingRow]) -> Prediction:
     """What the constants that ship say."""
     told = np.array([case.scenario is not None for case in cases])
     middle = np.full(len(cases), np.nan)
@@ -71,7 +71,7 @@ def frozen(cases: Sequence[Case]) -> Prediction:
     return Prediction(middle, low, high)
 
 
-def left_out(cases: Sequence[Case]) -> Prediction:
+def left_out(cases: Sequence[ScalingRow]) -> Prediction:
     """What constants and intervals say that were fitted without a row of the machine."""
     from plan_fit import Fit
 
@@ -91,13 +91,13 @@ def left_out(cases: Sequence[Case]) -> Prediction:
     return Prediction(*columns)
 
 
-def scores(cases: Sequence[Case], prediction: Prediction) -> list[Score]:
+def scores(cases: Sequence[ScalingRow], prediction: Prediction) -> list[Score]:
     """One score per machine, in the order of their names."""
     machines = np.array([case.row["machine"] for case in cases])
     return [_score(str(name), cases, prediction, np.flatnonzero(machines == name)) for name in np.unique(machines)]
 
 
-def _score(machine: str, cases: Sequence[Case], prediction: Prediction, places: NDArray[np.int64]) -> Score:
+def _score(machine: str, cases: Sequence[ScalingRow], prediction: Prediction, places: NDArray[np.int64]) -> Score:
     measured = np.array([cases[place].efficiency for place in places])
     middle = prediction.middle[places]
     told = np.isfinite(middle) & np.isfinite(measured)

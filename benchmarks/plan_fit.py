@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from published_model import breakdown
-from scaling_rows import Case, read_cases
+from scaling_rows import ScalingRow, read_cases
 from scipy.optimize import least_squares
 
 from abreast.errors import AbreastError
@@ -37,7 +37,7 @@ _COVER = 0.81  # a little more than promised: a new machine differs more
 class Fit:
     """The rows that can be predicted, as arrays."""
 
-    def __init__(self, cases: Sequence[Case]) -> None:
+    def __init__(self, cases: Sequence[ScalingRow]) -> None:
         self.cases = [case for case in cases if case.scenario is not None]
         self.many = Scenarios([case.scenario for case in self.cases if case.scenario is not None])
         self.measured = np.array([case.efficiency for case in self.cases])

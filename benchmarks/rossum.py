@@ -16,7 +16,7 @@ from typing import Any
 import lines
 import numpy as np
 from published_model import breakdown
-from scaling_rows import Case, read_cases
+from scaling_rows import ScalingRow, read_cases
 
 from abreast.bench.report import alone
 from abreast.errors import AbreastError, DataError
@@ -40,7 +40,7 @@ _SERVERS = {"ps-cpu": "in host memory", "ps-gpu": "on a GPU"}
 Lines = Sequence[dict[str, Any]]
 
 
-def predicted(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
+def predicted(cases: Sequence[ScalingRow]) -> Iterator[dict[str, Any]]:
     """A line for each of Rossum's rows: the cited rate, and both predictions."""
     from plan_fit import Fit
 
@@ -56,7 +56,7 @@ def predicted(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
                 yield _line(case, constants)
 
 
-def _line(case: Case, constants: Constants) -> dict[str, Any]:
+def _line(case: ScalingRow, constants: Constants) -> dict[str, Any]:
     row, devices = case.row, int(case.row["n_gpus"])
     assert case.scenario is not None
     many = Scenarios([case.scenario])

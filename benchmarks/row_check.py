@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 from abreast.exact import install
-from abreast.exact.relations import relations, rows_to_look_at
+from abreast.exact.relation_search import relations, rows_to_look_at
 from abreast.feed import HostBatch
 
 _DEVICES = 4

@@ -78,7 +78,7 @@ _TYPICAL_STEP_SECONDS = 0.25
 
 
 @dataclass
-class Case:
+class ScalingRow:
     """A row to predict: what there is to know, or why there is no prediction."""
 
     row: Row
@@ -109,7 +109,7 @@ def read_table(path: str | Path, columns: Sequence[str]) -> list[Row]:
         raise DataError(f"{path} is not CSV: {error}", "give the path of a CSV file") from None
 
 
-def read_cases(measurements: str | Path, machines: str | Path) -> list[Case]:
+def read_cases(measurements: str | Path, machines: str | Path) -> list[ScalingRow]:
     """Every scoreable row: of more than one device, not flagged, with a baseline."""
     rows = read_table(measurements, MEASUREMENT_COLUMNS)
     facts = {row["machine"]: row for row in read_table(machines, MACHINE_COLUMNS)}
@@ -122,7 +122,7 @@ def read_cases(measurements: str | Path, machines: str | Path) -> list[Case]:
             continue
         rate = number(baseline["images_per_sec"]) or 0.0
         linear = 1.0 if row["unit"].startswith("steps") else devices_used
-        case = Case(row, rate, linear, measured)
+        case = ScalingRow(row, rate, linear, measured)
         try:
             case.scenario = scenario_of(row, baseline, facts.get(row["machine"], {}), case.assumed)
         except (AbreastError, ValueError, KeyError, ZeroDivisionError, OverflowError) as error:

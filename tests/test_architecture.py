@@ -20,22 +20,13 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         (
             {"__main__", "cli"},
             {"bench", "checking", "doctor", "machine", "page", "plan", "records", "samplers", "timeline"},
-            {"devices_command", "numerics", "parallel", "run", "run_command", "state"},
+            {"devices_command", "keras_fit", "numerics", "parallel", "placed_models", "run", "run_command", "state"},
             {"backend"},
             {"exact", "feed", "workers"},
             {
-                *(
-                    "errors",
-                    "gradient_bytes",
-                    "hardware",
-                    "keras_private",
-                    "launchers",
-                    "nearest",
-                    "options",
-                    "plain_json",
-                ),
-                *("provenance", "shares"),
-                *("spans", "staging", "stdout", "threads", "units", "users_line", "whole_file"),
+                *("cpu", "device_list", "device_request", "errors", "gradient_bytes", "keras_private", "launchers"),
+                *("nearest", "options", "plain_json", "provenance", "shares", "spans", "staging", "stdout"),
+                *("system_files", "threads", "units", "users_line", "whole_file"),
             },
         ),
     )

@@ -135,7 +135,7 @@ def test_a_command_loads_no_other_command(folder: Folder) -> None:
         print(*sorted({name.split(".")[1] for name in sys.modules if name.startswith("abreast.")}), file=sys.stderr)
     """
     loaded = folder.python("-c", textwrap.dedent(code)).err.split()
-    assert loaded == ["cli", "devices_command", "errors", "hardware", "options", "stdout"]
+    assert loaded == ["cli", "cpu", "device_list", "devices_command", "errors", "options", "stdout", "system_files"]
 
 
 @pytest.mark.parametrize("command", ["run", "doctor", "check"])
@@ -360,9 +360,9 @@ def test_a_framework_that_keras_misses_is_named_without_a_traceback(fake_keras: 
 
 WHERE = """
     import keras, sys
-    from abreast import parallel
+    from abreast import placed_models
     model = keras.Sequential([keras.layers.Dense(1)])
-    placement = parallel.placement_of(model)
+    placement = placed_models.placement_of(model)
     print(keras.backend.backend(), *placement.devices, placement.batch_norm, placement.check_numerics)
 """
 

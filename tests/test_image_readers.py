@@ -46,9 +46,9 @@ def test_what_needs_a_gpu_is_left_out_without_one_and_sees_those_there_are(
     image_check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readers = image_check.image_readers.READERS
-    monkeypatch.setattr("abreast.hardware.list_nvidia_devices", lambda: ())
+    monkeypatch.setattr("abreast.device_list.list_nvidia_devices", lambda: ())
     assert readers["abreast, GPU"].missing()[-1] == "a GPU" and readers["abreast"].missing() == []
-    monkeypatch.setattr("abreast.hardware.list_nvidia_devices", lambda: ("gpu:0",))
+    monkeypatch.setattr("abreast.device_list.list_nvidia_devices", lambda: ("gpu:0",))
     assert "a GPU" not in readers["abreast, GPU"].missing()
     hidden = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     assert readers["abreast, GPU"].variables(hidden) == {"OMP_NUM_THREADS": "1"}

@@ -142,13 +142,13 @@ def spread_over_replicas_that_differ() -> float:
     if backend == "torch":
         import torch
 
-        from abreast.backend.torch.replica import replica_of
+        from abreast.backend.torch.team_model import team_model_of
 
-        replica: Any = replica_of(model)
+        team_model: Any = team_model_of(model)
         with torch.no_grad():
             variable.value.add_(1.0)
-        replica.remember()  # as if nobody had assigned
-        replica.accept()
+        team_model.remember()  # as if nobody had assigned
+        team_model.accept()
     elif backend == "tensorflow":
         from abreast.backend.tensorflow.backend import BACKEND
 

@@ -99,7 +99,7 @@ def alarms(names: list[str], policies: list[str]) -> list[str]:
     import keras
 
     from abreast.exact import install
-    from abreast.exact.relations import relations
+    from abreast.exact.relation_search import relations
     from tests import row_wise
 
     install()

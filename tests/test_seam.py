@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from abreast.backend.contract import Backend
-from abreast.backend.fake import FakeBackend, FakeModel, PlainBatch, Plan
+from abreast.backend.fake import FakeBackend, FakeModel, FakeSettings, PlainBatch
 from abreast.errors import BackendError
 from tests import seam_checks
 from tests.harness.client import ROOT, Workers
@@ -28,7 +28,7 @@ _IDS: dict[str, Any] = {"ids": lambda check: check.__name__}
 class FakeSeam:
     """The fake backend for `seam_checks`."""
 
-    def __init__(self, plan: Plan | None = None) -> None:
+    def __init__(self, plan: FakeSettings | None = None) -> None:
         self.fake = FakeBackend(plan)
         self.backend: Backend[Any] = self.fake
 
@@ -95,7 +95,7 @@ def test_the_checks_notice_memory_that_is_kept() -> None:
 
 
 def test_a_step_that_a_test_lets_fail_leaves_the_weights_of_the_one_before() -> None:
-    seam = FakeSeam(Plan(step_fails={2: OSError("device 1 is gone")}))
+    seam = FakeSeam(FakeSettings(step_fails={2: OSError("device 1 is gone")}))
     model = seam.model(first_weights())
     batches = [data(4, seed) for seed in range(4)]
     with pytest.raises(OSError, match="device 1 is gone"):
@@ -106,7 +106,7 @@ def test_a_step_that_a_test_lets_fail_leaves_the_weights_of_the_one_before() -> 
 
 
 def test_a_batch_that_a_test_lets_fail_is_not_staged() -> None:
-    seam = FakeSeam(Plan(put_fails={1: BackendError("no memory", "smaller batches")}))
+    seam = FakeSeam(FakeSettings(put_fails={1: BackendError("no memory", "smaller batches")}))
     stage = seam.backend.stage(placement_on(seam, 2))
     put: Callable[[Any], Any] = stage.put
     put(seam.batch(data(4)))
@@ -117,7 +117,7 @@ def test_a_batch_that_a_test_lets_fail_is_not_staged() -> None:
 
 def test_devices_take_the_time_that_a_test_chooses() -> None:
     """Device 0 takes 10 ms for each of 2 steps, device 1 takes 30."""
-    seam = FakeSeam(Plan(step_seconds=(0.01, 0.03)))
+    seam = FakeSeam(FakeSettings(step_seconds=(0.01, 0.03)))
     placement = placement_on(seam, 2)
     start = time.perf_counter_ns()
     results = run(seam, "train", seam.model(first_weights()), placement, [data(4), data(4)])

@@ -208,14 +208,14 @@ def test_a_dead_worker_is_named_and_not_the_one_that_complained_first(start: Sta
     job = start("complain_about_others", "wait")
     os.kill(job.pids[2], signal.SIGSTOP)  # so that its death comes after the complaint
     wait_until(lambda: psutil.Process(job.pids[2]).status() == psutil.STATUS_STOPPED)
-    wait_until(lambda: not psutil.pid_exists(job.pids[1]) or job._seats[0]._complaint)
+    wait_until(lambda: not psutil.pid_exists(job.pids[1]) or job._workers[0].complaint)
     os.kill(job.pids[2], signal.SIGKILL)
     assert failure_of(job).rank == 2
 
 
 def test_a_stopped_worker_is_hung(start: StartJob) -> None:
     job = start("wait", "wait", hang_seconds=2.0)
-    wait_until(lambda: job._seats[0].ready)
+    wait_until(lambda: job._workers[0].ready)
     os.kill(job.pids[1], signal.SIGSTOP)
     wait_until(lambda: psutil.Process(job.pids[1]).status() == psutil.STATUS_STOPPED)
     failure = failure_of(job)

@@ -6,7 +6,7 @@ import importlib.util
 import os
 from dataclasses import dataclass, field
 
-from abreast.hardware import CPU_DEVICES, list_nvidia_devices
+from abreast.device_list import CPU_DEVICES, list_nvidia_devices
 from benchmarks.gpu.rows import Row
 
 BACKENDS = ("jax", "tensorflow", "torch")

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abreast.hardware import CPU_DEVICES, num_cores
+from abreast.cpu import num_cores
+from abreast.device_list import CPU_DEVICES
 from benchmarks import lines
 from benchmarks.gpu.catalogue import USUAL_SECONDS, Part
 from benchmarks.gpu.machine import BACKENDS, Machine

@@ -1,4 +1,4 @@
-"""`abreast devices`: the devices of this machine, as a table or as JSON."""
+"""`abreast devices`: prints the devices of this machine (`device_list.py`), as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
-from abreast.hardware import Device, list_devices
+from abreast.device_list import Device, list_devices
 from abreast.stdout import say
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from abreast.errors import LaunchError
 
-Source = Literal["abreast", "torchrun", "openmpi", "slurm", "keras", "alone"]
+LauncherName = Literal["abreast", "torchrun", "openmpi", "slurm", "keras", "alone"]
 
 # Slurm numbers its special steps (the shell of `salloc`, the batch script and others) down from the largest number.
 _FIRST_SPECIAL_SLURM_STEP = 0xFFFFFFF0
@@ -33,7 +33,7 @@ class World:
     local_rank: int
     local_size: int
     host: str
-    source: Source
+    source: LauncherName
     master_addr: str | None = None
     master_port: int | None = None
 
@@ -132,7 +132,7 @@ def _keras(environ: Mapping[str, str]) -> World | None:
 
 
 def _world(
-    environ: Mapping[str, str], source: Source, names: tuple[str, str], local_names: tuple[str, str]
+    environ: Mapping[str, str], source: LauncherName, names: tuple[str, str], local_names: tuple[str, str]
 ) -> World | None:
     found = _rank_and_size(environ, *names)
     if found is None:

@@ -14,7 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from abreast.hardware import cpu_model, list_devices, num_cores
+from abreast.cpu import cpu_model, num_cores
+from abreast.device_list import list_devices
 
 _PACKAGES = ("abreast", "keras", "keras-nightly", "jax", "tensorflow", "tensorflow-cpu", "torch", "numpy")
 _GIT_SECONDS = 10

@@ -22,8 +22,8 @@ from types import ModuleType, TracebackType
 from typing import Any, Literal
 
 from abreast.backend.registry import BACKENDS, BackendName, not_installed, require
+from abreast.device_request import DeviceSpec, parse_devices
 from abreast.errors import AbreastError, BackendError, LaunchError
-from abreast.hardware import DeviceSpec, parse_devices
 from abreast.staging import Staging
 
 
@@ -173,7 +173,7 @@ class _Placing(importlib.abc.MetaPathFinder):
             self._place()
 
     def _place(self) -> None:
-        from abreast import parallel  # imports Keras
+        from abreast import parallel, placed_models  # imports Keras
 
         self.placed = True
         options = self.options
@@ -182,7 +182,7 @@ class _Placing(importlib.abc.MetaPathFinder):
             if options.cpu_devices is not None:
                 parallel.use_cpu_devices(1 if self.plain else options.cpu_devices)
             if self.plain:
-                self.stack.enter_context(parallel.nothing_placed())
+                self.stack.enter_context(placed_models.nothing_placed())
             else:
                 placement = parallel.default_placement(
                     options.devices,

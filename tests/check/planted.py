@@ -20,9 +20,9 @@ BEGIN = """
     layers = keras.layers
 
     def without_row_check():
-        import abreast.parallel
-        if abreast.parallel._default is not None:
-            object.__setattr__(abreast.parallel._default, "check_rows", False)
+        import abreast.placed_models
+        if abreast.placed_models._default is not None:
+            object.__setattr__(abreast.placed_models._default, "check_rows", False)
 
     def compiled(*inner, optimizer="sgd", **settings):
         model = keras.Sequential([keras.Input((6,)), *inner, layers.Dense(1, name="last")])

@@ -37,8 +37,8 @@ import keras
 import numpy as np
 
 keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
-parallel = sys.modules.get("abreast.parallel")
-is_placed = parallel is not None and parallel._default is not None
+placed = sys.modules.get("abreast.placed_models")
+is_placed = placed is not None and placed._default is not None
 keras.utils.set_random_seed(0)
 x = np.random.rand(512, 8).astype("float32")
 y = (x @ np.arange(8) / 8)[:, None]

@@ -100,7 +100,7 @@ def test_a_metric_that_takes_a_maximum_is_not_summed(contract: Contract) -> None
     contract.holds(Case(loss="mse", metrics=("largest", "batches"), epochs=1), 4)
 
 
-@pytest.mark.parametrize("command", ["import abreast", "from abreast.hardware import list_devices; list_devices()"])
+@pytest.mark.parametrize("command", ["import abreast", "from abreast.device_list import list_devices; list_devices()"])
 def test_importing_abreast_and_listing_devices_load_no_framework(command: str) -> None:
     """All: listing devices starts the framework, and what is configured later fails."""
     code = f"{command}\nimport sys\nassert not {{'jax', 'tensorflow', 'torch', 'keras'}} & set(sys.modules)"

@@ -210,7 +210,7 @@ def fit_after(devices: int, diagnosed: bool, draw: bool = False) -> dict[str, An
     import numpy as np
 
     import abreast
-    from abreast import parallel
+    from abreast import placed_models
 
     model, x, y = task(devices)
     stopping = keras.callbacks.EarlyStopping("loss", patience=1, restore_best_weights=True)
@@ -222,7 +222,7 @@ def fit_after(devices: int, diagnosed: bool, draw: bool = False) -> dict[str, An
     if draw:
         keras.utils.set_random_seed(8)
     attributes = {name: value for name, value in vars(stopping).items() if isinstance(value, (int, float, str))}
-    placed = parallel.placement_of(model) is not None
+    placed = placed_models.placement_of(model) is not None
     model.fit(x, y, batch_size=32, verbose=0)
     weights = [np.array(weight) for weight in model.get_weights()]
     return {"changed": changed, "weights": weights, "callback": attributes, "placed": placed}

@@ -10,7 +10,7 @@ import pytest
 
 from abreast.doctor import facts as names
 from abreast.doctor.facts import Callbacks, Facts, Measure, Reading, Validation
-from abreast.doctor.findings import findings
+from abreast.doctor.ranking import findings
 
 STEP = 0.040  # seconds; 64 rows
 

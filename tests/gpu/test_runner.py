@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from abreast.hardware import CPU_DEVICES
+from abreast.device_list import CPU_DEVICES
 from benchmarks.gpu import machine as machines
 from benchmarks.gpu import rows, runner, session
 from benchmarks.gpu.catalogue import DEVICES, PARTS, Part

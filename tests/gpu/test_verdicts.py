@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from abreast.hardware import Device
+from abreast.device_list import Device
 from abreast.machine import gpu_copies
 from benchmarks.gpu.parts import bench, contract, decoding, doctor, feeding, machine, overhead, staging, timeline, trace
 from benchmarks.gpu.place import Place
 from tests.contract.catalogue import CASES
 from tests.contract.compare import Comparison
 from tests.harness.client import ROOT
-from tests.measure.fake_cuda import Clock, FakeCuda
-from tests.measure.traced import num_on_gpus
+from tests.machine.fake_cuda import Clock, FakeCuda
+from tests.timeline.traced import num_on_gpus
 
 # Their time begins when this file is imported, and other tests may run for long before these.
 ON_GPU = Place("jax", 1, simulated=False, seconds=math.inf)

@@ -104,15 +104,15 @@ def _placed(devices: int) -> Iterator[None]:
     if not devices:
         yield
         return
-    from abreast import parallel
+    from abreast import parallel, placed_models
 
     if devices not in _placements:
         _placements[devices] = parallel.DataParallel(devices).placement
-    parallel._default = _placements[devices]
+    placed_models._default = _placements[devices]
     try:
         yield
     finally:
-        parallel._default = None
+        placed_models._default = None
 
 
 def _steps(error: BaseException) -> int:

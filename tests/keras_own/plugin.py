@@ -112,12 +112,12 @@ def _stand_in_for_conftest() -> None:
 def _place(num_devices: int, outcomes: Outcomes, planted: bool) -> None:
     import keras
 
-    from abreast import parallel
+    from abreast import keras_fit, parallel
 
     parallel.use_cpu_devices(num_devices)
     placement = _STACK.enter_context(parallel.default_placement(num_devices))
     # Keras's tests of trainers mix its trainer into a layer, without `keras.Model`.
-    parallel._lead(next(base for base in keras.Model.__mro__ if base.__name__.endswith("Trainer")))
+    keras_fit.lead(next(base for base in keras.Model.__mro__ if base.__name__.endswith("Trainer")))
     backend: Any = placement.backend
     backend.step_function = _counting(backend.step_function, outcomes, planted)
 

@@ -19,7 +19,7 @@ from abreast.records.decoding.images import read_picture
 from abreast.records.packing.prepare import Recipe, prepare
 from abreast.records.sources.choose import source_of
 from tests.bench.samples import predictions, scaling
-from tests.measure.test_topology import DGX_1
+from tests.machine.test_topology import DGX_1
 from tests.mutations.mutate import mutated_bytes, mutated_json, mutated_lines
 from tests.plan.test_measured_machine import gpus, told
 from tests.records.pieces import class_folder, file_of, photo

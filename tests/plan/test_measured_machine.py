@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from abreast import cli
+from abreast.device_list import Device
 from abreast.errors import DataError
-from abreast.hardware import Device
 from abreast.machine import gpu_copies, machine
 from abreast.machine.gpu_links import gpu_facts, links
 from abreast.machine.topology import parse
@@ -25,10 +25,10 @@ from abreast.plan.predict import predict
 from abreast.plan.rings import has_ring, slowest_of_fastest_ring
 from abreast.plan.roofline import StepTime
 from abreast.plan.setup import Setup
-from tests.measure.fake_cuda import LATENCY_SECONDS, Clock, FakeCuda
-from tests.measure.test_gpu_copies import RATES
-from tests.measure.test_gpu_links import FakeDriver
-from tests.measure.test_topology import DGX_1, PCIE_BOX
+from tests.machine.fake_cuda import LATENCY_SECONDS, Clock, FakeCuda
+from tests.machine.test_gpu_copies import RATES
+from tests.machine.test_gpu_links import FakeDriver
+from tests.machine.test_topology import DGX_1, PCIE_BOX
 
 V100 = "Tesla V100-SXM2-16GB"
 

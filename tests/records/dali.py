@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from abreast import hardware
+from abreast import device_list
 from abreast.errors import DeviceError
 from abreast.records.decoding import gpu_choice, gpu_pipeline
-from abreast.records.decoding.gpu_pipeline import Device, Plan, View
+from abreast.records.decoding.gpu_pipeline import DaliDevice, PipelineSettings, View
 from abreast.records.decoding.images import Pixels, decode_jpeg
 
-ON_CPU = Device("cpu", "cpu", None)
+ON_CPU = DaliDevice("cpu", "cpu", None)
 STAND_INS = [
     "opencv",
     pytest.param(
@@ -36,7 +36,7 @@ STAND_INS = [
 
 def let_there_be_a_gpu(patch: pytest.MonkeyPatch, stand_in: str = "opencv") -> None:
     """Of which `stand_in` does the work."""
-    patch.setattr(gpu_choice, "list_nvidia_devices", lambda: (hardware.Device("gpu:0", "gpu", 0, stand_in),))
+    patch.setattr(gpu_choice, "list_nvidia_devices", lambda: (device_list.Device("gpu:0", "gpu", 0, stand_in),))
     patch.setattr(gpu_choice, "is_installed", lambda: True)
     patch.setattr(gpu_choice, "gpu", lambda number: ON_CPU)
     if stand_in == "opencv":
@@ -50,7 +50,7 @@ class OpenCvPipeline:
     alive: ClassVar[weakref.WeakSet[OpenCvPipeline]] = weakref.WeakSet()
     runs: ClassVar[list[int]] = []
 
-    def __init__(self, plan: Plan, device: Device) -> None:
+    def __init__(self, plan: PipelineSettings, device: DaliDevice) -> None:
         self.alive.add(self)
         self._plan = plan
 

@@ -138,10 +138,10 @@ def tensors_of_batches(folder: str) -> list[Any]:
 def memory_of_a_fit(folder: str, devices: int) -> dict[str, Any]:
     """How many places batches were made in, and whether the feed copied any."""
     from abreast.feed.reuse import ReuseGuard
-    from abreast.records.decoding.buffers import Buffers
+    from abreast.records.decoding.batch_memory import BatchMemory
 
     places, copied = [], []
-    plain_array, plain_guard = Buffers.array, ReuseGuard.guard
+    plain_array, plain_guard = BatchMemory.array, ReuseGuard.guard
 
     def array(self: Any, shape: tuple[int, ...]) -> Any:
         made = plain_array(self, shape)
@@ -153,11 +153,11 @@ def memory_of_a_fit(folder: str, devices: int) -> dict[str, Any]:
         copied.append(given is not data)
         return given
 
-    Buffers.array, ReuseGuard.guard = array, guard  # type: ignore[method-assign]
+    BatchMemory.array, ReuseGuard.guard = array, guard  # type: ignore[method-assign]
     try:
         model_on(devices).fit(records(folder), epochs=8, verbose=0)
     finally:
-        Buffers.array, ReuseGuard.guard = plain_array, plain_guard  # type: ignore[method-assign]
+        BatchMemory.array, ReuseGuard.guard = plain_array, plain_guard  # type: ignore[method-assign]
     return {"batches": len(places), "places": len(set(places)), "copied": sum(copied)}
 
 

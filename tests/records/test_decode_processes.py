@@ -17,7 +17,7 @@ import pytest
 
 from abreast.errors import DataError, WorkerError
 from abreast.records import Records, pack
-from abreast.records.decoding.buffers import Arena, Buffers
+from abreast.records.decoding.batch_memory import Arena, BatchMemory
 from abreast.records.loading.loader import Loader
 from tests.harness.client import ROOT
 from tests.records.pieces import assert_same, copied, photo
@@ -200,7 +200,7 @@ def test_batches_that_are_kept_do_not_change(folder: Path) -> None:
 
 def test_shared_memory_is_used_again_and_given_back() -> None:
     arena = Arena(10_000)
-    buffers = Buffers(10_000, keep=2, arena=arena)
+    buffers = BatchMemory(10_000, keep=2, arena=arena)
     arrays = [buffers.array((10_000,)) for _ in range(6)]
     for i, array in enumerate(arrays):
         array[:] = i

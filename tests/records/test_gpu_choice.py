@@ -277,4 +277,4 @@ def test_each_process_of_a_host_has_its_own_gpu(
     monkeypatch.setattr(gpu_choice, "read_world", lambda: World(local_rank, 3, local_rank, 3, "here", "torchrun"))
     monkeypatch.setattr(gpu_choice, "gpu", gpu_pipeline.gpu)
     with Loader(folder, 4) as batches:
-        assert gpu_choice.find_gpu(batches.records) == gpu_pipeline.Device("mixed", "gpu", number)
+        assert gpu_choice.find_gpu(batches.records) == gpu_pipeline.DaliDevice("mixed", "gpu", number)

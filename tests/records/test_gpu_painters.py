@@ -19,10 +19,10 @@ import pytest
 from abreast.errors import DataError, DeviceError
 from abreast.records import Box, CenterCrop, RandomCrop, Records, pack
 from abreast.records.decoding import gpu_painters
+from abreast.records.decoding.decode_smaller import SmallerDecoder
 from abreast.records.decoding.gpu_painters import is_for_gpu, view_of
-from abreast.records.decoding.gpu_pipeline import Plan
+from abreast.records.decoding.gpu_pipeline import PipelineSettings
 from abreast.records.decoding.jpeg import read_header
-from abreast.records.decoding.resize import Painter
 from abreast.records.loading.loader import Loader
 from tests.records.dali import STAND_INS, OpenCvPipeline, let_there_be_a_gpu
 from tests.records.pieces import assert_same, copied, file_of, image_of, photo, said_in_a_fork
@@ -194,7 +194,7 @@ def test_only_what_a_crop_needs_goes_to_the_gpu(folder: Path) -> None:
     """Of a JPEG with restart markers."""
     with Records(folder) as records:
         sample, box = records[0], Box(40, 20, 30, 30)
-        prepared = Painter(3, False).prepare(sample, box, False, (32, 32, 3))
+        prepared = SmallerDecoder(3).prepare(sample, box, False, (32, 32, 3))
         view = view_of(prepared, box, (32, 32, 3))
         assert len(view.data) < 0.75 * len(sample.data)
         assert (view.height, view.width) == (lambda header: (header.height, header.width))(read_header(view.data))
@@ -211,7 +211,7 @@ def test_a_view_is_halved_until_it_is_less_than_twice_as_large(
     pack([photo(side, side)], tmp_path / "out")
     box = Box(0, 0, side, side)
     with Records(tmp_path / "out") as records:
-        view = view_of(Painter(3, False).prepare(records[0], box, False, (size, size, 3)), box, (size, size, 3))
+        view = view_of(SmallerDecoder(3).prepare(records[0], box, False, (size, size, 3)), box, (size, size, 3))
     assert view.halvings == halvings
     assert 1 <= view.window.height / size < 2
     assert view.height == view.width == -(-side // 2**halvings)
@@ -409,8 +409,8 @@ def test_dali_says_what_went_wrong_in_its_own_words(folder: Path, stand_in: str)
 
     with Records(folder) as records:
         box = Box(0, 0, 60, 60)
-        view = view_of(Painter(3, False).prepare(records[0], box, False, (32, 32, 3)), box, (32, 32, 3))
-    pipeline = Pipeline(Plan((32, 32, 3), False, 1, 2, 1), ON_CPU)
+        view = view_of(SmallerDecoder(3).prepare(records[0], box, False, (32, 32, 3)), box, (32, 32, 3))
+    pipeline = Pipeline(PipelineSettings((32, 32, 3), False, 1, 2, 1), ON_CPU)
     assert pipeline.run([view, view]).shape == (2, 32, 32, 3)
     with pytest.raises(DeviceError) as caught:
         pipeline.run([view, view._replace(data=view.data[:200])])

@@ -19,7 +19,7 @@ import pytest
 
 from abreast.errors import DataError
 from abreast.records import Records, pack
-from abreast.records.decoding.buffers import Buffers
+from abreast.records.decoding.batch_memory import BatchMemory
 from abreast.records.loading.loader import Loader
 from tests.harness.client import ROOT
 from tests.records.pieces import photo, said_in_a_fork
@@ -103,7 +103,7 @@ def test_the_check_of_kept_batches_notices_a_ring(folder: Path, monkeypatch: pyt
     """The negative control: memory that is used again while a batch is still held."""
     ring = [np.empty((4, 32, 32, 3), np.uint8) for _ in range(4)]
     turns = itertools.cycle(ring)
-    monkeypatch.setattr(Buffers, "array", lambda self, shape: next(turns))
+    monkeypatch.setattr(BatchMemory, "array", lambda self, shape: next(turns))
     assert num_changed(folder) > 0
 
 
@@ -115,7 +115,7 @@ def test_memory_is_used_again_once_a_batch_is_let_go(folder: Path) -> None:
 
 
 def test_free_blocks_are_not_kept_without_end() -> None:
-    buffers = Buffers(4096, keep=2)
+    buffers = BatchMemory(4096, keep=2)
     arrays = [buffers.array((4096,)) for _ in range(5)]
     view = arrays[0][10:20]
     del arrays

@@ -13,11 +13,11 @@ import pytest
 from abreast.errors import DataError
 from abreast.records import Item, Records, pack
 from abreast.records.sources.choose import shuffled, source_of
-from abreast.records.sources.source import Source
+from abreast.records.sources.source import ItemSource
 from tests.records.pieces import class_folder, file_of, photo
 
 
-def listed(source: Source) -> list[tuple[str, Any]]:
+def listed(source: ItemSource) -> list[tuple[str, Any]]:
     return [
         (item.key, {name: np.asarray(value).tolist() for name, value in item.columns.items()})
         for item in source.items(0)

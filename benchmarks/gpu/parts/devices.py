@@ -10,7 +10,7 @@ def run(place: Place) -> Found:
     import keras
 
     import abreast
-    from abreast.hardware import list_devices
+    from abreast.device_list import list_devices
 
     place.prepare()
     names = [name for name in abreast.devices() if name.startswith(f"{place.kind}:")]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.place import Found, Place
-from tests.measure.traced import device_events, traced_steps
+from tests.timeline.traced import device_events, traced_steps
 
 _STEPS = (4, 7)
 

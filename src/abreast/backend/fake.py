@@ -31,7 +31,7 @@ Array = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 
 @dataclass
-class Plan:
+class FakeSettings:
     """The choices of a test: the number of devices, the seconds that actions take, and failures by the number of their call."""
 
     devices: int = 2
@@ -96,8 +96,8 @@ class FakeBackend:
     steps_run_python: Final = True
     instruments: FakeInstruments
 
-    def __init__(self, plan: Plan | None = None) -> None:
-        self.plan = plan or Plan()
+    def __init__(self, plan: FakeSettings | None = None) -> None:
+        self.plan = plan or FakeSettings()
         self.instruments = FakeInstruments(self)
         self.staged_bytes = 0
         self.log: list[str] = []

@@ -11,8 +11,8 @@ from abreast.backend.registry import BACKENDS, installed, require
 from abreast.bench import cases
 from abreast.bench.case_file import read_requests
 from abreast.bench.cases import Case, Cell, Request
+from abreast.device_list import CPU_DEVICES, list_devices
 from abreast.errors import DataError, DeviceError
-from abreast.hardware import CPU_DEVICES, list_devices
 
 
 def cells_of(options: argparse.Namespace, tell: Callable[[str], None]) -> list[Cell]:

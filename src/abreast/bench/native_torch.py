@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from abreast.bench.task import Task
-from abreast.hardware import CPU_DEVICES, num_cores
+from abreast.cpu import num_cores
+from abreast.device_list import CPU_DEVICES
 
 _END_SECONDS = 60
 

@@ -25,8 +25,8 @@ from abreast import provenance
 from abreast.bench import lines
 from abreast.bench.cases import Cell
 from abreast.bench.line_check import wrong_with
+from abreast.device_list import CPU_DEVICES
 from abreast.errors import AbreastError, DataError, WorkerError
-from abreast.hardware import CPU_DEVICES
 from abreast.units import counted, duration
 
 BENCHMARK = "bench"

@@ -14,8 +14,9 @@ import sys
 from abreast import run_command
 from abreast.backend.registry import require
 from abreast.checking.side import SideSpec
+from abreast.device_list import list_devices
+from abreast.device_request import parse_devices
 from abreast.errors import DataError, LaunchError
-from abreast.hardware import list_devices, parse_devices
 from abreast.options import add_option
 from abreast.run import RunOptions
 from abreast.stdout import say

@@ -14,7 +14,7 @@ from typing import Any
 
 import keras
 
-from abreast import parallel
+from abreast import parallel, placed_models
 from abreast.backend.contract import BatchNorm
 from abreast.checking.command import STEPS, check_steps
 from abreast.checking.log import LogWriter, read
@@ -23,12 +23,12 @@ from abreast.checking.process import SideRun
 from abreast.checking.recorder import EventRecorder
 from abreast.checking.side import SEED
 from abreast.checking.verdict import Verdict
+from abreast.device_request import DeviceSpec
 from abreast.doctor.call import FitCall
 from abreast.doctor.keep import build, kept, kept_random
 from abreast.doctor.source_alone import SourceAlone
 from abreast.doctor.trials import quiet
 from abreast.errors import AbreastError, WorkerError
-from abreast.hardware import DeviceSpec
 
 
 def check(
@@ -54,7 +54,7 @@ def check(
         with quiet():
             build(model, SourceAlone(call).first())
         repeated = _RepeatedFit(model, {"x": x, "y": y, **fit_arguments}, call.callbacks, Path(folder), steps)
-        plain = repeated.run("plain", parallel.nothing_placed)
+        plain = repeated.run("plain", placed_models.nothing_placed)
         placed = repeated.run("placed", functools.partial(parallel.placed, model, devices, batch_norm=batch_norm))
         return compare_runs("the fit", plain, placed, repeated.again)
 
@@ -93,10 +93,10 @@ class _RepeatedFit:
                 raise
             except AbreastError as refusal:
                 error = {"kind": type(refusal).__name__, "message": str(refusal), "refused": True}
-            recorder.facts |= {"backend": keras.backend.backend()} | parallel.placement_facts()
+            recorder.facts |= {"backend": keras.backend.backend()} | placed_models.placement_facts()
             recorder.end()
         return SideRun(0, read(folder), recorder.facts, error)
 
     def again(self, moves: bool) -> SideRun:
         """Run the plain side once more."""
-        return self.run("moved" if moves else "again", parallel.nothing_placed, moves=moves)
+        return self.run("moved" if moves else "again", placed_models.nothing_placed, moves=moves)

@@ -150,7 +150,7 @@ class _Recording:
     def end(self) -> None:
         if self._recorder is None:
             return
-        from abreast.parallel import placement_facts
+        from abreast.placed_models import placement_facts
 
         self._recorder.facts |= placement_facts()
         self._recorder.end()

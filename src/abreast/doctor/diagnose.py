@@ -1,7 +1,7 @@
 """`diagnose`: runs tens of steps of a `fit` as given, alternates them with counter-experiments, and draws conclusions.
 
 Here: the order of the measurements. Measuring is in `trials.py`, `source_alone.py` and `once.py`, the changes to try in
-`remedies.py`, the rules in `findings.py`.
+`remedies.py`, the rules in `rules.py`, and the ranking of the causes in `ranking.py`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Any, TypeVar
 
 import keras
 
-from abreast import parallel, spans
+from abreast import placed_models, spans
 from abreast.backend import current_backend
+from abreast.cpu import num_cores
 from abreast.doctor import once, remedies
 from abreast.doctor.call import FitCall, bytes_of, rows_of
 from abreast.doctor.diagnosis import Diagnosis
 from abreast.doctor.facts import GIVEN, ONE_DEVICE, SAME_BATCH, SOURCE, Facts
-from abreast.doctor.findings import IDLE_CORES
 from abreast.doctor.keep import build, kept, kept_random
 from abreast.doctor.remedies import DiagnosedFit
+from abreast.doctor.rules import IDLE_CORES
 from abreast.doctor.source_alone import SourceAlone
 from abreast.doctor.steps import check_steps
 from abreast.doctor.tensor_cores import have_tensor_cores
@@ -29,7 +30,6 @@ from abreast.doctor.trials import Trial, TrialRunner
 from abreast.doctor.verdict import verdict
 from abreast.errors import DataError, LaunchError
 from abreast.gradient_bytes import gradient_bytes
-from abreast.hardware import num_cores
 from abreast.launchers import read_world
 from abreast.samplers.nvml import NvidiaDevices
 from abreast.samplers.processor import Processor
@@ -70,7 +70,7 @@ def diagnose_call(
             "diagnose a script that runs in one process: abreast doctor --devices N script.py",
         )
     call = FitCall.of(model, *args, **kwargs)
-    placement = parallel.placement_of(model)
+    placement = placed_models.placement_of(model)
     source = SourceAlone(call, placement.staging.input_timeout if placement is not None else None)
     with kept_random():
         tell("reading the first batch")

@@ -1,4 +1,4 @@
-"""The measurements of one `fit` as plain numbers: the input of the rules in `findings.py`.
+"""The measurements of one `fit` as plain numbers: the input of the rules in `rules.py`.
 
 Nothing here measures. Imports nothing of abreast, so that a test can try a rule on invented facts.
 """

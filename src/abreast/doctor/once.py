@@ -17,11 +17,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from abreast.cpu import num_cores
 from abreast.doctor.call import FitCall
 from abreast.doctor.clock import TrialClock
 from abreast.doctor.facts import Callbacks, Validation
 from abreast.doctor.trials import fit, quiet
-from abreast.hardware import num_cores
 from abreast.keras_private.data_adapters import registry as data_adapters
 from abreast.keras_private.data_adapters import unpack_x_y_sample_weight
 from abreast.samplers.processor import Processor

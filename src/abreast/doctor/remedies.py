@@ -1,7 +1,7 @@
 """Remedies: the changes of a `fit` that its facts make worth a trial, and how each is applied and undone.
 
 The doctor measures every remedy that it can try, and promises only the gain that it measured. Not here: timing
-(`trials.py`) and judging (`findings.py`).
+(`trials.py`) and judging (`rules.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import keras
 import numpy as np
 from keras import tree
 
-from abreast import parallel
+from abreast import placed_models
 from abreast.doctor.call import FitCall, bytes_of, with_rows
 from abreast.doctor.facts import (
     COMPILED,
@@ -196,7 +196,7 @@ def on_devices(diagnosed: DiagnosedFit, count: int) -> Trial:
         f"{shard} rows on {'one device' if count == 1 else f'each of {count} devices'}",
         shard * count,
         partial(diagnosed.call.with_batch, batch),
-        partial(parallel.on_first_devices, diagnosed.model, count),
+        partial(placed_models.on_first_devices, diagnosed.model, count),
         base=SAME_BATCH,
         base_rows=diagnosed.rows,
         own_function=True,

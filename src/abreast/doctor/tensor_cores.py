@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from abreast.hardware import list_nvidia_devices
+from abreast.device_list import list_nvidia_devices
 
 # The first CUDA architecture whose tensor cores support bfloat16.
 _AMPERE = (8, 0)

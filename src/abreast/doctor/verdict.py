@@ -12,8 +12,9 @@ from abreast import __version__, provenance
 from abreast.doctor.call import FitCall
 from abreast.doctor.diagnosis import Diagnosis, Experiment
 from abreast.doctor.facts import NO_CALLBACKS, Facts
-from abreast.doctor.findings import all_reduce_seconds, findings
-from abreast.doctor.input_findings import waiting_seconds
+from abreast.doctor.input_rules import waiting_seconds
+from abreast.doctor.ranking import findings
+from abreast.doctor.rules import all_reduce_seconds
 from abreast.doctor.saving import saved
 from abreast.doctor.trials import TrialRunner
 from abreast.samplers.sample import DeviceSample

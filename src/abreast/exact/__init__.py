@@ -20,8 +20,9 @@ from abreast.exact.losses import loss_contribution
 from abreast.exact.members import LEFT_BY_CALLS, leaf_metrics, optimizers
 from abreast.exact.metrics import adds_up, metrics, update_metrics
 from abreast.exact.own_step import overrides_step, state_rule_of_own_step
+from abreast.exact.probe import Probe
 from abreast.exact.refusals import check_layers
-from abreast.exact.relations import Probe, Relations
+from abreast.exact.relations import Relations
 from abreast.exact.replica import Replica, ReplicaLink, current, is_inside, replica, unpack, valid_rows
 from abreast.exact.row_check import RowCheck, related_rows
 from abreast.exact.warn_once import warn_once

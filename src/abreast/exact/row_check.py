@@ -1,7 +1,7 @@
 """The row check, made before a model's first step on several devices: does a part of it relate the rows of a batch?
 
-The findings are kept for the model, and reported once. Not here: how they are found (`relations.py`), and how steps use them
-(`gathered.py`). Imports no framework.
+The findings are kept for the model, and reported once. Not here: how they are found (`relation_search.py`), and how steps
+use them (`gathered.py`). Imports no framework.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from abreast.exact.install import install
 from abreast.exact.layers import announce_random
 from abreast.exact.members import members, name_of
 from abreast.exact.own_step import is_users, overrides_step
-from abreast.exact.relations import Probe, Relations, relations, rows_to_look_at
+from abreast.exact.probe import Probe
+from abreast.exact.relation_search import relations, rows_to_look_at
+from abreast.exact.relations import Relations
 from abreast.exact.warn_once import warn_once
 
 _found: WeakKeyDictionary[Any, Relations] = WeakKeyDictionary()

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from abreast.device_list import Device
 from abreast.errors import DeviceError
-from abreast.hardware import Device
 from abreast.machine.cuda_driver import Cuda
 
 BUFFER_BYTES = 64 << 20

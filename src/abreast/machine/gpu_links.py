@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from abreast.hardware import Device
+from abreast.device_list import Device
 from abreast.machine.topology import Topology
+from abreast.system_files import text_of
 
 # One lane, one way, after the line code. Source: PCI-SIG, base specifications 1 to 6.
 _LANE_BYTES_PER_SECOND = {1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
@@ -67,9 +68,9 @@ def _pcie_from_system(device: Device, root: Path) -> dict[str, Any]:
     domain, _, rest = device.bus_id.lower().partition(":")
     folder = root / "sys/bus/pci/devices" / f"{domain[-4:]}:{rest}"
     # The folder is a symbolic link, so its parent is the port that the card is plugged into.
-    speeds = [_text(folder / name).partition(" ")[0] for name in ("max_link_speed", "../max_link_speed")]
+    speeds = [text_of(folder / name).partition(" ")[0] for name in ("max_link_speed", "../max_link_speed")]
     generations = [_GENERATIONS[speed] for speed in speeds if speed in _GENERATIONS]
-    width, node = _text(folder / "current_link_width"), _text(folder / "numa_node")
+    width, node = text_of(folder / "current_link_width"), text_of(folder / "numa_node")
     return {
         "pcie_generation": min(generations, default=None),
         "pcie_width": int(width) if width.isdecimal() and int(width) else None,
@@ -158,10 +159,3 @@ def _opened(nvml: Any) -> Iterator[Any]:
     finally:
         with contextlib.suppress(nvml.NVMLError):
             nvml.nvmlShutdown()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

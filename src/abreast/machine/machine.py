@@ -16,8 +16,9 @@ from typing import Any
 
 from abreast import __version__, provenance
 from abreast.backend.registry import BACKENDS, installed
+from abreast.cpu import num_cores
+from abreast.device_list import CPU_DEVICES, Device, list_devices
 from abreast.errors import AbreastError
-from abreast.hardware import CPU_DEVICES, Device, list_devices, num_cores
 from abreast.machine import gpu_copies, gpu_links, host_speeds, topology
 from abreast.units import byte_count, duration
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
 
-from abreast.hardware import Device, list_devices
+from abreast.device_list import Device, list_devices
 from abreast.samplers.sample import DeviceSample
 
 

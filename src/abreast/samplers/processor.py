@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter_ns
 
-from abreast.hardware import num_cores
+from abreast.cpu import num_cores
 from abreast.samplers.sample import DeviceSample
 
 _TICKS = os.sysconf("SC_CLK_TCK")

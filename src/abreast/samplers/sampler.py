@@ -14,7 +14,7 @@ _MOST_SAMPLES = 10_000
 _JOIN_SECONDS = 5.0
 
 
-class Probe(Protocol):
+class Sensor(Protocol):
     """Takes samples of devices; `note` says what it cannot measure, if anything."""
 
     note: str | None
@@ -27,7 +27,7 @@ class Probe(Protocol):
 class Sampler:
     """Calls `probes` every `every_seconds` from `start` to `stop`; keeps the newest ten thousand samples."""
 
-    def __init__(self, probes: Sequence[Probe], every_seconds: float) -> None:
+    def __init__(self, probes: Sequence[Sensor], every_seconds: float) -> None:
         if not every_seconds > 0:
             raise BackendError(f"sample_seconds={every_seconds!r}", "give a number of seconds above 0, or None")
         self.samples: deque[DeviceSample] = deque(maxlen=_MOST_SAMPLES)

@@ -16,7 +16,7 @@ import keras
 from abreast.backend import current_backend
 from abreast.backend.instruments import Tracer
 from abreast.errors import BackendError
-from abreast.parallel import placement_of
+from abreast.placed_models import placement_of
 from abreast.timeline.callback_times import Fit
 
 _LOOK_SECONDS = 1.0

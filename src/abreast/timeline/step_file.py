@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from abreast import provenance
+from abreast.cpu import num_cores
+from abreast.device_list import list_devices
 from abreast.errors import BackendError
-from abreast.hardware import list_devices, num_cores
 from abreast.timeline.step_parts import PARTS
 from abreast.timeline.step_table import Numbers
 from abreast.timeline.windows import EpochRecord

@@ -19,7 +19,7 @@ import numpy as np
 
 from abreast.backend import current_backend
 from abreast.errors import BackendError
-from abreast.parallel import placement_of
+from abreast.placed_models import placement_of
 from abreast.samplers.nvml import NvidiaDevices
 from abreast.samplers.processor import Processor
 from abreast.samplers.sample import DeviceSample

@@ -1,6 +1,7 @@
 """Starts, watches and ends the processes of one job. The first failure ends all of them.
 
-`Job` is the caller's side, `Worker` the side of a worker process. Not here: the work itself (`backend/`). Linux only.
+`Job` is the caller's side, `Worker` the side of a worker process; `failure.py` names the one that failed. Not here: the work
+itself (`backend/`). Linux only.
 """
 
 from abreast.workers.job import Job

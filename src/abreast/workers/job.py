@@ -1,4 +1,7 @@
-"""The caller's side: a supervisor thread starts the workers, receives their heartbeats, and decides which one failed."""
+"""The caller's side: a supervisor thread starts the workers, receives their heartbeats, and ends all when one fails.
+
+Not here: which of them failed first, and the error that names it (`failure.py`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from abreast.errors import LaunchError, WorkerError
-from abreast.workers.seat import Seat
+from abreast.workers.failure import error_of, failed_first, verdict
+from abreast.workers.supervised import SupervisedWorker
 from abreast.workers.worker import BEAT_SECONDS, COMPUTING, STOP_SECONDS
 
 _SILENT_SECONDS = 4 * BEAT_SECONDS
@@ -59,8 +63,8 @@ class Job:
         self._failed = threading.Event()
         self._stopping = threading.Event()
         self._wake_reader, self._wake_writer = socket.socketpair()
-        self._seats = [
-            Seat(
+        self._workers = [
+            SupervisedWorker(
                 rank,
                 module,
                 (environments or {}).get(rank, {}),
@@ -90,7 +94,7 @@ class Job:
     @property
     def pids(self) -> dict[int, int]:
         """Process id of each rank."""
-        return {seat.rank: seat.process.pid for seat in self._seats if seat.process is not None}
+        return {worker.rank: worker.process.pid for worker in self._workers if worker.process is not None}
 
     def begin_work(self, first: bool = False) -> None:
         """The caller now waits for the workers: from now on, a worker that computes without progress can count as hung.
@@ -141,8 +145,8 @@ class Job:
 
     def _supervise(self, started: threading.Event, trouble: list[OSError]) -> None:
         try:
-            for seat in self._seats:
-                seat.start()
+            for worker in self._workers:
+                worker.start()
         except OSError as error:
             trouble.append(error)
         started.set()
@@ -157,8 +161,8 @@ class Job:
     def _watch(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_reader, selectors.EVENT_READ)
-            for seat in self._seats:
-                selector.register(seat.monitor, selectors.EVENT_READ, seat)
+            for worker in self._workers:
+                selector.register(worker.monitor, selectors.EVENT_READ, worker)
             last = time.monotonic()
             while not self._stopping.is_set():
                 self._listen(selector, _TICK_SECONDS)
@@ -166,7 +170,7 @@ class Job:
                 # A tick counts as at most one second: after this process was stopped for longer, no worker was silent.
                 self._judge_silence(min(now - last, 1.0))
                 last = now
-                if any(seat.verdict() for seat in self._seats):
+                if any(verdict(worker) for worker in self._workers):
                     self._fail(selector)
                     return
 
@@ -174,34 +178,31 @@ class Job:
         for key, _ in selector.select(seconds):
             if key.data is not None and not key.data.listen():
                 selector.unregister(key.fileobj)
-        for seat in self._seats:
-            seat.look()
+        for worker in self._workers:
+            worker.look()
 
     def _judge_silence(self, elapsed_seconds: float) -> None:
-        for seat in self._seats:
-            seat.silent_seconds += elapsed_seconds
-            limit = self._hang_seconds if seat.ready else max(self._hang_seconds, _START_SECONDS)
-            if seat.silent_seconds > limit:
-                seat.hung = f"stopped answering for {limit:g} s"
+        for worker in self._workers:
+            worker.silent_seconds += elapsed_seconds
+            limit = self._hang_seconds if worker.ready else max(self._hang_seconds, _START_SECONDS)
+            if worker.silent_seconds > limit:
+                worker.hung = f"stopped answering for {limit:g} s"
         work, now = self._work, time.monotonic()
-        if work is None or any(seat.silent_seconds > _SILENT_SECONDS for seat in self._seats):
+        if work is None or any(worker.silent_seconds > _SILENT_SECONDS for worker in self._workers):
             return  # a worker without progress may be waiting for a silent one
-        for seat in self._seats:
-            if seat.phase == COMPUTING and now - max(work[0], seat.progress_time) > work[1]:
-                seat.hung = f"did not finish its step for {work[1]:g} s"
+        for worker in self._workers:
+            if worker.phase == COMPUTING and now - max(work[0], worker.progress_time) > work[1]:
+                worker.hung = f"did not finish its step for {work[1]:g} s"
 
     def _fail(self, selector: selectors.BaseSelector) -> None:
         deadline = time.monotonic() + _COLLECT_SECONDS
         while time.monotonic() < deadline and not self._stopping.is_set():
             self._listen(selector, 0.05)
-            if any(seat.verdict() == 1 for seat in self._seats):  # no other failure explains more
+            if any(verdict(worker) == 1 for worker in self._workers):  # no other failure explains more
                 break
-        guilty = min(
-            (seat for seat in self._seats if seat.verdict()), key=lambda seat: (seat.verdict(), seat.failed_time)
-        )
-        failure = guilty.error(self.name)
-        for seat in self._seats:
-            seat.kill()
+        failure = error_of(failed_first(self._workers), self.name)
+        for worker in self._workers:
+            worker.kill()
         self.failure = failure
         self._failed.set()
         if self._on_failure is not None:
@@ -212,20 +213,20 @@ class Job:
 
     def _end_workers(self, gently: bool) -> None:
         deadline = time.monotonic() + (STOP_SECONDS if gently else 0.0)
-        for seat in self._seats:
-            seat.ask_to_end()
-        while time.monotonic() < deadline and any(not seat.look() for seat in self._seats):
+        for worker in self._workers:
+            worker.ask_to_end()
+        while time.monotonic() < deadline and any(not worker.look() for worker in self._workers):
             time.sleep(0.005)
-        for seat in self._seats:
-            seat.end()
+        for worker in self._workers:
+            worker.end()
 
     def _abandon(self) -> None:
         """In a forked child: forget the workers, which belong to the parent."""
         self.forked = True
         self._failed = threading.Event()
         self._stopping = threading.Event()
-        for seat in self._seats:
-            seat.abandon()
+        for worker in self._workers:
+            worker.abandon()
         self._wake_reader.close()
         self._wake_writer.close()
         atexit.unregister(self.close)

@@ -95,19 +95,21 @@ class Worker:
             self._monitor.send(b"E" + json.dumps(words).encode())
 
 
-def serve(seat: dict[str, Any]) -> None:
+def serve(settings: dict[str, Any]) -> None:
     """A worker process from start to end; does not return."""
-    _die_with(seat["parent"])
+    _die_with(settings["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
-    for fd in (seat["monitor"], *seat["fds"]):
+    for fd in (settings["monitor"], *settings["fds"]):
         os.set_inheritable(fd, False)
-    worker = Worker(seat["rank"], seat["argument"], tuple(seat["fds"]), socket.socket(fileno=seat["monitor"]))
+    worker = Worker(
+        settings["rank"], settings["argument"], tuple(settings["fds"]), socket.socket(fileno=settings["monitor"])
+    )
     threading.Thread(target=worker._heartbeat, name="abreast-heartbeat", daemon=True).start()
     threading.Thread(target=worker._hold_lifeline, name="abreast-lifeline", daemon=True).start()
     code = 0
     try:
-        importlib.import_module(seat["module"]).main(worker)
+        importlib.import_module(settings["module"]).main(worker)
     except BaseException as error:
         code = 1
         worker._complain(error)

@@ -11,7 +11,7 @@ import numpy as np
 from jax._src.xla_bridge import backends_are_initialized
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from abreast.hardware import list_devices
+from abreast.device_list import list_devices
 
 # The GPUs that JAX was started with, if we chose them; it numbers them from 0.
 VISIBLE: list[str] = []

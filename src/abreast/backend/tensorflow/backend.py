@@ -1,7 +1,8 @@
 """TensorFlow: one process drives all devices; a step is one graph in which every replica works on its rows.
 
-Here: devices, staging, and what Keras's trainer calls. The step itself is in `step.py`. Losses, metrics and
-BatchNormalization are made exact by `exact`. Several hosts are not supported (`MultiWorkerMirroredStrategy` fails in Keras 3).
+Here: devices, and what Keras's trainer calls. Copies to devices are in `staging.py`, the making of variables in `build.py`, the
+step itself in `step.py`. Losses, metrics and BatchNormalization are made exact by `exact`. Several hosts are not supported
+(`MultiWorkerMirroredStrategy` fails in Keras 3).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-import keras
 import tensorflow as tf
 from keras import tree
 
@@ -20,15 +20,15 @@ from abreast import exact
 from abreast.backend.contract import Kind, Placement, StepFunction, refuse
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
+from abreast.backend.tensorflow.build import build
 from abreast.backend.tensorflow.devices import device_names, grow_memory, tf_names
-from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.instruments import TensorFlowInstruments
 from abreast.backend.tensorflow.probe import TensorFlowProbe
+from abreast.backend.tensorflow.staging import put, to_device
 from abreast.backend.tensorflow.step import Program, StagedBatch
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import BackendError, ModelError
 from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, take
-from abreast.keras_private.backend import compute_output_spec
 from abreast.keras_private.data_adapters import (
     ArrayDataAdapter,
     GeneratorDataAdapter,
@@ -36,11 +36,10 @@ from abreast.keras_private.data_adapters import (
     TFDatasetAdapter,
     TorchDataLoaderAdapter,
 )
-from abreast.keras_private.models import KerasTensor
 from abreast.keras_private.tensorflow import TensorFlowTrainer, TFEpochIterator, concat
 from abreast.keras_private.trainers import EpochIterator
 from abreast.launchers import World
-from abreast.shares import Shares, shares_of
+from abreast.shares import shares_of
 from abreast.staging import Leaves, Stage
 
 _PLAIN_STRATEGY = tf.distribute.get_strategy()  # TensorFlow's default: one device
@@ -136,19 +135,7 @@ class TensorFlowBackend:
         return epoch
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
-        return Stage(functools.partial(self.put, placement=placement), leaves=Leaves(text=True))
-
-    def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
-        shares = shares_of(batch.rows, placement.num_devices)
-        leaves = [leaf for leaf in tree.flatten(batch.data) if leaf is not None]
-        parts = [_cut(leaf, shares) for leaf in leaves]
-        shards = []
-        for index, device in enumerate(tf_names(placement.devices)):
-            with tf.device(device):
-                shards.append([_to_device(part[index]) for part in parts])
-        return StagedBatch(
-            tree.map_structure(lambda leaf: None if leaf is None else 0, batch.data), shards, shares.counts
-        )
+        return Stage(functools.partial(put, placement=placement), leaves=Leaves(text=True))
 
     def place(self, model: Any, placement: Placement) -> None:
         devices = tf_names(placement.devices)
@@ -169,7 +156,7 @@ class TensorFlowBackend:
             batch = taken.host
             if not programs:
                 with AT_WORK:
-                    _build(kind, model, batch)
+                    build(kind, model, batch)
                     self.place(model, placement)
             if check.is_due:
                 with AT_WORK:
@@ -210,7 +197,7 @@ class TensorFlowBackend:
         def rows(count: int) -> Any:
             with tf.device(probe.device):
                 return tree.map_structure(
-                    lambda leaf: None if leaf is None else _to_device(leaf), batch.rows_at(slice(count))
+                    lambda leaf: None if leaf is None else to_device(leaf), batch.rows_at(slice(count))
                 )
 
         check(batch.rows, shares_of(batch.rows, placement.num_devices).counts[0], batch.num_bytes, rows, probe)
@@ -288,18 +275,6 @@ def _dense(leaf: Any) -> Any:
     return leaf
 
 
-def _cut(leaf: Any, shares: Shares) -> list[Any]:
-    """One shard per device."""
-    counts = shares.counts
-    if len(counts) == 1:
-        return [leaf]
-    if not tf.is_tensor(leaf):
-        return [leaf[rows] for rows in shares.slices]
-    with tf.device("/CPU:0"):  # else the whole batch would go to the first GPU
-        parts = tf.raw_ops.SplitV(value=leaf, size_splits=tf.constant(counts), axis=0, num_split=len(counts))
-        return [part if count else leaf[:1] for part, count in zip(parts, counts, strict=True)]
-
-
 def _to_the_end(adapter: Any, batches: Any) -> Iterator[Any]:
     """An epoch of a source; of a `DataLoader` also its end, at which a sampler draws once more, as plain Keras reads it."""
     batches = iter(batches)
@@ -307,50 +282,6 @@ def _to_the_end(adapter: Any, batches: Any) -> Iterator[Any]:
         if isinstance(adapter, TorchDataLoaderAdapter) and number == adapter.num_batches:
             next(batches, None)
         yield batch
-
-
-def _to_device(part: Any) -> Any:
-    return tf.identity(part) if tf.is_tensor(part) else tf.convert_to_tensor(part)
-
-
-def _build(kind: Kind, model: Any, batch: HostBatch) -> None:
-    """Make every variable of the model, its losses, metrics and optimizer, before any is placed."""
-    with inlined(num_replicas=1):  # a function under `tf.function` would keep what it met here
-        _build_parts(kind, model, batch)
-
-
-def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
-    if kind == "predict":
-        if not all(layer.built for layer in model._flatten_layers()):
-            x, _, _ = exact.unpack(batch.data)
-            compute_output_spec(model, _symbolic(x), training=False)
-        return
-    own_step = exact.overrides_step(model, kind)
-    if own_step and not model.run_eagerly:
-        if not _is_built(model):
-            _trace(getattr(model, f"{kind}_step"), batch)
-        return
-    try:
-        model._symbolic_build(data_batch=batch.data)
-    except Exception:
-        # A model whose train_step calls its parts need not have a `call` of its own.
-        if not own_step:
-            raise
-
-
-def _trace(step: Callable[[Any], Any], batch: HostBatch) -> None:
-    """Make what a step makes, as with plain Keras: the model's `call` may lack, or call less."""
-    data = tree.map_structure(_to_device, batch.data)
-    tf.function(lambda batch: step(batch), autograph=False).get_concrete_function(data)
-
-
-def _is_built(model: Any) -> bool:
-    compiled = (model._compile_metrics, model._compile_loss, *exact.optimizers(model))
-    return all(part.built for part in (*model._flatten_layers(), *compiled) if part is not None)
-
-
-def _symbolic(data: Any) -> Any:
-    return tree.map_structure(lambda leaf: KerasTensor(leaf.shape, keras.backend.standardize_dtype(leaf.dtype)), data)
 
 
 BACKEND = TensorFlowBackend()

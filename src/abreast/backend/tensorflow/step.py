@@ -2,7 +2,7 @@
 
 Every replica runs forward and backward on its rows. When all replicas have arrived, they exchange sums of gradients, and whatever
 else `exact` asks for. Then each replica runs the optimizer by itself, on equal gradients. Not here: variables
-(`variables.py`), turns and links (`turns.py`), gradients (`gradients.py`), staging (`backend.py`).
+(`variables.py`), turns and links (`turns.py`), gradients (`gradients.py`), staging (`staging.py`).
 """
 
 from __future__ import annotations

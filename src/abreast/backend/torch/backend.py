@@ -29,8 +29,8 @@ from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode, StagedBatch
 from abreast.backend.torch.peers import Peers
 from abreast.backend.torch.staging import LEAVES
+from abreast.device_list import CPU_DEVICES
 from abreast.feed import Feed, Handed, HostBatch, dataset_views, not_numbers
-from abreast.hardware import CPU_DEVICES
 from abreast.keras_private import global_state
 from abreast.keras_private.data_adapters import TFDatasetAdapter
 from abreast.keras_private.torch import TorchEpochIterator
@@ -127,12 +127,12 @@ class TorchBackend:
     def accept_state(self) -> None:
         """The user's code runs next: what it finds in Python is what all ranks have."""
         ranks = self._ranks
-        if (model := ranks.turn.last_model()) is not None:
-            with ranks.turn:
+        if (model := ranks.step_lock.last_model()) is not None:
+            with ranks.step_lock:
                 ranks.accept_state(model)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
-        with self._ranks.turn:
+        with self._ranks.step_lock:
             if not failed:
                 self._ranks.collect_gradients(model)
         if failed:

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from abreast.hardware import CPU_DEVICES
+from abreast.device_list import CPU_DEVICES
 from abreast.keras_private.torch import get_device
 
 

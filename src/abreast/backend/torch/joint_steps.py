@@ -14,7 +14,7 @@ from abreast.backend.torch.devices import here
 from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.staging import begin_copy
-from abreast.backend.torch.turn import Turn
+from abreast.backend.torch.step_lock import StepLock
 from abreast.feed import Handed, HostBatch, Taken, take
 from abreast.shares import shares_of
 from abreast.staging import Stage
@@ -23,7 +23,7 @@ from abreast.staging import Stage
 class Ranks(Protocol):
     """The processes that take part: workers that this one leads, or those that a launcher started."""
 
-    turn: Turn
+    step_lock: StepLock
 
     def prepared(
         self, kind: Kind, model: Any, placement: Placement, taken: Taken[StagedBatch], *, look: bool, checked: bool
@@ -57,9 +57,9 @@ class JointSteps:
         handed = batches if isinstance(batches, Handed) else None
         look = handed is None or handed.after_users_code
         accept = handed is None or handed.before_users_code
-        with ranks.turn:
+        with ranks.step_lock:
             result = self._prepared(taken, look)()
-            ranks.turn.note_step(model)
+            ranks.step_lock.note_step(model)
             if accept:
                 ranks.accept_state(model)
         if self._kind == "predict":

@@ -16,7 +16,7 @@ from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.peers import Peers
 from abreast.backend.torch.seeds import drawn_on_cpu
 from abreast.backend.torch.staging import begin_copy
-from abreast.backend.torch.turn import Turn
+from abreast.backend.torch.step_lock import StepLock
 from abreast.feed import HostBatch, Taken
 from abreast.shares import shares_of
 from abreast.staging import Stage
@@ -26,7 +26,7 @@ class Launched:
     """See `mode.py`."""
 
     def __init__(self, peers: Peers) -> None:
-        self.turn = Turn()
+        self.step_lock = StepLock()
         self._peers = peers
 
     def agree_on_order(self) -> None:

@@ -19,8 +19,8 @@ from abreast.backend.torch.memory import note_requests
 from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.seeds import drawn_on_cpu
 from abreast.backend.torch.staging import begin_copy
+from abreast.backend.torch.step_lock import StepLock
 from abreast.backend.torch.team import Team
-from abreast.backend.torch.turn import Turn
 from abreast.feed import HostBatch, Taken
 from abreast.shares import shares_of
 from abreast.staging import Stage
@@ -31,7 +31,7 @@ class Leader:
     """See `mode.py`. One team serves all placements on its first devices; a placement on others ends it."""
 
     def __init__(self) -> None:
-        self.turn = Turn()
+        self.step_lock = StepLock()
         self.team: Team | None = None
 
     def device(self, placement: Placement) -> str:
@@ -62,11 +62,11 @@ class Leader:
     ) -> Callable[[], Any]:
         staged = taken.staged
         team = self._team_for(placement)
-        replica = team.replica(model, placement.num_devices, placement.batch_norm == "global", look)
-        team.relate(replica, exact.related_rows(model))
+        team_model = team.team_model(model, placement.num_devices, placement.batch_norm == "global", look)
+        team.relate(team_model, exact.related_rows(model))
         if staged.sent is None or staged.team is not team:
             staged.sent, staged.team = team.send_shards_now(taken.host.cut(placement.num_devices)), team
-        return partial(team.run, replica, kind, staged.own, staged.sent, staged.counts)
+        return partial(team.run, team_model, kind, staged.own, staged.sent, staged.counts)
 
     def accept_state(self, model: Any) -> None:
         if self.team is not None:
@@ -80,12 +80,12 @@ class Leader:
         return times_of_rank(0, placement.devices[0], placement)
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
-        with self.turn:
+        with self.step_lock:
             return self._team_for(placement).all_reduce_seconds(placement.num_devices, size_bytes)
 
     def close(self) -> None:
         """End the workers; a later step starts others."""
-        with self.turn:
+        with self.step_lock:
             if self.team is not None:
                 self.team.close()
                 self.team = None
@@ -97,7 +97,7 @@ class Leader:
             team = None
         if team is None or team.devices[: placement.num_devices] != placement.devices:
             while self._is_used_by_another_thread():
-                self.turn.let_others()
+                self.step_lock.let_others()
             if self.team is not None:
                 self.team.collect_all_gradients()
                 self.team.close()
@@ -106,4 +106,4 @@ class Leader:
         return team
 
     def _is_used_by_another_thread(self) -> bool:
-        return self.team is not None and not self.team.closed and self.turn.is_of_another_thread
+        return self.team is not None and not self.team.closed and self.step_lock.is_of_another_thread

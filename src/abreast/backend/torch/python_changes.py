@@ -1,6 +1,6 @@
 """A change of Python state for another process: the path to that process's copy of a value, and the edit of the copy.
 
-Not here: how changes become bytes (`model.py`).
+Not here: how changes become bytes (`pickle_model.py`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from abreast.backend.torch import python_leaves as leaves
+from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_parts as parts
-from abreast.backend.torch.model import is_importable, load_changes, load_model_and, namespace
+from abreast.backend.torch.pickle_model import is_importable
 from abreast.backend.torch.python_parts import Edit, Part, Step
+from abreast.backend.torch.unpickle_model import load_changes, load_model_and, namespace
 
 Namespace = tuple[str, int | None]  # a module's name, and a number where it cannot be imported by that name
 Path = tuple[Any, ...]  # "model" or a namespace, then steps
@@ -47,7 +49,15 @@ def _apply(model: Any, changes: list[Any]) -> None:
     found = [(part, [_at(model, path) for path in paths], edit) for part, paths, edit in changes]
     for part, owners, edit in found:
         for owner in owners:
-            (getattr(parts, part, None) or getattr(leaves, part)).apply(owner, edit)
+            _PARTS[part].apply(owner, edit)
+
+
+_PARTS: dict[str, type[Part]] = {
+    name: kind
+    for module in (parts, modules, leaves)
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and issubclass(kind, Part)
+}
 
 
 def _at(model: Any, path: Path) -> Any:
@@ -81,8 +91,8 @@ def restoring(part: Part, edit: Edit) -> Edit:
     is_code = edit[0] == "put" and isinstance(value, (types.FunctionType, type)) and is_importable(value)
     if (
         is_code
-        and isinstance(part, (parts.Names, parts.ClassAttributes))
-        and parts.is_where_defined(value, part.owner, edit[1])
+        and isinstance(part, (modules.Names, modules.ClassAttributes))
+        and modules.is_where_defined(value, part.owner, edit[1])
     ):
         return "restore", edit[1]
     return edit

@@ -17,6 +17,7 @@ import torch
 
 from abreast.backend.torch import patches
 from abreast.backend.torch import python_leaves as leaves
+from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.python_parts import Part
 from abreast.backend.torch.users_code import is_users
@@ -79,7 +80,7 @@ _KNOWN: tuple[Any, ...] = (
 
 def parts_of(value: Any) -> list[type[Part]]:
     if isinstance(value, type) and patches.names(value):
-        return [parts.PatchedAttributes]
+        return [modules.PatchedAttributes]
     for kind, chosen in _PARTS:
         if isinstance(value, kind):
             return [*chosen, *([parts.Attributes] if chosen and _has_attributes(value) else [])]
@@ -100,7 +101,7 @@ _PARTS: tuple[tuple[Any, list[type[Part]]], ...] = (
     (Tracker, []),
     (keras.callbacks.Callback, [parts.PlainAttributes]),
     (types.FunctionType, [leaves.FunctionParts]),
-    (type, [parts.ClassAttributes]),
+    (type, [modules.ClassAttributes]),
     (types.ModuleType, []),
     (types.CellType, [leaves.CellContents]),
     ((torch.Tensor, keras.Variable), [leaves.TensorNumbers]),

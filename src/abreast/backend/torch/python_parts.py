@@ -1,13 +1,13 @@
 """The parts of a Python value: what to compare, what changed, and how to change another process's copy in the same way.
 
 A part examines one side of one value (its attributes, its items, its numbers) and remembers what it saw. Not here: which values
-are watched, and the paths to another process's copies (`python_state.py`).
+are watched, and the paths to another process's copies (`python_state.py`); the parts of modules and classes
+(`python_modules.py`); parts that hold no others by name (`python_leaves.py`).
 """
 
 from __future__ import annotations
 
 import functools
-import sys
 import types
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
@@ -16,17 +16,14 @@ from typing import Any
 import torch
 
 from abreast import exact
-from abreast.backend.torch import patches
 from abreast.backend.torch.hooks import OF_MODULES
-from abreast.backend.torch.model import travels_with_callback
+from abreast.backend.torch.pickle_objects import travels_with_callback
 from abreast.backend.torch.python_same import bare, is_same, kinds, settle, settled
 from abreast.keras_private.models import KerasSaveable
 from abreast.keras_private.optimizers import OF_WEIGHT_DECAY
 
 Step = tuple[str, Any]  # from a value to a value that it holds: see `follow`
 Edit = tuple[Any, ...]  # the change that a part's `apply` makes in a copy
-
-_MISSING = "abreast: no such name"  # a string, because it is sent between processes, which keeps no identity
 
 # Attributes that `fit` and its siblings keep on a model for themselves, and attributes that each rank recreates.
 _NOT_STATE = {
@@ -88,7 +85,7 @@ class Part:
         raise NotImplementedError
 
 
-class _Named(Part):
+class Named(Part):
     """A part that holds values by name or key."""
 
     step = "item"
@@ -103,7 +100,7 @@ class _Named(Part):
         return (((self.step, name), bare(value)) for name, value in self.seen.items() if self.counts(name))
 
     def all_edits(self) -> list[Edit]:
-        return [("put", name, value) for (_, name), value in _Named.held(self)]
+        return [("put", name, value) for (_, name), value in Named.held(self)]
 
     def _edits(self, new: Any) -> list[Edit]:
         put: list[Edit] = [
@@ -114,7 +111,7 @@ class _Named(Part):
         return put + [("drop", name) for name in self.seen if name not in new and self.counts(name)]
 
 
-class Items(_Named):
+class Items(Named):
     """The items of a dict, in their order."""
 
     def live(self) -> Any:
@@ -140,7 +137,7 @@ class Items(_Named):
             base.pop(owner, edit[1], None)
 
 
-class Attributes(_Named):
+class Attributes(Named):
     """The attributes of an object. Attributes that Keras and torch keep for themselves are compared, but not entered."""
 
     step = "attribute"
@@ -176,7 +173,7 @@ class PlainAttributes(Attributes):
         return {name: value for name, value in vars(self.owner).items() if travels_with_callback(value)}
 
 
-class Slots(_Named):
+class Slots(Named):
     """The attributes of an object that are not in its `__dict__`."""
 
     step = "attribute"
@@ -191,130 +188,6 @@ class Slots(_Named):
             object.__setattr__(owner, edit[1], edit[2])
         else:
             object.__delattr__(owner, edit[1])
-
-
-class ClassAttributes(_Named):
-    step = "attribute"
-
-    def live(self) -> Any:
-        return self.owner.__dict__
-
-    def counts(self, name: Any) -> bool:
-        return name not in _OF_A_CLASS
-
-    @staticmethod
-    def apply(owner: Any, edit: Edit) -> None:
-        edit = _with_original(owner, vars(owner), edit)
-        if edit[0] == "put":
-            setattr(owner, edit[1], edit[2])
-        elif edit[0] == "drop" and edit[1] in vars(owner):
-            delattr(owner, edit[1])
-
-
-class PatchedAttributes(ClassAttributes):
-    """The attributes of a package's class that the script replaced."""
-
-    def live(self) -> Any:
-        return {name: vars(self.owner).get(name, _MISSING) for name in patches.names(self.owner)}
-
-    def held(self) -> Iterator[tuple[Step, Any]]:
-        return ((step, value) for step, value in super().held() if patches.is_of_the_user(value))
-
-    @staticmethod
-    def apply(owner: Any, edit: Edit) -> None:
-        ClassAttributes.apply(owner, ("drop", edit[1]) if _is_missing(edit) else edit)
-
-
-_OF_A_CLASS = {
-    "__abstractmethods__",
-    "__annotations__",
-    "__dict__",
-    "__doc__",
-    "__firstlineno__",
-    "__module__",
-    "__qualname__",
-    "__static_attributes__",
-    "__weakref__",
-    "_abc_impl",
-}
-
-
-class Names(_Named):
-    """The globals of a module that functions read."""
-
-    def __init__(self, owner: dict[str, Any]) -> None:
-        self._names: tuple[str, ...] = ()
-        super().__init__(owner)
-
-    def add(self, names: Iterable[str]) -> list[tuple[Step, Any]]:
-        """Watch these names too; return their values."""
-        new = tuple(name for name in names if name not in self.seen)
-        self._names += new
-        values = settled({name: self.owner.get(name, _MISSING) for name in new})
-        self.seen |= values
-        return [((self.step, name), bare(value)) for name, value in values.items()]
-
-    def all_edits(self) -> list[Edit]:
-        return [edit for edit in super().all_edits() if edit[1] in self.owner]
-
-    def live(self) -> Any:
-        get = self.owner.get
-        return {name: get(name, _MISSING) for name in self._names}
-
-    @staticmethod
-    def apply(owner: Any, edit: Edit) -> None:
-        edit = _with_original(owner, owner, edit)
-        if _is_missing(edit):
-            owner.pop(edit[1], None)
-        elif edit[0] == "put":
-            owner[edit[1]] = edit[2]
-
-
-class InstalledNames(Names):
-    """The globals of an installed module that the script set; a worker imports the module's own values."""
-
-    def add(self, names: Iterable[str]) -> list[tuple[Step, Any]]:
-        return [(step, value) for step, value in super().add(names) if patches.is_of_the_user(value)]
-
-    def all_edits(self) -> list[Edit]:
-        known = patches.names(self._module)
-        return [edit for edit in super().all_edits() if edit[1] in known or patches.is_of_the_user(edit[2])]
-
-    def _edits(self, new: Any) -> list[Edit]:
-        found = super()._edits(new)
-        for edit in found:
-            patches.note(self._module, edit[1])
-        return found
-
-    @property
-    def _module(self) -> Any:
-        return sys.modules[self.owner["__name__"]]
-
-    def held(self) -> Iterator[tuple[Step, Any]]:
-        return ((step, value) for step, value in super().held() if patches.is_of_the_user(value))
-
-
-def _is_missing(edit: Edit) -> bool:
-    return edit[0] == "put" and isinstance(edit[2], str) and edit[2] == _MISSING
-
-
-_ORIGINALS: dict[tuple[int, str], Any] = {}  # in a worker: imported values of modules and classes that edits replaced
-
-
-def _with_original(owner: Any, held: Any, edit: Edit) -> Edit:
-    """The edit; a "restore" becomes the edit that puts the imported value back. Values that other edits replace are kept."""
-    key = id(owner), edit[1]
-    if edit[0] != "restore":
-        _ORIGINALS.setdefault(key, held.get(edit[1]))
-        return edit
-    return ("put", edit[1], _ORIGINALS[key]) if key in _ORIGINALS else edit
-
-
-def is_where_defined(value: Any, owner: Any, name: Any) -> bool:
-    """Whether `owner` is the module or class where a function or class was defined, and `name` its name there."""
-    module = owner.get("__name__") if isinstance(owner, dict) else owner.__module__
-    within = "" if isinstance(owner, dict) else f"{owner.__qualname__}."
-    return bool(value.__module__ == module and value.__qualname__ == f"{within}{name}")
 
 
 class Entries(Part):

@@ -3,58 +3,31 @@
 The state is every value that can be reached from the model: values that its objects hold (losses, metrics and optimizer among
 them), and values that their functions read: globals, variables of outer functions, defaults, classes, and code that the script
 put into packages. It is compared wherever the user's code may have run. Changes that a step makes happen on every rank. Not here:
-the model's variables (`team.py`), and values without a part in `python_parts.py`, such as locks and files.
+how the values are found (`python_walk.py`), the model's variables (`team.py`), and values without a part in `python_parts.py`,
+such as locks and files.
 """
 
 from __future__ import annotations
 
 import operator
-import sys
 import types
 import weakref
-from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 from abreast.backend.torch import patches
+from abreast.backend.torch import python_modules as modules
 from abreast.backend.torch import python_parts as parts
 from abreast.backend.torch.hooks import Hooks
-from abreast.backend.torch.messages import numbered_variables
-from abreast.backend.torch.model import UnknownObject, can_travel, dump_changes, dump_model, is_importable
-from abreast.backend.torch.python_changes import Change, Path, is_data, namespace_of, restoring, text_of
-from abreast.backend.torch.python_kinds import is_watched, parts_of
+from abreast.backend.torch.pickle_model import UnknownObject, can_travel, dump_changes, dump_model, is_importable
+from abreast.backend.torch.python_changes import Change, Path, is_data, restoring, text_of
 from abreast.backend.torch.python_leaves import Fixed
-from abreast.backend.torch.python_parts import Edit, Part, Step
-from abreast.backend.torch.python_same import is_plain, kinds
-from abreast.backend.torch.users_code import globals_read, is_installed, is_users, names_in
+from abreast.backend.torch.python_parts import Edit, Part
+from abreast.backend.torch.python_same import kinds
+from abreast.backend.torch.python_walk import Walk, Watched
+from abreast.backend.torch.users_code import is_installed
 from abreast.errors import ModelError
-
-
-@dataclass(eq=False)
-class _Node:
-    """A watched value, and the places where it was found; a root has no edges."""
-
-    value: Any
-    root: Any = None
-    parts: list[Part] = field(default_factory=list)
-    edges: dict[tuple[int, Step], _Node] = field(default_factory=dict)
-
-    def path(self) -> Path:
-        if self.root is not None:
-            return (self.root,)
-        (_, step), parent = next(iter(self.edges.items()))
-        return (*parent.path(), step)
-
-    def paths(self) -> tuple[Path, ...]:
-        """All paths to a value that is held in several places: models that are sent one by one may have separate copies there."""
-        if self.root is not None:
-            return ((self.root,),)
-        return tuple((*parent.path(), step) for (_, step), parent in [*self.edges.items()][:_MOST_PATHS])
-
-
-_MOST_PATHS = 4
 
 
 class PythonState:
@@ -67,22 +40,16 @@ class PythonState:
         self._walk()
 
     def _walk(self) -> None:
-        self._nodes: dict[int, _Node] = {}
         self._live: list[Any] = []
         self._seen: list[Any] = []
         self._kinds: list[Any] = []
         self._all_kinds: list[Any] = []
-        self._pending: list[tuple[_Node, Part]] = []
+        self._pending: list[tuple[Watched, Part]] = []
         model = self._model()
-        self._numbered = {id(variable) for variable in numbered_variables(model)}
-        self._found: deque[_Node] = deque()
         patches.find()
         self._hooks = Hooks(model)
-        root = self._nodes[id(model)] = _Node(model, root="model")
-        self._open(root)
-        self._explore()
-        self._patched()
-        self._size = len(self._nodes)
+        self._walked = Walk(model, self._names)
+        self._size = len(self._walked.nodes)
         self._list()
 
     def dump_model(self) -> bytes:
@@ -118,7 +85,7 @@ class PythonState:
 
     def _path_of(self, value: Any) -> Path | None:
         """The path to the workers' copy of a value; None if they have none."""
-        node = self._nodes.get(id(value))
+        node = self._walked.nodes.get(id(value))
         return None if node is None else node.path()
 
     def changes(self) -> list[Change]:
@@ -134,10 +101,10 @@ class PythonState:
         """Record that the workers have the state that `changes` saw."""
         lost = [self._accept(node, part) for node, part in self._pending]
         renewed, self._pending = self._pending, []
-        self._explore()
-        if any(lost) or len(self._nodes) > 2 * self._size + 1000:
+        self._walked.explore()
+        if any(lost) or len(self._walked.nodes) > 2 * self._size + 1000:
             self._walk()
-        elif self._grown:
+        elif self._walked.has_grown:
             self._list()
         else:
             for _, part in renewed:
@@ -151,19 +118,19 @@ class PythonState:
         self.changes()
         self.accept()
 
-    def _accept(self, node: _Node, part: Part) -> bool:
+    def _accept(self, node: Watched, part: Part) -> bool:
         """Accept the present state of one part; True if only a new walk can find the paths of the remaining values."""
         before, after = ({(step, id(value)): value for step, value in held} for held in part.exchange())
         for (step, number), value in after.items():
             if (step, number) not in before:
-                self._reach(value, node, step)
+                self._walked.reach(value, node, step)
         gone = [(step, value) for (step, number), value in before.items() if (step, number) not in after]
-        lost = [self._leave(value, node, step) for step, value in gone]
+        lost = [self._walked.leave(value, node, step) for step, value in gone]
         return any(lost)
 
     def _beside(self) -> list[Change]:
         """Changes that set the globals of modules, attributes of classes and defaults of functions."""
-        imported = [node for node in self._nodes.values() if _is_imported(node)]
+        imported = [node for node in self._walked.nodes.values() if _is_imported(node)]
         pairs = [(node, part) for node in imported for part in node.parts]
         return [change for node, part in pairs for change in _changes(node, part, filter(is_data, part.all_edits()))]
 
@@ -171,7 +138,7 @@ class PythonState:
 
     def _list(self) -> None:
         """List the containers that Python compares directly side by side, so that one call compares all of them."""
-        pairs = [(node, part) for node in self._nodes.values() for part in node.parts]
+        pairs = [(node, part) for node in self._walked.nodes.values() for part in node.parts]
         self._containers = [pair for pair in pairs if type(pair[1]) in _CONTAINERS]
         self._others = [pair for pair in pairs if type(pair[1]) not in (*_CONTAINERS, Fixed)]
         self._list_live()
@@ -180,9 +147,9 @@ class PythonState:
         self._all_kinds = self._kinds_now()
         for index, (_, part) in enumerate(self._containers):
             part.index = index
-        self._grown = False
-
-        self._installed = [*{each for node in self._nodes.values() for each in _installed_classes(type(node.value))}]
+        self._walked.has_grown = False
+        kinds_of_values = {type(node.value) for node in self._walked.nodes.values()}
+        self._installed = [*{each for kind in kinds_of_values for each in _installed_classes(kind)}]
         self._as_installed = [dict(vars(each)) for each in self._installed]
 
     def _list_live(self) -> None:
@@ -196,7 +163,7 @@ class PythonState:
         """`kinds` of all containers, in two calls: this runs at every comparison."""
         return [*chain.from_iterable(self._keyed), *map(type, chain.from_iterable(self._values))]
 
-    def _differing_containers(self, start: int, end: int) -> Iterator[tuple[_Node, Part]]:
+    def _differing_containers(self, start: int, end: int) -> Iterator[tuple[Watched, Part]]:
         seen, live = self._seen[start:end], self._live[start:end]
         if start == end or (_equal(seen, live) and self._kinds[start:end] == [*map(kinds, live)]):
             return
@@ -207,7 +174,7 @@ class PythonState:
         yield from self._differing_containers(start, middle)
         yield from self._differing_containers(middle, end)
 
-    def _differing_others(self) -> list[tuple[_Node, Part]]:
+    def _differing_others(self) -> list[tuple[Watched, Part]]:
         return [pair for pair in self._others if not _is_as_seen(pair[1])]
 
     def _note_patches(self) -> bool:
@@ -219,128 +186,12 @@ class PythonState:
         self._as_installed = [dict(vars(kind)) for kind in self._installed]
         return bool(found)
 
-    # Walking.
 
-    def _patched(self) -> None:
-        """Watch the code and values that the script put into packages."""
-        for owner, names in patches.known().items():
-            if isinstance(owner, types.ModuleType):
-                self._watch_names(vars(owner), names)
-            elif owner.__module__ in sys.modules:
-                self._watch_names(vars(sys.modules[owner.__module__]), [owner.__qualname__])
-        self._explore()
-
-    def _explore(self) -> None:
-        while self._found:
-            node = self._found.popleft()
-            for step, value in _links(node):
-                self._reach(value, node, step)
-            self._look_into(node)
-
-    def _reach(self, value: Any, parent: _Node, step: Step) -> None:
-        """Watch a value that `parent` holds."""
-        node = self._nodes.get(id(value))
-        if node is None:
-            if not is_watched(value):
-                return
-            node = self._nodes[id(value)] = _Node(value)
-            self._open(node)
-        if node.root is None:
-            node.edges[id(parent), step] = parent
-
-    def _open(self, node: _Node) -> None:
-        is_numbered = id(node.value) in self._numbered
-        node.parts = [] if is_numbered else [kind(node.value) for kind in parts_of(node.value)]
-        self._found.append(node)
-        self._grown = True
-
-    def _look_into(self, node: _Node) -> None:
-        """Watch the values that a value's own code reads."""
-        value = node.value
-        if isinstance(value, types.FunctionType):
-            self._read(value)
-        elif isinstance(value, types.ModuleType):
-            names = [name for name, each in vars(value).items() if not name.startswith("__") and is_plain(each)]
-            self._watch_names(vars(value), names)
-
-    def _read(self, function: types.FunctionType) -> None:
-        """Watch the globals that a function names, and the attributes of modules that it names."""
-        if not is_users(function.__globals__.get("__name__")):
-            return
-        namespace = function.__globals__
-        names = globals_read(function.__code__)
-        self._watch_names(namespace, names)
-        attributes = names_in(function.__code__)
-        self._names |= attributes
-        modules = [namespace.get(name) for name in names] + [_module(name) for name in attributes]
-        visited: set[int] = set()
-        for module in modules:
-            self._watch_attributes(module, attributes, visited)
-
-    def _watch_attributes(self, holder: Any, names: frozenset[str], visited: set[int]) -> None:
-        """Watch a module's attributes that a function names, and likewise in the modules and classes named there."""
-        if id(holder) in visited or not isinstance(holder, (types.ModuleType, type)):
-            return
-        visited.add(id(holder))
-        if isinstance(holder, type):
-            self._watch_class(holder, names)
-        elif is_users(holder.__name__) or is_installed(holder.__name__):
-            present = [name for name in names if name in vars(holder)]
-            self._watch_names(vars(holder), present)
-            for name in present:
-                self._watch_attributes(vars(holder)[name], names, visited)
-
-    def _watch_class(self, kind: type, names: frozenset[str]) -> None:
-        """Watch the attributes of a package's class that a function names and that hold data."""
-        if is_installed(kind.__module__) and not kind.__flags__ & _IMMUTABLE:
-            held = [name for name in names if name in vars(kind) and not name.startswith("__")]
-            for name in held:
-                if is_plain(vars(kind)[name]):
-                    patches.note(kind, name)
-
-    def _watch_names(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
-        node = self._nodes.get(id(namespace))
-        if node is None:
-            node = self._nodes[id(namespace)] = _Node(namespace, root=namespace_of(namespace))
-            self._grown = True
-        if not any(isinstance(part, parts.Names) for part in node.parts):
-            is_own = is_users(namespace.get("__name__"))
-            node.parts.append(parts.Names(namespace) if is_own else parts.InstalledNames(namespace))
-        part = next(part for part in node.parts if isinstance(part, parts.Names))
-        for step, value in part.add(names):
-            self._reach(value, node, step)
-
-    def _leave(self, value: Any, parent: _Node, step: Step) -> bool:
-        """Forget that `parent` holds a value; True if only a new walk can find the paths of the remaining values."""
-        node = self._nodes.get(id(value))
-        if node is None or node.root is not None:
-            return False
-        was_first = next(iter(node.edges), None) == (id(parent), step)
-        node.edges.pop((id(parent), step), None)
-        if node.edges:
-            return was_first
-        del self._nodes[id(value)]
-        self._grown = True
-        lost = [self._leave(each, node, step) for step, each in _links(node)]
-        return any(lost)
-
-
-_IMMUTABLE = 1 << 8  # Python's flag for immutable classes, written in C
 _DICT = operator.attrgetter("__dict__")
-_CONTAINERS = (parts.Items, parts.Attributes, parts.ClassAttributes, parts.Entries, parts.Members)
+_CONTAINERS = (parts.Items, parts.Attributes, modules.ClassAttributes, parts.Entries, parts.Members)
 
 
-def _links(node: _Node) -> Iterator[tuple[Step, Any]]:
-    """The values that a value holds, and its class or, for a class, its bases."""
-    for part in node.parts:
-        yield from part.held()
-    if isinstance(node.value, type):
-        yield from ((("base", index), base) for index, base in enumerate(node.value.__bases__))
-    elif (node.parts and node.root is None) or node.root == "model":
-        yield ("class", None), type(node.value)
-
-
-def _changes(node: _Node, part: Part, edits: Iterable[Edit]) -> list[Change]:
+def _changes(node: Watched, part: Part, edits: Iterable[Edit]) -> list[Change]:
     found = [restoring(part, edit) for edit in edits]
     return [Change(type(part).__name__, node.paths(), edit, text_of(node.path(), edit)) for edit in found]
 
@@ -361,12 +212,7 @@ def _installed_classes(kind: type) -> Iterator[type]:
     return (each for each in kind.__mro__ if is_installed(each.__module__))
 
 
-def _module(name: str) -> types.ModuleType | None:
-    """The user's module of that name, if it has been imported."""
-    return sys.modules.get(name) if name != "__main__" and is_users(name) else None
-
-
-def _is_imported(node: _Node) -> bool:
+def _is_imported(node: Watched) -> bool:
     """Whether a process that unpickles the model imports this value and does not get it by value."""
     if isinstance(node.root, tuple):
         return node.root[1] is None

@@ -31,14 +31,14 @@ from abreast.backend.torch.channel import ChannelClosed, channel_pair
 from abreast.backend.torch.groups import Groups, rendezvous_file
 from abreast.backend.torch.hooks import check_hooks
 from abreast.backend.torch.interface import check_interface
-from abreast.backend.torch.model import UnknownObject
+from abreast.backend.torch.pickle_model import UnknownObject
 from abreast.backend.torch.python_state import PythonState
-from abreast.backend.torch.replica import Replica, forget, keep, replica_of
 from abreast.backend.torch.shards import SharedMemoryWriter
 from abreast.backend.torch.staging import StagedShard
 from abreast.backend.torch.step import ReplicaStep
+from abreast.backend.torch.team_model import TeamModel, forget, keep, team_model_of
+from abreast.cpu import num_cores
 from abreast.errors import BackendError, WorkerError
-from abreast.hardware import num_cores
 
 _START_SECONDS = 180.0
 _PAUSE_SECONDS = 200e-6
@@ -110,30 +110,30 @@ class Team:
         if on_cpu:
             torch.set_num_threads(options["threads"])  # type: ignore[arg-type]
 
-    def replica(self, model: Any, size: int, global_batch_norm: bool, look: bool) -> Replica:
+    def team_model(self, model: Any, size: int, global_batch_norm: bool, look: bool) -> TeamModel:
         """The model on the first `size` ranks, sent to the workers unless they have it in its present state.
 
         `look`: the user's code may have changed the model since its last step.
         """
-        replica = replica_of(model)
-        fits = replica is not None and replica.step.buffers.fits()
-        if replica is not None and fits and not look:
-            return replica
+        team_model = team_model_of(model)
+        fits = team_model is not None and team_model.step.buffers.fits()
+        if team_model is not None and fits and not look:
+            return team_model
         self._send_settings()
         identity = messages.identity(model, size, global_batch_norm)
-        if replica is None or not fits or replica.identity != identity or not self._send_changes(replica):
-            if replica is not None:
+        if team_model is None or not fits or team_model.identity != identity or not self._send_changes(team_model):
+            if team_model is not None:
                 self.collect_gradients(model)
                 forget(model)  # before sending, which may fail
-                replica.forget()
-            replica = self._send(model, size, global_batch_norm, identity)
+                team_model.forget()
+            team_model = self._send(model, size, global_batch_norm, identity)
             self._models.add(model)
-            keep(model, replica)
+            keep(model, team_model)
         else:
-            replica.note_writes()
-        return replica
+            team_model.note_writes()
+        return team_model
 
-    def _send(self, model: Any, size: int, global_batch_norm: bool, identity: Any) -> Replica:
+    def _send(self, model: Any, size: int, global_batch_norm: bool, identity: Any) -> TeamModel:
         exact.check_layers(model)
         check_hooks(model)
         key = next(self._keys)
@@ -146,9 +146,9 @@ class Team:
                 self.groups.open(size)
             self._send_all(range(1, size), messages.MODEL, (key, size, data, global_batch_norm, seeds.seed_of(model)))
             step = ReplicaStep(model, self.groups.link(size), global_batch_norm)
-        replica = Replica(key, step, identity, python_state)
-        replica.forget = weakref.finalize(replica, self._forgotten.append, key)
-        return replica
+        team_model = TeamModel(key, step, identity, python_state)
+        team_model.forget = weakref.finalize(team_model, self._forgotten.append, key)
+        return team_model
 
     def _send_forgotten(self) -> None:
         """Let the workers free their copies of freed models. A model may be freed inside any call, so not at that moment."""
@@ -166,32 +166,32 @@ class Team:
                 self._send_all(range(1, len(self.devices)), messages.SETTINGS, now)
             self._settings = now
 
-    def _send_changes(self, replica: Replica) -> bool:
+    def _send_changes(self, team_model: TeamModel) -> bool:
         """Send the changes of rank 0's Python state to the workers; False if they need the whole model again."""
         try:
-            data = replica.python_state.dump_changes()
+            data = team_model.python_state.dump_changes()
         except UnknownObject:
             return False
         if data is not None:
-            self.collect_gradients(replica.step.model)
+            self.collect_gradients(team_model.step.model)
             with self._translated():
-                self._send_all(range(1, replica.size), messages.STATE, (replica.key, data))
-        replica.python_state.accept()
+                self._send_all(range(1, team_model.size), messages.STATE, (team_model.key, data))
+        team_model.python_state.accept()
         return True
 
     def accept_state(self, model: Any) -> None:
         """Before the user's code runs: record that the workers have the state that the last step left, on every rank alike."""
-        replica = replica_of(model)
-        if replica is not None and not self.closed:
+        team_model = team_model_of(model)
+        if team_model is not None and not self.closed:
             self.collect_gradients(model)
-            replica.accept()
+            team_model.accept()
 
-    def relate(self, replica: Replica, relations: exact.Relations | None) -> None:
+    def relate(self, team_model: TeamModel, relations: exact.Relations | None) -> None:
         """Tell all ranks which layers work on the rows of all ranks."""
-        if replica.step.relations != relations:
+        if team_model.step.relations != relations:
             with self._translated():
-                self._send_all(range(1, replica.size), messages.RELATIONS, (replica.key, relations))
-            replica.step.relations = copy.deepcopy(relations)
+                self._send_all(range(1, team_model.size), messages.RELATIONS, (team_model.key, relations))
+            team_model.step.relations = copy.deepcopy(relations)
 
     def _send_all(self, ranks: Sequence[int], kind: int, content: Any) -> None:
         for rank in ranks:
@@ -242,19 +242,19 @@ class Team:
             else:  # the worker does not know this shard
                 self._writers[rank].forget(descriptor)
 
-    def run(self, replica: Replica, kind: Kind, own: StagedShard, sent: SentShards, counts: Sequence[int]) -> Any:
+    def run(self, team_model: TeamModel, kind: Kind, own: StagedShard, sent: SentShards, counts: Sequence[int]) -> Any:
         """Run one step on every rank; return rank 0's result. Raises `WorkerError` if a worker fails."""
         self.job.check()
-        with replica.undone_by_failure(), self._translated(), self.job.work(first=kind not in replica.seen):
+        with team_model.undone_by_failure(), self._translated(), self.job.work(first=kind not in team_model.seen):
             self._send_forgotten()
-            self._synchronize(replica, len(counts))
+            self._synchronize(team_model, len(counts))
             for rank, descriptor in enumerate(sent, start=1):
-                step = messages.pack_step(replica.key, replica.step.model.training, counts, descriptor)
+                step = messages.pack_step(team_model.key, team_model.step.model.training, counts, descriptor)
                 self._channels[rank].send(messages.KINDS[kind], step)
-            result = getattr(replica.step, kind)(own.ready(), counts)
-        replica.seen.add(kind)
+            result = getattr(team_model.step, kind)(own.ready(), counts)
+        team_model.seen.add(kind)
         self._num_steps += 1
-        replica.remember()
+        team_model.remember()
         return result
 
     def all_reduce_seconds(self, size: int, size_bytes: int) -> float:
@@ -265,11 +265,11 @@ class Team:
             return all_reduce.seconds(self.groups.link(size).group, size_bytes)
 
     def collect_gradients(self, model: Any) -> None:
-        replica = replica_of(model)
-        if replica is not None and replica.step.holds_gradients:
+        team_model = team_model_of(model)
+        if team_model is not None and team_model.step.holds_gradients:
             with self._translated():
-                self._send_all(range(1, replica.size), messages.COLLECT, replica.key)
-                replica.step.collect_gradients()
+                self._send_all(range(1, team_model.size), messages.COLLECT, team_model.key)
+                team_model.step.collect_gradients()
 
     def collect_all_gradients(self) -> None:
         """Collect the gradients of models whose `fit` another call interrupts."""
@@ -277,14 +277,14 @@ class Team:
             for model in list(self._models):
                 self.collect_gradients(model)
 
-    def _synchronize(self, replica: Replica, size: int) -> None:
+    def _synchronize(self, team_model: TeamModel, size: int) -> None:
         """Send the variables and buffers assigned since the last step, by a callback, `reset_metrics` or the user."""
-        variables, buffers = replica.changed()
+        variables, buffers = team_model.changed()
         if variables or buffers:
-            self._send_all(range(1, size), messages.SYNC, (replica.key, variables, buffers))
-            present = replica.step.buffers.tensors()
-            chosen = [replica.tensors[index] for index in variables] + [present[index] for index in buffers]
-            messages.broadcast(chosen, replica.step.link.group)
+            self._send_all(range(1, size), messages.SYNC, (team_model.key, variables, buffers))
+            present = team_model.step.buffers.tensors()
+            chosen = [team_model.tensors[index] for index in variables] + [present[index] for index in buffers]
+            messages.broadcast(chosen, team_model.step.link.group)
 
     def _wake(self) -> None:
         for channel in self._channels.values():

@@ -8,7 +8,7 @@ from functools import partial
 from os import fspath
 
 from abreast.errors import DataError
-from abreast.records.decoding.decode_process import Setup
+from abreast.records.decoding.decode_process import ProcessSettings
 from abreast.records.decoding.gpu_choice import Choice, find_gpu
 from abreast.records.decoding.gpu_painters import Gpu
 from abreast.records.decoding.painters import Batches, Painters, Threads
@@ -76,7 +76,7 @@ class Decoding:
     def _made_processes(self) -> ProcessPool:
         """Processes that divide the threads among them."""
         sizes = self._batches.sizes
-        setup = Setup(
+        setup = ProcessSettings(
             folders=[os.path.abspath(records.folder) for records in sizes.records],
             data_sets=sizes.data_sets,
             image_shape=self._batches.image_shape,

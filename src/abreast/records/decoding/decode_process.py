@@ -22,7 +22,7 @@ import numpy as np
 
 from abreast.errors import DataError
 from abreast.records.decoding.images import Pixels
-from abreast.records.decoding.painters import Rows
+from abreast.records.decoding.painters import RowPainter
 from abreast.records.extras import extra
 from abreast.records.format.columns import Array
 from abreast.records.reading.reader import Records
@@ -37,7 +37,7 @@ _TASK_BYTES = 128 * 1024
 _LOOK_SECONDS = 2.0
 
 
-class Setup(NamedTuple):
+class ProcessSettings(NamedTuple):
     """The settings of a process: the folders of the data sets, the largest first (`sizes.py`), and how to paint.
 
     `data_sets` are the names of the data sets that the caller found in the folders.
@@ -54,7 +54,7 @@ class Setup(NamedTuple):
 def main(argument: dict[str, Any]) -> None:
     """Runs the process from start to end, and does not return."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    setup = Setup(**{name: argument[name] for name in Setup._fields})
+    setup = ProcessSettings(**{name: argument[name] for name in ProcessSettings._fields})
     extra("cv2").setNumThreads(1)
     worker = _Worker(setup, argument["arena"], socket.socket(fileno=argument["socket"]))
     with ThreadPoolExecutor(setup.num_threads) as pool:
@@ -80,13 +80,13 @@ def _next_task(caller: socket.socket, parent: int) -> bytes:
 
 
 class _Worker:
-    def __init__(self, setup: Setup, arena: int, caller: socket.socket) -> None:
+    def __init__(self, setup: ProcessSettings, arena: int, caller: socket.socket) -> None:
         self.socket = caller
         sizes = Sizes(Records(setup.folders[0]), setup.folders[1:])
         for folder, now, before in zip(setup.folders, sizes.data_sets, setup.data_sets, strict=True):
             if now != before:
                 raise DataError(f"{folder} was packed again while it was in use", "open it again")
-        self._rows = Rows(sizes, setup.image_shape[2], setup.antialias)
+        self._rows = RowPainter(sizes, setup.image_shape[2], setup.antialias)
         self._shape = setup.image_shape
         self._block_bytes = setup.block_bytes
         self._arena = arena

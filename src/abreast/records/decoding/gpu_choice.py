@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from abreast import users_line
+from abreast.device_list import list_nvidia_devices
 from abreast.errors import AbreastError, DataError, DeviceError
-from abreast.hardware import list_nvidia_devices
 from abreast.launchers import read_world
-from abreast.records.decoding.gpu_pipeline import Device, gpu, is_installed, not_installed
+from abreast.records.decoding.gpu_pipeline import DaliDevice, gpu, is_installed, not_installed
 from abreast.records.format.index import ENCODINGS
 from abreast.records.reading.reader import Records
 
@@ -31,7 +31,7 @@ class Choice:
     the errors of `find`.
     """
 
-    def __init__(self, wish: str, find: Callable[[], Device]) -> None:
+    def __init__(self, wish: str, find: Callable[[], DaliDevice]) -> None:
         if wish not in ("cpu", "gpu", "auto"):
             raise DataError(f"decoder={wish!r}", 'give "cpu", "gpu", or "auto" for the faster one')
         self.decoder = self._wish = wish
@@ -77,7 +77,7 @@ class Choice:
             print(f'abreast: decoder="auto" takes the CPU: {error.message}{hint}', file=sys.stderr, flush=True)
 
 
-def find_gpu(records: Records) -> Device:
+def find_gpu(records: Records) -> DaliDevice:
     """The GPU that decodes for this process. Each of several processes on a host has its own GPU, as in training.
 
     Raises `DeviceError` if there is no GPU, and `DataError` if DALI is missing or the data set has no JPEG for a GPU.

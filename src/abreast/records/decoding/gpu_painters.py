@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from abreast.errors import DeviceError
-from abreast.records.decoding.buffers import Buffers
+from abreast.records.decoding.batch_memory import BatchMemory
 from abreast.records.decoding.crop import Box
+from abreast.records.decoding.decode_smaller import Prepared, window_at
 from abreast.records.decoding.decoder import is_plain_jpeg
-from abreast.records.decoding.gpu_pipeline import Device, Pipelines, Plan, View
+from abreast.records.decoding.gpu_pipeline import DaliDevice, Pipelines, PipelineSettings, View
 from abreast.records.decoding.images import Pixels
 from abreast.records.decoding.jpeg import JpegHeader
 from abreast.records.decoding.painters import Batches
-from abreast.records.decoding.resize import PainterHere, Prepared, window_at
+from abreast.records.decoding.resize import PainterHere
 from abreast.records.format.columns import Array
 from abreast.records.reading.reader import Numbers
 from abreast.records.reading.sizes import Sizes
@@ -42,8 +43,8 @@ class Row(NamedTuple):
 class Gpu:
     """A GPU that decodes for a loader. Its pipelines are kept from one iteration to the next."""
 
-    def __init__(self, batches: Batches, num_threads: int, device: Device) -> None:
-        plan = Plan(
+    def __init__(self, batches: Batches, num_threads: int, device: DaliDevice) -> None:
+        plan = PipelineSettings(
             image_shape=batches.image_shape,
             antialias=batches.antialias,
             max_halvings=_max_halvings(batches),
@@ -73,7 +74,7 @@ def _max_halvings(batches: Batches) -> int:
 class GpuPainters:
     """Painters of one iteration. The caller asks for the rows of a batch part by part, in order."""
 
-    def __init__(self, cutter: Cutter, pipelines: Pipelines, buffers: Buffers, num_threads: int) -> None:
+    def __init__(self, cutter: Cutter, pipelines: Pipelines, buffers: BatchMemory, num_threads: int) -> None:
         self.array = buffers.array
         self._cutter = cutter
         self._pipelines = pipelines
@@ -136,8 +137,8 @@ class Cutter:
         painter = self._here.painter
         for i, (number, box, flip) in enumerate(zip(numbers.tolist(), boxes.tolist(), flips.tolist(), strict=True)):
             sample = self._sizes.sample(number)
-            prepared = painter.prepare(sample, Box(*box), flip, images.shape[1:])
-            if is_plain_jpeg(sample) and is_for_gpu(painter.headers.read(sample.data)):
+            prepared = painter.decoder.prepare(sample, Box(*box), flip, images.shape[1:])
+            if is_plain_jpeg(sample) and is_for_gpu(painter.decoder.headers.read(sample.data)):
                 found.append(Row(first + i, prepared, view_of(prepared, Box(*box), images.shape[1:])))
             else:
                 painter.finish(prepared, images[i])

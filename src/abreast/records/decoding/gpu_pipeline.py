@@ -1,6 +1,6 @@
 """Pipelines of NVIDIA DALI: JPEGs go in, and resized and mirrored views come out. All of the work is on a GPU.
 
-A pipeline does the work of `resize.Painter`. libjpeg itself decodes to a half, a quarter or an eighth; here the full
+A pipeline does the work of `resize.Painter`. There libjpeg itself decodes to a half, a quarter or an eighth; here the full
 decode is halved, since a bilinear resize to a half is the mean of two by two pixels. `gpu_painters.py` selects the images.
 DALI is imported when a pipeline is made.
 """
@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from abreast.errors import DataError, DeviceError
+from abreast.records.decoding.decode_smaller import ViewWindow
 from abreast.records.decoding.images import Pixels
 from abreast.records.decoding.jpeg import Bytes
-from abreast.records.decoding.resize import Window
 from abreast.records.format.columns import Array
 
 _HINT = 'decoder="cpu" needs no GPU'
 _FORK_HINT = 'open the data set in each process, or fork before the first batch; decoder="cpu" goes through a fork'
 
 
-class Device(NamedTuple):
+class DaliDevice(NamedTuple):
     """A device in DALI's terms. In tests the CPU, which has no `number`, stands in for a GPU."""
 
     decoder: str
@@ -38,8 +38,8 @@ class Device(NamedTuple):
         return f"{self.operators}:{self.number or 0}"
 
 
-def gpu(index: int) -> Device:
-    return Device("mixed", "gpu", index)
+def gpu(index: int) -> DaliDevice:
+    return DaliDevice("mixed", "gpu", index)
 
 
 class View(NamedTuple):
@@ -49,11 +49,11 @@ class View(NamedTuple):
     halvings: int
     height: int
     width: int
-    window: Window
+    window: ViewWindow
     flip: bool
 
 
-class Plan(NamedTuple):
+class PipelineSettings(NamedTuple):
     """The settings that all batches of a loader share. `max_halvings` are those of its largest image."""
 
     image_shape: tuple[int, int, int]
@@ -78,7 +78,7 @@ def not_installed() -> DataError:
 class Pipeline:
     """One pipeline of DALI, for one thread at a time. Raises `DeviceError` if it cannot be made."""
 
-    def __init__(self, plan: Plan, device: Device) -> None:
+    def __init__(self, plan: PipelineSettings, device: DaliDevice) -> None:
         self._max_halvings = plan.max_halvings
         self._device = device
         modules = _imported()
@@ -105,7 +105,7 @@ class Pipeline:
 class Pipelines:
     """The pipelines of a loader, kept from batch to batch, since making one takes seconds. Threads may share it."""
 
-    def __init__(self, plan: Plan, device: Device) -> None:
+    def __init__(self, plan: PipelineSettings, device: DaliDevice) -> None:
         self._plan = plan
         self._device = device
         self._idle: list[Pipeline] = []
@@ -157,7 +157,7 @@ def _free(pipelines: list[Pipeline]) -> None:
         Pipeline.release_memory()
 
 
-def _built(modules: tuple[Any, Any, Any], plan: Plan, device: Device) -> Any:
+def _built(modules: tuple[Any, Any, Any], plan: PipelineSettings, device: DaliDevice) -> Any:
     dali, fn, types = modules
 
     def given(name: str, dtype: Any) -> Any:

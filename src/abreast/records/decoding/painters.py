@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from abreast.records.decoding.buffers import Buffers
+from abreast.records.decoding.batch_memory import BatchMemory
 from abreast.records.decoding.crop import Box
 from abreast.records.decoding.images import Pixels
 from abreast.records.decoding.resize import PainterHere
@@ -23,7 +23,7 @@ from abreast.records.threads import Pool
 _PREPARED_ROWS = 16
 
 
-class Task(Protocol):
+class PaintTask(Protocol):
     """Some rows of a batch, at work."""
 
     def result(self) -> None:
@@ -36,7 +36,7 @@ class Painters(Protocol):
     def array(self, shape: tuple[int, ...]) -> Pixels:
         """An array that they can paint into."""
 
-    def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> Task:
+    def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> PaintTask:
         """Begin to fill rows of `images`, from row `first` on, one for each number of a copy (`sizes.py`).
 
         `images` comes from `array`.
@@ -52,7 +52,7 @@ class Painters(Protocol):
         """End now: drop tasks that have not begun, and wait for the others."""
 
 
-class Rows:
+class RowPainter:
     """Paints rows of batches. Any thread may call it; each thread has its own `Painter`."""
 
     def __init__(self, sizes: Sizes, channels: int, antialias: bool) -> None:
@@ -64,7 +64,7 @@ class Rows:
         views = list(zip(numbers.tolist(), boxes.tolist(), flips.tolist(), strict=True))
         for begin in range(0, len(views), _PREPARED_ROWS):
             prepared = [
-                painter.prepare(self._sizes.sample(number), Box(*box), flip, images.shape[1:])
+                painter.decoder.prepare(self._sizes.sample(number), Box(*box), flip, images.shape[1:])
                 for number, box, flip in views[begin : begin + _PREPARED_ROWS]
             ]
             for i, view in enumerate(prepared, begin):
@@ -83,8 +83,8 @@ class Batches:
         self.max_rows = max_rows
         self.keep_batches = keep_batches
         self.block_bytes = max_rows * math.prod(image_shape)
-        self.buffers = Buffers(self.block_bytes, keep_batches)
-        self.rows = Rows(sizes, image_shape[2], antialias)
+        self.buffers = BatchMemory(self.block_bytes, keep_batches)
+        self.rows = RowPainter(sizes, image_shape[2], antialias)
 
 
 class Threads:
@@ -95,7 +95,7 @@ class Threads:
         self._rows = batches.rows
         self._pool = Pool(num_threads, "abreast-decode", "num_threads")
 
-    def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> Task:
+    def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> PaintTask:
         return self._pool.submit(self._rows.paint, numbers, boxes, flips, images[first : first + len(numbers)])
 
     def aside(self, function: Callable[..., None], *arguments: Any) -> None:

@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError, WorkerError
-from abreast.records.decoding.buffers import Arena, Buffers
-from abreast.records.decoding.decode_process import ANSWER_BYTES, NUMBER, Setup
+from abreast.records.decoding.batch_memory import Arena, BatchMemory
+from abreast.records.decoding.decode_process import ANSWER_BYTES, NUMBER, ProcessSettings
 from abreast.records.decoding.images import Pixels
-from abreast.records.decoding.painters import Task
+from abreast.records.decoding.painters import PaintTask
 from abreast.records.format.columns import Array
 from abreast.records.reading.reader import Numbers
+from abreast.workers.failure import describe_exit, exit_hint
 from abreast.workers.limits import hang_seconds
-from abreast.workers.seat import describe_exit, exit_hint
 
 _BOOT = (
     "import json, sys; argument = json.loads(sys.argv[1]); sys.path[:] = argument.pop('path'); "
@@ -76,7 +76,7 @@ class _Painted:
 class ProcessPool:
     """The decoding processes of a loader. They take half a second to start, so they are kept between iterations."""
 
-    def __init__(self, setup: Setup, num_workers: int, keep_batches: int) -> None:
+    def __init__(self, setup: ProcessSettings, num_workers: int, keep_batches: int) -> None:
         self._make = partial(DecodeProcesses, setup, num_workers, keep_batches)
         self._idle: list[DecodeProcesses] = []
         self._closed = False
@@ -127,7 +127,7 @@ class Lent:
 class DecodeProcesses:
     """`num_workers` processes, each with several threads. For one thread at a time, in the process that made it."""
 
-    def __init__(self, setup: Setup, num_workers: int, keep_batches: int) -> None:
+    def __init__(self, setup: ProcessSettings, num_workers: int, keep_batches: int) -> None:
         self.is_lost = False
         self._hang_seconds = hang_seconds()
         self._process_id = os.getpid()
@@ -137,7 +137,7 @@ class DecodeProcesses:
         self._done: set[int] = set()
         self._processes: list[_Process] = []
         self._close = weakref.finalize(self, _end, self._processes, self._process_id)
-        self.array = Buffers(setup.block_bytes, keep_batches, self._arena).array
+        self.array = BatchMemory(setup.block_bytes, keep_batches, self._arena).array
         self._poll = select.poll()
         for number in range(num_workers):
             self._processes.append(_started(number, setup, self._arena.descriptor))
@@ -149,7 +149,7 @@ class DecodeProcesses:
         """False in a process that was forked from the one that made the processes."""
         return os.getpid() == self._process_id
 
-    def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> Task:
+    def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> PaintTask:
         task, self._next_task = self._next_task, self._next_task + 1
         begin = self._arena.offset_of(images)
         head = np.array([[task, begin, first, images[0].size, 0, 0]], np.int64)
@@ -226,7 +226,7 @@ def _error(described: dict[str, Any], number: int) -> Exception:
     return WorkerError(f"decoding process {number} raised {message}\n{traceback.rstrip()}", hint)
 
 
-def _started(number: int, setup: Setup, arena: int) -> _Process:
+def _started(number: int, setup: ProcessSettings, arena: int) -> _Process:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     path = [os.path.abspath(entry) for entry in sys.path]
     argument = setup._asdict() | {"path": path, "socket": theirs.fileno(), "arena": arena, "parent": os.getpid()}

@@ -1,83 +1,25 @@
-"""A view of a stored image, decoded and resized to its place in a batch: cut, decode small, resize, mirror.
+"""A view of a stored image, resized to its place in a batch, and mirrored.
 
-As few pixels as possible are decoded: a JPEG is cut to the box first, and libjpeg decodes it at a half, a quarter or an
-eighth if that still covers the place. The last step shrinks by less than two; it is bilinear, and `antialias` smooths
-before it.
+A JPEG is decoded smaller first (`decode_smaller.py`). The resize that is left shrinks by less than two; it is bilinear, and
+`antialias` smooths before it.
 """
 
 from __future__ import annotations
 
-import math
 import threading
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from abreast.records.decoding.crop import Box, Cut, cut
-from abreast.records.decoding.decoder import checked_header, decode, is_plain_jpeg, wrong
+from abreast.records.decoding.crop import Box
+from abreast.records.decoding.decode_smaller import Prepared, Scratch, SmallerDecoder, ViewWindow
+from abreast.records.decoding.decoder import decode
 from abreast.records.decoding.images import Pixels
-from abreast.records.decoding.jpeg import Bytes, HeaderCache
 from abreast.records.extras import extra
 from abreast.records.reading.reader import Sample
 
-_SHRINKS = (8, 4, 2)  # libjpeg is fast and exact at these
 _SMOOTHED_FROM = 1.1  # times smaller; below it, smoothing changes no more than rounding
-
-
-class Window(NamedTuple):
-    """The whole pixels that a view touches, and its place among them, in pixels and fractions."""
-
-    rows: slice
-    columns: slice
-    left: float
-    top: float
-    height: float
-    width: float
-
-    @property
-    def is_whole(self) -> bool:
-        """True if the view consists of exactly those pixels."""
-        rows, columns = self.rows, self.columns
-        return (self.height, self.width) == (rows.stop - rows.start, columns.stop - columns.start)
-
-    def of(self, pixels: Pixels) -> Pixels:
-        return pixels[self.rows, self.columns]
-
-
-def window_at(left: float, top: float, width: float, height: float) -> Window:
-    """The window of a view at this place."""
-    first_row, first_column = int(top), int(left)
-    rows = slice(first_row, math.ceil(top + height))
-    columns = slice(first_column, math.ceil(left + width))
-    return Window(rows, columns, left - first_column, top - first_row, height, width)
-
-
-class Prepared(NamedTuple):
-    """A view of a sample, ready to decode. `data` is a JPEG that contains it, decoded to `height` by `width`.
-
-    Other images have no `data`, and are decoded whole.
-    """
-
-    sample: Sample
-    flip: bool
-    window: Window
-    data: Bytes | None = None
-    height: int = 0
-    width: int = 0
-
-
-class Scratch:
-    """Memory for one array after another. New memory for each would take longer to get than to fill."""
-
-    def __init__(self) -> None:
-        self._memory = np.empty(0, np.uint8)
-
-    def array(self, *shape: int) -> Pixels:
-        size = math.prod(shape)
-        if self._memory.size < size:
-            self._memory = np.empty(size, np.uint8)
-        return self._memory[:size].reshape(shape)
 
 
 class Painter:
@@ -87,26 +29,13 @@ class Painter:
         self._channels = channels
         self._colours, self._turned_colours = ("GRAY", "GRAY") if channels == 1 else ("RGB", "BGR")
         self._antialias = antialias
-        self.headers = HeaderCache()
-        self._decoded, self._smooth, self._mirrored = Scratch(), Scratch(), Scratch()
+        self.decoder = SmallerDecoder(channels)
+        self._smooth, self._mirrored = Scratch(), Scratch()
         self._cv2: Any = extra("cv2")
-        self._decode_jpeg: Any = extra("simplejpeg").decode_jpeg
 
     def paint(self, sample: Sample, box: Box, flip: bool, place: Pixels) -> None:
         """Fill `place`, a contiguous array, height by width by channels. Raises `DataError` for a damaged image."""
-        self.finish(self.prepare(sample, box, flip, place.shape), place)
-
-    def prepare(self, sample: Sample, box: Box, flip: bool, size: tuple[int, ...]) -> Prepared:
-        """The part of the work that runs in Python, before `finish`. `size` is that of the place."""
-        if not is_plain_jpeg(sample):
-            return Prepared(sample, flip, window_at(box.left, box.top, box.width, box.height))
-        header = checked_header(sample, self.headers.read(sample.data))
-        shrink = next((n for n in _SHRINKS if box.height >= n * size[0] and box.width >= n * size[1]), 1)
-        piece = cut(sample.data, box, sample.restarts, header) if len(sample.restarts) else None
-        if piece is None:
-            piece = Cut(sample.data, box.left, box.top, sample.width, sample.height)
-        window = window_at(piece.left / shrink, piece.top / shrink, box.width / shrink, box.height / shrink)
-        return Prepared(sample, flip, window, piece.data, -(-piece.height // shrink), -(-piece.width // shrink))
+        self.finish(self.decoder.prepare(sample, box, flip, place.shape), place)
 
     def finish(self, view: Prepared, place: Pixels) -> None:
         """Fill `place`, nearly all of the time without Python's lock."""
@@ -115,7 +44,7 @@ class Painter:
             pixels = self._with_channels(view.window.of(decode(view.sample)))
         else:
             colours = self._turned_colours if turned else self._colours
-            pixels = view.window.of(self._decode(view, view.data, colours))
+            pixels = view.window.of(self.decoder.decode(view, view.data, colours))
         if not view.flip:
             self._resize(pixels, view.window, place)
             return
@@ -133,20 +62,7 @@ class Painter:
         made: Pixels = self._cv2.cvtColor(pixels, code)
         return made.reshape(*pixels.shape[:2], self._channels)
 
-    def _decode(self, view: Prepared, data: Bytes, colours: str) -> Pixels:
-        shape = view.height, view.width, self._channels
-        memory = self._decoded.array(*shape)
-        try:
-            pixels: Pixels = self._decode_jpeg(
-                data, colours, min_height=view.height, min_width=view.width, buffer=memory
-            )
-        except ValueError as error:
-            raise wrong(view.sample, f"cannot be decoded: {error}") from None
-        if pixels.shape != shape:
-            raise wrong(view.sample, f"decodes to pixels of shape {pixels.shape}")
-        return pixels
-
-    def _resize(self, pixels: Pixels, window: Window, place: Pixels) -> None:
+    def _resize(self, pixels: Pixels, window: ViewWindow, place: Pixels) -> None:
         height, width = place.shape[:2]
         times = int(min(window.height / height, window.width / width))
         if times >= 2:
@@ -179,7 +95,7 @@ class Painter:
         self._cv2.sepFilter2D(pixels, -1, _taps(across), _taps(down), dst=smooth, borderType=border)
         return smooth
 
-    def _reduced(self, pixels: Pixels, window: Window, times: int) -> tuple[Pixels, Window]:
+    def _reduced(self, pixels: Pixels, window: ViewWindow, times: int) -> tuple[Pixels, ViewWindow]:
         """Pixels that are means of `times` by `times`, which OpenCV computes fast. The border is repeated to fill blocks."""
         rows, columns = (-(-size // times) for size in pixels.shape[:2])
         below, beside = rows * times - pixels.shape[0], columns * times - pixels.shape[1]
@@ -187,7 +103,7 @@ class Painter:
             pixels = self._cv2.copyMakeBorder(pixels, 0, below, 0, beside, self._cv2.BORDER_REPLICATE)
         smaller: Pixels = self._cv2.resize(pixels, (columns, rows), interpolation=self._cv2.INTER_AREA)
         place = (size / times for size in window[2:])
-        return smaller.reshape(rows, columns, -1), Window(slice(0, rows), slice(0, columns), *place)
+        return smaller.reshape(rows, columns, -1), ViewWindow(slice(0, rows), slice(0, columns), *place)
 
 
 class PainterHere(threading.local):

@@ -13,7 +13,7 @@ import numpy as np
 
 from abreast.errors import DataError
 from abreast.records.decoding.images import Pixels
-from abreast.records.decoding.painters import Batches, Painters, Task
+from abreast.records.decoding.painters import Batches, Painters, PaintTask
 from abreast.records.format.columns import Array
 from abreast.records.loading.draws import uniforms
 from abreast.records.loading.views import CenterCrop, RandomCrop, Views
@@ -39,7 +39,7 @@ class Started:
     """A batch that painters work on."""
 
     data: Any
-    tasks: list[Task]
+    tasks: list[PaintTask]
 
     def wait(self) -> Any:
         """The finished batch. Raises the error of a damaged image."""

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
+from abreast.cpu import num_cores
 from abreast.errors import DataError
-from abreast.hardware import num_cores
 from abreast.records.decoding.choose import Decoding
 from abreast.records.decoding.painters import Painters
 from abreast.records.extras import extra

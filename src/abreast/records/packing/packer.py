@@ -13,8 +13,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from abreast.cpu import num_cores
 from abreast.errors import DataError
-from abreast.hardware import num_cores
 from abreast.provenance import package_versions
 from abreast.records.extras import PACKAGES, extra
 from abreast.records.format.index import Note
@@ -31,7 +31,7 @@ from abreast.records.packing.writer import DatasetWriter, Refused
 from abreast.records.reading.reader import Records
 from abreast.records.sources.choose import shuffled, source_of
 from abreast.records.sources.selected import Selected, selection
-from abreast.records.sources.source import Item, Source
+from abreast.records.sources.source import Item, ItemSource
 from abreast.records.threads import Pool
 
 _AHEAD_PER_THREAD = 4
@@ -91,7 +91,7 @@ def pack(
         **({} if names is None else {"columns": [f"{new}={old}" for new, old in names.items()]}),
     }
 
-    def packed(found: Source, folder: Path, **part: Any) -> Summary:
+    def packed(found: ItemSource, folder: Path, **part: Any) -> Summary:
         chosen = found if names is None else Selected(found, names)
         settings = asked | part | {"source": chosen.identity}
         return _packed(chosen, folder, settings, recipe, threads or num_cores(), on_error == "skip", progress, Files())
@@ -126,7 +126,7 @@ def _readable() -> Iterator[None]:
         raise DataError(f"cannot read {error.filename or 'the source'}: {error.strerror or error}", hint) from error
 
 
-def _ordered(source: Source, shuffle_seed: int | None) -> Source:
+def _ordered(source: ItemSource, shuffle_seed: int | None) -> ItemSource:
     return source if shuffle_seed is None else shuffled(source, shuffle_seed)
 
 
@@ -136,7 +136,7 @@ def _parts(
     image: str | None,
     wanted: Sequence[str] | None,
     shuffle_seed: int | None,
-) -> tuple[dict[str, Source], list[Any]]:
+) -> tuple[dict[str, ItemSource], list[Any]]:
     """A source for each part, and the settings that identify the split."""
     if isinstance(split, Draw):
         found = _ordered(source_of(source, image, wanted), shuffle_seed)
@@ -177,7 +177,7 @@ def _recipe(storage: str, size: int | None, quality: int | None) -> Recipe:
 
 
 def _packed(
-    source: Source,
+    source: ItemSource,
     folder: Path,
     settings: dict[str, Any],
     recipe: Recipe,
@@ -203,7 +203,7 @@ def _packed(
         return _summary(folder, whole, num_packed, ticker.seconds, tuple(state.notes))
 
 
-def _items(source: Source, known: bool, writer: DatasetWriter) -> Iterator[Item]:
+def _items(source: ItemSource, known: bool, writer: DatasetWriter) -> Iterator[Item]:
     """The items that are not packed yet.
 
     A source that is not `known` by its settings is read from its beginning, and compared with the packed samples.

@@ -14,7 +14,7 @@ from abreast.errors import DataError
 from abreast.records.format.columns import ColumnType
 from abreast.records.format.keys import is_key
 from abreast.records.sources.choose import files_of_part, source_of
-from abreast.records.sources.source import Item, Keep, Listed, Source, everything
+from abreast.records.sources.source import Item, ItemSource, Keep, Listed, everything
 
 _HINT = "write train=0.9,val=0.1 to draw parts, or train,val for parts that the source has"
 
@@ -71,10 +71,10 @@ def _shares(words: Sequence[str]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Part:
+class DrawnPart:
     """The items of a source that a draw gives to one part."""
 
-    source: Source
+    source: ItemSource
     identity: dict[str, Any] | None
     draw: Draw
     name: str
@@ -100,20 +100,20 @@ class Part:
         return self.source.items(begin, lambda key: self.draw.part(key) == self.name and keep(key))
 
 
-def drawn_parts(source: Source, draw: Draw) -> dict[str, Source]:
+def drawn_parts(source: ItemSource, draw: Draw) -> dict[str, ItemSource]:
     """A source for each part. Raises `DataError` for an iterable, which may not give the same samples again."""
     identity = source.identity
     if identity is None:
         hint = "give files, arrays or a data set, or pack each part by itself"
         raise DataError("an iterable cannot be split, because it may not give the same samples again", hint)
-    return {name: Part(source, identity, draw, name) for name in draw.shares}
+    return {name: DrawnPart(source, identity, draw, name) for name in draw.shares}
 
 
 def existing_parts(
     source: Any, names: Sequence[str], image: str | None = None, wanted: Sequence[str] | None = None
-) -> dict[str, Source]:
+) -> dict[str, ItemSource]:
     """The parts that `source` has: folders or files of these names in a folder, or entries of a dictionary."""
-    parts: dict[str, Source] = {}
+    parts: dict[str, ItemSource] = {}
     for name in names:
         if isinstance(source, str | PathLike) and Path(fspath(source)).is_dir():
             parts[name] = source_of(files_of_part(Path(fspath(source)), name, names), image, wanted)
@@ -128,7 +128,7 @@ def existing_parts(
     return parts
 
 
-def _check_classes(parts: Mapping[str, Source]) -> None:
+def _check_classes(parts: Mapping[str, ItemSource]) -> None:
     """Raise `DataError` unless all parts have the same classes, so that a number means the same class in each."""
     (first, found), *others = [(name, list(part.class_names or ())) for name, part in parts.items()]
     for name, classes in others:

@@ -156,7 +156,7 @@ def _storage(type: Any) -> Any:
     return type
 
 
-class Rows:
+class TableRows:
     """Rows of one table: images and columns. Paths are relative to `root`."""
 
     def __init__(self, table: Any, layout: Layout, root: Path) -> None:

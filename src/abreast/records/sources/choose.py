@@ -20,7 +20,7 @@ from abreast.records.sources.listing import from_csv, from_list
 from abreast.records.sources.packed import from_records, is_packed
 from abreast.records.sources.parquet import from_parquet
 from abreast.records.sources.recordio import MAGIC, from_recordio
-from abreast.records.sources.source import Listed, Source
+from abreast.records.sources.source import ItemSource, Listed
 from abreast.records.sources.tfrecord import from_tfrecords, is_tfrecord
 from abreast.records.sources.webdataset import from_files, from_tars, is_layout
 
@@ -38,8 +38,8 @@ _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
 _NUMBERED = re.compile(r".+-\d+-of-\d+")  # names of shards without an extension, such as ImageNet's
 
 
-def source_of(source: Any, image: str | None = None, wanted: Sequence[str] | None = None) -> Source:
-    """The adapter for a path, paths of shards, arrays or an iterable. A `Source` is returned as it is. Raises `DataError`.
+def source_of(source: Any, image: str | None = None, wanted: Sequence[str] | None = None) -> ItemSource:
+    """The adapter for a path, paths of shards, arrays or an iterable. An `ItemSource` is returned as it is. Raises `DataError`.
 
     `image` names the column, feature or extension that holds the images. `wanted` names the columns to keep; None keeps all.
     """
@@ -63,7 +63,7 @@ def _check_path(path: str) -> None:
         raise DataError(f"{path:.200} is not a path", "copy it to a disk first: abreast does not read over a network")
 
 
-def _of_object(source: Any) -> Source:
+def _of_object(source: Any) -> ItemSource:
     if isinstance(source, np.ndarray):
         return Arrays(source, {})
     if isinstance(source, Mapping) and isinstance(source.get("image"), np.ndarray):
@@ -74,7 +74,7 @@ def _of_object(source: Any) -> Source:
             raise DataError("a tuple must be images and their labels, and these look like two images", hint)
         return Arrays(source[0], {"label": np.asarray(source[1])})
     if hasattr(source, "items") and hasattr(source, "identity"):
-        found: Source = source
+        found: ItemSource = source
         return found
     if isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
         return Iterated(source)
@@ -95,7 +95,7 @@ def _shards(source: Any) -> list[Path] | None:
     return paths if all(path.suffix.lower() in _KINDS or _NUMBERED.fullmatch(path.name) for path in paths) else None
 
 
-def _of_path(path: Path, image: str | None, wanted: Sequence[str] | None) -> Source:
+def _of_path(path: Path, image: str | None, wanted: Sequence[str] | None) -> ItemSource:
     if path.is_dir():
         return _of_folder(path, image, wanted)
     if not path.exists():
@@ -107,7 +107,7 @@ def _of_path(path: Path, image: str | None, wanted: Sequence[str] | None) -> Sou
     return _of_shards([path], image, wanted)
 
 
-def _of_folder(folder: Path, image: str | None, wanted: Sequence[str] | None) -> Source:
+def _of_folder(folder: Path, image: str | None, wanted: Sequence[str] | None) -> ItemSource:
     shards = [path for path in sorted(folder.iterdir()) if path.is_file() and _may_be_shard(path)]
     if not shards:
         if is_layout(folder):
@@ -193,7 +193,7 @@ def files_of_part(folder: Path, name: str, names: Sequence[str]) -> Path | list[
     return found
 
 
-def shuffled(source: Source, seed: int) -> Source:
+def shuffled(source: ItemSource, seed: int) -> ItemSource:
     """The source in a random order, which is a function of the seed and the keys."""
     if not isinstance(source, Listed | Contained):
         hint = "leave shuffle_seed out, or shuffle the samples before"

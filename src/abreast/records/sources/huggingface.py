@@ -13,7 +13,7 @@ from typing import Any
 
 from abreast.errors import DataError
 from abreast.records.extras import extra
-from abreast.records.sources.arrow import Layout, Rows, layout_of
+from abreast.records.sources.arrow import Layout, TableRows, layout_of
 from abreast.records.sources.container import Contained
 
 _ROWS_AT_ONCE = 64
@@ -63,14 +63,14 @@ class _HuggingFace:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Callable[[int], tuple[Any, Mapping[str, Any]]]]:
-        kept: dict[int, Rows] = {}
+        kept: dict[int, TableRows] = {}
 
         def read(row: int) -> tuple[Any, Mapping[str, Any]]:
             begin = row - row % _ROWS_AT_ONCE
             if begin not in kept:
                 kept.clear()
                 table = self.rows[begin : begin + _ROWS_AT_ONCE]
-                kept[begin] = Rows(table, self.layout, Path())
+                kept[begin] = TableRows(table, self.layout, Path())
             return kept[begin].row(row - begin)
 
         yield read

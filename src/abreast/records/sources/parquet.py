@@ -11,7 +11,7 @@ from typing import Any
 from abreast.errors import DataError
 from abreast.records.extras import extra
 from abreast.records.format.keys import KeyMaker
-from abreast.records.sources.arrow import Layout, Rows, image_of, is_bytes, layout_of
+from abreast.records.sources.arrow import Layout, TableRows, image_of, is_bytes, layout_of
 from abreast.records.sources.container import Contained, files_identity
 from abreast.records.sources.parquet_file import facts, tables
 from abreast.records.sources.source import file_identity
@@ -110,7 +110,7 @@ class _Cursor:
         self._path: Path | None = None
         self._batches: Iterator[Any] = iter(())
         self._begin = self._end = 0
-        self._rows: Rows | None = None
+        self._rows: TableRows | None = None
 
     def row(self, path: Path, number: int) -> tuple[Any, dict[str, Any]]:
         if path != self._path or number < self._begin:
@@ -122,7 +122,7 @@ class _Cursor:
             if batch is None:
                 raise DataError(f"{path} has no row {number}: it changed while it was read")
             self._begin, self._end = self._end, self._end + batch.num_rows
-            self._rows = Rows(batch, self._layout, path.parent)
+            self._rows = TableRows(batch, self._layout, path.parent)
         assert self._rows is not None
         return self._rows.row(number - self._begin)
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 from abreast.errors import DataError
 from abreast.records.extras import extra
 from abreast.records.sources import parquet_child
-from abreast.workers.seat import describe_exit
+from abreast.workers.failure import describe_exit
 
 _HINT = "take the file from a copy, or make it again"
 _BOOT = (
@@ -30,7 +30,7 @@ _RATIO = 1000  # images are not compressed that much
 
 
 @dataclass(frozen=True)
-class Facts:
+class ParquetFacts:
     """`groups` has the number of rows of each row group, `may_be_null` the (dotted) columns that may have missing values."""
 
     schema: Any
@@ -39,7 +39,7 @@ class Facts:
     may_be_null: frozenset[str]
 
 
-def facts(path: Path) -> Facts:
+def facts(path: Path) -> ParquetFacts:
     """The content of the file's footer. Raises `DataError` for a file that cannot be read."""
     pyarrow = extra("pyarrow")
     extra("pyarrow.parquet")
@@ -50,7 +50,7 @@ def facts(path: Path) -> Facts:
         schema = pyarrow.ipc.read_schema(pyarrow.py_buffer(base64.b64decode(found["schema"])))
     except (ValueError, pyarrow.ArrowException) as error:
         raise _unreadable(path, str(error)) from None
-    return Facts(schema, found["rows"], tuple(found["groups"]), frozenset(found["may_be_null"]))
+    return ParquetFacts(schema, found["rows"], tuple(found["groups"]), frozenset(found["may_be_null"]))
 
 
 def tables(path: Path, begin: int, columns: Sequence[str]) -> Iterator[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from abreast.errors import DataError
 from abreast.records.format.columns import ColumnType
-from abreast.records.sources.source import Item, Keep, Source, everything
+from abreast.records.sources.source import Item, ItemSource, Keep, everything
 
 
 def selection(columns: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
@@ -24,7 +24,7 @@ def selection(columns: str | Sequence[str] | Mapping[str, str]) -> dict[str, str
 class Selected:
     """A source with selected columns. `names` has the source's name of each column by its new name."""
 
-    source: Source
+    source: ItemSource
     names: Mapping[str, str]
 
     def __post_init__(self) -> None:

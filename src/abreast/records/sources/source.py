@@ -1,4 +1,4 @@
-"""`Source`, the protocol of all sources: they give items in the same order each time."""
+"""`ItemSource`, the protocol of all sources: they give items in the same order each time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Item:
     columns: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Source(Protocol):
+class ItemSource(Protocol):
     """Items, and facts about them that are known before they are read."""
 
     @property

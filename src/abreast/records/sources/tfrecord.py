@@ -157,7 +157,7 @@ def _example(slices: Slices, place: Place) -> dict[str, Feature]:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SeenFeature:
     """Facts about one record's feature."""
 
     kind: str | None = None
@@ -166,14 +166,14 @@ class _Seen:
     is_text: bool = True
 
 
-def _seen(example: Mapping[str, Feature]) -> dict[str, _Seen]:
+def _seen(example: Mapping[str, Feature]) -> dict[str, _SeenFeature]:
     return {name: _look(feature) for name, feature in example.items()}
 
 
-def _look(feature: Feature) -> _Seen:
+def _look(feature: Feature) -> _SeenFeature:
     values = feature.values if isinstance(feature.values, list) else []
     image = len(values) == 1 and looks_like_image(values[0])
-    return _Seen(feature.kind, len(feature.values), image, all(_is_text(value) for value in values))
+    return _SeenFeature(feature.kind, len(feature.values), image, all(_is_text(value) for value in values))
 
 
 def _is_text(value: bytes) -> bool:
@@ -183,7 +183,7 @@ def _is_text(value: bytes) -> bool:
         return False
 
 
-def _image_feature(examples: Sequence[Mapping[str, _Seen]], image: str | None) -> str:
+def _image_feature(examples: Sequence[Mapping[str, _SeenFeature]], image: str | None) -> str:
     names = list(dict.fromkeys(name for example in examples for name in example))
     if image is not None:
         if names and image not in names:
@@ -198,11 +198,11 @@ def _image_feature(examples: Sequence[Mapping[str, _Seen]], image: str | None) -
     raise DataError(f"{what} an image, among: {', '.join(names)}", hint)
 
 
-def _features(examples: Sequence[Mapping[str, _Seen]], image: str) -> dict[str, _Column]:
+def _features(examples: Sequence[Mapping[str, _SeenFeature]], image: str) -> dict[str, _Column]:
     """The columns for all other features of the first records, in the order of their names."""
     columns: dict[str, _Column] = {}
     for name in sorted({name for example in examples for name in example} - {image}):
-        found = [example.get(name, _Seen()) for example in examples]
+        found = [example.get(name, _SeenFeature()) for example in examples]
         several = bool(_SEVERAL.search(name)) or any(each.count != 1 for each in found)
         called = _COLUMN_NAMES.get(name) or column_name(name.removeprefix("image/"))
         while called in {column.name for column in columns.values()}:
@@ -211,7 +211,7 @@ def _features(examples: Sequence[Mapping[str, _Seen]], image: str) -> dict[str, 
     return columns
 
 
-def _kind(found: Sequence[_Seen]) -> str:
+def _kind(found: Sequence[_SeenFeature]) -> str:
     """The kind of the first feature that has values: an empty list may have any kind, or none."""
     kinds = [each.kind for each in sorted(found, key=lambda each: not each.count) if each.kind]
     return kinds[0] if kinds else "float"

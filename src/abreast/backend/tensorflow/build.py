@@ -1,0 +1,58 @@
+"""Makes every variable of a model, its losses, metrics and optimizer before the first step: by Keras, or by tracing the step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import tree
+
+from abreast import exact
+from abreast.backend.contract import Kind
+from abreast.backend.tensorflow.functions import inlined
+from abreast.backend.tensorflow.staging import to_device
+from abreast.feed import HostBatch
+from abreast.keras_private.backend import compute_output_spec
+from abreast.keras_private.models import KerasTensor
+
+
+def build(kind: Kind, model: Any, batch: HostBatch) -> None:
+    """Make every variable of the model, its losses, metrics and optimizer, before any is placed."""
+    with inlined(num_replicas=1):  # a function under `tf.function` would keep what it met here
+        _build_parts(kind, model, batch)
+
+
+def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
+    if kind == "predict":
+        if not all(layer.built for layer in model._flatten_layers()):
+            x, _, _ = exact.unpack(batch.data)
+            compute_output_spec(model, _symbolic(x), training=False)
+        return
+    own_step = exact.overrides_step(model, kind)
+    if own_step and not model.run_eagerly:
+        if not _is_built(model):
+            _trace(getattr(model, f"{kind}_step"), batch)
+        return
+    try:
+        model._symbolic_build(data_batch=batch.data)
+    except Exception:
+        # A model whose train_step calls its parts need not have a `call` of its own.
+        if not own_step:
+            raise
+
+
+def _trace(step: Callable[[Any], Any], batch: HostBatch) -> None:
+    """Make what a step makes, as with plain Keras: the model's `call` may lack, or call less."""
+    data = tree.map_structure(to_device, batch.data)
+    tf.function(lambda batch: step(batch), autograph=False).get_concrete_function(data)
+
+
+def _is_built(model: Any) -> bool:
+    compiled = (model._compile_metrics, model._compile_loss, *exact.optimizers(model))
+    return all(part.built for part in (*model._flatten_layers(), *compiled) if part is not None)
+
+
+def _symbolic(data: Any) -> Any:
+    return tree.map_structure(lambda leaf: KerasTensor(leaf.shape, keras.backend.standardize_dtype(leaf.dtype)), data)

@@ -1,0 +1,194 @@
+"""A Keras model of the PyTorch backend as bytes, for another process that runs the same Python (`unpickle_model.py`).
+
+Keras's own pickling uses a `.keras` file, which cannot hold classes and functions of the user's script, losses, or a
+`train_step`. Here every object keeps its attributes. Objects of Keras and of `torch.nn` are written one by one, and refer to
+others by number: deep models need no deep recursion, and circular references work. Code in `__main__` is sent by value
+(cloudpickle), importable code by name. Not here: tensors, locks and other objects with a rule of their own
+(`pickle_objects.py`).
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cloudpickle
+import keras
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from abreast import exact
+from abreast.backend.torch.pickle_objects import reducer
+from abreast.backend.torch.python_same import is_plain
+from abreast.backend.torch.users_code import is_users
+from abreast.errors import ModelError
+from abreast.keras_private.models import Function, Functional, KerasSaveable, KerasTensor, Node
+from abreast.keras_private.optimizers import OF_WEIGHT_DECAY, BaseOptimizer
+from abreast.keras_private.tracking import Tracker
+from abreast.keras_private.trainers import BaseTrainer
+
+_NUMBERED = (KerasSaveable, keras.Variable, KerasTensor, Node, Tracker, torch.nn.Module)
+
+
+def dump_model(model: Any, beside: Sequence[Any] = ()) -> bytes:
+    """A model with all of its state: weights, optimizer, compiled losses and metrics, and the user's own code.
+
+    Attributes whose name starts with `_abreast` are left out, and so are compiled functions, callbacks and gradients.
+    The values of `beside` that can travel are included and may refer to the same objects: see `load_model_and`.
+    """
+    return _Writer().write(model, [each for each in beside if can_travel(each)])
+
+
+class UnknownObject(Exception):
+    """A change contains a layer, variable or torch module that the other process lacks: the model must be sent again."""
+
+
+def dump_changes(changes: Sequence[Any], path_of: Callable[[Any], Any]) -> bytes:
+    """Changes of `python_state.py` as bytes; an object with a `path_of` is sent as its path. Raises `UnknownObject`."""
+    return _ChangeWriter(path_of).write_all(changes)
+
+
+def can_travel(value: Any) -> bool:
+    """Whether a change can be sent to another process."""
+    if value.edit[0] == "restore" or is_plain(value.edit[-1]):
+        return True
+    try:
+        _Writer().write(None, [value])
+    except Exception:  # any that the user's own `__reduce__` raises
+        return False
+    return True
+
+
+def is_importable(value: Any) -> bool:
+    """Whether another process imports this function or class instead of getting it by value."""
+    return bool(cloudpickle.cloudpickle._should_pickle_by_reference(value))
+
+
+class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self._file = io.BytesIO()
+        super().__init__(self._file, protocol=pickle.HIGHEST_PROTOCOL)
+        self._numbers: dict[int, int] = {}
+        self._objects: list[Any] = []
+        self._paths: list[str] = []
+        self._path = "model"
+
+    def write(self, model: Any, beside: Sequence[Any]) -> bytes:
+        self._dump(model, "model")
+        self._dump(beside, "the globals of modules")
+        done = 0
+        while done < len(self._objects):
+            value, path = self._objects[done], self._paths[done]
+            done += 1
+            state = _state(value)
+            # Children under the user's names first, so that a path in an error has these names and not Keras's `_layers`.
+            for name, child in state.get("_modules", {}).items():
+                self._path = f"{path}.{name}"
+                self.persistent_id(child)
+            self._dump(list(state), path)
+            for name, part in state.items():
+                self._dump(part, f"{path}.{name}")
+        self._dump(None, "end")
+        return self._file.getvalue()
+
+    def _dump(self, value: Any, path: str, content: Any = None) -> None:
+        self._path = path
+        try:
+            self.dump(value)
+        except (ModelError, UnknownObject):
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"cannot send {path} (a {type(value if content is None else content).__name__}) to the worker processes: {error}",
+                "create it in `build` or `call`, keep it out of the model, or give its class a `__reduce__`",
+            ) from error
+
+    def persistent_id(self, value: Any) -> Any:
+        if type(value) is dict:
+            return self._namespace(value)
+        if not isinstance(value, _NUMBERED) or isinstance(value, type | DistributedDataParallel):
+            return None
+        if _is_compiled(value):
+            return None
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._numbers[id(value)] = len(self._objects)
+            self._objects.append(value)
+            self._paths.append(self._path)
+        return number, type(value), isinstance(value, Functional)
+
+    def _namespace(self, value: dict[str, Any]) -> Any:
+        """A reference to a module's globals: in the other process, too, all functions of one module share them."""
+        number = next((number for number, new in self.globals_ref.items() if new is value), None)
+        if number is None or not is_users(value.get("__name__")):
+            return None
+        name = str(value["__name__"])
+        is_module = name in sys.modules and name != "__main__" and id(vars(sys.modules[name])) == number
+        return "namespace", name, None if is_module else number, tuple(value.items())
+
+    def reducer_override(self, value: Any) -> Any:
+        reduce = reducer(value)
+        return super().reducer_override(value) if reduce is None else reduce(value)
+
+
+class _ChangeWriter(_Writer):
+    def __init__(self, path_of: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._path_of = path_of
+
+    def write_all(self, changes: Sequence[Any]) -> bytes:
+        self._dump(len(changes), "changes")
+        for change in changes:
+            self._dump((change.part, change.paths, change.edit), change.name, change.edit[-1])
+        return self._file.getvalue()
+
+    def persistent_id(self, value: Any) -> Any:
+        path = self._path_of(value)
+        if path is not None:
+            return "path", path
+        if type(value) is not dict and super().persistent_id(value) is not None:
+            raise UnknownObject
+        return self._namespace(value) if type(value) is dict else None
+
+
+def _is_compiled(value: Any) -> bool:
+    return "_orig_mod" in getattr(value, "__dict__", {}).get("_modules", {})
+
+
+def _state(value: Any) -> dict[str, Any]:
+    """The attributes of one object, except those that only this process can use."""
+    own = getattr(type(value), "__getstate__", None) is not getattr(object, "__getstate__", None)
+    state = value.__getstate__() if own else value.__dict__
+    if not isinstance(state, dict):
+        return {"__state__": state}
+    kept = {name: part for name, part in state.items() if not (isinstance(name, str) and name.startswith("_abreast"))}
+    if isinstance(value, BaseTrainer):
+        kept |= {name: None for name in exact.LEFT_BY_CALLS if name in kept}
+    if isinstance(value, keras.Layer):
+        kept |= {"_losses": [], "_loss_ids": set()} if "_loss_ids" in kept else {}
+    for name in _identities(value):
+        kept.pop(name, None)
+    if isinstance(value, BaseOptimizer):
+        kept["_abreast_without_decay"] = _without_decay(value)
+    slots = [name for kind in type(value).__mro__ for name in copyreg._slotnames(kind)]  # type: ignore[attr-defined]
+    return kept | {name: getattr(value, name) for name in slots if hasattr(value, name)}
+
+
+def _without_decay(optimizer: Any) -> list[int]:
+    """Indices, among the weights that an optimizer trains, of those that a script excluded from weight decay."""
+    excluded = getattr(optimizer, "_exclude_from_weight_decay", ())
+    weights = getattr(optimizer, "_trainable_variables", ())
+    return [index for index, weight in enumerate(weights) if optimizer._var_key(weight) in excluded]
+
+
+def _identities(value: Any) -> tuple[str, ...]:
+    """Attributes that hold `id`s, which have no meaning in another process; `_restore_identities` recreates them."""
+    if isinstance(value, Tracker):
+        return ("stored_ids",)
+    if isinstance(value, BaseOptimizer):
+        return ("_trainable_variables_indices", *OF_WEIGHT_DECAY)
+    return ("_nodes",) if isinstance(value, Function) else ()

@@ -1,0 +1,198 @@
+"""How single objects are pickled that pickle cannot write, or writes wrongly: tensors, arrays, code, locks, callbacks, caches.
+
+Each rule has a function that describes the object and, where needed, one that makes it again in the other process.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pickle
+import sys
+import threading
+import types
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import keras
+import numpy as np
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from abreast.backend.torch.python_same import is_plain
+from abreast.backend.torch.users_code import is_users
+from abreast.keras_private.models import DynamicBackend
+from abreast.keras_private.torch import get_device
+from abreast.keras_private.tracking import TRACKED_ORDERED, TrackedDict, TrackedList, TrackedSet
+
+_TRACKED: tuple[Any, ...] = (TrackedDict, TrackedList, TrackedSet, *TRACKED_ORDERED)
+
+
+def reducer(value: Any) -> Callable[[Any], Any] | None:
+    """The function that pickles a value in its own way; None if cloudpickle pickles it."""
+    if isinstance(value, torch.Tensor):
+        return _reduce_tensor
+    if isinstance(value, _TRACKED):
+        return _reduce_tracked
+    if isinstance(value, types.FunctionType) and hasattr(value, "_torchdynamo_orig_callable"):
+        return lambda compiled: (_same, (compiled._torchdynamo_orig_callable,))
+    if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
+        # cloudpickle cannot write modules with a class of their own (`torch.ops`, `torch.backends.cudnn`).
+        return None if type(value) is types.ModuleType else lambda module: (importlib.import_module, (module.__name__,))
+    for kind, reduce in _REDUCERS:
+        if isinstance(value, kind):
+            return reduce
+    return None
+
+
+def _reduce_tensor(tensor: torch.Tensor) -> Any:
+    flat = tensor.detach()
+    parameter = isinstance(tensor, torch.nn.Parameter)
+    requires_grad = tensor.requires_grad and tensor.is_leaf
+    if flat.is_meta or flat.layout != torch.strided or flat.is_quantized:
+        return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    array: Any = (
+        flat.cpu().contiguous().reshape(-1).view(torch.uint8).numpy() if flat.numel() else np.zeros(0, np.uint8)
+    )
+    # DDP sums gradients in their memory order, so a replica's weights need the strides of the original.
+    layout = (tuple(flat.shape), flat.stride() if _is_dense(flat) else None)
+    return _make_tensor, (pickle.PickleBuffer(array), flat.dtype, layout, parameter, requires_grad)
+
+
+def _make_tensor(data: Any, dtype: torch.dtype, layout: Any, parameter: bool, requires_grad: bool) -> Any:
+    device = get_device()
+    shape, strides = layout
+    if len(data):
+        tensor = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype).reshape(shape).to(device)
+    else:
+        tensor = torch.empty(shape, dtype=dtype, device=device)
+    if strides is not None and strides != tensor.stride():
+        tensor = torch.empty_strided(shape, strides, dtype=dtype, device=device).copy_(tensor)
+    return torch.nn.Parameter(tensor, requires_grad) if parameter else tensor.requires_grad_(requires_grad)
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is contiguous in some order of its axes."""
+    order = sorted(range(tensor.dim()), key=lambda axis: (tensor.stride(axis), tensor.shape[axis]))
+    return tensor.permute(order[::-1]).is_contiguous()
+
+
+def _reduce_array(array: Any) -> Any:
+    """An array that owns its memory, as the original does, so that a script may resize it."""
+    if type(array) is not np.ndarray or not array.flags.owndata or array.dtype.hasobject:
+        return array.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    order: Any = "F" if array.flags.fnc else "C"
+    data: Any = array.ravel(order).view(np.uint8)
+    return _make_array, (pickle.PickleBuffer(data), array.dtype, array.shape, order)
+
+
+def _make_array(data: Any, dtype: Any, shape: tuple[int, ...], order: Any) -> Any:
+    return np.frombuffer(data, dtype).reshape(shape, order=order).copy(order)
+
+
+def _reduce_generator(value: torch.Generator) -> Any:
+    return _make_generator, (value.get_state().numpy(),)
+
+
+def _make_generator(state: Any) -> torch.Generator:
+    generator = torch.Generator()
+    generator.set_state(torch.from_numpy(np.array(state)))
+    return generator
+
+
+def _reduce_code(code: types.CodeType) -> Any:
+    """Code with its file name, which cloudpickle from 3.1.3 omits; with it, a worker's traceback shows the user's lines."""
+    make, parts = cloudpickle.cloudpickle._code_reduce(code)
+    return _make_code, (code.co_filename, make, parts)
+
+
+def _make_code(file: str, make: Callable[..., types.CodeType], parts: Any) -> types.CodeType:
+    return make(*parts).replace(co_filename=file)
+
+
+def _reduce_tracked(value: Any) -> Any:
+    content = list(value.items()) if isinstance(value, dict) else list(value)
+    # The content is set after the object exists, because it may refer to the object.
+    return type(value), (), (value.tracker, content), None, None, _fill_tracked
+
+
+def _fill_tracked(value: Any, state: tuple[Any, list[Any]]) -> None:
+    """Fill a tracked container without its tracking methods: everything in it is tracked already."""
+    tracker, content = state
+    if isinstance(value, OrderedDict):
+        for key, part in content:
+            OrderedDict.__setitem__(value, key, part)
+    elif isinstance(value, dict):
+        dict.update(value, content)
+    elif isinstance(value, list):
+        list.extend(value, content)
+    else:
+        set.update(value, content)
+    value.tracker = tracker
+
+
+def _reduce_callback(callback: Any) -> Any:
+    """A user's callback with its data, which a loss may read. The callback itself runs only in the caller's process."""
+    if not is_users(type(callback).__module__):
+        return _nothing, ()
+    return (
+        object.__new__,
+        (type(callback),),
+        {name: value for name, value in vars(callback).items() if travels_with_callback(value)},
+    )
+
+
+def travels_with_callback(value: Any) -> bool:
+    """Whether an attribute of a callback is data, which other code may read."""
+    return is_plain(value) or isinstance(value, (keras.Variable, torch.Tensor))
+
+
+def _reduce_cache(cached: Any) -> Any:
+    """A cached function; if other processes cannot import it, it is sent with an empty cache."""
+    if cached.__module__ != "__main__" and "<locals>" not in cached.__qualname__:
+        return cached.__reduce__()  # its name
+    return _make_cache, (cached.__wrapped__, cached.cache_parameters())
+
+
+def _make_cache(function: Any, parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def _reduce_weak_dict(value: Any) -> Any:
+    return type(value), (dict(value.items()),)
+
+
+def _weak(target: Any) -> Any:
+    return weakref.ref(target) if target is not None else _nothing
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _nothing() -> None:
+    return None
+
+
+_REDUCERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (keras.callbacks.Callback, _reduce_callback),
+    (DistributedDataParallel, lambda wrapper: (_nothing, ())),
+    (torch._dynamo.eval_frame.OptimizedModule, lambda compiled: (_same, (compiled._orig_mod,))),
+    (torch.Generator, _reduce_generator),
+    (np.ndarray, _reduce_array),
+    (types.CodeType, _reduce_code),
+    (functools._lru_cache_wrapper, _reduce_cache),
+    # In a copy without attributes, its `__getattr__` would call itself without end.
+    (DynamicBackend, lambda dynamic: (DynamicBackend, (dynamic.name,))),
+    (type(threading.Lock()), lambda lock: (threading.Lock, ())),
+    (type(threading.RLock()), lambda lock: (threading.RLock, ())),
+    (threading.local, lambda local: (threading.local, ())),
+    (threading.Event, lambda event: (threading.Event, ())),
+    (threading.Condition, lambda condition: (threading.Condition, ())),
+    (weakref.ref, lambda reference: (_weak, (reference(),))),
+    ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary), _reduce_weak_dict),
+    (weakref.WeakSet, lambda weak: (weakref.WeakSet, (list(weak),))),
+)

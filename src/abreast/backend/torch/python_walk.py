@@ -1,0 +1,183 @@
+"""The walk from a model to every Python value that its steps can read, and the path by which each was found.
+
+Values are reached through what a value holds, and through what a function's code names: globals, attributes of modules and
+classes. Not here: the comparison of the values (`python_state.py`), and what a value holds (`python_parts.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from abreast.backend.torch import patches
+from abreast.backend.torch.messages import numbered_variables
+from abreast.backend.torch.python_changes import Path, namespace_of
+from abreast.backend.torch.python_kinds import is_watched, parts_of
+from abreast.backend.torch.python_modules import InstalledNames, Names
+from abreast.backend.torch.python_parts import Part, Step
+from abreast.backend.torch.python_same import is_plain
+from abreast.backend.torch.users_code import globals_read, is_installed, is_users, names_in
+
+_IMMUTABLE = 1 << 8  # Python's flag for immutable classes, written in C
+
+
+@dataclass(eq=False)
+class Watched:
+    """A watched value, and the places where it was found; a root has no edges."""
+
+    value: Any
+    root: Any = None
+    parts: list[Part] = field(default_factory=list)
+    edges: dict[tuple[int, Step], Watched] = field(default_factory=dict)
+
+    def path(self) -> Path:
+        if self.root is not None:
+            return (self.root,)
+        (_, step), parent = next(iter(self.edges.items()))
+        return (*parent.path(), step)
+
+    def paths(self) -> tuple[Path, ...]:
+        """All paths to a value that is held in several places: models that are sent one by one may have separate copies there."""
+        if self.root is not None:
+            return ((self.root,),)
+        return tuple((*parent.path(), step) for (_, step), parent in [*self.edges.items()][:_MOST_PATHS])
+
+
+_MOST_PATHS = 4
+
+
+class Walk:
+    """The watched values of a model, by identity. `names` collects all names in the user's functions."""
+
+    def __init__(self, model: Any, names: set[str]) -> None:
+        self.nodes: dict[int, Watched] = {}
+        self.names = names
+        self.has_grown = False
+        self._numbered = {id(variable) for variable in numbered_variables(model)}
+        self._found: deque[Watched] = deque()
+        root = self.nodes[id(model)] = Watched(model, root="model")
+        self._open(root)
+        self.explore()
+        self._reach_patches()
+
+    def _reach_patches(self) -> None:
+        """Watch the code and values that the script put into packages."""
+        for owner, names in patches.known().items():
+            if isinstance(owner, types.ModuleType):
+                self._watch_names(vars(owner), names)
+            elif owner.__module__ in sys.modules:
+                self._watch_names(vars(sys.modules[owner.__module__]), [owner.__qualname__])
+        self.explore()
+
+    def explore(self) -> None:
+        while self._found:
+            node = self._found.popleft()
+            for step, value in links_of(node):
+                self.reach(value, node, step)
+            self._look_into(node)
+
+    def reach(self, value: Any, parent: Watched, step: Step) -> None:
+        """Watch a value that `parent` holds."""
+        node = self.nodes.get(id(value))
+        if node is None:
+            if not is_watched(value):
+                return
+            node = self.nodes[id(value)] = Watched(value)
+            self._open(node)
+        if node.root is None:
+            node.edges[id(parent), step] = parent
+
+    def _open(self, node: Watched) -> None:
+        is_numbered = id(node.value) in self._numbered
+        node.parts = [] if is_numbered else [kind(node.value) for kind in parts_of(node.value)]
+        self._found.append(node)
+        self.has_grown = True
+
+    def _look_into(self, node: Watched) -> None:
+        """Watch the values that a value's own code reads."""
+        value = node.value
+        if isinstance(value, types.FunctionType):
+            self._read(value)
+        elif isinstance(value, types.ModuleType):
+            names = [name for name, each in vars(value).items() if not name.startswith("__") and is_plain(each)]
+            self._watch_names(vars(value), names)
+
+    def _read(self, function: types.FunctionType) -> None:
+        """Watch the globals that a function names, and the attributes of modules that it names."""
+        if not is_users(function.__globals__.get("__name__")):
+            return
+        namespace = function.__globals__
+        names = globals_read(function.__code__)
+        self._watch_names(namespace, names)
+        attributes = names_in(function.__code__)
+        self.names |= attributes
+        modules = [namespace.get(name) for name in names] + [_module(name) for name in attributes]
+        visited: set[int] = set()
+        for module in modules:
+            self._watch_attributes(module, attributes, visited)
+
+    def _watch_attributes(self, holder: Any, names: frozenset[str], visited: set[int]) -> None:
+        """Watch a module's attributes that a function names, and likewise in the modules and classes named there."""
+        if id(holder) in visited or not isinstance(holder, (types.ModuleType, type)):
+            return
+        visited.add(id(holder))
+        if isinstance(holder, type):
+            self._watch_class(holder, names)
+        elif is_users(holder.__name__) or is_installed(holder.__name__):
+            present = [name for name in names if name in vars(holder)]
+            self._watch_names(vars(holder), present)
+            for name in present:
+                self._watch_attributes(vars(holder)[name], names, visited)
+
+    def _watch_class(self, kind: type, names: frozenset[str]) -> None:
+        """Watch the attributes of a package's class that a function names and that hold data."""
+        if is_installed(kind.__module__) and not kind.__flags__ & _IMMUTABLE:
+            held = [name for name in names if name in vars(kind) and not name.startswith("__")]
+            for name in held:
+                if is_plain(vars(kind)[name]):
+                    patches.note(kind, name)
+
+    def _watch_names(self, namespace: dict[str, Any], names: Iterable[str]) -> None:
+        node = self.nodes.get(id(namespace))
+        if node is None:
+            node = self.nodes[id(namespace)] = Watched(namespace, root=namespace_of(namespace))
+            self.has_grown = True
+        if not any(isinstance(part, Names) for part in node.parts):
+            is_own = is_users(namespace.get("__name__"))
+            node.parts.append(Names(namespace) if is_own else InstalledNames(namespace))
+        part = next(part for part in node.parts if isinstance(part, Names))
+        for step, value in part.add(names):
+            self.reach(value, node, step)
+
+    def leave(self, value: Any, parent: Watched, step: Step) -> bool:
+        """Forget that `parent` holds a value; True if only a new walk can find the paths of the remaining values."""
+        node = self.nodes.get(id(value))
+        if node is None or node.root is not None:
+            return False
+        was_first = next(iter(node.edges), None) == (id(parent), step)
+        node.edges.pop((id(parent), step), None)
+        if node.edges:
+            return was_first
+        del self.nodes[id(value)]
+        self.has_grown = True
+        lost = [self.leave(each, node, step) for step, each in links_of(node)]
+        return any(lost)
+
+
+def links_of(node: Watched) -> Iterator[tuple[Step, Any]]:
+    """The values that a value holds, and its class or, for a class, its bases."""
+    for part in node.parts:
+        yield from part.held()
+    if isinstance(node.value, type):
+        yield from ((("base", index), base) for index, base in enumerate(node.value.__bases__))
+    elif (node.parts and node.root is None) or node.root == "model":
+        yield ("class", None), type(node.value)
+
+
+def _module(name: str) -> types.ModuleType | None:
+    """The user's module of that name, if it has been imported."""
+    return sys.modules.get(name) if name != "__main__" and is_users(name) else None

@@ -1,0 +1,92 @@
+"""A model on the team of ranks: rank 0's step, and the state of its variables when the ranks last agreed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from abreast.backend.contract import Kind
+from abreast.backend.torch import messages
+from abreast.backend.torch.memory import Memory
+from abreast.backend.torch.python_state import PythonState
+from abreast.backend.torch.step import ReplicaStep
+
+# The attribute in which a model keeps it. It refers to the model, so a table would keep both alive for ever.
+_TEAM_MODEL = "_abreast_team_model"
+
+
+def team_model_of(model: Any) -> TeamModel | None:
+    team_model: TeamModel | None = vars(model).get(_TEAM_MODEL)
+    return team_model
+
+
+def keep(model: Any, team_model: TeamModel) -> None:
+    vars(model)[_TEAM_MODEL] = team_model
+
+
+def forget(model: Any) -> None:
+    vars(model).pop(_TEAM_MODEL, None)
+
+
+class TeamModel:
+    """A model on the team: rank 0's step, and the state of its variables when the ranks last agreed."""
+
+    forget: Callable[[], Any]  # lets the workers free their copies; also called when this object is freed
+
+    def __init__(self, key: int, step: ReplicaStep, identity: Any, python_state: PythonState) -> None:
+        self.key, self.step, self.identity, self.python_state = key, step, identity, python_state
+        self.seen: set[Kind] = set()
+        self.size = step.link.num_replicas
+        variables = messages.numbered_variables(step.model)
+        self.tensors = [variable._value for variable in variables]
+        self._versions: list[int] = []
+        self._written: set[int] = set()
+        self._memory: Memory | None = None
+        frozen = {id(variable._value) for variable in step.model.non_trainable_variables}
+        self._frozen = [tensor for tensor in self.tensors if id(tensor) in frozen]
+        self._before = [tensor.detach().clone() for tensor in self._frozen]
+        self.remember()
+
+    @contextmanager
+    def undone_by_failure(self) -> Iterator[None]:
+        """Inside, undo the changes of a step that fails. Weights change only after the ranks' last exchange, so they stay."""
+        with torch.no_grad():
+            for copy, tensor in zip(self._before, self._frozen, strict=True):
+                copy.copy_(tensor)
+        self.step.buffers.keep()
+        try:
+            yield
+        except BaseException:
+            self.step.buffers.put_back()
+            with torch.no_grad():
+                for copy, tensor in zip(self._before, self._frozen, strict=True):
+                    tensor.copy_(copy)
+            raise
+
+    def remember(self) -> None:
+        self._versions = [tensor._version for tensor in self.tensors]
+        self._written = set()
+        self.step.buffers.mark()
+
+    def accept(self) -> None:
+        """Before the user's code runs: record that the workers have the present state."""
+        self.python_state.skip()
+        self._memory = Memory(self._all_tensors())
+
+    def note_writes(self) -> None:
+        """Find the tensors that the user's code wrote to since `accept` without torch counting it."""
+        everything = self._all_tensors()
+        self._written = {*range(len(everything))} if self._memory is None else self._memory.written(everything)
+
+    def _all_tensors(self) -> list[torch.Tensor]:
+        return [*self.tensors, *self.step.buffers.tensors()]
+
+    def changed(self) -> tuple[list[int], list[int]]:
+        """Indices of variables and of buffers changed since `remember`, by torch's count and by `note_writes`."""
+        numbers = range(len(self.tensors))
+        variables = [n for n in numbers if self.tensors[n]._version != self._versions[n] or n in self._written]
+        written = {n - len(self.tensors) for n in self._written if n >= len(self.tensors)}
+        return variables, sorted({*self.step.buffers.changed(), *written})

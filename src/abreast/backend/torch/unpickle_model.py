@@ -1,0 +1,124 @@
+"""The model that `pickle_model.py` wrote as bytes, in another process, and later changes of it."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import pickle
+import types
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import torch
+
+from abreast.keras_private.models import Function, Functional, inject_functional_model_class, make_node_key
+from abreast.keras_private.optimizers import BaseOptimizer, identify_variables
+from abreast.keras_private.torch import get_device
+from abreast.keras_private.tracking import Tracker
+
+
+def load_model(data: bytes, device: str | None = None) -> Any:
+    """The model of `dump_model`, with every tensor on `device` (by default, on Keras's device)."""
+    return load_model_and(data, device)[0]
+
+
+def load_model_and(data: bytes, device: str | None = None) -> tuple[Any, list[Any]]:
+    """The model, and the values of `beside`."""
+    with keras.device(device or get_device()):
+        return _Reader(io.BytesIO(data)).read()
+
+
+def load_changes(data: bytes, at: Callable[[Any], Any]) -> list[Any]:
+    """The changes of `dump_changes`; `at` finds the object of a path."""
+    with keras.device(get_device()):
+        return _ChangeReader(io.BytesIO(data), at).load_all()
+
+
+def namespace(name: str, number: int | None) -> dict[str, Any]:
+    """The globals of the caller's functions in this process: those of a module, or those of its `__main__`, by number."""
+    if number is None:
+        return vars(importlib.import_module(name))
+    return _NAMESPACES.setdefault((name, number), {})
+
+
+_NAMESPACES: dict[tuple[str, int], dict[str, Any]] = {}
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self._objects: dict[int, Any] = {}
+
+    def read(self) -> tuple[Any, list[Any]]:
+        model = self.load()
+        beside = self.load()
+        number = 0
+        while (names := self.load()) is not None:
+            _set_state(self._objects[number], {name: self.load() for name in names})
+            number += 1
+        for value in self._objects.values():
+            _restore_identities(value)
+        return model, beside
+
+    def persistent_load(self, pid: Any) -> Any:
+        if pid[0] == "namespace":
+            return _load_namespace(*pid[1:])
+        number, kind, functional = pid
+        if number not in self._objects:
+            if functional and not issubclass(kind, Functional):
+                # As Keras does when a user's class is first called on tensors.
+                inject_functional_model_class(kind)
+            self._objects[number] = object.__new__(kind)
+        return self._objects[number]
+
+
+class _ChangeReader(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, at: Callable[[Any], Any]) -> None:
+        super().__init__(file)
+        self._at = at
+
+    def load_all(self) -> list[Any]:
+        return [self.load() for _ in range(self.load())]
+
+    def persistent_load(self, pid: Any) -> Any:
+        return _load_namespace(*pid[1:]) if pid[0] == "namespace" else self._at(pid[1])
+
+
+def _load_namespace(name: str, number: int | None, first: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    names = namespace(name, number)
+    for key, value in first:
+        names.setdefault(key, value)
+    return names
+
+
+def _set_state(value: Any, state: dict[str, Any]) -> None:
+    own = getattr(type(value), "__setstate__", None)
+    if own is not None and own is not torch.nn.Module.__setstate__:
+        own(value, state.get("__state__", state))
+        return
+    attributes = getattr(value, "__dict__", None)
+    for name, part in state.items():
+        if attributes is None or (name not in attributes and hasattr(type(value), name) and _is_slot(value, name)):
+            object.__setattr__(value, name, part)
+        else:
+            attributes[name] = part
+
+
+def _is_slot(value: Any, name: str) -> bool:
+    return isinstance(getattr(type(value), name), types.MemberDescriptorType)
+
+
+def _restore_identities(value: Any) -> None:
+    if isinstance(value, Tracker):
+        value.stored_ids = {name: {id(part) for part in store} for name, (_, store) in value.config.items()}
+    elif isinstance(value, BaseOptimizer):
+        variables = getattr(value, "_trainable_variables", [])
+        excluded = {value._var_key(variables[index]) for index in value.__dict__.pop("_abreast_without_decay")}
+        value.__dict__["_exclude_from_weight_decay"] = excluded
+        identify_variables(value)
+    elif isinstance(value, Function):
+        nodes = [node for nodes in value._nodes_by_depth.values() for node in nodes]
+        value.__dict__["_nodes"] = {
+            make_node_key(node.operation, node.operation._inbound_nodes.index(node)) for node in nodes
+        }

@@ -1,0 +1,138 @@
+"""A user's request for devices, such as `"0,2"`: parsed, and the names that it chooses among the devices of a backend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from abreast.errors import DeviceError
+
+# A user's request for devices: "auto", a number, "4", "0,2", "gpu:0,gpu:1", or a sequence of indices and names.
+DeviceSpec = str | int | Sequence[int | str]
+# The parsed request: a kind ("auto" or "gpu") means all its devices, an integer a number of devices, a tuple exactly those.
+ParsedRequest = str | int | tuple[int | str, ...]
+
+
+def parse_devices(spec: DeviceSpec) -> ParsedRequest:
+    """Parse a request for devices. Raises `DeviceError` for a request that is invalid on every machine.
+
+    `"4"` is a number of devices, `"0,2"` are indices; `"0,"` and `[0]` are device 0 alone.
+    """
+    if isinstance(spec, str):
+        return _parse_text(spec)
+    if isinstance(spec, Sequence):
+        return _parse_items(spec)
+    try:
+        count = spec.__index__()
+    except AttributeError:
+        count = None
+    if count is None or isinstance(spec, bool):
+        raise DeviceError(f"devices={spec!r}", 'give "auto", a number, a list of indices, or names as "gpu:0"')
+    return _count(count)
+
+
+def choose(spec: DeviceSpec, available: Sequence[str]) -> tuple[str, ...]:
+    """The names in `available` that a request means, in its order. Raises `DeviceError` for devices that are not there."""
+    request = parse_devices(spec)
+    pool = tuple(name for name in available if _kind(name) != "cpu") or tuple(available)
+    if isinstance(request, str):
+        chosen = pool if request == "auto" else tuple(name for name in available if _kind(name) == request)
+        if not chosen:
+            raise _absent(request, available)
+        return chosen
+    if isinstance(request, int):
+        if request > len(pool):
+            raise _too_many(request, pool)
+        return pool[:request]
+    return _distinct([_find(item, pool, available) for item in request])
+
+
+def _parse_text(text: str) -> ParsedRequest:
+    items = [item.strip() for item in text.split(",")]
+    if len(items) > 1:
+        return _parse_items(items[:-1] if items[-1] == "" else items)
+    item = _parse_item(items[0])
+    if isinstance(item, int):
+        return _count(item)
+    return item if ":" not in item else (item,)
+
+
+def _parse_items(items: Sequence[Any]) -> tuple[int | str, ...]:
+    if len(items) == 0:
+        raise DeviceError("an empty list of devices", 'give at least one, or "auto" for every accelerator')
+    parsed = tuple(_parse_item(item) for item in items)
+    for item in parsed:
+        if isinstance(item, int) and item < 0:
+            raise DeviceError(f"device index {item} is negative", "indices count from 0")
+        if isinstance(item, str) and ":" not in item:
+            raise DeviceError(f"{item!r} in a list of devices", 'a list holds indices and names as "gpu:0"')
+    return parsed
+
+
+def _parse_item(item: Any) -> int | str:
+    if not isinstance(item, str):
+        if isinstance(item, bool) or not hasattr(item, "__index__"):
+            raise DeviceError(f"device {item!r}", 'give an index, or a name as "gpu:0"')
+        return int(item.__index__())
+    text = item.strip().lower()
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    kind, colon, index = text.partition(":")
+    if not kind.isalpha() or (colon and not index.isdecimal()):
+        raise DeviceError(f"device {item!r}", 'give "auto", a number, indices as "0,2", or names as "gpu:0,gpu:1"')
+    kind = "gpu" if kind == "cuda" else kind
+    return f"{kind}:{int(index)}" if colon else kind
+
+
+def _count(count: int) -> int:
+    if count < 1:
+        hint = "ask for at least 1; for the device with index 0 alone write [0], or --devices gpu:0"
+        raise DeviceError(f"{count} devices asked for", hint)
+    return count
+
+
+def _find(item: int | str, pool: Sequence[str], available: Sequence[str]) -> str:
+    if isinstance(item, str):
+        if item not in available:
+            raise _absent(item, available)
+        return item
+    matches = [name for name in pool if name.endswith(f":{item}")]
+    if not matches:
+        raise _absent(f"with index {item}", available)
+    return matches[0]
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    name, times = Counter(names).most_common(1)[0]
+    if times > 1:
+        raise DeviceError(f"device {name} asked for {times} times", "name each device once")
+    if len({_kind(name) for name in names}) > 1:
+        raise DeviceError(f"devices of different kinds: {', '.join(names)}", "replicas run on devices of one kind")
+    return tuple(names)
+
+
+def _kind(name: str) -> str:
+    return name.partition(":")[0]
+
+
+def _absent(wanted: str, available: Sequence[str]) -> DeviceError:
+    message = f"no device {wanted}; there is {', '.join(available) or 'none'}"
+    return DeviceError(message, _simulate_hint(2) if _only_cpu(available) else "`abreast devices` lists them")
+
+
+def _too_many(count: int, pool: Sequence[str]) -> DeviceError:
+    there = f"there is {pool[0]}" if len(pool) == 1 else f"there are {len(pool)}: {', '.join(pool)}"
+    message = f"{count} devices asked for, but {there if pool else 'there is none'}"
+    return DeviceError(message, _simulate_hint(count) if _only_cpu(pool) else f"ask for at most {len(pool)}")
+
+
+def _only_cpu(available: Sequence[str]) -> bool:
+    return all(_kind(name) == "cpu" for name in available)
+
+
+def _simulate_hint(count: int) -> str:
+    return (
+        f"to simulate devices on the CPU, use `abreast run --cpu-devices {count}`, "
+        f"or abreast.use_cpu_devices({count}) before anything is computed"
+    )

@@ -1,0 +1,31 @@
+"""What the search for related rows needs from a backend: see `relation_search.py`."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Probe(Protocol):
+    """The backend's part of the search: framework state that Keras does not see, and the precision of the kernels."""
+
+    noise: float  # largest relative difference of a kernel's results between batches of different lengths
+
+    def unchanged(self) -> Any:
+        """A context that restores, at its end, the framework's random generators, gradients and the state of its own modules."""
+        ...
+
+    def rewind_generators(self) -> None:
+        """Set the framework's random generators to their state when `unchanged` was entered."""
+        ...
+
+    def drew(self) -> bool:
+        """Whether anything drew from these generators since then, except through Keras."""
+        ...
+
+    def foreign(self) -> str:
+        """The attribute that holds a framework variable which Keras does not track and a run changed; "" if there is none."""
+        ...
+
+    def knows(self, member: Any) -> bool:
+        """Whether a member relates rows in a way that the backend handles itself."""
+        ...

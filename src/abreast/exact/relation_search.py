@@ -1,0 +1,103 @@
+"""The search for parts of a model that relate the rows of a batch to one another: a few rows are run whole and in two parts.
+
+Not here: how runs are recorded (`calls.py`) and compared (`run_differences.py`). Imports no framework.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from keras import tree
+
+from abreast.exact.calls import FullRun, PartRun, PerturbedRun
+from abreast.exact.dry_run import drew, dry_run, rewind_generators
+from abreast.exact.members import leaf_metrics, name_of_owner
+from abreast.exact.probe import Probe
+from abreast.exact.relations import Relations
+from abreast.exact.rows import RowRange
+from abreast.exact.run_differences import RunDifferences
+
+_MOST_ROWS = 8  # of each part
+_PART_BYTES = 1 << 20
+
+
+def rows_to_look_at(rows: int, shard_rows: int, row_bytes: int) -> int:
+    """Number of rows in each of the two parts: a device's rows, limited to 8 rows, 1 MiB and half the batch; 0 if too few."""
+    return min(shard_rows, max(2, min(_MOST_ROWS, _PART_BYTES // max(1, row_bytes))), rows // 2)
+
+
+_one_at_a_time = threading.Lock()  # a search changes objects that all threads share, and restores them
+
+
+def relations(
+    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, probe: Probe, kind: str
+) -> Relations:
+    """The findings of `forward(data)`, a step of kind `kind` or a call of the model, on `2 * part_rows` rows."""
+    with _one_at_a_time:
+        return _relations(model, forward, data, part_rows, probe, kind)
+
+
+def _relations(
+    model: Any, forward: Callable[[Any], Any], data: Any, part_rows: int, probe: Probe, kind: str
+) -> Relations:
+    states = _states(model)
+    parts = [RowRange(2 * part_rows, first, first + part_rows) for first in (0, part_rows)]
+    with dry_run(model) as snapshot, probe.unchanged():
+        whole = FullRun(model, states)
+        whole.run(forward, data)
+        numbers = [snapshot.numbers()]
+        runs = []
+        for part in parts:
+            run = PartRun(model, states, whole, part)
+            snapshot.put_back()
+            probe.rewind_generators()
+            rewind_generators()
+            run.run(forward, _cut(data, part))
+            numbers.append(snapshot.numbers())
+            runs.append(run)
+        draws = drew() or probe.drew()
+        found = RunDifferences(model, states, whole, runs, probe, kind)
+        kept = _kept(*numbers)
+        if kept and not draws:  # does the next call read it? Run twice without putting it back in between
+            snapshot.put_back()
+            for _ in range(2):
+                probe.rewind_generators()
+                rewind_generators()
+                run = PartRun(model, states, whole, RowRange(2 * part_rows, 0, 2 * part_rows))
+                run.run(forward, data)
+            found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
+            snapshot.put_back()
+        if found.suspects():
+            again = PerturbedRun(model, states, whole, 2 * part_rows)  # generators go on, so random numbers differ
+            again.run(forward, data)
+            found.clear(again)
+    result = found.relations()
+    result.draws = draws
+    result.foreign = probe.foreign()
+    if found.reads_kept:
+        result.kept = f"{name_of_owner(snapshot.owner(kept[0]))}.{kept[1]}"
+    return result
+
+
+def _kept(whole: dict[Any, Any], *parts: dict[Any, Any]) -> Any:
+    """The first attribute whose value after a part of the rows differs from its value after all rows; else None."""
+    for place, value in whole.items():
+        if any(
+            place in part and not np.allclose(part[place], value, rtol=1e-4, atol=0, equal_nan=True) for part in parts
+        ):
+            return place
+    return None
+
+
+def _cut(data: Any, part: RowRange) -> Any:
+    return tree.map_structure(lambda leaf: None if leaf is None else leaf[part.first : part.last], data)
+
+
+def _states(model: Any) -> list[Any]:
+    """The variables that a call may assign, except those of metrics, which `metrics.py` combines."""
+    metrics = {id(variable) for metric in leaf_metrics(model) for variable in metric.variables}
+    variables = {id(variable): variable for variable in model.variables if id(variable) not in metrics}
+    return list(variables.values())

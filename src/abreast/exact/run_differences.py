@@ -1,0 +1,238 @@
+"""The differences between a run of a batch and runs of its parts, and which member of the model causes each.
+
+Compared are the outputs of layers and operations, values between them, added losses and the layers' own states. A difference is
+attributed to the innermost member that causes it. From then on that member works on the rows of all replicas (`gathered.py`).
+Not here: how runs are recorded (`calls.py`). Imports no framework.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from keras import backend
+
+from abreast.exact.calls import THE_STEP, FullRun, PartRun, PerturbedRun, TensorPlace, as_array, resolution
+from abreast.exact.members import leaf_metrics, members, name_of
+from abreast.exact.probe import Probe
+from abreast.exact.relations import CallAxes, Relations
+from abreast.exact.rows import RowAxis, distance, follows_rows, size
+
+_TIMES_ROUNDING = 16
+_WORDS = {"sum": "a sum over rows", "neither": "neither a mean nor a sum over rows"}
+
+
+class RunDifferences:
+    """The differences between the runs; `clear` drops those that a further run explains by rounding or random numbers."""
+
+    def __init__(
+        self, model: Any, states: list[Any], whole: FullRun, runs: list[PartRun], probe: Probe, kind: str
+    ) -> None:
+        self.members = members(model)
+        self.whole, self.runs, self.probe, self._kind_of_step = whole, runs, probe, kind
+        self._before = {id(state): as_array(state.value) for state in states if id(state) in whole.new_states}
+        self._fine = ("same", "mean") if kind == "train" else ("same",)
+        self._numbers = whole.logs.keys() - {metric.name for metric in model.metrics}
+        self._again: PerturbedRun | None = None
+        self.reads_kept = False
+        halves = {getattr(member, "compute_dtype", None) for member in self.members} & {"float16", "bfloat16"}
+        self._noise = max(probe.noise, 5e-2 if halves else 0.0)
+        self._find()
+
+    def suspects(self) -> bool:
+        unlike = any("neither" in kinds for each in self._scalars.values() for kinds in each)
+        return bool(self._places or self._states or self._losses or self._logs or unlike or self._gradients != "mean")
+
+    def clear(self, again: PerturbedRun) -> None:
+        self._again = again
+        self._find()
+
+    def relations(self) -> Relations:
+        result = Relations(settled={state for state in self._before if self._is_settled(state)})
+        result.assigned = self._assigned(result.settled)
+        found = {number: kinds for number, kinds in self._scalars.items() if any(kinds)}
+        result.scalars = {f"{self._kind_of_step} {number}": kinds for number, kinds in found.items()}
+        unlike = [number for number, kinds in self._scalars.items() if any("neither" in each for each in kinds)]
+        if self._gradients != "mean" and not self._places:
+            result.no_means = f"whose gradient is {_WORDS[self._gradients]}"
+        elif self._logs and not self._places:
+            name, kind = next(iter(self._logs.items()))
+            result.no_means = f"which returns a {name!r} that is {_WORDS[kind]}"
+        elif unlike and not self._places:
+            metric = leaf_metrics(self.members[0])[unlike[0]]
+            result.no_means = f"which gives {metric.name} a number that is {_WORDS['neither']}"
+        for place, far in self._places.items():
+            how = f"by {far:.1g} of their size" if np.isfinite(far) else "in shape, or in what is finite"
+            self._gather(result, self._doer(place), f"its results for the same rows differ {how}")
+        for number, kind in self._losses.items():
+            if kind == "sum":
+                result.sums.add(number)
+            else:
+                self._gather(
+                    result, self.whole.adders[number], "a loss that it adds is neither a mean nor a sum over rows"
+                )
+        for state in self._states:
+            owner = self.whole.owners.get(state, THE_STEP)
+            self._gather(result, owner, "a state that it changes is not that of one device")
+        return result
+
+    def _find(self) -> None:
+        self._places = self._related_places()
+        kinds = {number: self._loss_kind(number) for number in self.whole.losses}
+        self._losses = {number: kind for number, kind in kinds.items() if kind != "mean"}
+        self._states = [state for state in self.whole.new_states if self._state_kind(state) not in self._fine]
+        self._gradients = self._gradient_kind()
+        self._scalars = {number: self._scalar_kinds(number) for number in self.whole.scalars}
+        logs = {name: self._log_kind(name) for name in sorted(self._numbers)}
+        self._logs = {name: kind for name, kind in logs.items() if kind != "mean"}
+
+    def _related_places(self) -> dict[TensorPlace, float]:
+        worst: dict[TensorPlace, float] = {}
+        for run in self.runs:
+            for place, far in run.distances.items():
+                if far > self.tolerance(place) and self._counts(place):
+                    worst[place] = max(far, worst.get(place, 0.0))
+        return worst
+
+    def _counts(self, place: TensorPlace) -> bool:
+        if place.number == THE_STEP and self._kind_of_step != "predict":
+            return False
+        doer = self._doer(place)
+        return doer == THE_STEP or not self.probe.knows(self.members[doer])
+
+    def _doer(self, place: TensorPlace) -> int:
+        """The member that computed a tensor: an input of a call comes from the caller's code."""
+        return place.number if place.side == "out" else self.whole.callers[place.number, place.turn]
+
+    def tolerance(self, place: TensorPlace) -> float:
+        computed = None if place.number == THE_STEP else getattr(self.members[place.number], "compute_dtype", None)
+        coarse = max(map(_resolution_of, (computed, backend.standardize_dtype(self.whole.tensors[place].dtype))))
+        rounding = 0.0 if self._again is None else self._again.distances.get(place, 0.0)
+        return max(self.probe.noise, 8 * coarse, _TIMES_ROUNDING * rounding)
+
+    def _kind(self, whole: Any, parts: list[Any], again: Any) -> str:
+        """How a value follows its rows; `again` is the value in the further run, None before that run."""
+        noise = (
+            self._noise if again is None else max(self._noise, _TIMES_ROUNDING * distance(_wide(whole), _wide(again)))
+        )
+        return follows_rows(whole, parts, noise)
+
+    def _loss_kind(self, number: int) -> str:
+        whole, parts = self.whole.losses[number], [run.losses.get(number, []) for run in self.runs]
+        return self._kind_of_all(whole, parts, None if self._again is None else self._again.losses.get(number, []))
+
+    def _gradient_kind(self) -> str:
+        whole, *parts = ([_flat(gradients) for gradients in run.gradients] for run in (self.whole, *self.runs))
+        again = None if self._again is None else [_flat(gradients) for gradients in self._again.gradients]
+        return self._kind_of_all(whole, parts, again)
+
+    def _scalar_kinds(self, number: int) -> list[list[str]]:
+        """How each number that a metric got follows the rows, call by call."""
+        runs = [run.scalars.get(number, []) for run in (self.whole, *self.runs, self._again or self.whole)]
+        kinds = []
+        for turn, values in enumerate(runs[0]):
+            others = [run[turn] if turn < len(run) else [] for run in runs[1:]]
+            *parts, again = others
+            are_alike = all(len(other) == len(values) for other in others)
+            known = self._kinds(values, parts, None if self._again is None else again) if are_alike else []
+            kinds.append(known if are_alike else ["neither"] * len(values))
+        return kinds
+
+    def _assigned(self, settled: set[int]) -> set[int]:
+        """Indices of the weights that a user's step sets itself, to means over rows; no other rule combines them."""
+        model = self.members[0]
+        known = {id(each) for layer in model._flatten_layers() for each in layer._non_trainable_variables}
+        return {
+            place
+            for place, variable in enumerate(model.variables)
+            if id(variable) in settled - known and backend.is_float_dtype(variable.dtype)
+        }
+
+    def _log_kind(self, name: str) -> str:
+        values = [run.logs.get(name) for run in (self.whole, *self.runs, self._again or self.whole)]
+        if any(value is None for value in values):
+            return "neither"
+        whole, *parts, again = values
+        return self._kind(whole, parts, again)
+
+    def _kind_of_all(self, whole: list[Any], parts: list[list[Any]], again: list[Any] | None) -> str:
+        """The common kind of all values of a list; "neither" if they differ in kind, "mean" if there are none."""
+        others = [*parts, *([] if again is None else [again])]
+        if any(len(other) != len(whole) for other in others):
+            return "neither"
+        kinds = set(self._kinds(whole, parts, again))
+        return kinds.pop() if len(kinds) == 1 else "neither" if kinds else "mean"
+
+    def _kinds(self, whole: list[Any], parts: list[list[Any]], again: list[Any] | None) -> list[str]:
+        """The kind of each value; all lists have the same length."""
+        further = again or [None] * len(whole)
+        rows = zip(whole, further, *parts, strict=True)
+        return [self._kind(value, list(of_parts), more) for value, more, *of_parts in rows]
+
+    def _state_kind(self, state: int) -> str:
+        """ "same" if every run reaches the same state, "mean" if the state is the mean of the parts' states, else the kind."""
+        before = self._before[state]
+        if before.dtype.kind not in "fV" and before.dtype.name != "bfloat16":
+            new = [run.new_states.get(state, before) for run in (self.whole, *self.runs)]
+            return "same" if all(np.array_equal(new[0], each) for each in new) else "neither"
+        whole, *parts = (_wide(run.new_states.get(state, before)) - _wide(before) for run in (self.whole, *self.runs))
+        again = None if self._again is None else _wide(self._again.new_states.get(state, before)) - _wide(before)
+        rounding = 4 * resolution(before) * size(before)
+        allowed = max(rounding, self._noise * size(whole))
+        if all(np.allclose(part, whole, rtol=0, atol=allowed, equal_nan=True) for part in parts):
+            return "same"
+        return self._kind(whole, parts, again)
+
+    def _is_settled(self, state: int) -> bool:
+        """Whether a state changed in the run of all rows."""
+        return state in self.whole.new_states and not np.array_equal(self.whole.new_states[state], self._before[state])
+
+    def _gather(self, result: Relations, number: int, reason: str) -> None:
+        """Mark a member to work on the rows of all replicas, or, if its row axes are unknown, its innermost possible caller."""
+        result.reasons.setdefault(number, reason)
+        todo = [number]
+        while todo:
+            each = todo.pop()
+            axes = None if each == THE_STEP else self._axes(each)
+            if axes is not None:
+                result.gathered[each] = axes
+            elif each == THE_STEP:
+                result.refused = result.refused or self._name(number)
+            else:
+                todo.extend({caller for (callee, _), caller in self.whole.callers.items() if callee == each})
+
+    def _name(self, number: int) -> str:
+        return "the step" if number == THE_STEP else name_of(self.members[number])
+
+    def _axes(self, number: int) -> tuple[CallAxes, ...] | None:
+        """The row axes of each call of a member; None where they cannot be determined."""
+        run, calls = self.runs[0], []
+        turns = [turn for callee, turn in self.whole.callers if callee == number]
+        for turn in sorted(turns):
+            sides = []
+            for side in ("in", "out"):
+                places = sorted(each for each in self.whole.tensors if each[:3] == (number, turn, side))
+                last = places[-1].leaf if places else -1
+                known: list[RowAxis | None] = [None] * (last + 1)
+                for place in places:
+                    if place in run.unclear or place not in run.axes:
+                        return None
+                    axis = known[place.leaf] = run.axes[place]
+                    if axis is not None and axis.times > 1:
+                        return None
+                sides.append(tuple(known))
+            calls.append(CallAxes(*sides))
+        return tuple(calls)
+
+
+def _wide(values: Any) -> Any:
+    return np.asarray(values).astype(np.float64)
+
+
+def _flat(gradients: list[Any]) -> Any:
+    present = [np.ravel(gradient).astype(np.float64) for gradient in gradients if gradient is not None]
+    return np.concatenate(present) if present else np.zeros(0)
+
+
+def _resolution_of(dtype: Any) -> float:
+    return {"float16": 2.0**-10, "bfloat16": 2.0**-7}.get(str(dtype), 2.0**-23)

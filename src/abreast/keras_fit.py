@@ -1,0 +1,213 @@
+"""How Keras's own `fit`, `evaluate`, `predict` and `_on_batch` methods train a placed model: with our feed and our steps.
+
+The methods of `keras.Model` are wrapped once. For a model without a placement (`placed_models.py`) they do what plain Keras does.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+import keras
+
+from abreast import spans
+from abreast.backend.contract import Kind, Placement
+from abreast.errors import DataError
+from abreast.exact import overrides_step
+from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
+from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
+from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
+from abreast.keras_private.trainers import BaseTrainer
+from abreast.numerics import watch_loss
+from abreast.placed_models import placement_of, scopes, tag
+
+_KINDS: tuple[Kind, ...] = ("train", "test", "predict")
+
+
+@functools.cache
+def install() -> None:
+    """Extend `keras.Model` to several devices. Runs once."""
+    model: Any = keras.Model
+    lead(model)
+    model.__init__ = _tagging(model.__init__)
+    # Keras restores a loaded model's compile settings only if the model's `compile` is that of this class.
+    BaseTrainer.compile = _tagging(BaseTrainer.compile)
+
+
+def lead(trainer: Any) -> None:
+    """Wrap the public methods of a class by `_method`, and the makers of its step functions by `_maker`."""
+    for name in ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"):
+        setattr(trainer, name, _method(getattr(trainer, name), _FEEDS.get(name)))
+    for kind in _KINDS:
+        setattr(trainer, f"make_{kind}_function", _maker(getattr(trainer, f"make_{kind}_function"), kind))
+
+
+def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement], None] | None) -> Callable[..., Any]:
+    signature = inspect.signature(plain)
+
+    @functools.wraps(plain)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        placement = placement_of(self)
+        if placement is None or "_use_cached_eval_dataset" in kwargs:  # Keras passes this in the validation of `fit`
+            return plain(self, *args, **kwargs)
+        if placement.num_devices > 1:
+            wait_for_turn(f"the data source calls {plain.__name__} of a model on {placement.num_devices} devices")
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        if feed is not None:
+            feed(bound.arguments, placement)
+        feeds = [value for value in bound.arguments.values() if isinstance(value, Feed)]
+        failed = True
+        try:
+            result = plain(*bound.args, **bound.kwargs)
+            failed = False
+            return result
+        finally:
+            for each in feeds:
+                each.close()
+            placement.backend.settle(self, placement, failed)
+
+    return method
+
+
+def _maker(plain: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
+    name = f"{kind}_function"
+
+    @functools.wraps(plain)
+    def make_function(self: Any, force: bool = False) -> Any:
+        placement = placement_of(self)
+        if placement is None:
+            return plain(self, force=force)
+        placement.backend.place(self, placement)
+        if force or getattr(self, name) is None:
+            step = placement.backend.step_function(kind, self, placement)
+            setattr(self, name, _watched(step.for_keras, kind))
+        return getattr(self, name)
+
+    return make_function
+
+
+def _watched(step: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
+    """A step function that records a span for each call."""
+    number = _KINDS.index(kind)
+
+    def watched(*arguments: Any) -> Any:
+        if not spans.LISTENERS:
+            return step(*arguments)
+        start = perf_counter_ns()
+        try:
+            return step(*arguments)
+        finally:
+            spans.leave(spans.MAIN, "step", start, perf_counter_ns(), kind=number)
+
+    return watched
+
+
+def _tagging(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = plain(self, *args, **kwargs)
+        stack = scopes()
+        if stack:
+            tag(self, stack[-1])
+        return result
+
+    return method
+
+
+def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
+    cut_validation(arguments)
+    model = arguments["self"]
+    acting = _acting(arguments["callbacks"])
+    if arguments["validation_data"] is not None:
+        arguments["validation_data"] = _feed(
+            placement,
+            unpack_x_y_sample_weight(arguments["validation_data"]),
+            BetweenSteps(callbacks=acting),
+            batch_size=arguments["validation_batch_size"] or arguments["batch_size"],
+            steps_per_epoch=arguments["validation_steps"],
+        )
+        arguments["validation_data"].may_be_empty = True  # Keras warns and continues
+    arguments["x"] = _feed(
+        placement,
+        (arguments["x"], arguments["y"], arguments["sample_weight"]),
+        BetweenSteps(model, acting, _own_python_step(model, placement), save_on_batches(arguments["callbacks"])),
+        batch_size=arguments["batch_size"],
+        steps_per_epoch=arguments["steps_per_epoch"],
+        shuffle=arguments["shuffle"],
+        class_weight=arguments["class_weight"],
+    )
+    arguments["y"] = arguments["sample_weight"] = None
+    arguments["callbacks"] = watch_loss(
+        arguments["callbacks"], arguments["x"], placement.num_devices, placement.check_numerics
+    )
+
+
+def _feed_evaluate(arguments: dict[str, Any], placement: Placement) -> None:
+    data = (arguments["x"], arguments["y"], arguments["sample_weight"])
+    between_steps = BetweenSteps(callbacks=_acting(arguments["callbacks"]))
+    arguments["x"] = _feed(
+        placement, data, between_steps, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
+    )
+    arguments["y"] = arguments["sample_weight"] = None
+
+
+def _feed_predict(arguments: dict[str, Any], placement: Placement) -> None:
+    data = (arguments["x"], None, None)
+    between_steps = BetweenSteps(callbacks=_acting(arguments["callbacks"]))
+    arguments["x"] = _feed(
+        placement, data, between_steps, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
+    )
+
+
+_FEEDS: dict[str, Callable[[dict[str, Any], Placement], None]] = {
+    "fit": _feed_fit,
+    "evaluate": _feed_evaluate,
+    "predict": _feed_predict,
+}
+
+
+def _feed(
+    placement: Placement,
+    data: tuple[Any, Any, Any],
+    between_steps: BetweenSteps,
+    batch_size: int | None,
+    **options: Any,
+) -> Feed:
+    if batch_size is not None and batch_size < 1:
+        raise DataError(
+            f"batch_size={batch_size}", "a batch has at least 1 row; batch_size counts the rows of all devices"
+        )
+    x, y, weight = data
+    if isinstance(x, Feed):
+        return x
+    if isinstance(x, DataAdapter):
+        _check_alone(y=y, sample_weight=weight, class_weight=options.get("class_weight"))
+    backend = placement.backend
+    source = Source(x, {"y": y, "sample_weight": weight, "batch_size": batch_size, **options}, backend.source)
+    return Feed(source, backend.stage(placement), placement.staging, between_steps)
+
+
+def _acting(callbacks: Any) -> tuple[str, ...]:
+    """Names of the user's callbacks that may change, between two batches, what a source reads."""
+    return tuple(dict.fromkeys(type(each).__name__ for each in acting_on_batches(callbacks)))
+
+
+def _own_python_step(model: Any, placement: Placement) -> tuple[str, ...]:
+    """The name of the user's `train_step`, if its Python runs at every batch; compiled, it runs only once."""
+    if overrides_step(model) and (placement.backend.steps_run_python or model.run_eagerly):
+        return (f"{type(model).__name__}.train_step",)
+    return ()
+
+
+def _check_alone(**beside: Any) -> None:
+    """Raise `DataError` for arguments beside a data adapter: Keras would not pass them to it."""
+    for name, value in beside.items():
+        if value is not None:
+            raise DataError(
+                f"{name} can only be used with arrays; this source has its own targets and weights",
+                "name columns of the data set: ImageRecords(..., targets=..., weights=...)",
+            )

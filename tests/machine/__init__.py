@@ -1,0 +1,1 @@
+"""`abreast machine`: what it measures, and what it reads about GPUs and their links."""

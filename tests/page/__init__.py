@@ -1,0 +1,1 @@
+"""The parts that all pages share."""

@@ -1,0 +1,1 @@
+"""Utilisation, memory and clocks of devices and of this process."""

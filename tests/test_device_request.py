@@ -1,0 +1,105 @@
+"""Which devices a request means, and what is said about a request for devices that are not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abreast.device_request import DeviceSpec, choose, parse_devices
+from abreast.errors import DeviceError
+
+GPUS = ("gpu:0", "gpu:1", "gpu:2", "gpu:3")
+CPU = ("cpu:0",)
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ("auto", GPUS),
+        ("gpu", GPUS),
+        (1, ("gpu:0",)),
+        (4, GPUS),
+        ("2", ("gpu:0", "gpu:1")),
+        ("0,2", ("gpu:0", "gpu:2")),
+        ("0,", ("gpu:0",)),
+        ([0], ("gpu:0",)),
+        ((3, "1"), ("gpu:3", "gpu:1")),
+        ("gpu:2, cuda:0", ("gpu:2", "gpu:0")),
+        ("GPU:1", ("gpu:1",)),
+        (["gpu:1", 0], ("gpu:1", "gpu:0")),
+    ],
+)
+def test_a_request_means_these_devices(spec: DeviceSpec, names: tuple[str, ...]) -> None:
+    assert choose(spec, GPUS) == names
+
+
+@pytest.mark.parametrize(("spec", "names"), [("auto", ("gpu:0",)), ("cpu", CPU), (1, ("gpu:0",)), ("cpu:0", CPU)])
+def test_accelerators_come_before_the_cpu(spec: DeviceSpec, names: tuple[str, ...]) -> None:
+    assert choose(spec, ("cpu:0", "gpu:0")) == names
+
+
+@pytest.mark.parametrize("spec", ["auto", 1, "cpu", "cpu:0", [0]])
+def test_the_cpu_is_one_device(spec: DeviceSpec) -> None:
+    assert choose(spec, CPU) == CPU
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_auto_takes_every_simulated_device(count: int) -> None:
+    names = tuple(f"cpu:{index}" for index in range(count))
+    assert choose("auto", names) == names
+
+
+SIMULATE = (
+    "hint: to simulate devices on the CPU, use `abreast run --cpu-devices {0}`, or abreast.use_cpu_devices({0}) before"
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "available", "text"),
+    [
+        (5, GPUS, "5 devices asked for, but there are 4: gpu:0, gpu:1, gpu:2, gpu:3\nhint: ask for at most 4"),
+        (2, GPUS[:1], "2 devices asked for, but there is gpu:0\nhint: ask for at most 1"),
+        (4, CPU, "4 devices asked for, but there is cpu:0\n" + SIMULATE.format(4)),
+        ("gpu:7", GPUS[:2], "no device gpu:7; there is gpu:0, gpu:1\nhint: `abreast devices` lists them"),
+        ([0, 9], GPUS[:2], "no device with index 9; there is gpu:0, gpu:1\nhint: `abreast devices` lists them"),
+        ("gpu", CPU, "no device gpu; there is cpu:0\n" + SIMULATE.format(2)),
+        ("0,0", GPUS, "device gpu:0 asked for 2 times\nhint: name each device once"),
+        ([1, "gpu:1"], GPUS, "device gpu:1 asked for 2 times\nhint: name each device once"),
+        ("cpu:0,gpu:0", ("cpu:0", "gpu:0"), "devices of different kinds: cpu:0, gpu:0\nhint: replicas run on"),
+        (0, GPUS, "0 devices asked for\nhint: ask for at least 1; for the device with index 0 alone write [0]"),
+        ("-1", GPUS, "-1 devices asked for\nhint: ask for at least 1"),
+        ([-1], GPUS, "device index -1 is negative\nhint: indices count from 0"),
+        ([], GPUS, "an empty list of devices\nhint: give at least one"),
+        ("", GPUS, "device ''\nhint: give \"auto\", a number, indices"),
+        ("gpu0", GPUS, "device 'gpu0'\nhint: give \"auto\""),
+        ("auto,0", GPUS, "'auto' in a list of devices\nhint: a list holds indices and names"),
+        (True, GPUS, 'devices=True\nhint: give "auto"'),
+        (2.0, GPUS, 'devices=2.0\nhint: give "auto"'),
+        ([None], GPUS, "device None\nhint: give an index"),
+    ],
+)
+def test_a_request_for_what_is_not_there_says_what_is(spec: Any, available: tuple[str, ...], text: str) -> None:
+    with pytest.raises(DeviceError) as caught:
+        choose(spec, available)
+    assert str(caught.value).startswith(text)
+
+
+@given(
+    st.one_of(st.text(max_size=12), st.integers(-3, 9), st.lists(st.one_of(st.integers(-2, 5), st.text(max_size=6))))
+)
+def test_any_request_gives_devices_that_are_there_once_or_a_device_error(spec: DeviceSpec) -> None:
+    try:
+        chosen = choose(spec, GPUS)
+    except DeviceError:
+        return
+    assert chosen
+    assert len(set(chosen)) == len(chosen)
+    assert set(chosen) <= set(GPUS)
+
+
+@pytest.mark.parametrize(("spec", "request_"), [("auto", "auto"), ("4", 4), ("0,2", (0, 2)), ("gpu:0", ("gpu:0",))])
+def test_a_request_is_understood_before_any_device_is_known(spec: DeviceSpec, request_: object) -> None:
+    assert parse_devices(spec) == request_

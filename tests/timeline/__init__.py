@@ -1,0 +1,1 @@
+"""The timeline: steps, their parts and devices, and the files that it writes."""
