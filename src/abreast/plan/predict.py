@@ -6,7 +6,7 @@ The exchange is simulated bucket by bucket (`simulate`); the other parts are for
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -233,9 +233,3 @@ def _abstains(low: float, high: float, setup: Setup) -> str:
 
 def _doubling(most: int) -> list[int]:
     return [2**power for power in range(int(math.log2(max(1, most))) + 1)]
-
-
-def with_machine_link(setup: Setup, kind: str, bytes_per_second: float) -> Setup:
-    """The same set-up with another link between the devices."""
-    link = replace(setup.machine.device_link, kind=kind, bytes_per_second=bytes_per_second)
-    return setup.on(replace(setup.machine, device_link=link))
