@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import math
 import os
 import sys
 import traceback
@@ -20,6 +19,7 @@ from abreast import whole_file
 from abreast.doctor.diagnosis import Diagnosis
 from abreast.doctor.steps import check_steps
 from abreast.errors import LaunchError
+from abreast.plain_json import finite
 from abreast.run import RunOptions, run_script
 
 
@@ -53,18 +53,9 @@ def diagnose_script(
 
 
 def write_json(diagnosis: Diagnosis, path: str | os.PathLike[str]) -> None:
-    """Write a whole diagnosis; raises `AbreastError` if it cannot be written."""
-    text = json.dumps(_with_nulls(asdict(diagnosis)), indent=2, allow_nan=False)
+    """Write a whole diagnosis, with null for numbers that JSON does not have; raises `AbreastError` if it cannot be written."""
+    text = json.dumps(finite(asdict(diagnosis)), indent=2, allow_nan=False)
     whole_file.write("the diagnosis", text + "\n", path)
-
-
-def _with_nulls(value: Any) -> Any:
-    """The value with None in place of numbers that JSON cannot represent."""
-    if isinstance(value, dict):
-        return {name: _with_nulls(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_nulls(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _diagnose_first(found: list[Diagnosis], steps: int, until_the_end: contextlib.ExitStack) -> None:
