@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -102,7 +103,9 @@ class EventRecorder:
         self.log.add("history", call, logs | self._state(model))
         if steps.cut:
             _repeat_last_epoch(model.history, given["epochs"] - given["initial_epoch"])
-            changes.seed(steps.done)  # the sides' sources may have drawn different amounts ahead of the end
+            keras.utils.set_random_seed(
+                steps.done
+            )  # the sides' sources may have drawn different amounts ahead of the end
         return history
 
     def _train_on_batch(self, plain: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
@@ -173,7 +176,7 @@ class EventRecorder:
             self._move(model)
 
     def _move(self, model: Any) -> None:
-        changes.move_by_a_rounding(model, self._random, changes.rounding_of(model))
+        changes.move_by_a_rounding(model, self._random)
 
     def _state(self, model: Any) -> Arrays:
         found: Arrays = {}
@@ -259,11 +262,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 def _no_more_than(batches: Any, count: int) -> Iterator[Any]:
     """The first `count` batches of a generator, so that plain Keras and our feed, which read ahead, read the same number."""
-    for _ in range(count):
-        try:
-            yield next(batches)
-        except StopIteration:
-            return
+    yield from itertools.islice(batches, count)
 
 
 def _first(data: Any) -> Any:
