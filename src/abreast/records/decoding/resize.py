@@ -92,12 +92,8 @@ class Painter:
         self._cv2: Any = extra("cv2")
         self._decode_jpeg: Any = extra("simplejpeg").decode_jpeg
 
-    def paint(self, sample: Sample, box: Box, flip: bool, place: Pixels) -> None:
-        """Fill `place`, a contiguous array, height by width by channels. Raises `DataError` for a damaged image."""
-        self.finish(self.prepare(sample, box, flip, place.shape), place)
-
     def prepare(self, sample: Sample, box: Box, flip: bool, size: tuple[int, ...]) -> Prepared:
-        """The part of the work that runs in Python, before `finish`. `size` is that of the place."""
+        """The part of the work that runs in Python, before `finish`. `size` is that of the place. Raises `DataError`."""
         if not is_plain_jpeg(sample):
             return Prepared(sample, flip, window_at(box.left, box.top, box.width, box.height))
         header = checked_header(sample, self.headers.read(sample.data))
@@ -109,7 +105,10 @@ class Painter:
         return Prepared(sample, flip, window, piece.data, -(-piece.height // shrink), -(-piece.width // shrink))
 
     def finish(self, view: Prepared, place: Pixels) -> None:
-        """Fill `place`, nearly all of the time without Python's lock."""
+        """Fill `place`, a contiguous array, height by width by channels, nearly all of the time without Python's lock.
+
+        Raises `DataError` for a damaged image.
+        """
         turned = view.flip and view.data is not None
         if view.data is None:
             pixels = self._with_channels(view.window.of(decode(view.sample)))

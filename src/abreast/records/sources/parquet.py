@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,9 +134,5 @@ class _Cursor:
 
 def _group_begin(groups: Sequence[int], row: int) -> int:
     """The first row of the row group that contains `row`."""
-    begin = 0
-    for size in groups:
-        if row < begin + size:
-            break
-        begin += size
-    return begin
+    begins = [0, *itertools.accumulate(groups)]
+    return begins[bisect.bisect_right(begins, row) - 1]

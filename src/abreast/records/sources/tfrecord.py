@@ -19,7 +19,7 @@ import numpy as np
 from abreast.errors import DataError
 from abreast.records.decoding.images import check_file_bytes, looks_like_image
 from abreast.records.format.checksum import crc32c
-from abreast.records.format.columns import column_name
+from abreast.records.format.columns import column_name, free_name
 from abreast.records.format.keys import KeyMaker
 from abreast.records.sources.container import Contained, Slices, cut_off, files_identity, first_of
 from abreast.records.sources.example import Feature, read_example
@@ -204,9 +204,8 @@ def _features(examples: Sequence[Mapping[str, _Seen]], image: str) -> dict[str, 
     for name in sorted({name for example in examples for name in example} - {image}):
         found = [example.get(name, _Seen()) for example in examples]
         several = bool(_SEVERAL.search(name)) or any(each.count != 1 for each in found)
-        called = _COLUMN_NAMES.get(name) or column_name(name.removeprefix("image/"))
-        while called in {column.name for column in columns.values()}:
-            called += "_"
+        taken = [column.name for column in columns.values()]
+        called = free_name(_COLUMN_NAMES.get(name, name.removeprefix("image/")), taken)
         columns[name] = _Column(called, _kind(found), several, all(each.is_text for each in found))
     return columns
 
