@@ -32,6 +32,7 @@ _DECODING_FILES = ("gzip.py", "zipfile.py", "bz2.py", "lzma.py", "image_utils.py
 _DECODING_CALLS = re.compile(
     r"\b(decode\w*|decompress\w*|imdecode|imread|Image\.open|load_img|img_to_array|frombytes|loads|inflate)\s*\("
 )
+_DECODING_DEPTH = 6  # innermost frames that are searched for one of these
 # A thread whose innermost frame is in one of these files waits for work, or for room in a queue.
 _WAITING_FILES = ("threading.py", "queue.py", "selectors.py", "connection.py", "popen_fork.py", "pool.py", "ahead.py")
 _ABREAST = str(Path(__file__).resolve().parents[2]) + os.sep
@@ -116,8 +117,8 @@ def _own_frame(innermost: FrameType) -> FrameType | None:
     return None
 
 
-def _decodes(frame: FrameType | None, depth: int = 6) -> bool:
-    for _ in range(depth):
+def _decodes(frame: FrameType | None) -> bool:
+    for _ in range(_DECODING_DEPTH):
         if frame is None:
             return False
         name = frame.f_code.co_filename
