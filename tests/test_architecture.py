@@ -35,7 +35,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
                     "plain_json",
                 ),
                 *("provenance", "shares"),
-                *("spans", "staging", "stdout", "threads", "units", "users_line", "whole_file"),
+                *("spans", "staging", "stderr", "stdout", "threads", "units", "users_line", "whole_file"),
             },
         ),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any
 
 import keras
@@ -12,6 +11,7 @@ import numpy as np
 from abreast.checking.compare import coarsest
 from abreast.checking.facts import RATES, is_random, layers_of
 from abreast.keras_private.dtypes import BIT64_TO_BIT32_DTYPE
+from abreast.stderr import tell
 
 
 def compute_in_float64() -> None:
@@ -27,7 +27,7 @@ def compute_in_float64() -> None:
 
 
 def _ignore_policy(policy: Any) -> None:
-    print(f"abreast: --float64 ignores the dtype policy {policy}", file=sys.stderr)
+    tell(f"--float64 ignores the dtype policy {policy}")
 
 
 def switch_off_random(model: Any) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,6 +25,7 @@ from abreast.checking.facts import call_facts, model_facts
 from abreast.checking.log import LogWriter, plain_array
 from abreast.feed import cut_validation
 from abreast.keras_private.data_adapters import registry as data_adapters
+from abreast.stderr import tell
 
 # A loop of `train_on_batch` is ended after this many times the compared steps: it might not end by itself.
 _PATIENCE = 50
@@ -126,9 +126,9 @@ class EventRecorder:
 
     def _skip(self, model: Any, done: int) -> Any:
         if done == self.steps + 1:
-            print(f"abreast: further calls of train_on_batch of {model.name} are skipped", file=sys.stderr)
+            tell(f"further calls of train_on_batch of {model.name} are skipped")
         if done > self.steps * _PATIENCE:
-            print("abreast: the script is ended here: its loop of train_on_batch goes on", file=sys.stderr)
+            tell("the script is ended here: its loop of train_on_batch goes on")
             raise LoopCut(0)
         return self._last_logs[id(model)]
 

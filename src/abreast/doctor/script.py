@@ -21,6 +21,7 @@ from abreast.doctor.steps import check_steps
 from abreast.errors import LaunchError
 from abreast.plain_json import finite
 from abreast.run import RunOptions, run_script
+from abreast.stderr import tell
 
 
 class ScriptEnded(SystemExit):
@@ -73,18 +74,14 @@ def _diagnose_first(found: list[Diagnosis], steps: int, until_the_end: contextli
         if found:
             raise ScriptEnded(0)
         trainer.fit = plain
-        _tell(f"diagnosing the first fit{_where()}; the script ends there")
-        found.append(diagnose_call(self, args, kwargs, steps, _tell))
+        tell(f"diagnosing the first fit{_where()}; the script ends there")
+        found.append(diagnose_call(self, args, kwargs, steps, tell))
         trainer.fit = fit
         until_the_end.enter_context(saving_elsewhere())
         raise ScriptEnded(0)
 
     trainer.fit = fit
     until_the_end.callback(setattr, trainer, "fit", plain)
-
-
-def _tell(what: str) -> None:
-    print(f"abreast: {what}", file=sys.stderr, flush=True)
 
 
 def _where() -> str:
