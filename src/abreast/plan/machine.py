@@ -69,12 +69,6 @@ class Machine:
     assumed: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def most_devices(self) -> int | None:
-        if self.network is None:
-            return self.devices_per_host
-        return None if self.most_hosts is None else self.most_hosts * self.devices_per_host
-
 
 def find_machine(name_or_path: str) -> Machine:
     """The machine with this name, or the one in this JSON file."""

@@ -10,7 +10,7 @@ import itertools
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +88,6 @@ class _TFRecords:
     image: str
     features: Mapping[str, _Column]
     kind: str = "tfrecord"
-    is_sequential: bool = False
-    num_items: None = None
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def identity(self) -> list[Any]:
         return [self.image, files_identity(self.files)]
