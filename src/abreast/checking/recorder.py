@@ -23,6 +23,7 @@ from abreast.checking import changes
 from abreast.checking.batches import SourceFingerprints, fingerprint, watch, watched_feeds
 from abreast.checking.facts import call_facts, model_facts
 from abreast.checking.log import LogWriter, plain_array
+from abreast.doctor.keep import replaced
 from abreast.feed import cut_validation
 from abreast.keras_private.data_adapters import registry as data_adapters
 from abreast.stderr import tell
@@ -60,15 +61,15 @@ class EventRecorder:
     def recording(self) -> Iterator[None]:
         """Record all models of the process inside the block."""
         trainer: Any = keras.Model
-        replaced = {"fit": self._fit, "train_on_batch": self._train_on_batch}
-        replaced |= {name: functools.partial(self._result, name) for name in ("evaluate", "predict")}
-        replaced |= {name: functools.partial(self._result, name) for name in ("test_on_batch", "predict_on_batch")}
+        results = ("evaluate", "predict", "test_on_batch", "predict_on_batch")
+        records = {"fit": self._fit, "train_on_batch": self._train_on_batch}
+        records |= {name: functools.partial(self._result, name) for name in results}
         with ExitStack() as stack:
-            for name, record in replaced.items():
-                stack.enter_context(_replaced(trainer, name, _recording(getattr(trainer, name), record)))
-            stack.enter_context(_replaced(keras.layers.Layer, "add_loss", self._adding(keras.layers.Layer.add_loss)))
+            for name, record in records.items():
+                stack.enter_context(replaced(trainer, name, _recording(getattr(trainer, name), record)))
+            stack.enter_context(replaced(keras.layers.Layer, "add_loss", self._adding(keras.layers.Layer.add_loss)))
             plain = data_adapters.get_data_adapter
-            stack.enter_context(_replaced(data_adapters, "get_data_adapter", self._adapting(plain)))
+            stack.enter_context(replaced(data_adapters, "get_data_adapter", self._adapting(plain)))
             stack.enter_context(watched_feeds(self._seen_of))
             yield
 
@@ -244,20 +245,6 @@ def _recording(plain: Callable[..., Any], record: Callable[..., Any]) -> Callabl
         return record(plain, self, args, kwargs)
 
     return method
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    inherited = name not in vars(owner)
-    plain = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if inherited:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, plain)
 
 
 def _no_more_than(batches: Any, count: int) -> Iterator[Any]:
