@@ -10,7 +10,6 @@ import functools
 import json
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -22,6 +21,7 @@ from abreast.errors import LaunchError
 from abreast.plain_json import finite
 from abreast.run import RunOptions, run_script
 from abreast.stderr import tell
+from abreast.users_line import users_frame
 
 
 class ScriptEnded(SystemExit):
@@ -85,7 +85,5 @@ def _diagnose_first(found: list[Diagnosis], steps: int, until_the_end: contextli
 
 
 def _where() -> str:
-    own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    calls = [call for call in traceback.extract_stack() if not call.filename.startswith(own)]
-    calls = [call for call in calls if f"{os.sep}keras{os.sep}" not in call.filename]
-    return f" ({os.path.basename(calls[-1].filename)}:{calls[-1].lineno})" if calls else ""
+    frame = users_frame(sys._getframe())
+    return f" ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})" if frame is not None else ""
