@@ -73,8 +73,7 @@ class Choice:
         self.decoder = "cpu"
         if error.message not in _printed:
             _printed.add(error.message)
-            hint = f"\nhint: {error.hint}" if error.hint else ""
-            tell(f'decoder="auto" takes the CPU: {error.message}{hint}')
+            tell(f'decoder="auto" takes the CPU: {error}')
 
 
 def find_gpu(records: Records) -> Device:
