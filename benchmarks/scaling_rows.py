@@ -17,7 +17,7 @@ from published_model import PublishedScenario
 
 from abreast.errors import AbreastError, DataError
 from abreast.plan.machine import devices
-from abreast.plan.models import Model, model_or_typical
+from abreast.plan.models import Model, find_model, is_known
 
 Row = Mapping[str, str]
 MEASUREMENT_COLUMNS = [
@@ -51,6 +51,7 @@ MACHINE_COLUMNS = [
     "network",
     "measured_bandwidth",
 ]
+_TYPICAL_PARAMETERS, _PARAMETERS_PER_TENSOR = 30e6, 200e3
 _NVLINK = {"P100-SXM2": 80, "V100": 150, "A100-40": 300, "A100-80": 300, "H100-SXM": 450, "H200": 450, "B200": 900}
 _PCIE_BY_DEVICE = {
     "A100": 31.5,
@@ -135,10 +136,7 @@ def scenario_of(row: Row, baseline: Row, machine: Row, assumed: list[str]) -> Pu
     """What a row is about; `assumed` collects what nobody said."""
     num_devices = int(_required(row, "n_gpus"))
     num_hosts = min(num_devices, max(1, int(number(row["n_nodes"]) or 1)))
-    millions = number(row["params_millions"])
-    model = model_or_typical(row["model"], millions * 1e6 if millions else None)
-    if not model.known:
-        assumed.append("model")
+    model = _model(row["model"], number(row["params_millions"]), assumed)
     exchange, software = exchange_of(row["method"]), software_of(row["method"], row["framework"])
     half = row["dtype"].lower() not in ("fp32", "float32", "tf32")
     kind, rate = device_link(machine, row["machine"], row["gpu"], assumed)
@@ -173,6 +171,15 @@ def scenario_of(row: Row, baseline: Row, machine: Row, assumed: list[str]) -> Pu
         and model.batch_norms
         and "xla=off" in baseline["notes"].lower(),
     )
+
+
+def _model(name: str, millions: float | None, assumed: list[str]) -> Model:
+    """A model that ships, or a typical one with so many parameters."""
+    if is_known(name):
+        return find_model(name)
+    assumed.append("model")
+    count = millions * 1e6 if millions else _TYPICAL_PARAMETERS
+    return Model(name, count, max(8, round(count / _PARAMETERS_PER_TENSOR)))
 
 
 def step_seconds(baseline: Row, model: Model, assumed: list[str]) -> float:

@@ -1,9 +1,13 @@
-"""Reads JSON that people may have edited, so that no number or nesting in it causes an unexpected error later."""
+"""JSON without surprises: read although people may have edited it, and written although a number may be NaN.
+
+No number and no nesting causes an unexpected error later.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 _MOST_DIGITS = 300  # a whole number of more digits may be too large for a float
@@ -29,6 +33,15 @@ def positive(value: Any) -> bool:
 def measurable(value: Any) -> bool:
     """True for a plausible time, count or rate: sums and quotients of such numbers stay finite."""
     return positive(value) and 1e-15 < value < 1e15
+
+
+def finite(value: Any, instead: Callable[[float], Any] = lambda _: None) -> Any:
+    """The data, with None or another value `instead` of NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: finite(each, instead) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each, instead) for each in value]
+    return instead(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _whole(digits: str) -> int | float:

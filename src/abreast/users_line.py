@@ -1,4 +1,4 @@
-"""Warnings that point to the user's line: the innermost line that is not part of a library."""
+"""The user's line, to which warnings point: the innermost line that is not part of a library."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 import sysconfig
 import threading
 import warnings
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
@@ -16,18 +17,20 @@ _INSTALLED = ("site-packages", "dist-packages")  # in this environment and in th
 def warn(message: str) -> None:
     """Warn at the user's line; in a thread that a library started, at the user's line in the main thread."""
     here = sys._getframe(1)
-    frame = _users_frame(here) or _users_frame(sys._current_frames().get(threading.main_thread().ident or 0)) or here
+    frame = users_frame(here) or users_frame(sys._current_frames().get(threading.main_thread().ident or 0)) or here
     names, file = frame.f_globals, frame.f_code.co_filename
     registry = names.setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, UserWarning, file, frame.f_lineno, names.get("__name__"), registry)
 
 
-def _users_frame(frame: FrameType | None) -> FrameType | None:
+def users_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the user's code, from `frame` on; None if there is only library code."""
     while frame is not None and _is_of_a_library(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
 
+@lru_cache(maxsize=4096)
 def _is_of_a_library(file: str) -> bool:
     if file.startswith(_LIBRARIES) or any(folder in _INSTALLED for folder in Path(file).parts):
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from abreast.feed.pace import Pace
 from tests.harness.client import Workers
 
 MICROSECOND = 1000
-change_of_threads = SimpleNamespace(__module__="tests.feed.bodies", __name__="change_of_threads")
+change_of_threads: Any = SimpleNamespace(__module__="tests.feed.bodies", __name__="change_of_threads")
 
 
 def inline_after(pace: Pace, threaded_us: int, inline_us: int, steps: int = 200) -> bool:

@@ -148,5 +148,3 @@ def test_what_is_predicted_is_drawn_otherwise_than_what_is_measured() -> None:
     measured = charts.stacked_bar(charts.Bar("2", parts), {"computing": "c2"}, units.duration)
     predicted = charts.stacked_bar(charts.Bar("2", parts, predicted=True), {"computing": "c2"}, units.duration)
     assert 'class="bar"' in measured and 'class="bar predicted"' in predicted
-    line = [charts.Line("a", [(0, 1), (1, 2)], predicted=True)]
-    assert 'class="c2 predicted"' in charts.line_chart(line, {"a": "c2"}, "a", str, str)

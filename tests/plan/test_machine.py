@@ -35,7 +35,7 @@ def test_a_machine_out_of_json_is_what_it_says(tmp_path: Path) -> None:
     assert machine.devices_per_host == 4
     assert machine.device_link.bytes_per_second == 15.75e9
     assert machine.network is not None and machine.network.latency_seconds == 0.0
-    assert machine.most_devices is None
+    assert machine.most_hosts is None
 
 
 def test_a_device_may_be_one_that_ships() -> None:

@@ -7,7 +7,7 @@ import pytest
 from abreast.errors import DataError
 from abreast.plan.gradients import parse_format
 from abreast.plan.machine import find_device
-from abreast.plan.models import find_model, model_of, model_or_typical, models
+from abreast.plan.models import find_model, model_of, models
 from abreast.plan.roofline import roofline
 
 
@@ -29,12 +29,6 @@ def test_a_model_that_nobody_knows_gets_the_nearest_names() -> None:
     with pytest.raises(DataError, match="no model is called 'resnet5'") as caught:
         find_model("resnet5")
     assert "resnet50" in str(caught.value) and "--parameters" in str(caught.value)
-
-
-def test_a_model_that_nobody_knows_may_be_taken_for_a_typical_one() -> None:
-    model = model_or_typical("something new")
-    assert not model.known and model.num_parameters > 1e6
-    assert model_or_typical("something new", 1e9).num_parameters == 1e9
 
 
 @pytest.mark.parametrize("count", [0, -1, float("nan"), 1e15])

@@ -211,7 +211,7 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_taken_anew(
     monkeypatch.setattr(fcntl, "flock", late)
     with locked(path):
         assert path.exists() and len(calls) == 2
-        with pytest.raises(BlockingIOError), locked(path):
+        with pytest.raises(DataError, match="another packer is writing"), locked(path):
             pass
     assert not path.exists()
 

@@ -208,7 +208,7 @@ def test_shared_memory_is_used_again_and_given_back() -> None:
     assert sorted(offsets) == [12288 * i for i in range(6)]
     assert os.fstat(arena.descriptor).st_blocks * 512 == 6 * 12288
     del arrays, array
-    assert buffers.num_free == 2 and os.fstat(arena.descriptor).st_blocks * 512 == 2 * 12288
+    assert len(buffers._free) == 2 and os.fstat(arena.descriptor).st_blocks * 512 == 2 * 12288
     again = [buffers.array((10_000,)) for _ in range(6)]
     assert sorted(arena.offset_of(each) for each in again) == sorted(offsets)
 

@@ -10,7 +10,7 @@ import pytest
 from abreast.errors import DataError
 from abreast.records.format import index_file
 from abreast.records.format.columns import ColumnType, StoredColumn, fitted
-from abreast.records.format.index import Index, Note, sample_table
+from abreast.records.format.index import SAMPLE, Index, Note
 
 
 def an_index(num_samples: int = 3) -> Index:
@@ -24,7 +24,7 @@ def an_index(num_samples: int = 3) -> Index:
         source_end=50,
         shard_bytes=10_000,
         shard_sha256=bytes(range(32)),
-        samples=sample_table(rows),
+        samples=np.array(rows, SAMPLE),
         key_bytes=b"".join(keys),
         restarts=np.arange(2 * num_samples, dtype="<u2"),
         columns={

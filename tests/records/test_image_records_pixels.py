@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from abreast.records import Box, CenterCrop, RandomCrop, Records, decode, pack
+from abreast.records import Box, CenterCrop, RandomCrop, Records, Sample, decode, pack
 from abreast.records.decoding.images import Pixels
 from abreast.records.decoding.resize import Painter
 from abreast.records.loading.draws import uniforms
@@ -22,8 +22,12 @@ from tests.records.pieces import file_of, image_of, photo
 def painted(records: Records, number: int, box: Box, size: int, flip: bool = False, **settings: Any) -> Pixels:
     sample = records[number]
     place = np.zeros((size, size, settings.get("channels", 3)), np.uint8)
-    Painter(**{"channels": 3, "antialias": False, **settings}).paint(sample, box, flip, place)
+    paint(Painter(**{"channels": 3, "antialias": False, **settings}), sample, box, flip, place)
     return place
+
+
+def paint(painter: Painter, sample: Sample, box: Box, flip: bool, place: Pixels) -> None:
+    painter.finish(painter.decoder.prepare(sample, box, flip, place.shape), place)
 
 
 def bilinear(pixels: Pixels, box: Box, size: int) -> Pixels:
@@ -85,7 +89,7 @@ def test_memory_that_a_painter_uses_again_does_not_show(folder: Path) -> None:
         for box, size in ((Box(30, 30, 20, 20), 15), (Box(0, 0, 120, 90), 70), (Box(5, 0, 115, 80), 64)):
             for flip in (False, True):
                 place = np.zeros((size, size, 3), np.uint8)
-                kept.paint(records[0], box, flip, place)
+                paint(kept, records[0], box, flip, place)
                 np.testing.assert_array_equal(place, painted(records, 0, box, size, flip, antialias=True))
 
 

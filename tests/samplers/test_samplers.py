@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from abreast.device_list import Device
-from abreast.errors import BackendError
 from abreast.samplers.nvml import GpuSample, NvidiaDevices
 from abreast.samplers.processor import Processor
 from abreast.samplers.sample import DeviceSample
@@ -143,8 +142,3 @@ def test_the_sampler_ends_its_thread_and_closes_its_sources() -> None:
     assert closed == [True]
     assert sampler.notes == ["half blind"]
     assert [thread.name for thread in threading.enumerate() if thread.name == "abreast-sampler"] == []
-
-
-def test_a_sampler_without_a_pause_is_refused() -> None:
-    with pytest.raises(BackendError, match="hint: give a number of seconds above 0"):
-        Sampler([], every_seconds=0)

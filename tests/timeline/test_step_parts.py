@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.timeline.intervals import Intervals, disjoint, intervals, lengths_without, without
+from abreast.timeline.intervals import Intervals, disjoint, lengths_without, without
 from abreast.timeline.step_parts import PARTS, split
 from tests.timeline.moments import Parts, moments
 
@@ -23,7 +23,7 @@ def parts(*steps: tuple[int, int], **kinds: Pairs) -> list[Parts]:
 
 
 def array(some: Pairs) -> Intervals:
-    return intervals([begin for begin, _ in some], [end for _, end in some])
+    return np.array(some, np.int64).reshape(-1, 2).T
 
 
 def listed(some: Intervals) -> Pairs:

@@ -34,7 +34,7 @@ def _request(where: str, given: Mapping[str, Any], defaults: Request) -> Request
     for name, value in given.items():
         if name not in known:
             raise DataError(f"{where}: {name!r} is not a field of a case", did_you_mean(name, known))
-        if not _fits(name, value):
+        if not _KINDS[name][0](value):
             raise DataError(f"{where}: {name} is {value!r}", f"give {_KINDS[name][1]}")
     merged = known | {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     if not merged["model"]:
@@ -70,7 +70,3 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "variants": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of texts"),
     "against": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of rivals"),
 }
-
-
-def _fits(name: str, value: Any) -> bool:
-    return bool(_KINDS[name][0](value))

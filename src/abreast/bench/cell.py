@@ -7,6 +7,7 @@ ends. Frameworks are imported after the first message.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -14,10 +15,10 @@ import signal
 import statistics
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from abreast.bench.cases import Case, Cell
+from abreast.bench.cases import Cell
 from abreast.errors import AbreastError
 
 _TURN_SECONDS = 0.5
@@ -44,7 +45,10 @@ def main() -> None:
 def measure(cell: Cell, tell: Tell) -> dict[str, Any]:
     """Seconds per step of each side, one sample per round; reasons of failed sides; and the parts of abreast's step."""
     tell("starting")
-    _set_up(cell.case)
+    import abreast
+
+    if cell.case.simulated:
+        abreast.use_cpu_devices(cell.case.devices)
     from abreast.bench import inputs, sides
 
     most = cell.steps or inputs.MOST_STEPS
@@ -57,7 +61,7 @@ def measure(cell: Cell, tell: Tell) -> dict[str, Any]:
         turns.take(steps)
         facts = _facts(turns.model)
         if "abreast" in turns.samples:
-            with _Noted(turns.failed, "timeline"):  # the samples are kept
+            with _noted(turns.failed, "timeline"):  # the samples are kept
                 step = statistics.median(turns.samples["abreast"])
                 facts |= _parts(turns.model, fed, cell.warm_up, steps, step)
     finally:
@@ -83,7 +87,7 @@ class _Turns:
     def add(self, name: str, make: Callable[[], Any]) -> None:
         """Make a side and compile it."""
         self._tell(f"compiling {name}")
-        with _Noted(self.failed, name):
+        with _noted(self.failed, name):
             self._sides[name] = make()
             self._sides[name].run(self._cell.warm_up, 1)
             self._tried[name] = self._sides[name].run(self._cell.warm_up, _TRIED_STEPS)
@@ -101,7 +105,7 @@ class _Turns:
             start = round_ % max(1, len(names))
             for name in names[start:] + names[:start]:  # so that no side always follows the same other
                 self._tell(f"round {round_ + 1} of {self._cell.rounds}, {name}")
-                with _Noted(self.failed, name):
+                with _noted(self.failed, name):
                     self.samples.setdefault(name, []).append(self._sides[name].run(self._cell.warm_up, steps))
         self.samples = {name: samples for name, samples in self.samples.items() if name not in self.failed}
 
@@ -110,28 +114,14 @@ class _Turns:
             side.close()
 
 
-class _Noted:
-    """A context that records an exception as the reason why a side failed, and continues."""
-
-    def __init__(self, failed: dict[str, str], name: str) -> None:
-        self._failed, self._name = failed, name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        if not isinstance(error, Exception):
-            return False
+@contextlib.contextmanager
+def _noted(failed: dict[str, str], name: str) -> Iterator[None]:
+    """Record an exception as the reason why a side failed, and continue after the block."""
+    try:
+        yield
+    except Exception as error:
         text = error.message if isinstance(error, AbreastError) else f"{type(error).__name__}: {error}"
-        self._failed[self._name] = next(iter(text.strip().splitlines()), "")[:500]
-        return True
-
-
-def _set_up(case: Case) -> None:
-    import abreast
-
-    if case.simulated:
-        abreast.use_cpu_devices(case.devices)
+        failed[name] = next(iter(text.strip().splitlines()), "")[:500]
 
 
 def _facts(model: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from abreast.bench.run import ProgressListener, key_of, measure, measurements, m
 from abreast.bench.series import comparisons, read_predictions
 from abreast.errors import DataError
 from abreast.options import add_option
+from abreast.stderr import tell
 from abreast.stdout import say
 from abreast.units import counted
 from abreast.whole_file import writable
@@ -92,8 +93,8 @@ def run(options: argparse.Namespace) -> int:
     known = measurements(output)
     for half in (lines.half_line(Path(path)) for path in (output, options.predicted) if path):
         if half is not None:
-            _say(half)
-    cells = cells_of(options, _say)
+            tell(half)
+    cells = cells_of(options, tell)
     _check_report(options)
     if not cells and not known:
         raise DataError(f"there are no measurements in {options.output}", "measure first, or give another file with -o")
@@ -106,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
     if options.report is not None:
         _report(options, found, predicted)
     for failure in failures:
-        _say(f"failed: {failure.splitlines()[0]}")
+        tell(f"failed: {failure.splitlines()[0]}")
     return 1 if failures else 0
 
 
@@ -116,7 +117,7 @@ def _measured(
     left = list(cells) if options.again else missing(cells, known)
     done = sum(len(cell.sides) for cell in cells) - sum(len(cell.sides) for cell in left)
     if done:
-        _say(f"{counted(done, 'measurement')} already in {options.output}; --again measures again")
+        tell(f"{counted(done, 'measurement')} already in {options.output}; --again measures again")
     if not left:
         return []
     status = _Status()
@@ -125,7 +126,7 @@ def _measured(
     except KeyboardInterrupt:
         status.end()
         kept = f"the measurements so far are in {options.output}" if output.exists() else "nothing was measured yet"
-        _say(f"stopped; {kept}\nhint: the same command continues after them")
+        tell(f"stopped; {kept}\nhint: the same command continues after them")
         raise
     finally:
         status.end()
@@ -154,11 +155,7 @@ def _report(options: argparse.Namespace, found: list[dict[str, Any]], predicted:
     from abreast.bench.report import write_report
 
     for file in write_report(comparisons(found, predicted), Path(options.report), png=options.png):
-        _say(f"wrote {file}")
-
-
-def _say(text: str) -> None:
-    print(f"abreast: {text}", file=sys.stderr, flush=True)
+        tell(f"wrote {file}")
 
 
 class _Status:
@@ -175,7 +172,7 @@ class _Status:
 
     def done(self, text: str) -> None:
         self.end()
-        _say(text)
+        tell(text)
 
     def end(self) -> None:
         if self._width:

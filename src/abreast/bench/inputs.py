@@ -32,13 +32,10 @@ class Input:
 
 def task_and_input(case: Case, steps: int) -> tuple[Task, Input]:
     """The task of a case and its input, for turns of at most `steps` steps. Raises `DataError` and `ModelError`."""
-    if case.input in ("host", "device"):
-        task = synthetic_task(asdict(case))
-        return task, _synthetic(task, steps)
     if ":" in case.input:
         return Task(case.model, functools.partial(_made, case), (), case.rows), _source(case)
     task = synthetic_task(asdict(case))
-    return task, _records(case, task)
+    return task, _synthetic(task, steps) if case.input in ("host", "device") else _records(case, task)
 
 
 def _made(case: Case) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from abreast.plain_json import measurable, positive
 
 Line = dict[str, Any]
+Checks = dict[str, Callable[[Any], bool]]
 _MOST_SECONDS = 1e15
 
 
@@ -17,14 +18,7 @@ def wrong_with(line: Line) -> str | None:
     if not isinstance(case, dict):
         return "has no case"
     lacking = [name for name in _FIELDS if name not in line] or [name for name in _CASE if name not in case]
-    if lacking:
-        return f"has no {', '.join(lacking)}"
-    checked = [*((name, line.get(name), right) for name, right in _FIELDS.items() if name != "case")]
-    checked += [(name, line[name], right) for name, right in _OPTIONAL.items() if line.get(name) is not None]
-    checked += [(f"case.{name}", case[name], right) for name, right in _CASE.items()]
-    checked += [("case.input_shape", case["input_shape"], _is_list)] if "input_shape" in case else []
-    wrong = [(name, value) for name, value, right in checked if not right(value)]
-    return f"has {wrong[0][1]!r:.80} as its {wrong[0][0]}" if wrong else None
+    return f"has no {', '.join(lacking)}" if lacking else _wrong(line, _FIELDS, _OPTIONAL, _CASE | _CASE_OPTIONAL)
 
 
 def wrong_with_prediction(line: Line) -> str | None:
@@ -32,11 +26,15 @@ def wrong_with_prediction(line: Line) -> str | None:
     case = line.get("case")
     if not isinstance(case, dict) or not _is_count(case.get("devices")) or isinstance(case["devices"], float):
         return "needs case.devices, a whole number"
-    checked = [(name, line.get(name), right) for name, right in _PREDICTED.items()]
-    checked += [(name, line[name], right) for name, right in _PREDICTED_OPTIONAL.items() if line.get(name) is not None]
-    checked += [(f"case.{name}", case[name], right) for name, right in _PREDICTED_CASE.items() if name in case]
-    wrong = [(name, value) for name, value, right in checked if not right(value)]
-    return f"has {wrong[0][1]!r:.80} as its {wrong[0][0]}" if wrong else None
+    return _wrong(line, _PREDICTED, _PREDICTED_OPTIONAL, _PREDICTED_CASE)
+
+
+def _wrong(line: Line, fields: Checks, optional: Checks, of_case: Checks) -> str | None:
+    """The first fault among the fields, the optional fields that are not null, and the fields of the case that are there."""
+    checked = [(name, line.get(name), right) for name, right in fields.items()]
+    checked += [(name, line[name], right) for name, right in optional.items() if line.get(name) is not None]
+    checked += [(f"case.{name}", line["case"][name], of_case[name]) for name in of_case if name in line["case"]]
+    return next((f"has {value!r:.80} as its {name}" for name, value, right in checked if not right(value)), None)
 
 
 def _is_word(value: Any) -> bool:
@@ -45,10 +43,6 @@ def _is_word(value: Any) -> bool:
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, list)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 def _are_words(value: Any) -> bool:
@@ -86,14 +80,13 @@ def _are_parts(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_part, value.values()))
 
 
-_FIELDS: dict[str, Callable[[Any], bool]] = {
-    "case": _is_object,
+_FIELDS: Checks = {
     "unit": _is_word,
     "median": measurable,
     "quartiles": _are_quartiles,
     "machine": _is_machine,
 }
-_CASE: dict[str, Callable[[Any], bool]] = {
+_CASE: Checks = {
     "model": _is_word,
     "backend": _is_word,
     "devices": _is_count,
@@ -105,7 +98,8 @@ _CASE: dict[str, Callable[[Any], bool]] = {
     "simulated": lambda value: isinstance(value, bool),
     "side": _is_word,
 }
-_OPTIONAL: dict[str, Callable[[Any], bool]] = {"step_parts_seconds": _are_parts, "versions": _are_versions}
-_PREDICTED: dict[str, Callable[[Any], bool]] = {"median": measurable}
-_PREDICTED_OPTIONAL: dict[str, Callable[[Any], bool]] = {"interval": _are_quartiles, "step_parts_seconds": _are_parts}
-_PREDICTED_CASE: dict[str, Callable[[Any], bool]] = {"side": _is_word, "rows": measurable}
+_CASE_OPTIONAL: Checks = {"input_shape": _is_list}
+_OPTIONAL: Checks = {"step_parts_seconds": _are_parts, "versions": _are_versions}
+_PREDICTED: Checks = {"median": measurable}
+_PREDICTED_OPTIONAL: Checks = {"interval": _are_quartiles, "step_parts_seconds": _are_parts}
+_PREDICTED_CASE: Checks = {"side": _is_word, "rows": measurable}

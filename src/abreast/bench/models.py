@@ -46,7 +46,8 @@ class Known:
 def resolve(name: str) -> str:
     """The name in our spelling. Raises `ModelError` for an unknown model, with the nearest names."""
     if ":" in name:
-        return _checked_function(name)
+        check_module(name, "a model")
+        return name
     known = {_plain(each): each.lower() for each in (*OWN, *APPLICATIONS)}
     if _plain(name) not in known:
         hint = f"{did_you_mean(name, known.values())} Your own model is module:function"
@@ -103,11 +104,6 @@ def _no_module(module_name: str, what: str) -> ModelError:
         f"there is no module {module_name!r}, which should return {what}",
         f"run the command where {module_name.replace('.', '/')}.py is, or add its folder to PYTHONPATH",
     )
-
-
-def _checked_function(name: str) -> str:
-    check_module(name, "a model")
-    return name
 
 
 def _plain(name: str) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from abreast.bench.series import Comparison, Point, Series
-from abreast.page.figures import Bars, Curve, Describe, bars_figure, curves_figure
+from abreast.page.charts import Bar, Describe
+from abreast.page.figures import Curve, bars_figure, curves_figure
 from abreast.page.markup import Markup
 from abreast.page.palette import colour_classes
 from abreast.timeline.step_parts import COMPUTE_WITH_ALL_REDUCE, LABELS
@@ -44,7 +45,7 @@ def _speed_up_words(comparison: Comparison) -> str:
     return f"Rows per second over the rows per second of {series.name} on one device, with {shown}; the dotted line is ideal."
 
 
-def _step_words(bars: list[Bars]) -> str:
+def _step_words(bars: list[Bar]) -> str:
     if all(bar.predicted for bar in bars):
         return "The predicted step and its parts."
     return "The median step of abreast, in the shares that a timeline over one more turn found."
@@ -81,7 +82,7 @@ def _curves(
         yield Curve(series.name, points, named[series.side], series.predicted)  # type: ignore[arg-type]
 
 
-def _bars(series: Series) -> Iterator[Bars]:
+def _bars(series: Series) -> Iterator[Bar]:
     if series.side != "abreast":
         return
     for point in series.points:
@@ -89,15 +90,15 @@ def _bars(series: Series) -> Iterator[Bars]:
             known = point.line is None or point.line.get("all_reduce_told", True)
             parts = {_label(name, known): seconds for name, seconds in point.parts.items()}
             predicted = ", predicted" if series.predicted else ""
-            yield Bars(f"{counted(point.devices, 'device')}{predicted}", parts, series.predicted)
+            yield Bar(f"{counted(point.devices, 'device')}{predicted}", parts, predicted=series.predicted)
 
 
 def _label(name: str, all_reduce_known: bool) -> str:
     return COMPUTE_WITH_ALL_REDUCE if name == "compute" and not all_reduce_known else LABELS.get(name, name)
 
 
-def _step(comparison: Comparison, bars: list[Bars]) -> Markup:
+def _step(comparison: Comparison, bars: list[Bar]) -> Markup:
     named = colour_classes(name for bar in bars for name in bar.parts)
-    longest = max(sum(bar.parts.values()) for bar in bars)
+    longest = max(bar.total for bar in bars)
     describe: Describe = partial(duration, like=longest)
     return bars_figure("Where a step goes", bars, named, describe)

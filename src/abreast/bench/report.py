@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from abreast import whole_file
 from abreast.bench import plots, table
@@ -22,7 +21,7 @@ from abreast.page.document import asset, document
 from abreast.page.drawings import drawings, numbers, style
 from abreast.page.figures import WIDTH
 from abreast.page.markup import Markup, joined, tag
-from abreast.page.sections import section
+from abreast.page.sections import anchor, origin, section
 
 PAGE = "report.html"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -68,12 +67,8 @@ def alone(drawing: Markup) -> str:
 
 
 def _contents(found: Sequence[Comparison]) -> Markup:
-    names = [tag("li", tag("a", each.title, href=f"#{_anchor(each.title)}")) for each in found]
+    names = [tag("li", tag("a", each.title, href=f"#{anchor(each.title)}")) for each in found]
     return tag("ul", *names, class_="contents") if len(names) > 1 else joined()
-
-
-def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")  # as in `section`
 
 
 def _section(number: int, comparison: Comparison) -> Markup:
@@ -86,7 +81,7 @@ def _origin(comparison: Comparison) -> Markup:
     """The sources of the numbers."""
     lines = [point.line for series in comparison.series for point in series.points if point.line is not None]
     measured = [line for line in lines if "machine" in line]
-    entries: dict[str, Any] = {}
+    entries: dict[str, str] = {}
     for name in ("command", "commit", "date", "warm_up", "source"):
         entries[name.replace("_", "-")] = ", ".join(dict.fromkeys(str(line[name]) for line in measured if name in line))
     for name, text in comparison.machine.items():
@@ -100,8 +95,7 @@ def _origin(comparison: Comparison) -> Markup:
     for number, found in enumerate(versions.values(), 1):
         name = "versions" if len(versions) == 1 else f"versions {number}"
         entries[name] = ", ".join(f"{package} {version}" for package, version in found.items())
-    shown = [tag("div", tag("dt", name), tag("dd", str(text))) for name, text in entries.items() if text]
-    return tag("details", tag("summary", "Where these numbers come from"), tag("dl", *shown, class_="facts"))
+    return origin(entries)
 
 
 def _make(folder: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import queue
 import signal
 import statistics
 import subprocess
@@ -157,31 +156,26 @@ def _run(cell: Cell, tell: Tell, timeout_seconds: float) -> dict[str, Any]:
 
 
 def _answer(process: subprocess.Popen[bytes], tell: Tell, timeout_seconds: float, log: Any) -> dict[str, Any]:
-    messages: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(process, messages), daemon=True).start()
-    deadline = time.monotonic() + timeout_seconds
-    while True:
-        try:
-            text = messages.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
-            hint = "give more time with --timeout, or fewer --steps"
-            raise WorkerError(f"no result after {duration(timeout_seconds)}", hint) from None
-        if text is None:
-            raise WorkerError(f"its process ended with code {process.wait(_END_SECONDS)}\n{_tail(log)}".rstrip())
-        message = json.loads(text)
-        if "error" in message:
-            raise AbreastError(message["error"], message["hint"])
-        if "result" in message:
-            result: dict[str, Any] = message["result"]
-            return result
-        tell(message["doing"])
-
-
-def _listen(process: subprocess.Popen[bytes], messages: queue.SimpleQueue[bytes | None]) -> None:
     assert process.stdout is not None
-    for text in process.stdout:
-        messages.put(text)
-    messages.put(None)
+    deadline = time.monotonic() + timeout_seconds
+    limit = threading.Timer(min(timeout_seconds, threading.TIMEOUT_MAX), process.kill)  # then stdout ends
+    limit.daemon = True
+    limit.start()
+    try:
+        for text in process.stdout:
+            message = json.loads(text)
+            if "error" in message:
+                raise AbreastError(message["error"], message["hint"])
+            if "result" in message:
+                result: dict[str, Any] = message["result"]
+                return result
+            tell(message["doing"])
+    finally:
+        limit.cancel()
+    if time.monotonic() >= deadline:
+        hint = "give more time with --timeout, or fewer --steps"
+        raise WorkerError(f"no result after {duration(timeout_seconds)}", hint)
+    raise WorkerError(f"its process ended with code {process.wait(_END_SECONDS)}\n{_tail(log)}".rstrip())
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

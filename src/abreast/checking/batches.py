@@ -16,6 +16,7 @@ import numpy as np
 from keras import tree
 
 from abreast.backend.reading import ITERATORS, watched_pipeline
+from abreast.doctor.keep import replaced
 from abreast.feed import FeedIterator
 
 _depth = threading.local()
@@ -111,11 +112,8 @@ def watched_feeds(seen_of: Callable[[Any], SourceFingerprints | None]) -> Iterat
             seen.taken.setdefault(self, []).append(fingerprint(taken.host.data))
         return taken
 
-    FeedIterator.take = take  # type: ignore[method-assign]
-    try:
+    with replaced(FeedIterator, "take", take):
         yield
-    finally:
-        FeedIterator.take = plain  # type: ignore[method-assign]
 
 
 def _watched(plain: Callable[[], Any], seen: SourceFingerprints) -> Callable[[], Any]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any
 
 import keras
 import numpy as np
 
-from abreast.checking.facts import is_random, layers_of
+from abreast.checking.compare import coarsest
+from abreast.checking.facts import RATES, is_random, layers_of
 from abreast.keras_private.dtypes import BIT64_TO_BIT32_DTYPE
-
-# The relative change by one rounding, in each type that layers compute in.
-ROUNDING = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+from abreast.stderr import tell
 
 
 def compute_in_float64() -> None:
@@ -29,7 +27,7 @@ def compute_in_float64() -> None:
 
 
 def _ignore_policy(policy: Any) -> None:
-    print(f"abreast: --float64 ignores the dtype policy {policy}", file=sys.stderr)
+    tell(f"--float64 ignores the dtype policy {policy}")
 
 
 def switch_off_random(model: Any) -> None:
@@ -37,26 +35,17 @@ def switch_off_random(model: Any) -> None:
     for layer in layers_of(model):
         if not is_random(layer):
             continue
-        for name in ("rate", "stddev", "dropout", "recurrent_dropout"):
+        for name in RATES:
             if isinstance(getattr(layer, name, None), float):
                 setattr(layer, name, 0.0)
         if type(layer).__name__.startswith("Random"):
             layer.call = functools.partial(layer.call, training=False)
 
 
-def move_by_a_rounding(model: Any, random: np.random.Generator, share: float) -> None:
-    """Multiply every trained number by 1 - `share`, 1 or 1 + `share`, at random."""
+def move_by_a_rounding(model: Any, random: np.random.Generator) -> None:
+    """Multiply every trained number by 1, or by 1 plus or minus a rounding in the coarsest type of a layer, at random."""
+    share = coarsest(str(layer.compute_dtype) for layer in layers_of(model)).number
     for variable in model.trainable_variables:
         value = np.array(variable)
         moved = value * (1 + share * random.integers(-1, 2, value.shape))
         variable.assign(moved.astype(value.dtype))
-
-
-def rounding_of(model: Any) -> float:
-    """The relative change by one rounding in the coarsest type that a layer of the model computes in."""
-    return max((ROUNDING.get(str(layer.compute_dtype), 0.0) for layer in layers_of(model)), default=ROUNDING["float32"])
-
-
-def seed(number: int) -> None:
-    """Seed all random generators."""
-    keras.utils.set_random_seed(number)

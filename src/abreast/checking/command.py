@@ -9,7 +9,6 @@ import argparse
 import dataclasses
 import json
 import os
-import sys
 
 from abreast import run_command
 from abreast.backend.registry import require
@@ -19,6 +18,7 @@ from abreast.device_request import parse_devices
 from abreast.errors import DataError, LaunchError
 from abreast.options import add_option
 from abreast.run import RunOptions
+from abreast.stderr import tell
 from abreast.stdout import say
 
 STEPS = 20
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from abreast.checking.order import check_script
     from abreast.checking.verdict import as_data
 
-    verdict = check_script(_side(options), _tell)
+    verdict = check_script(_side(options), tell)
     say(json.dumps(as_data(verdict), indent=2) if options.json else str(verdict))
     return 0 if verdict.exact else 1
 
@@ -86,7 +86,3 @@ def _on_devices(options: RunOptions) -> RunOptions:
         return options  # devices by name, which do not exist here: the run will say so
     count = int(asked) if asked.isdigit() else _SIMULATED_DEVICES
     return dataclasses.replace(options, devices="auto", cpu_devices=count)
-
-
-def _tell(what: str) -> None:
-    print(f"abreast: {what}", file=sys.stderr, flush=True)

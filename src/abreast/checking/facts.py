@@ -11,7 +11,7 @@ import keras
 
 from abreast.feed.own_callbacks import acting_on_batches
 
-_RATES = ("rate", "stddev", "dropout", "recurrent_dropout")
+RATES = ("rate", "stddev", "dropout", "recurrent_dropout")
 
 
 def is_own(kind: type) -> bool:
@@ -25,7 +25,7 @@ def layers_of(model: Any) -> list[Any]:
 
 def is_random(layer: Any) -> bool:
     """True if a layer draws random numbers for its rows in training."""
-    if any(_rate(layer, name) for name in _RATES):
+    if any(_rate(layer, name) for name in RATES):
         return True
     return type(layer).__name__.startswith(("Random", "CutMix", "MixUp", "AugMix", "RandAugment")) or (
         is_own(type(layer)) and any(isinstance(each, keras.random.SeedGenerator) for each in vars(layer).values())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
+import itertools
 import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,8 +23,10 @@ from abreast.checking import changes
 from abreast.checking.batches import SourceFingerprints, fingerprint, watch, watched_feeds
 from abreast.checking.facts import call_facts, model_facts
 from abreast.checking.log import LogWriter, plain_array
+from abreast.doctor.keep import replaced
 from abreast.feed import cut_validation
 from abreast.keras_private.data_adapters import registry as data_adapters
+from abreast.stderr import tell
 
 # A loop of `train_on_batch` is ended after this many times the compared steps: it might not end by itself.
 _PATIENCE = 50
@@ -59,15 +61,15 @@ class EventRecorder:
     def recording(self) -> Iterator[None]:
         """Record all models of the process inside the block."""
         trainer: Any = keras.Model
-        replaced = {"fit": self._fit, "train_on_batch": self._train_on_batch}
-        replaced |= {name: functools.partial(self._result, name) for name in ("evaluate", "predict")}
-        replaced |= {name: functools.partial(self._result, name) for name in ("test_on_batch", "predict_on_batch")}
+        results = ("evaluate", "predict", "test_on_batch", "predict_on_batch")
+        records = {"fit": self._fit, "train_on_batch": self._train_on_batch}
+        records |= {name: functools.partial(self._result, name) for name in results}
         with ExitStack() as stack:
-            for name, record in replaced.items():
-                stack.enter_context(_replaced(trainer, name, _recording(getattr(trainer, name), record)))
-            stack.enter_context(_replaced(keras.layers.Layer, "add_loss", self._adding(keras.layers.Layer.add_loss)))
+            for name, record in records.items():
+                stack.enter_context(replaced(trainer, name, _recording(getattr(trainer, name), record)))
+            stack.enter_context(replaced(keras.layers.Layer, "add_loss", self._adding(keras.layers.Layer.add_loss)))
             plain = data_adapters.get_data_adapter
-            stack.enter_context(_replaced(data_adapters, "get_data_adapter", self._adapting(plain)))
+            stack.enter_context(replaced(data_adapters, "get_data_adapter", self._adapting(plain)))
             stack.enter_context(watched_feeds(self._seen_of))
             yield
 
@@ -102,7 +104,9 @@ class EventRecorder:
         self.log.add("history", call, logs | self._state(model))
         if steps.cut:
             _repeat_last_epoch(model.history, given["epochs"] - given["initial_epoch"])
-            changes.seed(steps.done)  # the sides' sources may have drawn different amounts ahead of the end
+            keras.utils.set_random_seed(
+                steps.done
+            )  # the sides' sources may have drawn different amounts ahead of the end
         return history
 
     def _train_on_batch(self, plain: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
@@ -123,9 +127,9 @@ class EventRecorder:
 
     def _skip(self, model: Any, done: int) -> Any:
         if done == self.steps + 1:
-            print(f"abreast: further calls of train_on_batch of {model.name} are skipped", file=sys.stderr)
+            tell(f"further calls of train_on_batch of {model.name} are skipped")
         if done > self.steps * _PATIENCE:
-            print("abreast: the script is ended here: its loop of train_on_batch goes on", file=sys.stderr)
+            tell("the script is ended here: its loop of train_on_batch goes on")
             raise LoopCut(0)
         return self._last_logs[id(model)]
 
@@ -173,7 +177,7 @@ class EventRecorder:
             self._move(model)
 
     def _move(self, model: Any) -> None:
-        changes.move_by_a_rounding(model, self._random, changes.rounding_of(model))
+        changes.move_by_a_rounding(model, self._random)
 
     def _state(self, model: Any) -> Arrays:
         found: Arrays = {}
@@ -243,27 +247,9 @@ def _recording(plain: Callable[..., Any], record: Callable[..., Any]) -> Callabl
     return method
 
 
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    inherited = name not in vars(owner)
-    plain = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if inherited:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, plain)
-
-
 def _no_more_than(batches: Any, count: int) -> Iterator[Any]:
     """The first `count` batches of a generator, so that plain Keras and our feed, which read ahead, read the same number."""
-    for _ in range(count):
-        try:
-            yield next(batches)
-        except StopIteration:
-            return
+    yield from itertools.islice(batches, count)
 
 
 def _first(data: Any) -> Any:

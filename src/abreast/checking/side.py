@@ -18,6 +18,7 @@ from typing import Any
 
 from abreast.errors import AbreastError
 from abreast.run import RunOptions, run_script
+from abreast.stderr import tell
 
 SEED = 20140
 
@@ -82,7 +83,7 @@ def _run(side: SideSpec, recording: _Recording) -> int:
         return _code(end)
     except AbreastError as error:
         recording.failed(error)
-        print(f"abreast: error: {error}", file=sys.stderr)
+        tell(f"error: {error}")
         return 2
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from abreast.checking.compare import ArrayDifference, Difference, Largest, when
 from abreast.checking.reasons import Reason
+from abreast.plain_json import finite
 
 _SHOWN = 4
 
@@ -106,17 +106,9 @@ def _first_line(text: str) -> str:
 
 def as_data(verdict: Verdict) -> dict[str, Any]:
     """A whole verdict as data for JSON. Numbers that JSON cannot represent become text."""
-    found: dict[str, Any] = _written(asdict(verdict))
+    found: dict[str, Any] = finite(asdict(verdict), str)
     if verdict.difference is not None:
         difference = verdict.difference
         found["difference"]["where"] = when(difference.event, difference.call, difference.step)
         found["difference"]["variable"] = None if difference.worst is None else difference.worst.name
     return found
-
-
-def _written(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _written(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_written(each) for each in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

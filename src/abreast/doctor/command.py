@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from abreast import run_command
 from abreast.doctor import script
 from abreast.doctor.report import report
 from abreast.errors import AbreastError
+from abreast.stderr import tell
 from abreast.stdout import plain, say
 from abreast.whole_file import writable
 
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         return code
     say(report(diagnosis))
     if len(diagnosis.devices) > 1:
-        print(f"abreast: is it exact? abreast check {options.script}", file=sys.stderr)
+        tell(f"is it exact? abreast check {options.script}")
     from abreast.doctor.page import write_page  # imports NumPy, which a script may want to configure first
 
     for write, path in ((script.write_json, json_file), (write_page, html_file)):
@@ -37,6 +37,6 @@ def run(options: argparse.Namespace) -> int:
             if path is not None:
                 write(diagnosis, path)
         except AbreastError as error:  # the other file can still be written
-            print(plain(f"abreast: error: {error}"), file=sys.stderr)
+            tell(plain(f"error: {error}"))
             code = 2
     return code

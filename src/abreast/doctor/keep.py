@@ -9,7 +9,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import keras
@@ -56,6 +56,21 @@ def kept_random() -> Iterator[None]:
 
 
 @contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give an attribute of a class or a module another value until the end of the block."""
+    inherited = name not in vars(owner)
+    plain = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, plain)
+
+
+@contextmanager
 def _writing_elsewhere(callbacks: Sequence[Any]) -> Iterator[None]:
     """Redirect callbacks that write files to a temporary folder. The caller restores their attributes."""
     with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder:
@@ -71,16 +86,10 @@ def _writing_elsewhere(callbacks: Sequence[Any]) -> Iterator[None]:
 @contextmanager
 def saving_elsewhere() -> Iterator[None]:
     """Redirect models' saving to a temporary folder, so that no checkpoint of the user is overwritten."""
-    trainer: Any = keras.Model
-    plain = {name: getattr(trainer, name) for name in ("save", "save_weights")}
-    with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder:
-        for name, method in plain.items():
-            setattr(trainer, name, _saving_into(folder, method))
-        try:
-            yield
-        finally:
-            for name, method in plain.items():
-                setattr(trainer, name, method)
+    with tempfile.TemporaryDirectory(prefix="abreast-doctor-") as folder, ExitStack() as stack:
+        for name in ("save", "save_weights"):
+            stack.enter_context(replaced(keras.Model, name, _saving_into(folder, getattr(keras.Model, name))))
+        yield
 
 
 def _saving_into(folder: str, plain: Any) -> Any:

@@ -216,13 +216,13 @@ def _set(model: Any, **settings: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def mixed_precision(model: Any, policy: str = "mixed_bfloat16") -> Iterator[None]:
+def mixed_precision(model: Any) -> Iterator[None]:
     """Let every float32 layer compute in bfloat16; the types of its variables stay."""
     layers = [layer for layer in model._flatten_layers() if layer.compute_dtype == "float32"]
     before = [layer.dtype_policy for layer in layers]
     try:
         for layer in layers:
-            layer.dtype_policy = policy
+            layer.dtype_policy = "mixed_bfloat16"
         yield
     finally:
         for layer, old in zip(layers, before, strict=True):

@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import math
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -20,7 +18,10 @@ from abreast import whole_file
 from abreast.doctor.diagnosis import Diagnosis
 from abreast.doctor.steps import check_steps
 from abreast.errors import LaunchError
+from abreast.plain_json import finite
 from abreast.run import RunOptions, run_script
+from abreast.stderr import tell
+from abreast.users_line import users_frame
 
 
 class ScriptEnded(SystemExit):
@@ -53,18 +54,9 @@ def diagnose_script(
 
 
 def write_json(diagnosis: Diagnosis, path: str | os.PathLike[str]) -> None:
-    """Write a whole diagnosis; raises `AbreastError` if it cannot be written."""
-    text = json.dumps(_with_nulls(asdict(diagnosis)), indent=2, allow_nan=False)
+    """Write a whole diagnosis, with null for numbers that JSON does not have; raises `AbreastError` if it cannot be written."""
+    text = json.dumps(finite(asdict(diagnosis)), indent=2, allow_nan=False)
     whole_file.write("the diagnosis", text + "\n", path)
-
-
-def _with_nulls(value: Any) -> Any:
-    """The value with None in place of numbers that JSON cannot represent."""
-    if isinstance(value, dict):
-        return {name: _with_nulls(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_nulls(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _diagnose_first(found: list[Diagnosis], steps: int, until_the_end: contextlib.ExitStack) -> None:
@@ -82,8 +74,8 @@ def _diagnose_first(found: list[Diagnosis], steps: int, until_the_end: contextli
         if found:
             raise ScriptEnded(0)
         trainer.fit = plain
-        _tell(f"diagnosing the first fit{_where()}; the script ends there")
-        found.append(diagnose_call(self, args, kwargs, steps, _tell))
+        tell(f"diagnosing the first fit{_where()}; the script ends there")
+        found.append(diagnose_call(self, args, kwargs, steps, tell))
         trainer.fit = fit
         until_the_end.enter_context(saving_elsewhere())
         raise ScriptEnded(0)
@@ -92,12 +84,6 @@ def _diagnose_first(found: list[Diagnosis], steps: int, until_the_end: contextli
     until_the_end.callback(setattr, trainer, "fit", plain)
 
 
-def _tell(what: str) -> None:
-    print(f"abreast: {what}", file=sys.stderr, flush=True)
-
-
 def _where() -> str:
-    own = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    calls = [call for call in traceback.extract_stack() if not call.filename.startswith(own)]
-    calls = [call for call in calls if f"{os.sep}keras{os.sep}" not in call.filename]
-    return f" ({os.path.basename(calls[-1].filename)}:{calls[-1].lineno})" if calls else ""
+    frame = users_frame(sys._getframe())
+    return f" ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})" if frame is not None else ""

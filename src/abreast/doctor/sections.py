@@ -13,7 +13,7 @@ from abreast.doctor.diagnosis import Diagnosis, Experiment, Finding
 from abreast.page.charts import Bar, stacked_bar, swatch
 from abreast.page.markup import Markup, joined, prose, sentence, shortened, tag
 from abreast.page.palette import colour_classes
-from abreast.page.sections import MOST_ROWS, section, table
+from abreast.page.sections import MOST_ROWS, fact_list, section, table
 from abreast.units import UNKNOWN, count, counted, duration, share, times
 
 MOST_FINDINGS = 40
@@ -114,11 +114,7 @@ def facts(diagnosis: Diagnosis) -> Markup:
     """Versions, machine and settings."""
     if not diagnosis.facts:
         return joined()
-    entries = [
-        tag("div", tag("dt", shortened(name, 120)), tag("dd", shortened(value, 600)))
-        for name, value in diagnosis.facts.items()
-    ]
-    return section("Facts", "", tag("dl", *entries, class_="facts"))
+    return section("Facts", "", fact_list(diagnosis.facts))
 
 
 def ranked(diagnosis: Diagnosis) -> list[Finding]:

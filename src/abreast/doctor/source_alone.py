@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Generator
 from dataclasses import replace
@@ -18,6 +17,7 @@ from abreast.errors import DataError
 from abreast.feed.ahead import Patience
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.pipeline import WARN_SECONDS
+from abreast.stderr import tell
 
 _MOST_SECONDS = 2.0
 _LEAST_BATCHES = 4
@@ -84,7 +84,7 @@ class SourceAlone:
             return DataError(message, "find what its next batch waits for, or set a longer input_timeout")
 
         def say(seconds: float) -> None:
-            print(f"abreast: the doctor has waited {seconds:.0f} s for the data source", file=sys.stderr)
+            tell(f"the doctor has waited {seconds:.0f} s for the data source")
 
         return stacks.watch(lambda: self._read(num_batches, times), self._patience.waiting(say, end))
 

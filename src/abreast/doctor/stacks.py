@@ -10,18 +10,17 @@ import contextvars
 import linecache
 import os
 import re
-import sysconfig
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 
 from abreast.doctor.facts import Reading
 from abreast.keras_private import global_state
 from abreast.threads import frames
+from abreast.users_line import users_frame
 
 _EVERY_SECONDS = 0.004
 _DECODERS = (
@@ -32,12 +31,9 @@ _DECODING_FILES = ("gzip.py", "zipfile.py", "bz2.py", "lzma.py", "image_utils.py
 _DECODING_CALLS = re.compile(
     r"\b(decode\w*|decompress\w*|imdecode|imread|Image\.open|load_img|img_to_array|frombytes|loads|inflate)\s*\("
 )
+_DECODING_DEPTH = 6  # innermost frames that are searched for one of these
 # A thread whose innermost frame is in one of these files waits for work, or for room in a queue.
 _WAITING_FILES = ("threading.py", "queue.py", "selectors.py", "connection.py", "popen_fork.py", "pool.py", "ahead.py")
-_ABREAST = str(Path(__file__).resolve().parents[2]) + os.sep
-_LIBRARIES = tuple(
-    os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
 
 
 @dataclass
@@ -99,25 +95,15 @@ def _look(seen: _StackCounts, before: set[int]) -> None:
         for identifier, frame in found.items():
             if identifier in before or os.path.basename(frame.f_code.co_filename) in _WAITING_FILES:
                 continue
-            own = _own_frame(frame)
+            own = users_frame(frame)
             code, line = (own or frame).f_code, (own or frame).f_lineno or 0
             seen.active += 1
             seen.decoding += _decodes(frame)
             seen.places[f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{line})", own is not None] += 1
 
 
-def _own_frame(innermost: FrameType) -> FrameType | None:
-    """The innermost frame in the user's code; None in a thread that runs only library code."""
-    frame: FrameType | None = innermost
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith((*_LIBRARIES, _ABREAST, "<frozen")):
-            return frame
-        frame = frame.f_back
-    return None
-
-
-def _decodes(frame: FrameType | None, depth: int = 6) -> bool:
-    for _ in range(depth):
+def _decodes(frame: FrameType | None) -> bool:
+    for _ in range(_DECODING_DEPTH):
         if frame is None:
             return False
         name = frame.f_code.co_filename

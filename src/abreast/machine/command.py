@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from abreast import whole_file
@@ -12,6 +11,7 @@ from abreast.backend.registry import BACKENDS, require
 from abreast.errors import DataError
 from abreast.machine.machine import machine
 from abreast.options import add_option
+from abreast.stderr import tell
 from abreast.stdout import say
 
 
@@ -33,15 +33,11 @@ def run(options: argparse.Namespace) -> int:
         raise DataError(f"--disk {options.disk}: there is no such folder", "name a folder that you may write to")
     if options.backend is not None:
         require(options.backend)
-    found = machine(Path(options.disk), options.backend, options.cpu_devices, measures=not options.quick, tell=_tell)
+    found = machine(Path(options.disk), options.backend, options.cpu_devices, measures=not options.quick, tell=tell)
     text = json.dumps(found, indent=2) + "\n"
     if target is None:
         say(text.removesuffix("\n"))
     else:
         whole_file.write("the machine", text, target)
-        _tell(f"wrote {options.output}")
+        tell(f"wrote {options.output}")
     return 0
-
-
-def _tell(text: str) -> None:
-    print(f"abreast: {text}", file=sys.stderr, flush=True)

@@ -6,8 +6,10 @@ Context Memory Access".
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from abreast.errors import DeviceError
@@ -16,104 +18,98 @@ _ALREADY_ENABLED, _NOT_ENABLED = 704, 705
 _PINNED_FOR_ALL = 1  # CU_MEMHOSTALLOC_PORTABLE
 
 
+@dataclass(frozen=True)
+class _Gpu:
+    """What copies of one GPU need. `buffer` is on the GPU, `pinned` and `pageable` are on the host."""
+
+    device: ctypes.c_int
+    context: ctypes.c_void_p
+    stream: ctypes.c_void_p
+    buffer: ctypes.c_uint64
+    pinned: ctypes.c_void_p
+    pageable: Any
+
+    def host(self, pinned: bool) -> Any:
+        return self.pinned if pinned else ctypes.cast(self.pageable, ctypes.c_void_p)
+
+
 class Cuda:
     """The library, and one context, stream and buffer per GPU, by bus id. A context manager that frees all of them."""
 
     def __init__(self, bus_ids: list[str], buffer_bytes: int, library: Any = None) -> None:
         self._library = _loaded() if library is None else library
-        self._devices: list[ctypes.c_int] = []
-        self._contexts: list[ctypes.c_void_p] = []
-        self._streams: list[ctypes.c_void_p] = []
-        self._buffers: list[ctypes.c_uint64] = []
-        self._pinned: list[ctypes.c_void_p] = []
-        self._pageable: list[Any] = []
         self._buffer_bytes = buffer_bytes
         self._bus_ids = bus_ids
+        self._gpus: list[_Gpu] = []
+        self._frees = contextlib.ExitStack()
 
     def __enter__(self) -> Cuda:
-        self._call("cuInit", 0)
-        try:
-            for bus_id in self._bus_ids:
-                self._open(bus_id)
-        except BaseException:
-            self.close()
-            raise
+        with self._frees:
+            self._call("cuInit", 0)
+            self._gpus = [self._opened(bus_id) for bus_id in self._bus_ids]
+            self._frees = self._frees.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        for place, device in enumerate(self._devices):
-            if place < len(self._contexts):
-                self._use(place)
-                for pinned in self._pinned[place : place + 1]:
-                    self._call("cuMemFreeHost", pinned)
-                for buffer in self._buffers[place : place + 1]:
-                    self._call("cuMemFree_v2", buffer)
-                for stream in self._streams[place : place + 1]:
-                    self._call("cuStreamDestroy_v2", stream)
-            self._call("cuDevicePrimaryCtxRelease_v2", device)
-        self._devices.clear()
+        self._frees.close()
 
     # Each of these begins a copy of the first `size` bytes, and returns a function that waits for it.
 
     def to_device(self, gpu: int, size: int, pinned: bool) -> Callable[[], None]:
-        self._use(gpu)
-        host = self._host(gpu, pinned)
-        self._call("cuMemcpyHtoDAsync_v2", self._buffers[gpu], host, ctypes.c_size_t(size), self._streams[gpu])
+        ours = self._use(gpu)
+        self._call("cuMemcpyHtoDAsync_v2", ours.buffer, ours.host(pinned), ctypes.c_size_t(size), ours.stream)
         return lambda: self._wait(gpu)
 
     def to_host(self, gpu: int, size: int, pinned: bool) -> Callable[[], None]:
-        self._use(gpu)
-        host = self._host(gpu, pinned)
-        self._call("cuMemcpyDtoHAsync_v2", host, self._buffers[gpu], ctypes.c_size_t(size), self._streams[gpu])
+        ours = self._use(gpu)
+        self._call("cuMemcpyDtoHAsync_v2", ours.host(pinned), ours.buffer, ctypes.c_size_t(size), ours.stream)
         return lambda: self._wait(gpu)
 
     def between(self, source: int, target: int, size: int) -> Callable[[], None]:
-        self._use(source)
-        places = (self._buffers[target], self._contexts[target], self._buffers[source], self._contexts[source])
-        self._call("cuMemcpyPeerAsync", *places, ctypes.c_size_t(size), self._streams[source])
+        ours, theirs = self._use(source), self._gpus[target]
+        places = (theirs.buffer, theirs.context, ours.buffer, ours.context)
+        self._call("cuMemcpyPeerAsync", *places, ctypes.c_size_t(size), ours.stream)
         return lambda: self._wait(source)
 
     def can_access_peer(self, gpu: int, other: int) -> bool:
         can = ctypes.c_int(0)
-        self._call("cuDeviceCanAccessPeer", ctypes.byref(can), self._devices[gpu], self._devices[other])
+        self._call("cuDeviceCanAccessPeer", ctypes.byref(can), self._gpus[gpu].device, self._gpus[other].device)
         return bool(can.value)
 
     def set_peer_access(self, gpu: int, other: int, on: bool) -> None:
         self._use(gpu)
+        context = self._gpus[other].context
         if on:
-            self._call("cuCtxEnablePeerAccess", self._contexts[other], 0, allowed=(_ALREADY_ENABLED,))
+            self._call("cuCtxEnablePeerAccess", context, 0, allowed=(_ALREADY_ENABLED,))
         else:
-            self._call("cuCtxDisablePeerAccess", self._contexts[other], allowed=(_NOT_ENABLED,))
+            self._call("cuCtxDisablePeerAccess", context, allowed=(_NOT_ENABLED,))
 
-    def _open(self, bus_id: str) -> None:
+    def _opened(self, bus_id: str) -> _Gpu:
         device, context, stream = ctypes.c_int(0), ctypes.c_void_p(), ctypes.c_void_p()
         buffer, pinned = ctypes.c_uint64(0), ctypes.c_void_p()
         size = ctypes.c_size_t(self._buffer_bytes)
         self._call("cuDeviceGetByPCIBusId", ctypes.byref(device), bus_id.encode())
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self._devices.append(device)
-        self._contexts.append(context)
-        self._use(len(self._contexts) - 1)
+        self._frees.callback(self._call, "cuDevicePrimaryCtxRelease_v2", device)
+        self._call("cuCtxSetCurrent", context)
         self._call("cuStreamCreate", ctypes.byref(stream), 0)
-        self._streams.append(stream)
+        self._frees.callback(self._free, context, "cuStreamDestroy_v2", stream)
         self._call("cuMemAlloc_v2", ctypes.byref(buffer), size)
-        self._buffers.append(buffer)
+        self._frees.callback(self._free, context, "cuMemFree_v2", buffer)
         self._call("cuMemHostAlloc", ctypes.byref(pinned), size, _PINNED_FOR_ALL)
-        self._pinned.append(pinned)
-        self._pageable.append(ctypes.create_string_buffer(self._buffer_bytes))
+        self._frees.callback(self._free, context, "cuMemFreeHost", pinned)
+        return _Gpu(device, context, stream, buffer, pinned, ctypes.create_string_buffer(self._buffer_bytes))
 
-    def _host(self, gpu: int, pinned: bool) -> Any:
-        return self._pinned[gpu] if pinned else ctypes.cast(self._pageable[gpu], ctypes.c_void_p)
+    def _free(self, context: ctypes.c_void_p, name: str, what: Any) -> None:
+        self._call("cuCtxSetCurrent", context)
+        self._call(name, what)
 
-    def _use(self, gpu: int) -> None:
-        self._call("cuCtxSetCurrent", self._contexts[gpu])
+    def _use(self, gpu: int) -> _Gpu:
+        self._call("cuCtxSetCurrent", self._gpus[gpu].context)
+        return self._gpus[gpu]
 
     def _wait(self, gpu: int) -> None:
-        self._use(gpu)
-        self._call("cuStreamSynchronize", self._streams[gpu])
+        self._call("cuStreamSynchronize", self._use(gpu).stream)
 
     def _call(self, name: str, *arguments: Any, allowed: tuple[int, ...] = ()) -> None:
         code = int(getattr(self._library, name)(*arguments))

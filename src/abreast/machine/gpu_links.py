@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from abreast.device_list import Device
-from abreast.machine.topology import Topology
+from abreast.machine.topology import Links, num_nvlinks
 from abreast.system_files import text_of
 
 # One lane, one way, after the line code. Source: PCI-SIG, base specifications 1 to 6.
@@ -26,7 +26,7 @@ def gpu_facts(devices: Sequence[Device], nvml: Any = None, root: Path = Path("/"
         return [_facts(device, library, root) for device in devices if device.kind == "gpu"]
 
 
-def links(devices: Sequence[Device], topology: Topology | None, nvml: Any = None) -> list[dict[str, Any]]:
+def links(devices: Sequence[Device], topology: Links | None, nvml: Any = None) -> list[dict[str, Any]]:
     """One dictionary per pair of GPUs: its class as in `nvidia-smi topo -m`, its NVLinks, and peer access.
 
     `topology` numbers all GPUs of the machine by bus id, not only those that this process sees.
@@ -38,9 +38,9 @@ def links(devices: Sequence[Device], topology: Topology | None, nvml: Any = None
         for first, second in itertools.combinations(range(len(gpus)), 2):
             entry: dict[str, Any] = {"from": gpus[first].name, "to": gpus[second].name}
             pair = places.get(first), places.get(second)
-            if topology is not None and None not in pair and pair in topology.links:
-                entry["class"] = topology.links[pair]
-                entry["num_nvlinks"] = topology.nvlinks(*pair)
+            if topology is not None and None not in pair and pair in topology:
+                entry["class"] = topology[pair]
+                entry["num_nvlinks"] = num_nvlinks(topology[pair])
             peer = _peer_access(gpus[first], gpus[second], library)
             found.append(entry | ({} if peer is None else {"peer_access": peer}))
     return found

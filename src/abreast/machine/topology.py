@@ -1,4 +1,4 @@
-"""The output of `nvidia-smi topo -m` as data: the link of each pair of GPUs, and the cores near each GPU.
+"""The output of `nvidia-smi topo -m` as data: the link of each pair of GPUs.
 
 Runs the command, and parses the output of every version so far, with tabs or, as in pasted text, with spaces.
 """
@@ -7,42 +7,20 @@ from __future__ import annotations
 
 import re
 import subprocess
-from dataclasses import dataclass
 
 from abreast.errors import DataError
 
-# From near to far; `NV#` stands for that many NVLinks.
-CLASSES = {
-    "PIX": "at most one PCIe bridge",
-    "PXB": "several PCIe bridges, and no host bridge",
-    "PHB": "a PCIe host bridge, mostly the processor",
-    "NODE": "several host bridges of one NUMA node",
-    "SYS": "the link between NUMA nodes",
-    "SOC": "the link between sockets (the name of SYS before 2017)",
-}
 _SECONDS = 20
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+# `NV#` stands for that many NVLinks. The other words, from near to far: one PCIe bridge, several, a host bridge, several host
+# bridges of a NUMA node, the link between nodes, and its name before 2017.
 _LINK = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
-_AFFINITIES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+Links = dict[tuple[int, int], str]  # by pair of GPUs, which are numbered from 0 as in the matrix
 
 
-@dataclass(frozen=True)
-class Topology:
-    """The links of a machine's GPUs, which are numbered from 0 as in the matrix.
-
-    `links` maps pairs of GPUs to a class or `NV#`. `cores` and `numa_nodes` have no entry for a GPU whose value is unknown.
-    """
-
-    num_gpus: int
-    links: dict[tuple[int, int], str]
-    cores: dict[int, str]
-    numa_nodes: dict[int, str]
-    nics: dict[str, tuple[str, ...]]  # network card's name -> the class of its link to each GPU
-
-    def nvlinks(self, first: int, second: int) -> int:
-        """Number of NVLinks between two GPUs, direct or through a switch."""
-        kind = self.links[first, second]
-        return int(kind[2:]) if kind.startswith("NV") else 0
+def num_nvlinks(link: str) -> int:
+    """Number of NVLinks between two GPUs with this word in the matrix, direct or through a switch."""
+    return int(link.removeprefix("NV")) if link.startswith("NV") else 0
 
 
 def topology_text() -> str | None:
@@ -56,61 +34,39 @@ def topology_text() -> str | None:
     return done.stdout
 
 
-def parse(text: str) -> Topology:
-    """Parse the matrix. Raises `DataError` if there is none, or if two GPUs disagree about their link."""
+def parse(text: str) -> Links:
+    """The links in the matrix. Raises `DataError` if there is none, or if two GPUs disagree about their link."""
     rows = [_ESCAPES.sub("", row) for row in text.splitlines()]
     start = next((number for number, row in enumerate(rows) if re.match(r"\s*GPU0\b.*Affinity", row)), None)
     if start is None:
         raise DataError(f"no matrix of links in {text[:60]!r}", "give what `nvidia-smi topo -m` prints")
-    names = _before_affinity(rows[start]).split()
-    gpus = [name for name in names if name.startswith("GPU")]
-    links: dict[tuple[int, int], str] = {}
-    cores: dict[int, str] = {}
-    nodes: dict[int, str] = {}
-    nics: dict[str, tuple[str, ...]] = {}
+    gpus = re.findall(r"\bGPU\d+", rows[start])
+    links: Links = {}
     for row in rows[start + 1 :]:
-        name, cells = _cells(row)
-        if name not in names:
-            if name and (links or nics):
-                break  # the legend follows the matrix
-            continue
-        kinds = cells[: len(names)]
-        _check_row(name, kinds, len(gpus))
+        name, *kinds = _cells(row)[: len(gpus) + 1] or [""]
         if name in gpus:
+            _check_row(name, kinds, len(gpus))
             place = gpus.index(name)
-            links |= {(place, other): kind for other, kind in enumerate(kinds[: len(gpus)]) if other != place}
-            cores |= _cell(place, cells, len(names))
-            nodes |= _cell(place, cells, len(names) + 1)
-        else:
-            nics[name] = tuple(kinds[: len(gpus)])
+            links |= {(place, other): kind for other, kind in enumerate(kinds) if other != place}
     _check(links, len(gpus))
-    return Topology(len(gpus), links, cores, nodes, nics)
+    return links
 
 
-def _before_affinity(header: str) -> str:
-    return header[: min(place for name in _AFFINITIES if (place := header.find(name)) >= 0)]
-
-
-def _cells(row: str) -> tuple[str, list[str]]:
+def _cells(row: str) -> list[str]:
     """A row's name, and its cells. If the row has tabs, empty cells are kept."""
     parts = row.strip().split("\t") if "\t" in row.strip() else row.split()
-    cells = [part.strip() for part in parts]
-    return (cells[0], cells[1:]) if cells else ("", [])
-
-
-def _cell(place: int, cells: list[str], column: int) -> dict[int, str]:
-    return {place: cells[column]} if column < len(cells) and cells[column] not in ("", "N/A") else {}
+    return [part.strip() for part in parts]
 
 
 def _check_row(name: str, kinds: list[str], num_gpus: int) -> None:
-    if len(kinds) < num_gpus or not all(_LINK.fullmatch(kind) for kind in kinds[:num_gpus]):
+    if len(kinds) < num_gpus or not all(map(_LINK.fullmatch, kinds)):
         raise DataError(
             f"the row of {name} is {' '.join(kinds)!r}, not a list of links to {num_gpus} GPUs",
             "give the whole matrix, unchanged",
         )
 
 
-def _check(links: dict[tuple[int, int], str], num_gpus: int) -> None:
+def _check(links: Links, num_gpus: int) -> None:
     for first in range(num_gpus):
         for second in range(first + 1, num_gpus):
             pair = links.get((first, second)), links.get((second, first))

@@ -1,7 +1,7 @@
 """Charts as inline SVG: stacked bars, and lines over time. `tracks.py` draws spans on tracks.
 
 Positions are percentages and heights are pixels, so that a chart fits any width while its text keeps its size. Colours are
-the classes of `palette.py`. Predicted values have the class `predicted`, and never look like measured ones.
+the classes of `palette.py`. Predicted bars have the class `predicted`, and never look like measured ones.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class Line:
 
     name: str
     points: Sequence[tuple[float, float]]
-    predicted: bool = False
 
 
 def legend(colours: Mapping[str, str]) -> Markup:
@@ -168,9 +167,8 @@ def _path(line: Line, colour: str, low: float, span: float, top: float) -> Marku
     ]
     if len(places) == 1:
         places *= 2  # a single point: the line's round caps make it a dot
-    kind = f"{colour} predicted" if line.predicted else colour
     shape = tag("path", d="M" + " ".join(places), vector_effect="non-scaling-stroke") if places else joined()
-    return tag("g", tag("title", shortened(line.name, 200)), shape, class_=kind)
+    return tag("g", tag("title", shortened(line.name, 200)), shape, class_=colour)
 
 
 def _column(place: float, words: str, height: int) -> Markup:

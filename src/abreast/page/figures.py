@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from abreast.page.charts import ticks
+from abreast.page.charts import Bar, Describe, ticks
 from abreast.page.markup import Markup, joined, shortened, tag
 
 WIDTH, HEIGHT = 640, 360
@@ -20,7 +20,6 @@ _LEAST_TICK_PIXELS = 26
 _ROW, _BAR = 34, 20  # heights of a row and of the bar in it
 _KEY_ROW = 20
 _LETTER_WIDTH = 6.6
-Describe = Callable[[float], str]
 
 
 @dataclass(frozen=True)
@@ -85,18 +84,9 @@ def curves_figure(
     return _sheet(title, HEIGHT, key, *drawn, names, above)
 
 
-@dataclass(frozen=True)
-class Bars:
-    """One stacked bar of a figure: `parts` by name."""
-
-    name: str
-    parts: Mapping[str, float]
-    predicted: bool = False
-
-
-def bars_figure(title: str, bars: Sequence[Bars], colours: Mapping[str, str], describe: Describe) -> Markup:
+def bars_figure(title: str, bars: Sequence[Bar], colours: Mapping[str, str], describe: Describe) -> Markup:
     """Stacked bars below one another, on one scale."""
-    longest = max((sum(bar.parts.values()) for bar in bars), default=0.0) or 1.0
+    longest = max((bar.total for bar in bars), default=0.0) or 1.0
     left = 24 + _LETTER_WIDTH * max((len(bar.name) for bar in bars), default=0)
     width = WIDTH - left - 84
     shown = {name: colour for name, colour in colours.items() if any(bar.parts.get(name) for bar in bars)}
@@ -109,7 +99,7 @@ def bars_figure(title: str, bars: Sequence[Bars], colours: Mapping[str, str], de
 
 
 def _bar(
-    bar: Bars, colours: Mapping[str, str], describe: Describe, left: float, y: float, pixels_per_unit: float
+    bar: Bar, colours: Mapping[str, str], describe: Describe, left: float, y: float, pixels_per_unit: float
 ) -> Markup:
     name = tag("text", bar.name, x=left - 10, y=y + _BAR / 2, dy=".35em", text_anchor="end")
     parts, x = [], left
@@ -124,7 +114,7 @@ def _bar(
         fits = len(words) * _LETTER_WIDTH + 6 < width and not bar.predicted
         parts.append(tag("g", box, label if fits else "", class_=colour))
         x += width
-    total = tag("text", describe(sum(bar.parts.values())), x=x + 8, y=y + _BAR / 2, dy=".35em")
+    total = tag("text", describe(bar.total), x=x + 8, y=y + _BAR / 2, dy=".35em")
     return tag("g", name, *parts, total, class_="predicted" if bar.predicted else "measured")
 
 

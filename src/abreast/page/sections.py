@@ -1,18 +1,34 @@
-"""The two blocks that every page is made of: a section with a heading, and a table. Not here: their content."""
+"""The blocks that every page is made of: sections with a heading, tables, and lists of facts. Not here: their content."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from abreast.page.markup import Markup, tag
+from abreast.page.markup import Markup, shortened, tag
 
 MOST_ROWS = 100  # in any table
 
 
 def section(title: str, about: str, *content: str) -> Markup:
-    name = title.lower().replace(" ", "-")
+    name = anchor(title)
     heading = tag("h2", title, id=name)
     return tag("section", heading, tag("p", about, class_="about") if about else "", *content, aria_labelledby=name)
+
+
+def anchor(title: str) -> str:
+    """The id of the heading of a section, for links to it."""
+    return title.lower().replace(" ", "-")
+
+
+def fact_list(entries: Mapping[str, str]) -> Markup:
+    """Names with their values; those without a value are left out."""
+    texts = {shortened(name, 120): shortened(text, 600) for name, text in entries.items() if text}
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in texts.items()), class_="facts")
+
+
+def origin(entries: Mapping[str, str]) -> Markup:
+    """The sources of a page's numbers, which a reader can unfold."""
+    return tag("details", tag("summary", "Where these numbers come from"), fact_list(entries))
 
 
 def table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -34,9 +34,6 @@ class Constants:
 
     def __getitem__(self, name: str) -> float:
         return self.values[name]
-
-    def with_values(self, values: Mapping[str, float]) -> Constants:
-        return replace(self, values={**self.values, **values})
 
 
 def described() -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from abreast.plan.questions import cost, helps, worth
 from abreast.plan.report import Plan
 from abreast.plan.setup import Setup, check_rows
 from abreast.plan.step_time import step_time
+from abreast.stderr import tell
 
 _USUAL_ROWS = 32.0
 
@@ -31,7 +31,7 @@ def make_plan(options: argparse.Namespace) -> Plan:
     if options.measured is not None:
         half = lines.half_line(Path(options.measured))
         if half is not None:
-            print(f"abreast: {half}", file=sys.stderr)
+            tell(half)
         measured = measured_steps(options.measured, options.model, options.batch, options.strong)
     setup = setup_of(options, measured)
     most = setup.machine.devices_per_host if options.devices is None else options.devices

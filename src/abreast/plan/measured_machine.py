@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from abreast import plain_json
 from abreast.errors import DataError
+from abreast.plan.facts import Facts
 from abreast.plan.rings import has_ring, slowest_of_fastest_ring
 from abreast.units import byte_count, counted
 
@@ -22,7 +22,6 @@ _AGAIN = "`abreast machine > machine.json` writes a new one"
 _NVLINK_CLASS = "NV"
 # Share of a PCIe link's rate that copies from pinned memory reach: 0.763 of 0.985 GB/s, and 6.07 of 7.88, in Rossum's tests.
 _COPIED_SHARE = 0.77
-Facts = Mapping[str, Any]
 Pairs = dict[tuple[int, int], Facts]
 
 
@@ -31,170 +30,168 @@ def is_measured(content: Any) -> bool:
     return isinstance(content, dict) and "gpus" in content and "device" not in content
 
 
-def described(facts: Facts, where: str, known: Mapping[str, str]) -> dict[str, Any]:
+def described(content: dict[str, Any], where: str, known: Mapping[str, str]) -> dict[str, Any]:
     """The machine as `plan` reads it. `known` maps the driver's name of a GPU to its name in `plan`.
 
     Facts that a user added are kept: `name`, `network`, `most_hosts`, `assumed`. Raises `DataError` for a missing fact.
     """
-    if facts.get("format") != FORMAT:
-        raise DataError(f"{where}: format is {facts.get('format')!r}, and this version reads {FORMAT}", _AGAIN)
-    gpus = _objects(facts, "gpus", where)
-    machine = _with_gpus(facts, gpus, where, known) if gpus else _simulated(facts, where)
-    when = ", ".join(str(facts[name]) for name in ("made_by", "date") if name in facts)
+    if content.get("format") != FORMAT:
+        raise DataError(f"{where}: format is {content.get('format')!r}, and this version reads {FORMAT}", _AGAIN)
+    facts = Facts(content, where, _AGAIN)
+    gpus = facts.objects("gpus")
+    machine = _with_gpus(facts, gpus, known) if gpus else _simulated(facts)
+    when = ", ".join(str(content[name]) for name in ("made_by", "date") if name in content)
     machine["sources"] = {name: f"{text} ({when})" for name, text in machine["sources"].items()}
-    machine |= {name: facts[name] for name in ("name", "network", "most_hosts") if name in facts}
-    added = facts.get("assumed", [])
+    machine |= {name: content[name] for name in ("name", "network", "most_hosts") if name in content}
+    added = content.get("assumed", [])
     return machine | {"assumed": [*machine["assumed"], *added] if isinstance(added, list) else added}
 
 
-def _with_gpus(facts: Facts, gpus: Sequence[Facts], where: str, known: Mapping[str, str]) -> dict[str, Any]:
-    models = Counter(str(gpu.get("model", "GPU without a name")) for gpu in gpus)
-    found = [_device(gpu, f"{where}: {gpu.get('name', 'a GPU')}", known) for gpu in gpus]
-    link, source = _device_link(facts, gpus, where)
+def _with_gpus(facts: Facts, gpus: Sequence[Facts], known: Mapping[str, str]) -> dict[str, Any]:
+    models = Counter(str(gpu.content.get("model", "GPU without a name")) for gpu in gpus)
+    found = [_device(gpu, known) for gpu in gpus]
+    link, source = _device_link(facts, gpus)
     machine = {
         "name": ", ".join(f"{number} x {model}" for model, number in models.items()),
-        "device": found[_slowest(gpus, where)],
+        "device": found[_slowest(gpus)],
         "devices_per_host": len(gpus),
         "device_link": link,
         "assumed": [f"all {len(gpus)} GPUs are as the slowest of them"] if len(models) > 1 else [],
         "sources": {"device_link": source},
     }
-    copies = _host_copies(facts, gpus, where)
+    copies = _host_copies(facts, gpus)
     return machine | ({} if copies is None else {"host_copy_bytes_per_second": copies})
 
 
-def _device(gpu: Facts, where: str, known: Mapping[str, str]) -> Any:
+def _device(gpu: Facts, known: Mapping[str, str]) -> Any:
     """The name of a GPU that ships, or the facts from its driver."""
-    model = str(gpu.get("model", ""))
+    model = str(gpu.content.get("model", ""))
     if model.removeprefix("NVIDIA ") in known:
         return known[model.removeprefix("NVIDIA ")]
-    rate = _number(gpu, "memory_bytes_per_second", where)
+    rate = gpu.known("memory_bytes_per_second")
     if rate is None:
         raise DataError(
-            f"{where}: nothing is known about {model or 'a GPU without a name'}",
+            f"{gpu.where}: nothing is known about {model or 'a GPU without a name'}",
             'add the rate of its memory to its entry in gpus, as `"memory_bytes_per_second": 936e9`',
         )
-    more = {name: gpu[name] for name in ("peak_flops", "memory_bytes") if name in gpu}
+    more = {name: gpu[name] for name in ("peak_flops", "memory_bytes") if name in gpu.content}
     return {"name": model, "memory_bytes_per_second": rate, "source": "the GPU's driver", **more}
 
 
-def _slowest(gpus: Sequence[Facts], where: str) -> int:
+def _slowest(gpus: Sequence[Facts]) -> int:
     """The index of the GPU with the slowest memory; unknown rates count as fast."""
-    rates = [_number(gpu, "memory_bytes_per_second", where) or math.inf for gpu in gpus]
+    rates = [gpu.known("memory_bytes_per_second") or math.inf for gpu in gpus]
     return rates.index(min(rates))
 
 
-def _device_link(facts: Facts, gpus: Sequence[Facts], where: str) -> tuple[dict[str, Any], str]:
+def _device_link(facts: Facts, gpus: Sequence[Facts]) -> tuple[dict[str, Any], str]:
     """The link between the GPUs, and the source of that fact."""
-    if facts.get("all_reduce") and not facts.get("all_reduce_simulated", False):
-        link, source, count = _all_reduce(facts, where)
+    if facts.content.get("all_reduce") and not facts.content.get("all_reduce_simulated", False):
+        link, source, count = _all_reduce(facts)
         if count == len(gpus):
             return link, source
     if len(gpus) == 1:
-        return _alone(facts, gpus[0], where)
-    pairs = _pairs(facts, gpus, where)
-    copies = {pair: rate for pair, entry in pairs.items() if (rate := _copy_rate(entry, where)) is not None}
+        return _alone(facts, gpus[0])
+    pairs = _pairs(facts, gpus)
+    copies = {pair: rate for pair, entry in pairs.items() if (rate := _copy_rate(entry)) is not None}
     if copies:
         slowest = slowest_of_fastest_ring(copies, len(gpus)) or min(copies.values())
-        return _link("measured", slowest, _latency(pairs, where)), "measured: the slowest copy of the fastest ring"
-    return _nominal(pairs, gpus, where)
+        return _link("measured", slowest, _latency(pairs)), "measured: the slowest copy of the fastest ring"
+    return _nominal(facts, pairs, gpus)
 
 
-def _all_reduce(facts: Facts, where: str) -> tuple[dict[str, Any], str, int]:
+def _all_reduce(facts: Facts) -> tuple[dict[str, Any], str, int]:
     """The all-reduce over the most devices: the rate of its largest buffer, and the latency of its smallest."""
-    entries = _objects(facts, "all_reduce", where)
-    numbers = [
-        {name: _needed(entry, name, f"{where}: all_reduce") for name in ("devices", "bytes", "seconds")}
-        for entry in entries
-    ]
-    most = max(_whole(entry["devices"], f"{where}: all_reduce: devices") for entry in numbers)
-    over = sorted((entry for entry in numbers if entry["devices"] == most), key=lambda entry: entry["bytes"])
+    entries = facts.objects("all_reduce")
+    most = max(entry.count("devices") for entry in entries)
+    over = sorted((entry.number("bytes"), entry.number("seconds")) for entry in entries if entry["devices"] == most)
     if most < 2:
-        raise DataError(f"{where}: all_reduce is over {counted(most, 'device')}", _AGAIN)
+        raise DataError(f"{facts.where}: all_reduce is over {counted(most, 'device')}", _AGAIN)
     turns = 2 * (most - 1)
-    small, large = over[0], over[-1]
-    rate = turns / most * large["bytes"] / large["seconds"]
-    latency = small["seconds"] / turns if len(over) > 1 else 0.0
-    source = f"measured: all-reduce of {byte_count(large['bytes'])} over {counted(most, 'device')}"
+    (_, least_seconds), (size, seconds) = over[0], over[-1]
+    rate = turns / most * size / seconds
+    latency = least_seconds / turns if len(over) > 1 else 0.0
+    source = f"measured: all-reduce of {byte_count(size)} over {counted(most, 'device')}"
     return _link("all-reduce", rate, latency), source, most
 
 
-def _alone(facts: Facts, gpu: Facts, where: str) -> tuple[dict[str, Any], str]:
+def _alone(facts: Facts, gpu: Facts) -> tuple[dict[str, Any], str]:
     """The only GPU of a host has no link to another; its link to the host stands for it."""
-    rate = _number(gpu, "pcie_bytes_per_second_each_way", f"{where}: {gpu.get('name', 'a GPU')}")
+    rate = gpu.known("pcie_bytes_per_second_each_way")
     if rate is not None:
         return _link("pcie", rate), "the GPU's driver: PCIe generation and width"
-    pinned = _host_copies(facts, [gpu], where)
+    pinned = _host_copies(facts, [gpu])
     if pinned is not None:
         return _link("measured", pinned), "measured: copies from the host"
-    raise DataError(f"{where}: nothing is known about the GPU's PCIe link", _AGAIN)
+    raise DataError(f"{facts.where}: nothing is known about the GPU's PCIe link", _AGAIN)
 
 
-def _nominal(pairs: Pairs, gpus: Sequence[Facts], where: str) -> tuple[dict[str, Any], str]:
+def _nominal(facts: Facts, pairs: Pairs, gpus: Sequence[Facts]) -> tuple[dict[str, Any], str]:
     """The link as the driver describes it, where nothing was measured."""
-    nvlinks = [pair for pair, entry in pairs.items() if str(entry.get("class", "")).startswith(_NVLINK_CLASS)]
-    rates = [_number(gpu, "nvlink_bytes_per_second_each_way", where) for gpu in gpus]
+    links = {pair: entry.content for pair, entry in pairs.items()}
+    nvlinks = [pair for pair, link in links.items() if str(link.get("class", "")).startswith(_NVLINK_CLASS)]
+    rates = [gpu.known("nvlink_bytes_per_second_each_way") for gpu in gpus]
     if has_ring(nvlinks, len(gpus)) and None not in rates:
         return _link("nvlink", _least(rates)), "the GPUs' driver: NVLinks and their version"
-    lanes = [_number(gpu, "pcie_bytes_per_second_each_way", where) for gpu in gpus]
+    lanes = [gpu.known("pcie_bytes_per_second_each_way") for gpu in gpus]
     if None in lanes:
-        raise DataError(f"{where}: nothing is known about the links between its {len(gpus)} GPUs", _AGAIN)
-    peers = [entry.get("peer_access") for entry in pairs.values()]
+        what = f"nothing is known about the links between its {len(gpus)} GPUs"
+        raise DataError(f"{facts.where}: {what}", _AGAIN)
+    peers = [link.get("peer_access") for link in links.values()]
     known = bool(peers) and all(isinstance(peer, bool) for peer in peers)
     kind = "pcie" if not known else "pcie-peer" if all(peers) else "pcie-through-host"
     return _link(kind, _least(lanes)), "the GPUs' driver: PCIe generation, width and peer access"
 
 
-def _pairs(facts: Facts, gpus: Sequence[Facts], where: str) -> Pairs:
+def _pairs(facts: Facts, gpus: Sequence[Facts]) -> Pairs:
     """The entries of `links` by the indices of their GPUs, in both orders."""
-    places = {str(gpu.get("name")): place for place, gpu in enumerate(gpus)}
+    places = {str(gpu.content.get("name")): place for place, gpu in enumerate(gpus)}
     found: Pairs = {}
-    for entry in _objects(facts, "links", where):
-        ends = [str(entry.get("from")), str(entry.get("to"))]
+    for entry in facts.objects("links"):
+        ends = [str(entry.content.get(name)) for name in ("from", "to")]
         if not all(end in places for end in ends):
             names = " and ".join(map(repr, ends))
-            raise DataError(f"{where}: a link joins {names}, and not both are in its gpus", _AGAIN)
+            raise DataError(f"{facts.where}: a link joins {names}, and not both are in its gpus", _AGAIN)
         first, second = (places[end] for end in ends)
         found[first, second] = found[second, first] = entry
     return found
 
 
-def _copy_rate(entry: Facts, where: str) -> float | None:
+def _copy_rate(entry: Facts) -> float | None:
     """The rate of the faster way between two GPUs; collectives choose it too."""
     names = ("bytes_per_second_with_peer_access", "bytes_per_second_without_peer_access")
-    rates = [rate for name in names if (rate := _number(entry, name, f"{where}: links")) is not None]
-    return max(rates, default=None)
+    return max((rate for name in names if (rate := entry.known(name)) is not None), default=None)
 
 
-def _latency(pairs: Pairs, where: str) -> float:
+def _latency(pairs: Pairs) -> float:
     """The longest latency of all pairs."""
     names = ("latency_seconds_with_peer_access", "latency_seconds_without_peer_access")
-    measured = [[_number(entry, name, f"{where}: links") for name in names] for entry in pairs.values()]
+    measured = [[entry.known(name) for name in names] for entry in pairs.values()]
     return max((_least(each) for each in measured if any(each)), default=0.0)
 
 
-def _host_copies(facts: Facts, gpus: Sequence[Facts], where: str) -> float | None:
+def _host_copies(facts: Facts, gpus: Sequence[Facts]) -> float | None:
     """Bytes per second from the host to one GPU while it feeds all."""
-    rates = facts.get("host_to_device_bytes_per_second")
+    rates = facts.content.get("host_to_device_bytes_per_second")
     if not isinstance(rates, dict) or not isinstance(rates.get("pinned"), list):
-        lanes = [_number(gpu, "pcie_bytes_per_second_each_way", where) for gpu in gpus]
+        lanes = [gpu.known("pcie_bytes_per_second_each_way") for gpu in gpus]
         return None if None in lanes else _COPIED_SHARE * _least(lanes)
-    what = f"{where}: host_to_device_bytes_per_second"
-    pinned = [_needed({"pinned": rate}, "pinned", what) for rate in rates["pinned"]]
-    together = _number(rates, "pinned_all_at_once", what)
+    where = f"{facts.where}: host_to_device_bytes_per_second"
+    pinned = [Facts({"pinned": rate}, where, _AGAIN).number("pinned") for rate in rates["pinned"]]
+    together = Facts(rates, where, _AGAIN).known("pinned_all_at_once")
     return min([*pinned, *([] if together is None else [together / len(gpus)])], default=None)
 
 
-def _simulated(facts: Facts, where: str) -> dict[str, Any]:
+def _simulated(facts: Facts) -> dict[str, Any]:
     """A machine without a GPU, whose devices are simulated on its processor."""
-    if not facts.get("all_reduce"):
+    if not facts.content.get("all_reduce"):
         raise DataError(
-            f"{where} has no GPU, and simulated devices were not measured",
+            f"{facts.where} has no GPU, and simulated devices were not measured",
             "`abreast machine --cpu-devices 2` measures them; or name another machine, as `--machine dgx-1-v100`",
         )
-    link, source, most = _all_reduce(facts, where)
-    copies = _needed(facts, "memory_copy_bytes_per_second", where)
-    processor = str(facts.get("cpu", "a processor"))
+    link, source, most = _all_reduce(facts)
+    copies = facts.number("memory_copy_bytes_per_second")
+    processor = str(facts.content.get("cpu", "a processor"))
     device = {
         "name": processor,
         "memory_bytes_per_second": 2 * copies,  # each byte is read and written
@@ -218,33 +215,3 @@ def _link(kind: str, bytes_per_second: float, latency_seconds: float = 0.0) -> d
 
 def _least(rates: Sequence[float | None]) -> float:
     return min(rate for rate in rates if rate is not None)
-
-
-def _objects(facts: Facts, name: str, where: str) -> list[Facts]:
-    found = facts.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise DataError(f"{where}: {name} is not a list of objects", _AGAIN)
-    return found
-
-
-def _number(entry: Facts, name: str, where: str) -> float | None:
-    """A number above zero, or None where it is missing."""
-    value = entry.get(name)
-    if value is None:
-        return None
-    if not plain_json.positive(value):
-        raise DataError(f"{where}: {name} is {value!r}", "it is a number above zero")
-    return float(value)
-
-
-def _whole(number: float, what: str) -> int:
-    if number != int(number):
-        raise DataError(f"{what} is {number:g}", "it is a whole number")
-    return int(number)
-
-
-def _needed(entry: Facts, name: str, where: str) -> float:
-    found = _number(entry, name, where)
-    if found is None:
-        raise DataError(f"{where}: {name} is missing", _AGAIN)
-    return found

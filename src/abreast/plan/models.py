@@ -15,7 +15,7 @@ from typing import Any
 from abreast.errors import DataError
 from abreast.nearest import did_you_mean
 
-_TYPICAL_PARAMETERS, _PARAMETERS_PER_TENSOR = 30e6, 200e3
+_PARAMETERS_PER_TENSOR = 200e3
 _MOST_TENSORS = 100_000
 
 
@@ -31,7 +31,6 @@ class Model:
     batch_norms: bool = False
     flops_per_row: float | None = None
     tensor_sizes: tuple[int, ...] = ()
-    known: bool = True
     source: str = ""
 
     @property
@@ -47,15 +46,6 @@ def find_model(name: str) -> Model:
         hint = f"{did_you_mean(name, models())} Or give `--parameters 25.6e6`"
         raise DataError(f"no model is called {name!r}", hint)
     return found
-
-
-def model_or_typical(name: str, num_parameters: float | None = None) -> Model:
-    """A model that ships, or a typical one with `known=False`."""
-    found = _spelled(name)
-    if found is not None:
-        return found
-    count = num_parameters or _TYPICAL_PARAMETERS
-    return Model(name, count, max(8, round(count / _PARAMETERS_PER_TENSOR)), known=False)
 
 
 def is_known(name: str) -> bool:

@@ -11,7 +11,7 @@ from abreast.bench.series import Comparison, Point, Series
 from abreast.page import drawings
 from abreast.page.document import document
 from abreast.page.markup import Markup, joined, sentence, shortened, tag
-from abreast.page.sections import section
+from abreast.page.sections import origin, section
 from abreast.plan.measured_steps import at
 from abreast.plan.predict import Prediction
 from abreast.plan.report import Plan, epoch_words, helps_words, rate_words, row_words, worth_words
@@ -202,14 +202,9 @@ def _origin(plan: Plan) -> Markup:
         "device": f"{machine.device.name}: {machine.device.source or 'as given'}",
         "software": setup.software,
         "assumed of the machine": ", ".join(machine.assumed),
-        **{name.replace("_", " "): text for name, text in machine.sources.items()},
+        **{name.replace("_", " "): str(text) for name, text in machine.sources.items()},
     }
-    shown = [
-        tag("div", tag("dt", shortened(name, 60)), tag("dd", shortened(str(text), 400)))
-        for name, text in entries.items()
-        if text
-    ]
-    return tag("details", tag("summary", "Where these numbers come from"), tag("dl", *shown, class_="facts"))
+    return origin(entries)
 
 
 def _label(part: str) -> str:

@@ -6,15 +6,16 @@ The exchange is simulated bucket by bucket (`simulate`); the other parts are for
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from abreast.bench.cases import doubling
 from abreast.plan.constants import Constants, shipped
 from abreast.plan.interval import interval
 from abreast.plan.scenario import Scenario, Scenarios
 from abreast.plan.setup import Setup
-from abreast.plan.simulate import Simulated, Wires, Work, exchange_seconds, simulate
+from abreast.plan.simulate import Wires, Work, exchange_seconds, simulate
 from abreast.plan.software import SOFTWARE
 from abreast.plan.terms import (
     BACKWARD_SHARE,
@@ -58,7 +59,8 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     scenario = scenario_of(setup, num_devices, num_hosts)
     many = Scenarios([scenario])
     alone = terms(many, known)
-    work = _work(setup, scenario, float(alone.compute[0]))
+    compute = float(alone.compute[0])
+    work = _work(setup, scenario, compute)
     wires = _wires(setup, scenario, many, known)
     slowdown = _slowdown(setup, num_devices)
     run = simulate(work, wires, slowdown)
@@ -70,8 +72,8 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     rows = setup.rows / num_devices if setup.strong else setup.rows
     rows_of_step = rows * num_devices * setup.accumulation
     parts = {
-        "compute": float(alone.compute[0]),
-        "stragglers": float(alone.straggling[0]) + _waiting(run, alone.compute[0]),
+        "compute": compute,
+        "stragglers": float(alone.straggling[0]) + max(0.0, run.compute_seconds - compute),
         "exchange": exchange / setup.sync_every,
         "launches": float(alone.launches[0]) / setup.sync_every,
         "update": float(alone.update[0]),
@@ -110,9 +112,10 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
 def predictions(setup: Setup, most_devices: int, num_hosts: int | None = None) -> list[Prediction]:
     """Predictions for 1, 2, 4, ... devices up to `most_devices`; with several hosts, only full hosts."""
     per_host = setup.machine.devices_per_host
-    counts = [count for count in _doubling(most_devices) if count <= per_host or count % per_host == 0]
     found = []
-    for count in dict.fromkeys([*counts, most_devices]):
+    for count in doubling(most_devices):
+        if count > per_host and count % per_host and count != most_devices:
+            continue
         hosts = math.ceil(count / per_host)
         if num_hosts is not None and count == most_devices:
             hosts = num_hosts
@@ -209,10 +212,6 @@ def _slowdown(setup: Setup, num_devices: int) -> float:
     return float(np.exp(np.random.default_rng(0).normal(0.0, setup.straggler_spread, num_devices)).max())
 
 
-def _waiting(run: Simulated, compute: float) -> float:
-    return max(0.0, run.compute_seconds - float(compute))
-
-
 def _feeding(setup: Setup, host_rows: float, devices_per_host: int, busy: float) -> dict[str, float]:
     """Seconds that copies, the start of the devices, and the input pipeline add; staged copies are hidden by computing."""
     copy = host_rows / devices_per_host * setup.row_bytes / setup.machine.host_copy_bytes_per_second
@@ -229,13 +228,3 @@ def _abstains(low: float, high: float, setup: Setup) -> str:
     if high > _WIDEST * setup.step.factor**2 * low:
         return f"the interval would reach from {low:.2f} to {high:.2f} of linear scaling"
     return ""
-
-
-def _doubling(most: int) -> list[int]:
-    return [2**power for power in range(int(math.log2(max(1, most))) + 1)]
-
-
-def with_machine_link(setup: Setup, kind: str, bytes_per_second: float) -> Setup:
-    """The same set-up with another link between the devices."""
-    link = replace(setup.machine.device_link, kind=kind, bytes_per_second=bytes_per_second)
-    return setup.on(replace(setup.machine, device_link=link))

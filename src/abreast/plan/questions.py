@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from abreast.errors import AbreastError, DataError
 from abreast.plan.gradients import parse_format
-from abreast.plan.predict import Prediction, predict, with_machine_link
+from abreast.plan.predict import Prediction, predict
 from abreast.plan.setup import Setup
 
 _WORTH = 0.5  # the share of its own throughput that an added device has to bring
@@ -69,12 +69,13 @@ def _changes(setup: Setup) -> list[tuple[str, Setup]]:
     if setup.gradients.name == "fp32":
         changes.append(("gradients in bf16", replace(setup, gradients=parse_format("bf16"))))
     if setup.machine.device_link.kind not in ("nvlink", "nvlink-assumed"):
-        changes.append(("NVLink of 150 GB/s between devices", with_machine_link(setup, "nvlink", 150e9)))
+        link = replace(setup.machine.device_link, kind="nvlink", bytes_per_second=150e9)
+        faster = replace(setup.machine, device_link=link)
+        changes.append(("NVLink of 150 GB/s between devices", setup.on(faster)))
     network = setup.machine.network
-    if network is not None:
+    if network is not None and network.bytes_per_second < 50e9:
         faster = replace(setup.machine, network=replace(network, kind="rdma", bytes_per_second=50e9))
-        if network.bytes_per_second < 50e9:
-            changes.append(("a network of 400 Gb/s with RDMA", setup.on(faster)))
+        changes.append(("a network of 400 Gb/s with RDMA", setup.on(faster)))
     if not setup.overlap or setup.software == "unoverlapped":
         changes.append(("an exchange that overlaps", replace(setup, overlap=True, software="ddp")))
     if setup.input_rows_per_second is not None:

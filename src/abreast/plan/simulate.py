@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from abreast.errors import DataError
 from abreast.plan.collectives import gather_seconds, ring_seconds, tree_seconds
 from abreast.plan.events import Engine
-from abreast.plan.software import EXCHANGES
 
 _DEVICE = "device 0"
 
@@ -29,15 +28,9 @@ class Work:
     encode_seconds: float = 0.0  # to compress one bucket
 
     def __post_init__(self) -> None:
-        if len(self.backward_seconds) != len(self.bucket_bytes):
-            raise DataError(
-                f"{len(self.backward_seconds)} backward times for {len(self.bucket_bytes)} buckets", "one for each"
-            )
         numbers = [self.forward_seconds, self.encode_seconds, *self.backward_seconds, *self.bucket_bytes]
         if any(not (math.isfinite(number) and number >= 0) for number in numbers):
             raise DataError("a time or a size is negative or not finite", "give seconds and bytes, zero or more")
-        if self.accumulation < 1:
-            raise DataError(f"accumulation of {self.accumulation} steps", "1 or more")
 
     @property
     def compute_seconds(self) -> float:
@@ -46,7 +39,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Wires:
-    """The links of an exchange, with usable rates in bytes per second."""
+    """The links of an exchange, with usable rates in bytes per second. `Setup` has checked the user's numbers."""
 
     exchange: str
     num_devices: int
@@ -61,19 +54,6 @@ class Wires:
     retry_seconds: float = 0.0  # until a failed transfer is tried again
     unanswered_bytes: float = math.inf  # between hosts, until the sender waits for an answer
     sparse: bool = False  # all-gather of the values that each device chose (top-k)
-
-    def __post_init__(self) -> None:
-        if self.exchange not in EXCHANGES:
-            raise DataError(f"exchange is {self.exchange!r}", f"one of {', '.join(EXCHANGES)}")
-        if self.num_devices < 1 or self.num_hosts < 1 or self.num_devices % self.num_hosts:
-            raise DataError(
-                f"{self.num_devices} devices on {self.num_hosts} hosts", "give each host the same number, at least 1"
-            )
-        rates = (self.device_bytes_per_second, self.network_bytes_per_second)
-        if any(not rate > 0 for rate in rates) or not 0 <= self.lost_share < 1:
-            raise DataError("a rate is not above zero, or a share is not below one", "give rates in bytes per second")
-        if min(self.slow_device_link, self.slow_network_link) < 1:
-            raise DataError("a slow link is faster than the others", "give 1 or more: how many times as slow it is")
 
     @property
     def devices_per_host(self) -> int:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from abreast.errors import BackendError
 from abreast.samplers.sample import DeviceSample
 
 _MOST_SAMPLES = 10_000
@@ -28,8 +27,6 @@ class Sampler:
     """Calls `probes` every `every_seconds` from `start` to `stop`; keeps the newest ten thousand samples."""
 
     def __init__(self, probes: Sequence[Sensor], every_seconds: float) -> None:
-        if not every_seconds > 0:
-            raise BackendError(f"sample_seconds={every_seconds!r}", "give a number of seconds above 0, or None")
         self.samples: deque[DeviceSample] = deque(maxlen=_MOST_SAMPLES)
         self._probes = probes
         self._every_seconds = every_seconds

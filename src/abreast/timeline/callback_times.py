@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter_ns
 from types import FrameType
 from typing import Any, Protocol
@@ -127,27 +128,17 @@ def _observed(event: str, callbacks: Any, listeners: list[EventListener]) -> Cal
     """The method that replaces `event` and calls the listeners. It runs at every step, so it does as little as possible."""
     plain = getattr(type(callbacks), event)
     owner = weakref.ref(callbacks)  # no reference cycle, so that the list is freed as soon as nobody uses it
+    has_index = event not in _WITHOUT_INDEX
 
     def observed(index: int, logs: Any = None) -> None:
         start = perf_counter_ns()
         for listener in listeners:
             listener.before(event, index, logs, start)
         try:
-            plain(owner(), index, logs)
+            plain(owner(), index, logs) if has_index else plain(owner(), logs)
         finally:
             end = perf_counter_ns()
             for listener in listeners:
                 listener.after(event, end)
 
-    def observed_without_index(logs: Any = None) -> None:
-        start = perf_counter_ns()
-        for listener in listeners:
-            listener.before(event, 0, logs, start)
-        try:
-            plain(owner(), logs)
-        finally:
-            end = perf_counter_ns()
-            for listener in listeners:
-                listener.after(event, end)
-
-    return observed_without_index if event in _WITHOUT_INDEX else observed
+    return observed if has_index else partial(observed, 0)

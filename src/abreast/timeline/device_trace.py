@@ -5,7 +5,6 @@ The backend chooses the profiler and says how to open its files (`Tracer` in `ba
 
 from __future__ import annotations
 
-import sys
 import threading
 from os import PathLike
 from pathlib import Path
@@ -17,6 +16,7 @@ from abreast.backend import current_backend
 from abreast.backend.instruments import Tracer
 from abreast.errors import BackendError
 from abreast.placed_models import placement_of
+from abreast.stderr import tell
 from abreast.timeline.callback_times import Fit
 
 _LOOK_SECONDS = 1.0
@@ -55,10 +55,9 @@ class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has 
             fit.leave(self)
         self._end()
         if fit is not None and self._num_begun <= self.steps[0]:
-            print(
-                f"abreast: no device trace: the training had {self._num_begun} steps, and the trace begins at step "
-                f"{self.steps[0]}\nhint: choose earlier `steps`",
-                file=sys.stderr,
+            tell(
+                f"no device trace: the training had {self._num_begun} steps, and the trace begins at step "
+                f"{self.steps[0]}\nhint: choose earlier `steps`"
             )
 
     # Called by `Fit`, as a `EventListener`. A callback with its own `on_train_batch_end` would keep Keras from working ahead.
@@ -130,7 +129,7 @@ class _Running:
             if self._is_stopped or (how := self.tracer.stop()) is None:
                 return
             self._is_stopped = True
-        print(f"abreast: the device trace is in {self._logdir}\nhint: {how}", file=sys.stderr)
+        tell(f"the device trace is in {self._logdir}\nhint: {how}")
 
 
 def _checked(steps: Any) -> tuple[int, int]:

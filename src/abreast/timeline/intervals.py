@@ -5,8 +5,6 @@ Imports nothing of abreast.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -14,10 +12,6 @@ Times = npt.NDArray[np.int64]
 Intervals = npt.NDArray[np.int64]  # 2 x any number
 
 NONE: Intervals = np.empty((2, 0), np.int64)
-
-
-def intervals(begins: Sequence[int], ends: Sequence[int]) -> Intervals:
-    return np.array((begins, ends), np.int64)
 
 
 def disjoint(some: Intervals) -> Intervals:

@@ -73,8 +73,7 @@ class StepRecorder:
 
     def stop(self) -> None:
         """Stop recording, and pass on all complete steps. A second call does nothing."""
-        self._stopped = True
-        self._wake.put(None)
+        self._abandon()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_FLUSH_SECONDS)
 

@@ -6,7 +6,6 @@ splits the steps; `step_file.py`, `step_summary.py`, `trace_file.py` and `tensor
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from os import PathLike
@@ -25,6 +24,7 @@ from abreast.samplers.processor import Processor
 from abreast.samplers.sample import DeviceSample
 from abreast.samplers.sampler import Sampler
 from abreast.spans import MAIN, READER, STAGER, Span
+from abreast.stderr import tell
 from abreast.timeline.accounts import Accounts
 from abreast.timeline.callback_times import Fit
 from abreast.timeline.recorder import StepRecorder
@@ -102,7 +102,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
         if recorder is not None:
             recorder.stop()
             if recorder.error is not None:
-                print(f"abreast: the timeline is not complete: {recorder.error!r}", file=sys.stderr)
+                tell(f"the timeline is not complete: {recorder.error!r}")
 
     # Called by the user.
 

@@ -34,7 +34,7 @@ class Arena:
     def block(self) -> mmap.mmap:
         offset = self._offset()
         block = self._mapped(offset)
-        address = _address(block)
+        address = np.frombuffer(block, np.uint8, 1).ctypes.data
         self._offsets[address] = offset
         weakref.finalize(block, self._end, address, offset).atexit = False
         return block
@@ -81,15 +81,6 @@ class BatchMemory:
         weakref.finalize(owner, self._free.append, block).atexit = False
         return owner.reshape(shape)
 
-    @property
-    def num_free(self) -> int:
-        return len(self._free)
-
     def _new_block(self) -> mmap.mmap:
         # Private: a forked child must not see its parent's next batches.
         return mmap.mmap(-1, self._block_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-
-
-def _address(block: mmap.mmap) -> int:
-    address: int = np.frombuffer(block, np.uint8, 1).ctypes.data
-    return address

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ from abreast.launchers import read_world
 from abreast.records.decoding.gpu_pipeline import DaliDevice, gpu, is_installed, not_installed
 from abreast.records.format.index import ENCODINGS
 from abreast.records.reading.reader import Records
+from abreast.stderr import tell
 
 _HINT = 'decoder="cpu" needs no GPU, and "auto" uses a GPU only where one can decode'
 _JPEG = ENCODINGS.index("jpg")
@@ -54,7 +54,7 @@ class Choice:
             return
         self.decoder = "gpu" if on_gpu > cpu else "cpu"
         rates = f"{on_gpu:,.0f} images/s on the GPU, {cpu:,.0f} on the CPU"
-        print(f"abreast: {what} is decoded by the {self.decoder.upper()}: {rates}", file=sys.stderr, flush=True)
+        tell(f"{what} is decoded by the {self.decoder.upper()}: {rates}")
 
     def restore(self, decoder: Any) -> None:
         """Take the decoder of a saved state if the user chose "auto". Else warn if the user's decoder is another one."""
@@ -73,8 +73,7 @@ class Choice:
         self.decoder = "cpu"
         if error.message not in _printed:
             _printed.add(error.message)
-            hint = f"\nhint: {error.hint}" if error.hint else ""
-            print(f'abreast: decoder="auto" takes the CPU: {error.message}{hint}', file=sys.stderr, flush=True)
+            tell(f'decoder="auto" takes the CPU: {error}')
 
 
 def find_gpu(records: Records) -> DaliDevice:

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from abreast.records.decoding.crop import Box
 from abreast.records.decoding.decode_smaller import Prepared, Scratch, SmallerDecoder, ViewWindow
 from abreast.records.decoding.decoder import decode
 from abreast.records.decoding.images import Pixels
 from abreast.records.extras import extra
-from abreast.records.reading.reader import Sample
 
 _SMOOTHED_FROM = 1.1  # times smaller; below it, smoothing changes no more than rounding
 
@@ -33,12 +31,11 @@ class Painter:
         self._smooth, self._mirrored = Scratch(), Scratch()
         self._cv2: Any = extra("cv2")
 
-    def paint(self, sample: Sample, box: Box, flip: bool, place: Pixels) -> None:
-        """Fill `place`, a contiguous array, height by width by channels. Raises `DataError` for a damaged image."""
-        self.finish(self.decoder.prepare(sample, box, flip, place.shape), place)
-
     def finish(self, view: Prepared, place: Pixels) -> None:
-        """Fill `place`, nearly all of the time without Python's lock."""
+        """Fill `place`, a contiguous array, height by width by channels, nearly all of the time without Python's lock.
+
+        Raises `DataError` for a damaged image.
+        """
         turned = view.flip and view.data is not None
         if view.data is None:
             pixels = self._with_channels(view.window.of(decode(view.sample)))

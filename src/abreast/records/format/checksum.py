@@ -13,8 +13,6 @@ from abreast.records.extras import extra
 
 Bytes = bytes | memoryview | npt.NDArray[Any]
 
-_BLOCK_BYTES = 1 << 20
-
 
 def crc32c(data: Bytes) -> int:
     """CRC32C (Castagnoli, RFC 3720) of the bytes of `data`."""
@@ -27,7 +25,4 @@ def crc32c(data: Bytes) -> int:
 def sha256_of_file(path: Path) -> str:
     """The digest in lower-case hexadecimal, as `sha256sum` prints it."""
     with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-        return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,8 +6,9 @@ the bytes lie in a file is in `index_file`.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -92,11 +93,16 @@ def column_names(texts: Iterable[str]) -> list[str]:
     """A different valid name for each text."""
     names: list[str] = []
     for text in texts:
-        name = column_name(text)
-        while name in names:
-            name += "_"
-        names.append(name)
+        names.append(free_name(text, names))
     return names
+
+
+def free_name(text: str, taken: Container[str]) -> str:
+    """A valid name of a column, similar to `text`, that is not taken."""
+    name = column_name(text)
+    while name in taken:
+        name += "_"
+    return name
 
 
 def agreed(samples: Iterable[Mapping[str, Any]]) -> tuple[ColumnType, ...]:
@@ -196,9 +202,9 @@ class StoredColumn:
             if any((self.shapes[:, axis] != size).any() for axis, size in fixed):
                 raise ValueError("a shape does not fit its column's")
             # Python's integers, because a product of eight sizes may not fit into 64 bits.
-            total = sum(_product(shape) for shape in self.shapes.tolist())
+            total = sum(map(math.prod, self.shapes.tolist()))
         else:
-            total = num_samples * _product([size for size in self.type.shape if size is not None])
+            total = num_samples * math.prod(size for size in self.type.shape if size is not None)
         if total != len(self.numbers):
             raise ValueError(f"there are {len(self.numbers)} numbers, and the shapes need {total}")
 
@@ -206,7 +212,7 @@ class StoredColumn:
         """The value of one sample: a NumPy number, a read-only array, text, or bytes."""
         if self.shapes is None:
             shape = [size for size in self.type.shape if size is not None]
-            size = _product(shape)
+            size = math.prod(shape)
             array = self.numbers[index * size : (index + 1) * size].reshape(shape)
             return array if shape else array[()]
         part = self.numbers[self._ends[index] : self._ends[index + 1]]
@@ -232,10 +238,3 @@ class StoredColumn:
         assert self.shapes is not None
         sizes = self.shapes.astype(np.int64).prod(axis=1)
         return np.concatenate([[0], np.cumsum(sizes)])
-
-
-def _product(sizes: Sequence[int]) -> int:
-    product = 1
-    for size in sizes:
-        product *= size
-    return product

@@ -5,7 +5,7 @@ How an index becomes bytes is in `index_file`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -77,8 +77,3 @@ class Index:
     @cached_property
     def _restart_bounds(self) -> npt.NDArray[np.uint64]:
         return np.concatenate([np.zeros(1, np.uint64), self.samples["restart_end"]])
-
-
-def sample_table(rows: Sequence[tuple[int, ...]]) -> Array:
-    """A table of type `SAMPLE`, whose rows have the order of its fields."""
-    return np.array(rows, SAMPLE)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from abreast.plain_json import finite
 from abreast.records.format.columns import BYTES, TEXT, Array, ColumnType
 
 BLOCK_BYTES = 512
@@ -48,13 +48,6 @@ def column_members(key: str, columns: Sequence[ColumnType], values: Iterable[Arr
             plain[column.name] = finite(value.item())
     if plain:
         yield member(f"{key}.json", json.dumps(plain, ensure_ascii=False, allow_nan=False).encode())
-
-
-def finite(value: Any) -> Any:
-    """The value, or nested list of values, with None in place of NaN and infinity, which JSON does not have."""
-    if isinstance(value, list):
-        return [finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def npy(array: Array) -> bytes:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from abreast.options import add_option
+from abreast.stderr import tell
 from abreast.stdout import say
 
 if TYPE_CHECKING:
@@ -87,9 +88,7 @@ def run(options: argparse.Namespace) -> int:
         summary = packer.pack(options.source, options.dest, **settings, progress=line.show)
     except KeyboardInterrupt:
         line.end()
-        print(
-            "abreast: stopped\nhint: run the same command again to continue after the last whole shard", file=sys.stderr
-        )
+        tell("stopped\nhint: run the same command again to continue after the last whole shard")
         return 130
     finally:
         line.end()

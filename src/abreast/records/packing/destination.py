@@ -17,18 +17,17 @@ _EMPTY_HINT = "name a folder that is empty or does not exist yet"
 
 @contextlib.contextmanager
 def opened(
-    folder: Path, settings: dict[str, Any], shard_bytes: int, files: Files | None = None
+    folder: Path, settings: dict[str, Any], shard_bytes: int, files: Files
 ) -> Iterator[DatasetWriter | manifest.Manifest]:
     """A writer for `folder`, or the manifest if the folder has exactly this data set already.
 
     Raises `DataError` if another packer writes there, or if the folder holds something else.
     """
-    files = files or Files()
     with contextlib.ExitStack() as stack:
         with write_errors(folder):
             _check_free(folder)
             _make(folder, files)
-            stack.enter_context(_locked(folder))
+            stack.enter_context(locked(folder / manifest.LOCK))
             done = _begin(folder, settings, files)
             writer = DatasetWriter(folder, settings, shard_bytes, files)
             if done is None:
@@ -50,17 +49,6 @@ def _make(folder: Path, files: Files) -> None:
     files.make_folder(folder)
     for path in reversed(new):
         files.sync_folder(path.parent)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(locked(folder / manifest.LOCK))
-        except BlockingIOError:
-            hint = "wait until it ends, or pack into another folder"
-            raise DataError(f"another packer is writing {folder}", hint) from None
-        yield
 
 
 def _check_free(folder: Path) -> None:

@@ -118,8 +118,12 @@ def write_file(path: Path, data: bytes, files: Files) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock file at `path`, and remove it at the end. Raises `BlockingIOError` if another process holds it."""
-    descriptor = _lock(path)
+    """Hold the lock file at `path`, and remove it at the end. Raises `DataError` if another packer holds it."""
+    try:
+        descriptor = _lock(path)
+    except BlockingIOError:
+        hint = "wait until it ends, or pack into another folder"
+        raise DataError(f"another packer is writing {path.parent}", hint) from None
     try:
         yield
     finally:

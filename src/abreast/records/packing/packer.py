@@ -94,7 +94,7 @@ def pack(
     def packed(found: ItemSource, folder: Path, **part: Any) -> Summary:
         chosen = found if names is None else Selected(found, names)
         settings = asked | part | {"source": chosen.identity}
-        return _packed(chosen, folder, settings, recipe, threads or num_cores(), on_error == "skip", progress, Files())
+        return _packed(chosen, folder, settings, recipe, threads or num_cores(), on_error == "skip", progress)
 
     wanted = None if names is None else list(names.values())
     if split is None:
@@ -184,10 +184,9 @@ def _packed(
     num_threads: int,
     skip: bool,
     progress: Callable[[Progress], None] | None,
-    files: Files,
 ) -> Summary:
     shard_bytes = int(settings["shard_mb"] * 1e6)
-    with opened(folder, settings, shard_bytes, files) as state:
+    with opened(folder, settings, shard_bytes, Files()) as state:
         if isinstance(state, Manifest):
             with Records(folder) as records:
                 return _summary(folder, state, 0, 0.0, records.notes())

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from abreast.records.format import index_file, manifest, tar
 from abreast.records.format.checksum import crc32c
 from abreast.records.format.columns import Array, ColumnType, StoredColumn
-from abreast.records.format.index import ENCODINGS, Index, Note, sample_table
+from abreast.records.format.index import ENCODINGS, SAMPLE, Index, Note
 from abreast.records.packing.durable import Files, PartFile
 
 
@@ -46,7 +46,7 @@ class ShardWriter:
         self._first_sample = first_sample
         self._tar = PartFile(folder / f"{self.name}.tar", files)
         self._digest = hashlib.sha256()
-        self._rows: list[tuple[int, ...]] = []
+        self._rows: list[tuple[int, ...]] = []  # in the order of the fields of `SAMPLE`
         self._keys: list[bytes] = []
         self._restarts: list[Array] = []
         self._values: list[list[Array]] = []
@@ -79,7 +79,7 @@ class ShardWriter:
             source_end=source_end,
             shard_bytes=self._tar.size_bytes,
             shard_sha256=self._digest.digest(),
-            samples=sample_table(self._rows),
+            samples=np.array(self._rows, SAMPLE),
             key_bytes=b"".join(self._keys),
             restarts=np.concatenate(self._restarts),
             columns={

@@ -75,22 +75,12 @@ class DrawnPart:
     """The items of a source that a draw gives to one part."""
 
     source: ItemSource
-    identity: dict[str, Any] | None
     draw: Draw
     name: str
-
-    @property
-    def columns(self) -> tuple[ColumnType, ...] | None:
-        return self.source.columns
-
-    @property
-    def class_names(self) -> Sequence[str] | None:
-        return self.source.class_names
-
-    @property
-    def names(self) -> Mapping[str, Sequence[str]]:
-        found: Mapping[str, Sequence[str]] = getattr(self.source, "names", {})
-        return found
+    columns: tuple[ColumnType, ...] | None
+    class_names: Sequence[str] | None
+    names: Mapping[str, Sequence[str]]  # as in `Contained`
+    identity: dict[str, Any]
 
     @property
     def num_items(self) -> int | None:
@@ -106,7 +96,8 @@ def drawn_parts(source: ItemSource, draw: Draw) -> dict[str, ItemSource]:
     if identity is None:
         hint = "give files, arrays or a data set, or pack each part by itself"
         raise DataError("an iterable cannot be split, because it may not give the same samples again", hint)
-    return {name: DrawnPart(source, identity, draw, name) for name in draw.shares}
+    facts = source.columns, source.class_names, getattr(source, "names", {}), identity
+    return {name: DrawnPart(source, draw, name, *facts) for name in draw.shares}
 
 
 def existing_parts(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.format.tar import finite
+from abreast.plain_json import finite
 from abreast.records.reading.reader import Records, Sample
 
 SAMPLES = "samples.jsonl"

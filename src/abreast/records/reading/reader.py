@@ -117,8 +117,8 @@ class Records:
         self._lock = threading.Lock()
         self._closed = False
         for shard in self.manifest.shards:
-            _check_size(self.folder / f"{shard.name}.tar", shard.tar_bytes)
-            _check_size(self.folder / f"{shard.name}.index", shard.index_bytes)
+            check_size(self.folder / f"{shard.name}.tar", shard.tar_bytes)
+            check_size(self.folder / f"{shard.name}.index", shard.index_bytes)
         _OPEN.add(self)
 
     def __len__(self) -> int:
@@ -260,7 +260,8 @@ def _check_belongs(
         raise DataError(f"{path} does not go with {manifest.MANIFEST}", HINT)
 
 
-def _check_size(path: Path, size_bytes: int) -> None:
+def check_size(path: Path, size_bytes: int) -> None:
+    """Raise `DataError` unless the path is a file of this size."""
     try:
         found = path.stat()
     except OSError as error:
@@ -275,7 +276,7 @@ def _mapped(path: Path, size_bytes: int) -> mmap.mmap:
     """The file's bytes. Memory and descriptor are released with the last array that views them."""
     try:
         with path.open("rb") as file:
-            _check_size(path, size_bytes)
+            check_size(path, size_bytes)
             return _map(file.fileno(), size_bytes)
     except DataError:
         raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from abreast.errors import DataError
 from abreast.records.format import manifest
 from abreast.records.format.checksum import sha256_of_file
-from abreast.records.reading.reader import Records
+from abreast.records.reading.reader import Records, check_size
 
 
 def verify(folder: str | PathLike[str]) -> list[str]:
@@ -48,16 +47,13 @@ def _is_known(folder: Path) -> bool:
 
 def _damage(path: Path, size_bytes: int, digest: str) -> str | None:
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            return f"{path} is not a file"
-        if found.st_size != size_bytes:
-            return f"{path} has {found.st_size} bytes, and {manifest.MANIFEST} says {size_bytes}"
-        if sha256_of_file(path) != digest:
-            return f"the SHA-256 of {path} is not the one in {manifest.MANIFEST}"
+        check_size(path, size_bytes)
+        is_whole = sha256_of_file(path) == digest
+    except DataError as error:
+        return error.message
     except OSError as error:
         return f"cannot read {path}: {error.strerror}"
-    return None
+    return None if is_whole else f"the SHA-256 of {path} is not the one in {manifest.MANIFEST}"
 
 
 def _damaged_samples(folder: Path, places: Sequence[int], known: bool) -> Iterator[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from abreast.errors import DataError
 from abreast.records.decoding.images import check_file_bytes
 from abreast.records.extras import extra
-from abreast.records.format.columns import BYTES, TEXT, ColumnType, column_name
+from abreast.records.format.columns import BYTES, TEXT, ColumnType, free_name
 from abreast.records.sources.listing import PATH_COLUMNS
 
 _IMAGE_NAMES = ("image", "img", "image_bytes", "bytes", "jpg", "jpeg", "png", "webp", "picture", "photo", "encoded")
@@ -79,10 +79,7 @@ def _features(schema: Any) -> dict[str, Any]:
 def _called(name: str, schema: Any, classes: Mapping[str, Any], taken: Sequence[str]) -> str:
     """Our name for the column. A single column of classes is called `label`."""
     only = list(classes) == [name] and "label" not in schema.names
-    called = "label" if only else column_name(name)
-    while called in taken:
-        called += "_"
-    return called
+    return free_name("label" if only else name, taken)
 
 
 def _image_column(schema: Any, image: str | None, features: Mapping[str, Any]) -> str:

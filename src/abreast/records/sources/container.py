@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,21 +30,6 @@ class Container(Protocol):
     @property
     def kind(self) -> str: ...
 
-    @property
-    def num_items(self) -> int | None:
-        """The number of items, None if it is known only at the end."""
-        ...
-
-    @property
-    def is_sequential(self) -> bool:
-        """True if reading in another order is slow."""
-        ...
-
-    @property
-    def names(self) -> Mapping[str, Sequence[str]]:
-        """The names of classes, by the column that counts them, as far as they are known."""
-        ...
-
     def identity(self) -> list[Any]:
         """Data for JSON that differ for different content."""
         ...
@@ -60,33 +45,31 @@ class Container(Protocol):
 
 @dataclass(frozen=True)
 class Contained:
-    """The source of a container's items. With a `seed`, their order depends only on seed and keys."""
+    """The source of a container's items. With a `seed`, their order depends only on seed and keys.
+
+    `names` has the names of classes, by the column that counts them. `is_sequential`: reading in another order is slow.
+    """
 
     container: Container
     columns: tuple[ColumnType, ...] | None
+    num_items: int | None = None
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    is_sequential: bool = False
     seed: int | None = None
 
     @staticmethod
-    def of(container: Container, columns: tuple[ColumnType, ...] | None = None) -> Contained:
-        """A source with these types of columns. If none are given, they are found in the first items."""
-        return Contained(container, _looked_at(container) if columns is None else columns)
-
-    @property
-    def names(self) -> Mapping[str, Sequence[str]]:
-        return self.container.names
+    def of(container: Container) -> Contained:
+        """A source whose types of columns are found in its first items, and whose number of items at its end."""
+        return Contained(container, _looked_at(container))
 
     @property
     def class_names(self) -> Sequence[str] | None:
-        return self.container.names.get("label")
+        return self.names.get("label")
 
     @property
     def identity(self) -> dict[str, Any]:
         content = json.dumps([self.container.identity(), {name: list(of) for name, of in self.names.items()}])
         return {"kind": self.container.kind, "sha256": hashlib.sha256(content.encode()).hexdigest()}
-
-    @property
-    def num_items(self) -> int | None:
-        return self.container.num_items
 
     def items(self, begin: int, keep: Keep = everything) -> Iterator[Item]:
         places: Iterable[tuple[str, Any]] = (place for place in self.container.places() if keep(place[0]))
@@ -98,7 +81,7 @@ class Contained:
 
     def shuffled(self, seed: int) -> Contained:
         """The same items in an order that depends only on seed and keys. All keys are held in memory."""
-        if self.container.is_sequential:
+        if self.is_sequential:
             hint = "leave shuffle_seed (--shuffle-seed) out: packed samples can be read in any order"
             raise DataError(f"{self.container.kind} is read in its own order, and cannot be shuffled", hint)
         return replace(self, seed=seed)

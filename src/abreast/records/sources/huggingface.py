@@ -33,7 +33,7 @@ def from_datasets(source: Any, image: str | None = None, wanted: Sequence[str] |
         raise DataError(f"cannot pack a {type(source).__name__}", "load the data set without streaming=True")
     rows = source.with_format("arrow")
     layout = layout_of(source.features.arrow_schema, image, wanted)
-    return Contained.of(_HuggingFace(rows, str(source._fingerprint), layout), layout.columns)
+    return Contained(_HuggingFace(rows, str(source._fingerprint), layout), layout.columns, len(rows), layout.names)
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,6 @@ class _HuggingFace:
     fingerprint: str
     layout: Layout
     kind: str = "huggingface"
-    is_sequential: bool = False
-
-    @property
-    def num_items(self) -> int:
-        return len(self.rows)
-
-    @property
-    def names(self) -> Mapping[str, Sequence[str]]:
-        return self.layout.names
 
     def identity(self) -> list[Any]:
         """The fingerprint, which `datasets` changes with every change of a data set."""

@@ -23,8 +23,8 @@ _LARGEST = float(np.finfo(np.float32).max)
 PATH_COLUMNS = ("path", "file", "file_name", "filename", "image")
 
 
-def from_list(file: Path, root: Path | None = None) -> Listed:
-    """Lines of `index label... path`, separated by tabs or blanks. Paths are relative to `root`, or to the list's folder.
+def from_list(file: Path) -> Listed:
+    """Lines of `index label... path`, separated by tabs or blanks. Paths are relative to the list's folder.
 
     One label is a number, several labels are an array. They are int64 if all are whole numbers, else float32.
     """
@@ -42,8 +42,8 @@ def from_list(file: Path, root: Path | None = None) -> Listed:
     keys = KeyMaker()
     return Listed(
         "list",
-        root or file.parent,
-        [_list_item(keys, root or file.parent, path, labels, dtype) for labels, path in rows],
+        file.parent,
+        [_list_item(keys, file.parent, path, labels, dtype) for labels, path in rows],
         () if not count else (ColumnType("label", dtype.str, () if count == 1 else (count,)),),
     )
 
@@ -89,7 +89,7 @@ def _list_item(keys: KeyMaker, root: Path, path: str, labels: Sequence[float], d
     return Item(keys.key(str(Path(path).with_suffix(""))), root / path, columns)
 
 
-def from_csv(file: Path, root: Path | None = None) -> Listed:
+def from_csv(file: Path) -> Listed:
     """Rows below a header. One column has the paths; the others are int64, float64 or text.
 
     A column has numbers if all of its cells are numbers, as Python writes them.
@@ -114,13 +114,13 @@ def from_csv(file: Path, root: Path | None = None) -> Listed:
     items = [
         Item(
             keys.key(str(Path(row[where]).with_suffix(""))),
-            (root or file.parent) / row[where],
+            file.parent / row[where],
             {name: column[number] for name, column in zip(names, values, strict=True)},
         )
         for number, row in enumerate(rows)
     ]
     columns = tuple(type_of(name, column[0]) for name, column in zip(names, values, strict=True))
-    return Listed("csv", root or file.parent, items, columns)
+    return Listed("csv", file.parent, items, columns)
 
 
 def _table(file: Path) -> list[list[str]]:

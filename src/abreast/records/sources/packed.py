@@ -7,7 +7,7 @@ and the types of columns.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ def is_packed(folder: Path) -> bool:
 def from_records(folder: Path) -> Contained:
     """All samples. Raises `DataError` for an unfinished data set."""
     with Records(folder) as records:
-        return Contained.of(_Packed(folder, records.manifest), records.columns)
+        names = {} if records.class_names is None else {"label": records.class_names}
+        return Contained(_Packed(folder, records.manifest), records.columns, len(records), names)
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,6 @@ class _Packed:
     folder: Path
     content: manifest.Manifest
     kind: str = "records"
-    is_sequential: bool = False
-
-    @property
-    def num_items(self) -> int:
-        return self.content.num_samples
-
-    @property
-    def names(self) -> Mapping[str, Sequence[str]]:
-        return {} if self.content.class_names is None else {"label": self.content.class_names}
 
     def identity(self) -> list[Any]:
         return [[shard.tar_sha256, shard.index_sha256] for shard in self.content.shards]

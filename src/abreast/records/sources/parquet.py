@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +35,8 @@ def from_parquet(files: Iterable[Path], image: str | None = None, wanted: Sequen
     paths_in = layout.image if is_path else f"{layout.image}.path"
     named = is_path or any(f"{layout.image}.bytes" in each.may_be_null for each in found)
     groups = tuple(each.groups for each in found)
-    return Contained.of(_Parquet(paths, groups, layout, is_path, paths_in if named else None), layout.columns)
+    container = _Parquet(paths, groups, layout, is_path, paths_in if named else None)
+    return Contained(container, layout.columns, sum(map(sum, groups)), layout.names, is_sequential=True)
 
 
 @dataclass(frozen=True)
@@ -49,15 +52,6 @@ class _Parquet:
     is_path: bool
     paths_in: str | None
     kind: str = "parquet"
-    is_sequential: bool = True
-
-    @property
-    def num_items(self) -> int:
-        return sum(map(sum, self.groups))
-
-    @property
-    def names(self) -> Mapping[str, Sequence[str]]:
-        return self.layout.names
 
     def identity(self) -> list[Any]:
         """The identities of the files, and of the images that they name."""
@@ -132,9 +126,5 @@ class _Cursor:
 
 def _group_begin(groups: Sequence[int], row: int) -> int:
     """The first row of the row group that contains `row`."""
-    begin = 0
-    for size in groups:
-        if row < begin + size:
-            break
-        begin += size
-    return begin
+    begins = [0, *itertools.accumulate(groups)]
+    return begins[bisect.bisect_right(begins, row) - 1]

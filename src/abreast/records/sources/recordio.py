@@ -11,8 +11,8 @@ import contextlib
 import itertools
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,6 @@ class _RecordIO:
     whole: bool = True
     with_id2: bool = False
     kind: str = "recordio"
-    is_sequential: bool = False
-    num_items: None = None
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def identity(self) -> list[Any]:
         return files_identity([*self.files, *(index for path in self.files if (index := _index_of(path)) is not None)])

@@ -10,7 +10,7 @@ import itertools
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from abreast.errors import DataError
 from abreast.records.decoding.images import check_file_bytes, looks_like_image
 from abreast.records.format.checksum import crc32c
-from abreast.records.format.columns import column_name
+from abreast.records.format.columns import column_name, free_name
 from abreast.records.format.keys import KeyMaker
 from abreast.records.sources.container import Contained, Slices, cut_off, files_identity, first_of
 from abreast.records.sources.example import Feature, read_example
@@ -88,9 +88,6 @@ class _TFRecords:
     image: str
     features: Mapping[str, _Column]
     kind: str = "tfrecord"
-    is_sequential: bool = False
-    num_items: None = None
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def identity(self) -> list[Any]:
         return [self.image, files_identity(self.files)]
@@ -204,9 +201,8 @@ def _features(examples: Sequence[Mapping[str, _SeenFeature]], image: str) -> dic
     for name in sorted({name for example in examples for name in example} - {image}):
         found = [example.get(name, _SeenFeature()) for example in examples]
         several = bool(_SEVERAL.search(name)) or any(each.count != 1 for each in found)
-        called = _COLUMN_NAMES.get(name) or column_name(name.removeprefix("image/"))
-        while called in {column.name for column in columns.values()}:
-            called += "_"
+        taken = [column.name for column in columns.values()]
+        called = free_name(_COLUMN_NAMES.get(name, name.removeprefix("image/")), taken)
         columns[name] = _Column(called, _kind(found), several, all(each.is_text for each in found))
     return columns
 

@@ -11,8 +11,8 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +95,6 @@ class _WebDataset:
     image: str | None
     root: Path | None = None
     kind: str = "webdataset"
-    is_sequential: bool = False
-    num_items: None = None
-    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def identity(self) -> list[Any]:
         if self.root is None:
