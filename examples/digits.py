@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 
 
 def load_data():
-    """`(train images, train labels, test images, test labels)`; 1,437 rows to train on, which 64 does not divide."""
+    """`(train images, train labels, test images, test labels)`; 1,437 rows for training, which 64 does not divide."""
     digits = load_digits()
     images = (digits.images[..., np.newaxis] / 16).astype("float32")
     labels = digits.target.astype("int32")
