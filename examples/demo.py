@@ -135,7 +135,7 @@ def abreast_command() -> Path:
 
 
 def run(command: list[str], backend: str, log: Path, show: str) -> list[str]:
-    """Run a process; returns the lines of its stdout, printed at once with the prefix `show` if it is set. stderr goes to `log`."""
+    """Run a process; returns the lines of its stdout, printed with the prefix `show` if it is set. stderr goes to `log`."""
     environment = {**os.environ, **ENVIRONMENT, "KERAS_BACKEND": backend}
     lines = []
     with log.open("w") as errors:

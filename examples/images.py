@@ -35,7 +35,8 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     folder = options.folder or photographs(options.output / "photographs")
     packed = options.output / f"{folder.name}.pack"
-    pack(folder, packed, size=4 * options.size, split={"train": 0.8, "test": 0.2})  # returns at once if it is packed already
+    # Returns at once if the folder is packed already.
+    pack(folder, packed, size=4 * options.size, split={"train": 0.8, "test": 0.2})
 
     settings = {"batch_size": options.batch_size, "size": options.size}
     crop = RandomCrop(scale=(0.3, 1.0))
