@@ -115,7 +115,7 @@ def _figures(score: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _rossum() -> str:
-    """Of the first project that measured Keras on several GPUs: why there is abreast."""
+    """The tables of the first project that measured Keras on several GPUs, the reason for abreast."""
     found = rossum.newest()
     heads = ("machine", "model", "parameters", "GPUs", "cited images/s", "times one GPU")
     keras = _table((*heads, "predicted", "80 % interval", "off by"), rossum.rows_of_keras(found))
