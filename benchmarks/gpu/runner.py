@@ -137,7 +137,7 @@ def _outcome(job: Job, machine: Machine, limit: float, folder: Path) -> dict[str
 
 
 def _wait(process: subprocess.Popen[bytes], limit: float) -> str | None:
-    """Wait for a process. Reports if it had to be ended. Processes that it started and left are ended in any case."""
+    """Wait for a process, and end it at its limit; returns a text if that was needed. Its own child processes always end too."""
     try:
         process.wait(limit)
         return None

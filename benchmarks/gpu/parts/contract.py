@@ -1,7 +1,7 @@
 """The contract on real devices: jobs trained by plain Keras on one of them and by abreast on all, with equal numbers.
 
-The jobs are some of `tests/contract/catalogue.py`. TensorFloat-32 is off on both sides: it keeps 10 bits, and each program chooses
-which products use it.
+The jobs are some of `tests/contract/catalogue.py`. TensorFloat-32 is off on both sides: it keeps 10 bits, and each program
+chooses which products use it.
 """
 
 from __future__ import annotations
