@@ -43,7 +43,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_it_is_refused_before_the_first_step(workers: Workers, name: str) -> None:
+def test_bad_input_is_refused_before_the_first_step(workers: Workers, name: str) -> None:
     kind, message, hint = REFUSALS[name]
     with pytest.raises(RemoteError) as caught:
         workers.abreast.run(refused, name=name)
@@ -127,7 +127,7 @@ def test_a_loss_that_begins_to_depend_on_other_weights_is_refused(
         workers.abreast.run(train_with_a_layer_left_out, units=units, at_first=first == "did")
 
 
-def test_a_limit_that_is_no_number_of_seconds_is_refused(workers: Workers) -> None:
+def test_a_limit_that_is_not_a_number_of_seconds_is_refused(workers: Workers) -> None:
     if workers.backend != "torch":
         pytest.skip("only PyTorch has workers")
     with pytest.raises(RemoteError, match=r"ABREAST_HANG_SECONDS='abc'\nhint: give a number of seconds above 0"):
@@ -141,7 +141,7 @@ def test_without_simulated_devices_the_cpu_is_one_device(backend: str) -> None:
     assert "abreast.use_cpu_devices(4) before anything is computed" in done.stderr
 
 
-def test_a_backend_that_we_do_not_know_is_refused() -> None:
+def test_an_unknown_backend_is_refused() -> None:
     done = python("import abreast; abreast.DataParallel()", KERAS_BACKEND="numpy")
     assert done.returncode == 1
     assert "BackendError: Keras runs on 'numpy', which cannot train on several devices" in done.stderr

@@ -7,7 +7,7 @@ from typing import Any
 from tests.harness.client import Workers
 
 
-def test_keras_has_the_functions_that_we_put_ours_in_the_place_of(workers: Workers) -> None:
+def test_keras_has_the_functions_that_we_replace(workers: Workers) -> None:
     assert workers.plain.run(parameters) == {
         "reduce_weighted_values": ["values", "sample_weight", "mask", "reduction", "dtype"],
         "scale_loss_for_distribution": ["value"],
@@ -26,7 +26,7 @@ def test_a_compiled_model_has_the_private_parts_that_we_read(workers: Workers) -
     assert workers.plain.run(missing_parts) == []
 
 
-def test_the_functions_of_keras_are_called_where_we_put_ours(workers: Workers) -> None:
+def test_keras_calls_the_functions_that_we_replace(workers: Workers) -> None:
     """A name that is still there, but that nobody calls any more, would leave every replica alone without an error."""
     assert workers.plain.run(calls_in_a_step) == ["_moments", "reduce_weighted_values"]
 
@@ -126,6 +126,6 @@ def warnings_of_dropout(devices: int) -> list[str]:
     return [str(each.message) for each in said if "draws random numbers" in str(each.message)]
 
 
-def test_replicas_that_draw_other_random_numbers_than_one_device_say_so_once(workers: Workers) -> None:
+def test_replicas_that_draw_other_random_numbers_warn_once(workers: Workers) -> None:
     assert workers.abreast.run(warnings_of_dropout, devices=1) == []
     assert len(workers.abreast.run(warnings_of_dropout, devices=4)) == (0 if workers.backend == "jax" else 1)

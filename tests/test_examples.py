@@ -36,14 +36,14 @@ def run(backend: str, output: Path, *arguments: str, under: tuple[str, ...] = ()
     return found
 
 
-def test_photographs_are_told_apart(backend: str, tmp_path: Path) -> None:
+def test_the_example_learns_to_distinguish_photographs(backend: str, tmp_path: Path) -> None:
     pytest.importorskip("skimage")
     found = run(backend, tmp_path)
     assert len(found["class_names"]) == 9 and found["num_tested"] > 60
     assert found["accuracy"] > 0.75  # by chance 0.11
 
 
-def test_it_may_be_run_again(tmp_path: Path) -> None:
+def test_the_example_may_be_run_again(tmp_path: Path) -> None:
     pytest.importorskip("skimage")
     for _ in range(2):
         run("jax", tmp_path, "--epochs", "1")

@@ -68,7 +68,7 @@ def test_a_stopped_worker_that_goes_on_in_time_is_not_blamed(caller: Worker) -> 
     assert caller.run(seconds_of_fit_with_a_pause, pause_seconds=HANG_SECONDS + 2) >= HANG_SECONDS + 2
 
 
-def test_the_rank_that_loops_is_named_and_not_those_that_wait_for_it(caller: Worker, tmp_path: Path) -> None:
+def test_the_rank_that_loops_is_named_and_not_the_waiting_ones(caller: Worker, tmp_path: Path) -> None:
     end = caller.run(end_of_fit, trap="loop", rank=2, fired=str(tmp_path / "fired"))
     assert end["rank"] == 2
     assert "did not finish its step for 4 s" in end["message"]
@@ -86,7 +86,7 @@ def test_an_exception_on_a_worker_arrives_with_its_traceback(caller: Worker, tmp
     assert_usable(end)
 
 
-def test_a_large_model_trains_on_after_a_failure_that_somebody_keeps(caller: Worker, tmp_path: Path) -> None:
+def test_a_large_model_trains_on_while_the_error_of_a_failure_is_kept(caller: Worker, tmp_path: Path) -> None:
     """DDP waits for the backward that does not come, and lives as long as the traceback: in a notebook, for good."""
     end = caller.run(end_of_fit, trap="raise", rank=0, fired=str(tmp_path / "fired"), large=True)
     assert end["kinds"][0] == "ValueError", end["message"]
@@ -125,7 +125,7 @@ def test_a_long_first_step_raises_no_alarm(caller: Worker, tmp_path: Path) -> No
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
-def test_twenty_kills_at_random_moments_are_each_survived(caller: Worker) -> None:
+def test_each_of_twenty_kills_at_random_moments_is_survived(caller: Worker) -> None:
     seconds = []
     for seed in range(20):
         drawn = random.Random(seed)

@@ -98,7 +98,7 @@ def seen(visible: str | None = None) -> list[str | None]:
     return [device.uuid for device in list_devices({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})]
 
 
-def test_an_nvidia_card_is_listed_with_all_that_the_driver_says(nvml: FakeNvml) -> None:
+def test_an_nvidia_card_is_listed_with_all_facts_of_the_driver(nvml: FakeNvml) -> None:
     assert list_devices({})[1] == Device("gpu:1", "gpu", 1, "NVIDIA H200", 80 * 2**30, "GPU-ab", "00000000:02:00.0")
     assert nvml.open == 0
 
@@ -138,7 +138,7 @@ def test_one_instance_of_a_divided_card_is_seen(nvml: FakeNvml) -> None:
     assert seen("MIG-nothing") == [None]
 
 
-def test_memory_that_the_driver_does_not_tell_is_none(nvml: FakeNvml) -> None:
+def test_memory_that_the_driver_does_not_report_is_none(nvml: FakeNvml) -> None:
     nvml.cards = [Card("GPU-too-old", memory_bytes=None)]
     assert list_devices({})[0].memory_bytes is None
 
@@ -277,7 +277,9 @@ SIMULATE = (
         ([None], GPUS, "device None\nhint: give an index"),
     ],
 )
-def test_a_request_for_what_is_not_there_says_what_is(spec: Any, available: tuple[str, ...], text: str) -> None:
+def test_a_request_for_a_missing_device_lists_the_existing_ones(
+    spec: Any, available: tuple[str, ...], text: str
+) -> None:
     with pytest.raises(DeviceError) as caught:
         choose(spec, available)
     assert str(caught.value).startswith(text)
@@ -286,7 +288,7 @@ def test_a_request_for_what_is_not_there_says_what_is(spec: Any, available: tupl
 @given(
     st.one_of(st.text(max_size=12), st.integers(-3, 9), st.lists(st.one_of(st.integers(-2, 5), st.text(max_size=6))))
 )
-def test_any_request_gives_devices_that_are_there_once_or_a_device_error(spec: DeviceSpec) -> None:
+def test_any_request_gives_distinct_existing_devices_or_a_device_error(spec: DeviceSpec) -> None:
     try:
         chosen = choose(spec, GPUS)
     except DeviceError:

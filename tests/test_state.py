@@ -10,7 +10,7 @@ import pytest
 from tests.harness.client import Workers
 
 
-def test_a_training_that_is_put_back_goes_the_same_way_again(workers: Workers) -> None:
+def test_a_restored_training_repeats_itself(workers: Workers) -> None:
     first, second = workers.abreast.run(train_twice)
     assert first.keys() == second.keys()
     assert first["best"] > 0
@@ -19,7 +19,7 @@ def test_a_training_that_is_put_back_goes_the_same_way_again(workers: Workers) -
 
 
 @pytest.mark.parametrize("left_out", ["variables", "random"])
-def test_it_goes_another_way_where_a_part_is_not_put_back(workers: Workers, left_out: str) -> None:
+def test_a_training_that_is_not_fully_restored_differs(workers: Workers, left_out: str) -> None:
     first, second = workers.abreast.run(train_twice, left_out=left_out)
     assert any(not np.array_equal(value, second[name]) for name, value in first.items())
 

@@ -86,7 +86,7 @@ def test_a_shape_is_written_with_commas_or_crosses() -> None:
     assert shape_of("32,32,3") == shape_of("32x32x3") == (32, 32, 3)
 
 
-def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
+def test_cases_of_a_file_override_the_command(tmp_path: Path) -> None:
     path = tmp_path / "cases.json"
     path.write_text(
         json.dumps([{"model": "mlp", "batch": 16}, {"model": "vgg16", "devices": [2], "against": ["keras"]}])
@@ -158,7 +158,7 @@ def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
         (["mlp", "--predicted", "none.jsonl"], "there is no file none.jsonl of predictions"),
     ],
 )
-def test_what_cannot_be_meant_is_one_clear_error(
+def test_an_invalid_request_is_one_clear_error(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     devices = [] if "--cpu-devices" in arguments or not arguments else ["--cpu-devices", "2"]

@@ -73,7 +73,7 @@ def test_one_process_trains_on_several_numbers_of_devices_in_turn(workers: Worke
     assert process.close() == []
 
 
-def test_a_process_with_all_devices_goes_over_to_more_of_fewer(workers: Workers) -> None:
+def test_a_process_changes_from_all_devices_to_fewer_and_back(workers: Workers) -> None:
     """Of ours, PyTorch: rank 2 knew one process group less than rank 0, named the next one otherwise, and both waited."""
     case = Case(script="train", rows=12)
     plain = workers.plain.run(run, case=case)

@@ -32,7 +32,7 @@ def test_sparse_rows_train_as_with_plain_keras(workers: Workers, kind: str) -> N
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_plain_keras_trains_on_trains_on_several_devices(workers: Workers, kind: str) -> None:
+def test_sparse_sources_of_plain_keras_train_on_several_devices(workers: Workers, kind: str) -> None:
     if workers.backend not in KINDS[kind]:
         pytest.skip("arrays of another framework")
     assert comparison(workers, kind) < 1e-5

@@ -18,7 +18,7 @@ randoms = st.randoms(use_true_random=False)
 
 @settings(max_examples=300, deadline=None)
 @given(randoms)
-def test_a_run_adds_up_to_what_its_moments_do(random: Random) -> None:
+def test_a_run_is_the_sum_of_its_moments(random: Random) -> None:
     run = Run(random)
     accounts = in_rounds(run, random)
     expected = steps_by_moments(run.windows, run.spans, run.num_devices)

@@ -33,7 +33,7 @@ def test_a_training_that_ends_inside_the_window_ends_the_trace(workers: Workers,
     assert workers.abreast.run(traced_steps, logdir=str(tmp_path)) >= STEPS
 
 
-def test_a_training_that_is_too_short_says_so(workers: Workers, tmp_path: Path) -> None:
+def test_a_training_that_is_too_short_is_reported(workers: Workers, tmp_path: Path) -> None:
     said = workers.abreast.run(traced_fit, logdir=str(tmp_path), steps=(50, 60))
     assert "no device trace: the training had 6 steps, and the trace begins at step 50\nhint:" in said
     assert list(tmp_path.iterdir()) == []

@@ -95,7 +95,7 @@ def test_every_pair_of_a_dgx_a100_has_twelve_nvlinks_through_its_switches() -> N
     assert found.nics == {"NIC0": ("PXB", "PXB", *["SYS"] * 6), "NIC1": ("PXB", "PXB", *["SYS"] * 6)}
 
 
-def test_a_pcie_box_has_two_switch_groups_and_a_gpu_whose_cores_are_not_told() -> None:
+def test_a_pcie_box_has_two_switch_groups_and_a_gpu_without_listed_cores() -> None:
     found = parse(PCIE_BOX)
     assert {pair for pair, kind in found.links.items() if kind == "PIX"} == {(0, 1), (1, 0), (2, 3), (3, 2)}
     assert found.cores == {0: "0-15", 2: "0-15", 3: "0-15"}

@@ -68,7 +68,7 @@ def test_the_range_of_a_step_is_that_of_its_rate(plan: Any) -> None:
     assert sum((point.parts or {}).values()) == pytest.approx(point.seconds)
 
 
-def test_the_page_answers(plan: Any) -> None:
+def test_the_page_has_the_answers_of_the_text(plan: Any) -> None:
     plan(f"{GIVEN} --step-time 0.2 --devices 16 --epoch-rows 1281167 --price 3 --html plan.html")
     page = Path("plan.html").read_text()
     for answer in ("Worth it: all 16;", "In the way: ", "Helps most: ", "An epoch on 16: ", "price of an epoch"):
@@ -101,7 +101,7 @@ def test_measured_values_stand_beside_the_prediction_in_their_own_style(plan: An
     assert rows[3][4] == f"{off:+.1%}"
 
 
-def test_a_line_that_is_cut_off_is_left_out_and_said(plan: Any) -> None:
+def test_a_line_that_is_cut_off_is_left_out_and_reported(plan: Any) -> None:
     write(scaling())
     whole = plan(f"{GIVEN} --measured lines.jsonl")
     assert whole[2] == ""
@@ -144,13 +144,13 @@ def test_a_rival_alone_is_measured_too(plan: Any) -> None:
     assert "step of one device: 99.0 ms" in plan(f"{GIVEN} --measured lines.jsonl")[1]
 
 
-def test_names_of_users_are_no_markup(plan: Any) -> None:
+def test_names_of_users_are_not_markup(plan: Any) -> None:
     plan("--parameters 1e6 --model '<img src=x>' --machine dgx-2 --step-time 0.1 --html plan.html")
     page = Path("plan.html").read_text()
     assert "<img" not in page and "&lt;img src=x&gt;" in page
 
 
-def test_a_plan_that_abstains_says_so_on_its_page(plan: Any) -> None:
+def test_the_page_reports_a_plan_that_abstains(plan: Any) -> None:
     write([])
     code, _, _ = plan("--model vgg16 --machine pcie3-x1-box --batch 1 --step-time 0.001 --no-overlap --html plan.html")
     assert code == 0
@@ -171,7 +171,9 @@ def test_a_plan_that_abstains_says_so_on_its_page(plan: Any) -> None:
         ("--step-time 0.2 --html .", "it is not a file", "name of a file"),
     ],
 )
-def test_what_cannot_be_is_one_error_and_nothing_is_written(plan: Any, arguments: str, message: str, hint: str) -> None:
+def test_an_impossible_request_is_one_error_and_writes_nothing(
+    plan: Any, arguments: str, message: str, hint: str
+) -> None:
     write(scaling())
     write([], Path("empty.jsonl"))
     write([*scaling(), line(1, 0.1, machine=MACHINE)], Path("two.jsonl"))

@@ -93,7 +93,7 @@ def test_two_iterations_at_once_have_processes_of_their_own(folder: Path) -> Non
             assert_same([pair[i] for pair in pairs], expected)
 
 
-def test_processes_end_with_a_loader_that_nobody_holds(folder: Path) -> None:
+def test_processes_end_when_their_loader_is_freed(folder: Path) -> None:
     batches = loader(folder)
     iterator = iter(batches)
     next(iterator)

@@ -86,7 +86,7 @@ def test_a_missing_shard_is_named(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "two").exists()
 
 
-def test_what_a_packer_has_not_finished_is_no_source(tmp_path: Path) -> None:
+def test_an_unfinished_data_set_is_refused_as_a_source(tmp_path: Path) -> None:
     small_pack(tmp_path / "one")
     (tmp_path / "one" / "manifest.json").rename(tmp_path / "one" / "packing.json")
     with pytest.raises(DataError, match="is not completely packed"):

@@ -155,7 +155,7 @@ def test_an_index_that_leads_into_a_record_is_refused(tmp_path: Path) -> None:
         pack(tmp_path / "a.rec", tmp_path / "out", on_error="skip")
 
 
-def test_with_an_index_the_records_behind_a_damaged_one_are_packed(tmp_path: Path) -> None:
+def test_with_an_index_the_records_after_a_damaged_one_are_packed(tmp_path: Path) -> None:
     write(tmp_path / "a.rec", *(im2rec(png(i), [i], i) for i in range(4)), index=True)
     broken = bytearray((tmp_path / "a.rec").read_bytes())
     broken[len(recordio(im2rec(png(0), [0], 0)))] ^= 1
