@@ -1,4 +1,4 @@
-"""What cannot work is refused by name, with a hint, before the first step, on every backend."""
+"""Invalid input is refused by name, with a hint, before the first step, on every backend."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_stateful_layer_is_refused_where_replicas_have_other_rows(workers: Wor
 
 
 def test_state_of_the_users_own_layers_is_announced(workers: Workers) -> None:
-    """A sum over rows in a layer's state is made of all rows, which costs time: said, never silent. JAX does so anyway."""
+    """A sum over rows in a layer's state is computed from all rows, which costs time: a warning says so. JAX always does it."""
     warned = workers.abreast.run(warnings_of_a_layer_that_counts)
     if workers.backend == "jax":
         assert warned == []
@@ -119,7 +119,7 @@ def test_state_of_the_users_own_layers_is_announced(workers: Workers) -> None:
 def test_a_loss_that_begins_to_depend_on_other_weights_is_refused(
     workers: Workers, units: int, first: str, then: str
 ) -> None:
-    """PyTorch runs Python at every step, and the ranks agree at the first one what they sum."""
+    """PyTorch runs Python at every step, and the ranks agree at the first one which gradients they sum."""
     if workers.backend != "torch":
         pytest.skip("the others trace one step for all")
     says = f"at the first step the loss {first} depend on .*kernel, and now it {then}\nhint: use every weight"
@@ -194,7 +194,7 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def refused(name: str, steps: int = 0) -> None:
-    """Do what must be refused, and see that it was `steps` steps after the start."""
+    """Run a request that must be refused, and check that this happens `steps` steps after the start."""
     import keras
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""The command line, in real processes: what it prints, what a script sees, and how a failure looks."""
+"""The command line, in real processes: its output, the view of a script, and the look of a failure."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ DIAGNOSED = Diagnosis("net", "jax", ("cpu:0",), 64, 30, 0.04, {"computing": 0.04
 
 @pytest.fixture
 def diagnosed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A doctor that is done at once, whose script goes to another folder; gives the first one."""
+    """A doctor that ends at once, whose script changes the folder; returns the first folder."""
 
     def diagnose(*_: object, **__: object) -> tuple[int, Diagnosis]:
         (tmp_path / "elsewhere").mkdir()

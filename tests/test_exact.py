@@ -1,4 +1,4 @@
-"""The private names of Keras that `abreast.exact` leans on are there, and mean what they did."""
+"""The private names of Keras that `abreast.exact` uses exist, and have their known meaning."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_compiled_model_has_the_private_parts_that_we_read(workers: Workers) -
 
 
 def test_keras_calls_the_functions_that_we_replace(workers: Workers) -> None:
-    """A name that is still there, but that nobody calls any more, would leave every replica alone without an error."""
+    """A name that still exists but is no longer called would leave every replica alone, without an error."""
     assert workers.plain.run(calls_in_a_step) == ["_moments", "reduce_weighted_values"]
 
 
@@ -106,7 +106,7 @@ def calls_in_a_step() -> list[str]:
 
 
 def warnings_of_dropout(devices: int) -> list[str]:
-    """In a worker: what is said of random numbers, in two fits of one model."""
+    """In a worker: the warnings about random numbers in two fits of one model."""
     import warnings
 
     import keras

@@ -18,7 +18,7 @@ EXAMPLE = ROOT / "examples" / "images.py"
 
 
 def run(backend: str, output: Path, *arguments: str, under: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What the example found."""
+    """The results of the example."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "src"),
@@ -50,7 +50,7 @@ def test_the_example_may_be_run_again(tmp_path: Path) -> None:
 
 
 def test_a_saved_model_is_fine_tuned_on_several_devices(backend: str, tmp_path: Path) -> None:
-    """On a folder with other classes, with what a first run has saved."""
+    """On a folder with other classes, with the model that a first run saved."""
     first = class_folder(tmp_path / "first", per_class=20)
     run(backend, tmp_path / "one", "--folder", str(first), "--epochs", "1")
     second = class_folder(tmp_path / "second", per_class=20, classes=("apple", "birch", "cloud"))

@@ -1,4 +1,4 @@
-"""A short form of `benchmarks/soak.py`: after 2,000 steps there are no more threads, descriptors and processes than before."""
+"""A short form of `benchmarks/soak.py`: after 2,000 steps there are no additional threads, descriptors and processes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_nothing_listens_outside_loopback_during_a_fit(workers: Workers) -> None
 
 
 def test_the_test_notices_a_torch_store_that_listens_everywhere(workers: Workers) -> None:
-    """The negative control: what the workers' rendezvous avoids."""
+    """The negative control: the workers' rendezvous avoids this."""
     if workers.backend != "torch":
         pytest.skip("a store of torch")
     assert {"::", "0.0.0.0"} & set(workers.abreast.run(listeners_of_a_store))

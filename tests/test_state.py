@@ -1,4 +1,4 @@
-"""A training's state, read and put back: what comes after it comes again, on every backend."""
+"""A training's state, read and restored: the same steps follow again, on every backend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_training_that_is_not_fully_restored_differs(workers: Workers, left_ou
 
 
 def train_twice(left_out: str = "") -> list[dict[str, Any]]:
-    """In a worker: the same fit twice, from the same state; gives weights, optimizer, losses and draws of each."""
+    """In a worker: the same fit twice, from the same state; returns weights, optimizer, losses and draws of each."""
     import random
     from dataclasses import replace
 

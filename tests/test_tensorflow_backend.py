@@ -1,4 +1,4 @@
-"""What only the TensorFlow backend can get wrong: traces, several strategies, replicas that take turns, staying off GPUs."""
+"""Possible faults of the TensorFlow backend only: traces, several strategies, replicas that take turns, staying off GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes past torch's own count show, whichever way somebody came to a tensor's memory."""
+"""Writes that torch does not count show, in whichever way code got a tensor's memory."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ WAYS_KEPT: dict[str, Callable[[Any], Any]] = {
 
 
 def written(size: int) -> dict[str, list[int]]:
-    """By the way of a write to the second of three tensors: which of them count as written to."""
+    """For each way of writing to the second of three tensors: which of them count as written to."""
     from abreast.backend.torch.memory import Memory, note_requests
 
     note_requests()

@@ -1,4 +1,4 @@
-"""Worker processes, with real ones: how they end, what the caller is told, and that nothing is left."""
+"""Real worker processes: how they end, the errors that the caller gets, and that nothing is left."""
 
 from __future__ import annotations
 

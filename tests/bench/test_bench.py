@@ -1,4 +1,4 @@
-"""`abreast bench` in real processes on simulated devices: what is measured, what stays after Ctrl-C, what goes on behind it."""
+"""`abreast bench` in real processes on simulated devices: its measurements, Ctrl-C, and continuing after it."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_users_model_source_and_on_device_noise_are_measured(folder: Folder) -
 
 @pytest.mark.jax
 def test_a_record_set_feeds_a_model_with_its_classes(folder: Folder) -> None:
-    """Of eight images, batches of four: an epoch ends within every turn."""
+    """Eight images in batches of four: an epoch ends within every turn."""
     pytest.importorskip("simplejpeg")
     from tests.records.pieces import class_folder
 

@@ -28,7 +28,7 @@ def test_half_a_line_of_a_killed_process_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_last_line_without_its_line_end_is_kept(tmp_path: Path) -> None:
-    """As some editors save a file."""
+    """Some editors save a file like this."""
     path = tmp_path / "bench.jsonl"
     path.write_text(json.dumps(line(1, 0.1)))
     assert lines.read(path) == [line(1, 0.1)]

@@ -95,7 +95,7 @@ def test_announced_differences_are_listed(folder: Folder) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_example_of_the_readme_is_exact(folder: Folder, backend: str) -> None:
-    """On PyTorch a choice between two nearly equal numbers goes another way at step 18: float64 tells."""
+    """On PyTorch, a choice between two nearly equal numbers changes at step 18; float64 shows that."""
     script = ROOT / "examples" / "digits.py"
     result = folder.bash(f"{sys.executable} -m abreast check --backend {backend} {script} -- --output out")
     assert result.code == 0, result.out

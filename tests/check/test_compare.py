@@ -1,4 +1,4 @@
-"""What counts as a difference between two logs, and why it is likely there. No framework."""
+"""Which differences between two logs count, and their likely reasons. No framework."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_first_step_and_the_value_that_differ_are_named(tmp_path: Path) -> N
 
 
 def test_a_percent_of_a_tiny_update_is_a_difference(tmp_path: Path) -> None:
-    """5e-5 of 5e-3, on a weight of 1: far below 1e-4 of the weight, and a hundredth of what was learnt."""
+    """5e-5 of 5e-3, on a weight of 1: far below 1e-4 of the weight, and a hundredth of its update."""
     one, other = events(tmp_path / "a", [1.0], [1.005]), events(tmp_path / "b", [1.0], [1.00505])
     assert compare(one, other, FLOAT32)[0] is not None
 

@@ -1,4 +1,4 @@
-"""The doctor's clock counts steps, not calls of Keras, and keeps what lies between epochs apart."""
+"""The doctor's clock counts steps, not calls of Keras, and measures the time between epochs separately."""
 
 from __future__ import annotations
 

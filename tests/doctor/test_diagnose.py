@@ -1,4 +1,4 @@
-"""What a diagnosis leaves behind, and what it says to what it cannot diagnose."""
+"""The state after a diagnosis, and the errors for fits that cannot be diagnosed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_steps_are_counted_when_keras_runs_several_per_call(jax_worker: Worker, 
 
 @pytest.mark.alone
 def test_short_epochs_are_named(jax_worker: Worker) -> None:
-    """100 ms in `on_epoch_end`, and 100 ms before a source gives its first batch, every 4 steps."""
+    """100 ms in `on_epoch_end`, and 100 ms before the first batch of a source, every 4 steps."""
     found = jax_worker.run(diagnose_short_epochs)
     assert found["causes"][:2] == ["slow-callbacks", "short-epochs"] or found["causes"][:2] == [
         "short-epochs",
@@ -387,7 +387,7 @@ def change_arrays(limits: list[int]) -> list[list[int] | None]:
 
 
 def take_turns_in_a_lock(workers: int) -> float:
-    """Seconds per step of a trial with so many workers. All batches of a wave are held back until its last one is there."""
+    """Seconds per step of a trial with this number of workers. All batches of a wave are held until its last one is ready."""
     import threading
     import time
 

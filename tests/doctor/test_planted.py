@@ -51,7 +51,7 @@ def test_the_first_finding_is_the_planted_cause(worker_of: Callable[[str], Worke
 
 
 def test_a_case_without_its_planted_cause_is_noticed() -> None:
-    """The negative control: a finding of another cause, none, and a promise that was not kept."""
+    """The negative control: a finding of another cause, no finding, and a promise that was not kept."""
     case = CASES["jax-reading-ms=40-2d"]
     finding = {"cause": "slow-reading", "rows_per_second_after": 100.0}
     right = planted.verdict(case, {"findings": [finding], "fixed_rows_per_second": 90.0})

@@ -1,4 +1,4 @@
-"""The doctor's rules on facts that are made up: what each needs to speak, and what keeps it silent. Loads no framework."""
+"""The doctor's rules on invented facts: which facts make each rule report a finding, and which do not. Loads no framework."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def measure(name: str, seconds: float, rows: int = 64, base: str = names.GIVEN, 
 
 
 def facts(*measures: Measure, **known: Any) -> Facts:
-    """A run on two GPUs that has nothing to complain of, but for what is given."""
+    """A healthy run on two GPUs, except for the given facts."""
     quiet = {names.GIVEN: measure(names.GIVEN, STEP), names.SAME_BATCH: measure(names.SAME_BATCH, 0.99 * STEP)}
     settings: dict[str, Any] = {"devices": ("gpu:0", "gpu:1"), "batch_rows": 64, "cores": 8} | known
     return Facts(measures=quiet | {one.name: one for one in measures}, **settings)
@@ -34,7 +34,7 @@ def causes(some: Facts) -> list[str]:
 
 
 def waiting(seconds: float, **reading: Any) -> Facts:
-    """Devices wait for so many seconds of each step."""
+    """A run in which devices wait this many seconds of each step."""
     source = Reading(8, STEP, **{"busy_cores": 1.0, "place": "load (train.py:3)", "place_is_own": True, **reading})
     return facts(measure(names.SAME_BATCH, STEP - seconds), reading=source)
 

@@ -1,4 +1,4 @@
-"""`abreast doctor` as a user types it: what goes to stdout, what to stderr, what is written, and how it ends."""
+"""`abreast doctor` as a user types it: its stdout, its stderr, its files, and its exit code."""
 
 from __future__ import annotations
 

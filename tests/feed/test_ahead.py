@@ -21,7 +21,7 @@ bodies = _Bodies()
 
 
 def test_batches_are_read_while_a_step_runs(workers: Workers) -> None:
-    """A callback holds step 3 until batch 5 is read; without staging it would wait for ever."""
+    """A callback holds step 3 until batch 5 is read; without staging it would wait without end."""
     assert workers.abreast.run(bodies.reads_ahead, prefetch=2)["held"] == 0
 
 
@@ -46,7 +46,7 @@ def test_a_generator_is_read_as_far_as_plain_keras_reads_it(workers: Workers, st
 
 
 def test_nothing_is_read_between_epochs(workers: Workers) -> None:
-    """Six batches, two epochs: what the data set hears, in order."""
+    """Six batches, two epochs: the calls that the data set gets, in order."""
     epoch = ["begin", *range(6), "end"]
     heard = workers.abreast.run(bodies.events_of_a_dataset)
     assert heard[-2 * len(epoch) :] == epoch * 2

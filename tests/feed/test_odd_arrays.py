@@ -1,4 +1,4 @@
-"""Arrays as users' sources give them: trained on as plain Keras trains on them, or refused in words that say which."""
+"""Unusual arrays of users' sources: they train as with plain Keras, or an error names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources are read in plain Keras's order, and never past what they could see: callbacks, weights, others' random draws."""
+"""Sources are read in plain Keras's order, and never ahead of changes that they could see: callbacks, weights, random draws."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ bodies = _Bodies()
 
 
 def reads_as_it_steps(workers: Workers) -> bool:
-    """Plain Keras leads generators and data sets through `tf.data` on TensorFlow, which reads them ahead by itself."""
+    """On TensorFlow, plain Keras wraps generators and data sets in `tf.data`, which reads them ahead."""
     return workers.backend != "tensorflow"
 
 

@@ -50,7 +50,7 @@ def comparison(workers: Workers, kind: str) -> float:
 
 
 def trained_on(kind: str) -> Any:
-    """In a worker: losses, weights and predictions after two epochs; what it said where it was refused."""
+    """In a worker: losses, weights and predictions after two epochs, or the error."""
     import sys
 
     import keras
@@ -77,7 +77,7 @@ def trained_on(kind: str) -> Any:
 
 
 def _source(kind: str) -> tuple[Any, tuple[Any, ...]]:
-    """What `predict` takes, and what `fit` does."""
+    """The arguments of `predict` and of `fit`."""
     import keras
     import scipy.sparse  # type: ignore[import-untyped]
 

@@ -79,7 +79,7 @@ def test_a_part_on_simulated_devices_gives_a_table_and_lines(tmp_path: Path) -> 
 @pytest.mark.alone
 @pytest.mark.timeout(int(3 * USUAL_SECONDS))
 def test_all_parts_pass_on_simulated_devices_and_skipped_ones_are_reported(tmp_path: Path) -> None:
-    """With twice the usual time, for a GPU takes less for most of it than two cores do."""
+    """With twice the usual time, since a GPU takes less time than two cores for most of it."""
     output = tmp_path / "gpu.jsonl"
     seconds = 2 * USUAL_SECONDS
     options = ("--devices", "cpu:2", "--seconds", f"{seconds:.0f}", "--output", str(output))

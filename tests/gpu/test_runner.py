@@ -172,7 +172,7 @@ def test_simulated_devices_are_not_taken_for_gpus(monkeypatch: pytest.MonkeyPatc
 
 
 def test_parts_that_need_devices_wait_for_the_frameworks_that_see_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a framework that cannot use them fails once; its other parts are missing for that reason."""
+    """A framework that cannot use the GPUs fails once; its other parts are missing for that reason."""
 
     def run_job(job: Job, here: Machine, budget: Budget) -> Row:
         if job.part is DEVICES and job.backend == "torch":

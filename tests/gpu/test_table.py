@@ -1,4 +1,4 @@
-"""The table of `make gpu`: every part is in it, and what did not pass is said again below."""
+"""The table of `make gpu`: it has every part, and failures are repeated below it."""
 
 from __future__ import annotations
 

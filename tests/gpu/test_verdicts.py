@@ -1,4 +1,4 @@
-"""What each part of `make gpu` takes for a fault, on facts that are planted; and that what it names is there."""
+"""The faults that each part of `make gpu` reports, on planted facts; and the existence of the things that it names."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_staging_that_changes_weights_or_takes_longer_is_a_fault() -> None:
 
 
 def test_errors_that_plain_keras_makes_too_are_reported_and_not_judged() -> None:
-    """As on JAX, where a step still computes when a source writes its next batch over the rows of that step."""
+    """This happens on JAX, where a step still computes when a source writes its next batch over the rows of that step."""
     seconds = {"keras": [2.0], "prefetch=0": [2.0], "prefetch=2": [1.0]}
     differences = {("keras", "one array"): 0.5, ("prefetch=2", "one array"): 0.01, ("prefetch=2", "new arrays"): 0.02}
     verdict = staging.verdict(seconds, differences, ON_GPU)

@@ -1,4 +1,4 @@
-"""Packages are brought along for what is missing, and for what is too old; nothing that is there is replaced otherwise."""
+"""Collected packages replace missing ones and those that are too old, and no others."""
 
 from __future__ import annotations
 

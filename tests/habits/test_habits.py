@@ -1,4 +1,4 @@
-"""What users do gives on several devices what plain Keras gives; some habits in turn, all of them with `-m full`."""
+"""Habits of users give on several devices the results of plain Keras. Some habits run in turn, all of them with `-m full`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From spans to rows: which spans are a step's. Times are in milliseconds; every step takes 100 of them."""
+"""From spans to rows: which spans belong to a step. Times are in milliseconds; every step takes 100 of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def call(start: float, wait: float = 20) -> list[Span]:
 
 
 def enter(accounts: Accounts, closed: Window) -> Parts:
-    """Of a step, in milliseconds."""
+    """The parts of a step, in milliseconds."""
     (row,) = accounts.enter([closed])
     told = dict(zip(STEP.names or (), row.tolist(), strict=True))
     return Parts(*(told[part] // MILLISECOND for part in Parts._fields))
@@ -173,6 +173,6 @@ def test_memory_is_bounded_where_no_step_follows() -> None:
 
 
 def test_a_step_without_spans_computes_during_its_call() -> None:
-    """A model that abreast has not placed leaves none."""
+    """A model that abreast has not placed has no spans."""
     accounts = Accounts(0, ("cpu",), keep_steps=10)
     assert enter(accounts, window(0)) == Parts(0, 0, 80, 0, 10, 10)

@@ -76,7 +76,7 @@ def task() -> tuple[Any, Any, Any]:
 
 
 def traced_fit(logdir: str, steps: tuple[int, int], steps_per_execution: int = 1) -> str:
-    """What the callback says. Six steps: three in each of two epochs."""
+    """The output of the callback. Six steps: three in each of two epochs."""
     import contextlib
     import io
 

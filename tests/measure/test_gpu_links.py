@@ -1,4 +1,4 @@
-"""What is told of GPUs without measuring: by a driver that a test wrote, and by files as Linux has them."""
+"""Facts of GPUs without measuring: from a driver that a test wrote, and from files as on Linux."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_pcie_and_nvlink_come_from_the_driver() -> None:
 
 
 def test_links_are_those_of_the_visible_cards() -> None:
-    """Of a DGX-1, a process sees cards 1 and 4 in the other order."""
+    """A process sees cards 1 and 4 of a DGX-1, in reverse order."""
     (link,) = links([gpu(0, 4), gpu(1, 1)], parse(DGX_1), FakeDriver())
     assert link == {"from": "gpu:0", "to": "gpu:1", "class": "SYS", "num_nvlinks": 0, "peer_access": False}
 

@@ -1,4 +1,4 @@
-"""`abreast machine` on the machine of the tests: what is there is measured, and every key is documented."""
+"""`abreast machine` on the machine of the tests: existing hardware is measured, and every key is documented."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The doctor's page as a file: written whole or not at all, escaped, bounded.
 
-What a browser makes of it: `test_page_browser.py`.
+`test_page_browser.py` tests it in a browser.
 """
 
 from __future__ import annotations

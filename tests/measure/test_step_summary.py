@@ -1,4 +1,4 @@
-"""What steps add up to, on numbers that one can check by hand."""
+"""Sums of steps, on numbers that can be checked by hand."""
 
 from __future__ import annotations
 

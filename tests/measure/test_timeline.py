@@ -1,4 +1,4 @@
-"""`abreast.Timeline` on every backend: what it sees where time is lost on purpose, and what it leaves behind."""
+"""`abreast.Timeline` on every backend: it finds planted losses of time, and leaves nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trace as a file: what the published format asks for, and what a reader looks for in it."""
+"""The trace as a file: the requirements of the published format, and of its readers."""
 
 from __future__ import annotations
 

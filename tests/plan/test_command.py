@@ -1,4 +1,4 @@
-"""`abreast plan`: what it prints, its JSON, and one clear error for each thing that cannot be."""
+"""`abreast plan`: its output, its JSON, and one clear error for each impossible request."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def test_a_step_time_with_a_unit_is_not_questioned(plan: Any, model: str, second
 
 
 def test_a_small_step_needs_no_unit(plan: Any) -> None:
-    """What a small model takes is many times its roofline: the launches of its operations."""
+    """The step of a small model is many times its roofline, because of the launches of its operations."""
     assert "step of one device: 5.00 ms" in plan("--model lenet5 --machine dgx-2 --batch 1 --step-time 0.005")[1]
     assert "step of one device: 900 ms" in plan("--model resnet50 --machine dgx-2 --batch 1 --step-time 0.9")[1]
 
 
 def test_a_step_of_half_an_hour_can_be_planned_for(plan: Any) -> None:
-    """Twice its batch takes an hour, which nobody gave."""
+    """Twice its batch takes over an hour, which the user did not ask for."""
     code, out, _ = plan("--model resnet50 --machine dgx-1-v100 --step-time 2000s")
     assert code == 0 and "2,000 s" in out
 

@@ -1,4 +1,4 @@
-"""Machines: those that ship say where each fact is from, and what is wrong with a JSON file is said once."""
+"""Machines: those that ship name the source of each fact, and an error in a JSON file is reported once."""
 
 from __future__ import annotations
 

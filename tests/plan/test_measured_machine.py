@@ -1,4 +1,4 @@
-"""What `abreast machine` measured, as a machine to plan for: of drivers and matrices that the tests of it have."""
+"""The output of `abreast machine` as a machine to plan for, with the drivers and matrices of its own tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gpus(count: int, model: str = V100) -> list[Device]:
 
 
 def told(devices: list[Device], matrix: str | None = None) -> dict[str, Any]:
-    """What `abreast machine --quick` would write, with the tests' driver."""
+    """The output of `abreast machine --quick` with the tests' driver."""
     topology = None if matrix is None else parse(matrix)
     return {
         "format": 1,
@@ -54,7 +54,7 @@ def told(devices: list[Device], matrix: str | None = None) -> dict[str, Any]:
 
 
 def summed(devices: int, rate: float, latency_seconds: float) -> list[dict[str, Any]]:
-    """All-reduces over a ring with such links."""
+    """All-reduces over a ring with links of this rate and latency."""
     turns = 2 * (devices - 1)
     return [
         {"devices": devices, "bytes": size, "seconds": turns / devices * size / rate + turns * latency_seconds}
@@ -260,6 +260,6 @@ def test_the_fastest_ring_is_that_of_all_orders() -> None:
 
 
 def test_sixteen_devices_without_a_ring_are_recognized_quickly() -> None:
-    """All but one are joined with all, and that one with one: half a second at most, where trying all orders takes days."""
+    """All devices but one are connected with all, and that one with one: half a second at most; trying all orders takes days."""
     joined = [*itertools.permutations(range(15), 2), (0, 15), (15, 0)]
     assert not has_ring(joined, 16)

@@ -1,4 +1,4 @@
-"""The page of a plan, and what was measured beside what is predicted: the numbers, the styles, and one clear error each."""
+"""The page of a plan, with measurements beside predictions: the numbers, the styles, and one clear error each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GIVEN = "--model resnet50 --machine dgx-1-v100"
 
 @pytest.fixture
 def plan(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run `abreast plan` in an empty folder; gives its exit code, what it printed, and its errors."""
+    """Run `abreast plan` in an empty folder; returns its exit code, its output, and its errors."""
     monkeypatch.chdir(tmp_path)
 
     def run(arguments: str) -> tuple[int, str, str]:
@@ -126,7 +126,7 @@ def test_a_step_that_bench_measured_may_be_the_step_of_a_plan(plan: Any) -> None
 
 
 def test_a_model_may_be_what_was_measured(plan: Any) -> None:
-    """Its tensors too: bench has them in the order of the backward pass, in bytes."""
+    """The model's tensors too: bench lists them in the order of the backward pass, in bytes."""
     shape = {"num_parameters": 1_010_000, "gradient_tensor_bytes": [40_000, 4_000_000]}
     write([line(1, 0.1, model="package:mine") | shape])
     code, out, _ = plan("--machine dgx-2 --measured lines.jsonl")

@@ -1,4 +1,4 @@
-"""Predictions: what must hold for any set-up, and the cases whose numbers can be checked by hand."""
+"""Predictions: rules that hold for any set-up, and cases whose numbers can be checked by hand."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_gloo_waits_for_answers_on_a_network_with_latency() -> None:
 def gloo(
     network: LinkSpeed, link_bytes_per_second: float = 1e9, step_seconds: float = 100.0, **changes: object
 ) -> Setup:
-    """Hosts of one processor each; inside of one, an all-reduce moves so many bytes in a second."""
+    """Hosts of one processor each; within a host, an all-reduce moves this many bytes in a second."""
     core = DeviceSpeed("a processor", 20e9)
     machine = Machine("a host", core, 1, LinkSpeed("all-reduce", link_bytes_per_second), network)
     setup = replace(RESNET, machine=machine, step=StepTime(step_seconds, 1.0, "given"), software="gloo")

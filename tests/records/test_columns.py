@@ -1,4 +1,4 @@
-"""Values of any NumPy type become bytes and come back; what does not fit is refused."""
+"""Values of any NumPy type become bytes and come back; values that do not fit are refused."""
 
 from __future__ import annotations
 

@@ -324,7 +324,7 @@ def test_control_characters_are_not_printed(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_the_reader_of_the_output_may_stop(tmp_path: Path) -> None:
-    """`abreast records info DEST | head -1`, and a full disk behind stdout."""
+    """`abreast records info DEST | head -1`, and a stdout on a full disk."""
     import os
     import subprocess
     import sys

@@ -175,7 +175,7 @@ def test_the_names_of_new_folders_are_synced_too(tmp_path: Path) -> None:
 
 
 def test_without_syncing_a_power_cut_would_do_harm(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    """The negative control: a manifest that lasted, and shards that did not, can't be told from whole ones by their names."""
+    """The negative control: a manifest that survived looks valid by its names, although its shards did not survive."""
     states = power_losses(tmp_path / "first", syncs=False)
     harmed = [files for files in states if "manifest.json" in files and files != whole and "packing.json" not in files]
     assert len(harmed) > 0

@@ -1,4 +1,4 @@
-"""The index as bytes: what goes in comes out, and nothing else gets through."""
+"""The index as bytes: a written index is read back, and any other is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`decoder`: what is refused without a GPU, what "auto" finds out and says, and that a saved state keeps it."""
+"""`decoder`: errors without a GPU, the choice of "auto" and its message, and that a saved state keeps the choice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def after_a_batch(rates: list[float]) -> Any:
-    """In place of `images_per_second`: one batch is made, and the rate is the next of these."""
+    """A replacement of `images_per_second`: it makes one batch, and returns the next of these rates."""
 
     def measure(start: Any, num_ahead: int) -> float:
         start(0).wait()
@@ -164,7 +164,7 @@ def test_a_batch_by_its_number_decides_too(folder: Path, monkeypatch: pytest.Mon
 def test_both_are_really_measured(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And what was measured changes nothing: no batch is missing behind it."""
+    """Measuring changes nothing: no batch is missing after it."""
     let_there_be_a_gpu(monkeypatch)
     monkeypatch.setattr(rate, "_MEASURED_SECONDS", 0.05)
     expected = copied(open_loader(folder, "cpu"))
@@ -199,7 +199,7 @@ def test_auto_takes_the_cpu_if_the_gpu_fails(
 
 
 def test_a_rate_is_that_of_the_batches_after_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that goes on by a quarter of a second for each batch, and by 100 s for the first."""
+    """With a clock that advances by a quarter of a second for each batch, and by 100 s for the first."""
     now = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
     begun: list[int] = []

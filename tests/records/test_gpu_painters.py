@@ -1,7 +1,7 @@
-"""Batches that a GPU decodes are those of the CPU but for rounding; here other things stand in for the GPU (`dali.py`).
+"""Batches that a GPU decodes are those of the CPU except for rounding; here a replacement does a GPU's work (`dali.py`).
 
-With `opencv` all but DALI's pipeline is tested, with `dali` that too. On the CPU both decode with libjpeg, as we do, so that
-what differs is the resize. No GPU has run this.
+With `opencv`, everything except DALI's pipeline is tested; with `dali`, that too. On the CPU both decode with libjpeg, as we do,
+so that only the resize differs. No GPU has run this.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NUM_SAMPLES = 23
 
 @pytest.fixture(params=STAND_INS)
 def stand_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What does a GPU's work."""
+    """The replacement that does a GPU's work."""
     let_there_be_a_gpu(monkeypatch, request.param)
     name: str = request.param
     return name
@@ -52,7 +52,7 @@ def loader(folder: Path, decoder: str = "gpu", **settings: Any) -> Loader:
 
 
 def differences(found: list[Any], expected: list[Any]) -> tuple[float, int]:
-    """The mean difference of the image in which it is largest, and the largest of any pixel; labels have none."""
+    """The largest mean difference of an image, and the largest difference of any pixel; labels are equal."""
     assert len(found) == len(expected)
     worst, largest = 0.0, 0
     for (images, labels), (others, other_labels) in zip(found, expected, strict=True):
@@ -94,7 +94,7 @@ def test_batches_are_those_of_the_cpu_except_for_rounding(
 
 
 def test_images_that_are_made_very_small_are_those_of_the_cpu_too(tmp_path: Path, stand_in: str) -> None:
-    """By 18 and more: libjpeg decodes an eighth, of which the CPU takes means of two by two, or three by three."""
+    """By a factor of 18 and more: libjpeg decodes an eighth, of which the CPU takes means of two by two, or three by three."""
     pack([(photo(600 + 150 * i, 1700 - 150 * i, seed=i), i) for i in range(5)], tmp_path / "out")
     for augment in (CenterCrop(), RandomCrop(scale=(0.9, 1.0))):
         expected = copied(loader(tmp_path / "out", "cpu", augment=augment, antialias=False))
@@ -191,7 +191,7 @@ def test_a_batch_without_images_for_the_gpu_is_not_sent_to_it(mixed: Path, monke
 
 
 def test_only_the_bytes_of_a_crop_are_sent_to_the_gpu(folder: Path) -> None:
-    """Of a JPEG with restart markers."""
+    """A JPEG with restart markers."""
     with Records(folder) as records:
         sample, box = records[0], Box(40, 20, 30, 30)
         prepared = Painter(3, False).prepare(sample, box, False, (32, 32, 3))
@@ -220,7 +220,7 @@ def test_a_view_is_halved_until_it_is_less_than_twice_as_large(
 
 @pytest.mark.parametrize("number", [0, 13, 22])
 def test_a_damaged_sample_is_named_as_by_the_cpu(folder: Path, tmp_path: Path, stand_in: str, number: int) -> None:
-    """Its checksum is looked at before anything is decoded."""
+    """Its checksum is checked before anything is decoded."""
     shutil.copytree(folder, tmp_path / "out")
     with Records(tmp_path / "out") as records:
         for path, index in records.shards():
@@ -255,7 +255,7 @@ def cut_off(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_an_image_that_ends_too_early_is_named(folder: Path, stand_in: str, cut_off: list[int]) -> None:
-    """DALI says no more than that a batch failed: the CPU finds out which image it was. The batches before it are given."""
+    """DALI reports only that a batch failed; the CPU finds the image. The batches before it arrive."""
     expected = copied(loader(folder, shuffle=False))
     with loader(folder, shuffle=False) as batches:
         cut_off += [12, 14]

@@ -1,4 +1,4 @@
-"""Reading what others made runs no code, opens nothing else, and takes no more memory than its images."""
+"""Reading files of others runs no code, opens no other file, and takes no more memory than its images."""
 
 from __future__ import annotations
 

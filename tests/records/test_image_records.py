@@ -121,7 +121,7 @@ def test_a_state_can_be_that_of_any_step(folder: Path) -> None:
 
 
 def test_an_old_iterator_does_not_change_the_state(folder: Path) -> None:
-    """It has given its last batch, and is asked for the next only after another epoch."""
+    """It has yielded its last batch, and the next is requested only after another epoch."""
     batches = loader(folder)
     expected = [copied(batches) for _ in range(3)]
     batches = loader(folder)
@@ -165,7 +165,7 @@ def batch_two(batches: Loader) -> Any:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_processes_make_the_same_batch(folder: Path, method: str) -> None:
-    """In the middle of an iteration, as the workers of a `PyDataset` would."""
+    """In the middle of an iteration, as the workers of a `PyDataset` would do."""
     batches = loader(folder)
     list(batches)
     expected = batches[2]

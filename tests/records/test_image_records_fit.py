@@ -1,4 +1,4 @@
-"""`ImageRecords` in Keras, on each backend: what it trains is what Keras trains on the same arrays."""
+"""`ImageRecords` in Keras, on each backend: training on them equals training on the same arrays."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def many(folder: Path, count: int) -> str:
 @pytest.mark.alone
 @pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.full), 4])
 def test_devices_do_not_wait_for_a_reader_that_is_faster(workers: Workers, tmp_path: Path, devices: int) -> None:
-    """The first step of an epoch waits for its batch to be decoded, 10 ms: epochs of a second are told from that."""
+    """The first step of an epoch waits 10 ms for its batch to be decoded; epochs of a second make that small."""
     folder = many(tmp_path / "out", 3200 if workers.backend == "jax" else 960)
     found = workers.abreast.run(body("waits_of_a_fit"), folder=folder, devices=devices, slow_seconds=0.0)
     assert found["reader"] > 1.2 * found["model"], found

@@ -1,4 +1,4 @@
-"""What a loader takes while it runs, and that it gives it back: threads, memory, files; and damage on its way."""
+"""The resources of a loader while it runs and afterwards: threads, memory, files; and damage on the way."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_closing_gives_the_files_back(folder: Path) -> None:
 
 
 def num_changed(folder: Path) -> int:
-    """Of the batches of an epoch that are all kept, and of the views of the next, how many are not what they were."""
+    """How many changed of the batches of an epoch that are all kept, and of the views of the next epoch."""
     plain = loader(folder)
     expected = [images.copy() for _ in range(2) for images, _ in plain]
     batches = loader(folder)
@@ -127,7 +127,7 @@ def test_free_blocks_are_not_kept_without_end() -> None:
 
 
 def damage(folder: Path, number: int) -> tuple[Path, int]:
-    """Flip a bit in the middle of a sample; gives the file and the sample's offset."""
+    """Flip a bit in the middle of a sample; returns the file and the sample's offset."""
     with Records(folder) as records:
         for path, index in records.shards():
             i = number - index.first_sample
@@ -181,7 +181,7 @@ def test_requested_samples_are_read_into_memory(folder: Path) -> None:
 
 
 def test_an_iteration_does_not_go_on_in_a_fork(folder: Path) -> None:
-    """Its threads stayed in the parent. Another one may begin there."""
+    """Its threads stayed in the parent. Another iteration may begin there."""
     batches = loader(folder)
     iterator = iter(batches)
     next(iterator)
@@ -201,7 +201,7 @@ def test_an_iteration_does_not_go_on_in_a_fork(folder: Path) -> None:
 def test_a_thread_that_cannot_start_is_an_error_and_not_a_wait(
     folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    """Where the system starts no more than so many."""
+    """The system starts at most `most` threads."""
     begin = threading.Thread.start
     begun: list[threading.Thread] = []
 

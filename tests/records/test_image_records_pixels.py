@@ -1,4 +1,4 @@
-"""Pixels of a batch are those of the whole image, cropped, resized and mirrored; and crops are what they should be."""
+"""Pixels of a batch are those of the whole image, cropped, resized and mirrored; crops follow their settings."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def test_numbers_without_a_range_are_refused(mode: str) -> None:
 
 
 def bomb(width: int, height: int) -> bytes:
-    """A PNG of a few bytes that claims so many pixels."""
+    """A PNG of a few bytes that claims this many pixels."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -322,7 +322,7 @@ def test_a_giant_file_is_refused_before_it_is_read(tmp_path: Path, size_bytes: i
 
 
 def scans(count: int) -> bytes:
-    """A progressive JPEG whose last scan comes so many times more."""
+    """A progressive JPEG whose last scan is repeated this many times."""
     data = file_of(photo(64, 64), "JPEG", progressive=True)
     begin = data.rindex(b"\xff\xda")
     return data[:-2] + data[begin:-2] * count + data[-2:]

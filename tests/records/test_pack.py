@@ -1,4 +1,4 @@
-"""Packing: what comes out, what is skipped, how it goes on after a stop, and that nothing depends on threads."""
+"""Packing: its output, skipped items, continuing after a stop, and that nothing depends on threads."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_stopped_packer_goes_on_to_the_same_bytes(tmp_path: Path, after: int) 
 
 
 def test_notes_of_items_skipped_after_the_last_shard_stay_with_it(tmp_path: Path) -> None:
-    """The samples that a stopped packer had left are all bad when it goes on, so that no other shard follows."""
+    """All samples that the stopped packer had left are bad when it continues, so that no other shard follows."""
     samples = items(14)
     samples[1] = Item("first", b"bad", {})
     settings: dict[str, Any] = {"storage": "raw", "shard_mb": 0.01, "threads": 1, "on_error": "skip"}
@@ -227,7 +227,7 @@ def test_a_stop_while_the_last_index_gets_its_notes_does_no_harm(
 
 
 def test_notes_outlive_a_stop_before_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All shards are there when it goes on, and it packs nothing."""
+    """All shards exist when it continues, and it packs nothing."""
     samples = items(14)
     for bad in (0, 5, 13):
         samples[bad] = Item(f"bad{bad}", b"bad", {})

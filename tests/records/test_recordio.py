@@ -127,7 +127,7 @@ def test_a_changed_index_is_another_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left_out", [{0}, {2}, {4}, {3, 4}, {0, 1, 2, 3, 4}], ids=str)
 def test_an_index_without_some_records_is_refused_by_name(tmp_path: Path, left_out: set[int]) -> None:
-    """As one that was cut off at the end of a line."""
+    """An index that was cut off at the end of a line."""
     write(tmp_path / "a.rec", *(im2rec(png(i), [1.0], i) for i in range(5)), index=True)
     lines = (tmp_path / "a.idx").read_text().splitlines(keepends=True)
     first = lines[min(left_out)].split()[1]

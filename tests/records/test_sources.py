@@ -1,4 +1,4 @@
-"""Each kind of source gives its images in order, with keys and columns."""
+"""Each kind of source yields its images in order, with keys and columns."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_shards_of_parts_are_taken_by_how_their_names_begin(tmp_path: Path) -> N
 
 
 def test_a_shard_belongs_to_one_part_only(tmp_path: Path) -> None:
-    """The name that is longer has it: else what is held out would be trained on."""
+    """A shard belongs to the longer name; otherwise held-out samples would be trained on."""
     for name, begin in (("train-000.tar", 0), ("train_val-000.tar", 3), ("train_valid.tar", 5)):
         write_tar(tmp_path / name, samples(2, begin))
     for split in ("train,train_val", "train_val,train"):

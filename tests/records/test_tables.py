@@ -156,7 +156,7 @@ def test_a_missing_value_is_refused_by_name(tmp_path: Path, column: list[Any], w
 
 
 def not_utf8() -> Any:
-    """Two texts, of which the second is none: pyarrow believes what a file says of its bytes."""
+    """Two texts, the second of which is invalid: pyarrow believes the type that a file states."""
     offsets = pyarrow.array(["a", "bc"]).buffers()[1]
     return pyarrow.Array.from_buffers(pyarrow.string(), 2, [None, offsets, pyarrow.py_buffer(b"a\xff\xfe")])
 
@@ -240,7 +240,7 @@ def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_large_table_takes_little_memory(tmp_path: Path) -> None:
-    """120 MB in one row group: what the reader allocates stays far below."""
+    """120 MB in one row group: the reader's allocations stay far below that."""
     noise = np.random.default_rng(0).integers(0, 256, 2_000_000, np.uint8).tobytes()
     content = pyarrow.table({"image": [noise] * 60})
     write(tmp_path / "a.parquet", content, use_dictionary=False, compression="none")
@@ -264,7 +264,7 @@ class Features(dict[str, Any]):
 
 
 class Dataset:
-    """Stands for `datasets.Dataset`: what is used of it, over a table."""
+    """A replacement for `datasets.Dataset`: the parts of it that we use, over a table."""
 
     __module__ = "datasets.arrow_dataset"
 

@@ -225,7 +225,7 @@ def test_a_record_that_is_not_an_example_is_refused_with_its_place(data: bytes, 
 
 
 def test_numbers_may_have_a_field_each() -> None:
-    """As writers of the second version of protocol buffers had it."""
+    """As writers of the second version of protocol buffers wrote it."""
     integers = field(3, b"".join(varint(1 << 3) + varint(number) for number in (5, -5)))
     floats = field(2, b"".join(varint(1 << 3 | 5) + struct.pack("<f", number) for number in (0.5, 2)))
     entries = [field(1, field(1, name) + field(2, data)) for name, data in ((b"i", integers), (b"f", floats))]

@@ -1,4 +1,4 @@
-"""Tars and folders in WebDataset's layout are packed; what is not as it should be is named with its file and byte."""
+"""Tars and folders in WebDataset's layout are packed; invalid items are named with file and byte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.records.shards import jpeg, png, samples, write_tar
 
 
 def values(source: Any, **settings: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Keys and columns; what is wrong with an item in their place."""
+    """Keys and columns; an invalid item is replaced by its error."""
     found = []
     for item in source_of(source, **settings).items(0):
         wrong = [str(each) for each in (item.image, *item.columns.values()) if isinstance(each, DataError)]
