@@ -29,7 +29,7 @@ def test_memory_is_flat_over_fifty_models(workers: Workers) -> None:
 
 
 def train_and_delete(warm_up: int, models: int) -> dict[str, Any]:
-    """In a worker: the number of models that stayed alive, and the growth of memory, here and in children, after the first ones."""
+    """In a worker: the number of models that stayed alive, and the growth of processes after the first models."""
     references = [train_one() for _ in range(warm_up)]
     objects, mib = num_objects(), resident_mib()
     references += [train_one() for _ in range(models)]
