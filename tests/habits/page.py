@@ -86,7 +86,7 @@ def _reasons(cells: Cells) -> str:
 
 def _text(cell: Cell) -> str:
     difference = "" if cell.difference is None else f"{cell.difference:.0e}: "
-    return difference + cell.where.partition("\nhint:")[0].replace("|", "/").replace("\n", " ")[:240]
+    return difference + cell.where.partition("\nhint:")[0].replace("|", "/").replace("\n", " ")[:300]
 
 
 def _themes(cells: Cells) -> Iterator[str]:
