@@ -1,7 +1,7 @@
-"""What the benchmarks train: models and data by name, and the clock that measures steps of Keras's `fit`.
+"""Models and data of the benchmarks by name, and the clock that measures steps of Keras's `fit`.
 
-Imports Keras; of abreast only what knows nothing of placing models, so that the native loops and plain Keras use the very
-same models.
+Imports Keras, and only those modules of abreast that do not place models: the native loops and plain Keras use exactly
+the same models.
 """
 
 from __future__ import annotations

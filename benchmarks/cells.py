@@ -1,4 +1,4 @@
-"""A cell of a benchmark in a process of its own: the script again, with `--cell`. Imports the standard library."""
+"""Runs a cell of a benchmark in its own process: the script again, with `--cell`. Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 def in_a_process(
     script: str, cell: Mapping[str, Any], variables: Mapping[str, str], timeout_seconds: float | None = None
 ) -> Any:
-    """What `script --cell CELL` prints as its last line, parsed; `variables` join those of this process."""
+    """The last line that `script --cell CELL` prints, parsed; `variables` are added to the environment."""
     command = [sys.executable, script, "--cell", json.dumps(cell)]
     done = subprocess.run(
         command, env=os.environ | variables, stdout=subprocess.PIPE, text=True, timeout=timeout_seconds, check=True

@@ -3,9 +3,9 @@
     python benchmarks/feeding.py [--quick] [--backends jax,torch] [--devices 1,2,4] [--rates 0.1,0.5,1,1.5]
 
 The source sleeps `rate` times the step's own time for each batch. In each process abreast and plain Keras (on one device)
-take turns. The figure is seconds per step over max(source, step); plain Keras adds the two up wherever it reads between
-steps. The step's own time is that of fits without the delay right before and after: a machine drifts by more within a
-minute than the figure may differ from 1.
+take turns. The figure is seconds per step over max(source, step); plain Keras needs the sum of both where it reads between
+steps. The step's own time is measured by fits without the delay, directly before and after: within a minute, a machine drifts
+by more than the figure may differ from 1.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _in_a_process(cell: dict[str, Any]) -> Any:
 
 
 def measure(cell: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
-    """By side, the seconds of a step on its own, and by rate seconds per step over those of the slower."""
+    """By side: the seconds of a step on its own, and by rate the seconds per step over those of the slower of the two."""
     import cases
 
     import abreast
@@ -75,7 +75,7 @@ def measure(cell: dict[str, Any]) -> dict[str, dict[str, list[float]]]:
 
 
 def _fit(model: Any, case: Any, steps: int, wait: Callable[[], None], delay: float) -> tuple[float, float]:
-    """Seconds per step of a fit from a source that sleeps `delay` seconds per batch, and those that a batch took it."""
+    """Seconds per step of a fit whose source sleeps `delay` seconds per batch, and the seconds that the source took per batch."""
     from abreast.bench import clock
 
     source = _Source(case, delay)

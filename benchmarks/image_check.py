@@ -1,9 +1,9 @@
-"""Whether each reader of `image_readers.py` gives right batches, of pictures whose pixels say where they were.
+"""Check that each reader of `image_readers.py` yields correct batches, with pictures whose pixels show their own position.
 
     python benchmarks/image_check.py [--readers "DALI;tf.data"]
 
-Red grows from left to right and green from top to bottom, in a straight line; blue is the same everywhere. However a part
-is cut, made to size and mirrored, its colours are straight lines too, and their ends say which part it was.
+Red grows linearly from left to right and green from top to bottom; blue is constant. In a part that is cut, resized and mirrored,
+the colours are linear too, and their ends show which part it was.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 SIDE, BLUE, NUM_PICTURES = 480, 100, 128
 _NUM_BATCHES = 3
-_BENT = 4.0  # of 255: what a straight line may be off by, after JPEG
+_BENT = 4.0  # of 255: allowed distance from a straight line, after JPEG
 _ENVIRONMENT = {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -58,7 +58,7 @@ def _all_right(readers: list[str], place: Path) -> bool:
 
 
 def write_pictures(folder: Path) -> None:
-    """The same picture many times, in two classes."""
+    """Write the same picture many times, in two classes."""
     from PIL import Image
 
     line = np.linspace(0, 255, SIDE)
@@ -72,7 +72,7 @@ def write_pictures(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """What of the picture a row of a batch shows, in shares of its sides; `bent` is how far that is from straight lines."""
+    """The part of the picture that a row of a batch shows, in shares of its sides; `bent` is its distance from linear colours."""
 
     left: float
     top: float
@@ -92,10 +92,10 @@ def seen(image: Any) -> Seen:
 
 
 def _line(colour: Any, axis: int) -> tuple[float, float, float]:
-    """By how many of the picture's sides a colour grows over the image, where that begins, and how far off its line it is."""
+    """How far a colour grows over the image, in sides of the picture; where that begins; and its largest distance from a line."""
     size = colour.shape[1 - axis]
     places = (np.arange(size) + 0.5) / size
-    inner = slice(size // 16, size - size // 16)  # at its ends a picture has no neighbour to go on to
+    inner = slice(size // 16, size - size // 16)  # the border pixels have no neighbours to interpolate with
     slope, begin = np.polyfit(places[inner], colour.mean(axis=axis)[inner], 1)
     line = begin + slope * places
     rows = colour if axis == 0 else colour.T
@@ -105,7 +105,7 @@ def _line(colour: Any, axis: int) -> tuple[float, float, float]:
 
 
 def faults(name: str, place: Path) -> list[str]:
-    """What is wrong with the first batches of a reader, a line each."""
+    """The faults in the first batches of a reader, a line each."""
     reader = image_readers.READERS[name]
     batches = reader.read(place, 1)
     taken = [np.array(next(batches)) for _ in range(_NUM_BATCHES)]
@@ -142,7 +142,7 @@ def _random_part(views: list[Seen]) -> list[str]:
 
 
 def _fixed(side: float, where: str, moves: bool) -> Any:
-    """Checks of a part of one size: in the centre, or anywhere and mirrored."""
+    """Check a part of a fixed size: in the centre, or anywhere and mirrored."""
 
     def check(views: list[Seen]) -> list[str]:
         begin = (1 - side) / 2

@@ -1,10 +1,10 @@
-"""How far the pixels of a batch are from Pillow's own resize of the whole image: abreast's ways, and tf.data's.
+"""Differences of the pixels of a batch from Pillow's resize of the whole image, for abreast and for tf.data.
 
     python benchmarks/image_quality.py [--quick] [--images 300] [--sets "480x480 q95"] [--ways "abreast;tf.data"]
 
-Each image is shown once, the same part of it by all ways. The reference is Pillow's decode of the whole file and its
-bilinear `resize` of that part, whose filter sees every pixel. A sample is the mean difference of one image, in steps of 255.
-A GPU's way is what NVIDIA DALI does on the CPU with the pipeline of a GPU, where it is installed.
+Each way shows the same part of each image, once. The reference is Pillow's decode of the whole file and its
+bilinear `resize` of that part, whose filter uses every pixel. A sample is the mean difference of one image, in steps of 255.
+"A GPU's way" is NVIDIA DALI on the CPU with the pipeline of a GPU, if DALI is installed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import lines
 import numpy as np
 from photo_sets import SETS
 
-_SIZES = (224, 96)  # of the second most parts are decoded smaller
+_SIZES = (224, 96)  # for the second, most parts are decoded at a smaller scale
 _SEED = 1
 _BATCH = 50
-_FAR = 8  # steps of 255 that a reader of the table may see
+_FAR = 8  # steps of 255: a difference that may be visible
 
 Images = Any
 Ways = Mapping[str, Callable[[], Images]]
@@ -56,7 +56,7 @@ def _prepare(place: Path, count: int, width: int, height: int, quality: int) -> 
 
 
 def _compared(place: Path, size: int) -> Iterator[tuple[str, Images, Ways]]:
-    """A view, what Pillow makes of it, and what others do."""
+    """A view, Pillow's result for it, and the results of the others."""
     from abreast.records import CenterCrop, RandomCrop
     from abreast.records.decoding.gpu_pipeline import is_installed
 
@@ -99,7 +99,7 @@ def _compared(place: Path, size: int) -> Iterator[tuple[str, Images, Ways]]:
 
 
 def _boxes(pack: Path, view: Any, size: int) -> tuple[Any, list[Any]]:
-    """The parts that a loader shows in its first epoch without shuffling, and the files, or the pixels of raw images."""
+    """The parts that a loader shows in its first epoch without shuffling, with the files, or the pixels of raw images."""
     from abreast.records import Records, decode
     from abreast.records.loading.draws import uniforms
 

@@ -1,6 +1,6 @@
-"""Ways to read a folder of JPEGs into `uint8` batches of 224 pixels, each a generator that gives batches for ever.
+"""Ways to read a folder of JPEGs into `uint8` batches of 224 pixels, each an endless generator.
 
-`READERS[name].read(place, cores)`: `place` is what `image_sets.py` has prepared. Each has as many threads or processes as
+`READERS[name].read(place, cores)`: `image_sets.py` prepares `place`. Each reader has as many threads or processes as
 cores. Frameworks are imported where they are used.
 """
 
@@ -17,7 +17,7 @@ SIZE, BATCH, SCALE, RATIO = 224, 64, (0.08, 1.0), (3 / 4, 4 / 3)
 
 
 def libjpeg(place: Path, cores: int) -> Iterator[Any]:
-    """The bare decoder, of bytes that are in memory, into no batch: what is called the limit."""
+    """The decoder alone, with files in memory and without batches: the limit."""
     import simplejpeg
 
     files = [path.read_bytes() for path in sorted((place / "jpeg").rglob("*.jpg"))]
@@ -138,7 +138,7 @@ def _pillow_view(path: Path, random: np.random.Generator) -> Any:
 
 
 def pillow(place: Path, cores: int) -> Iterator[Any]:
-    """A loop in Python; one core is all that it uses."""
+    """A loop in Python, which uses one core."""
     paths, random = sorted((place / "jpeg").rglob("*.jpg")), np.random.default_rng(0)
     while True:
         order = random.permutation(len(paths))
@@ -147,7 +147,7 @@ def pillow(place: Path, cores: int) -> Iterator[Any]:
 
 
 class _Files:
-    """A map-style data set, which a worker process gets pickled."""
+    """A map-style data set, which is sent to worker processes as a pickle."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths
@@ -175,9 +175,9 @@ def torch_loader(place: Path, cores: int) -> Iterator[Any]:
 
 
 def grain_threads(place: Path, cores: int) -> Iterator[Any]:
-    """An ArrayRecord file, and the fastest functions there are for whole images: grain leaves the decoding to its user.
+    """An ArrayRecord file, decoded by the fastest functions for whole images: grain leaves the decoding to its user.
 
-    In threads, which simplejpeg and OpenCV let run; grain's processes hand batches over in shared memory, and copy them.
+    It uses threads: simplejpeg and OpenCV release Python's lock, and grain's processes would copy batches through shared memory.
     """
     import cv2
     import grain
@@ -221,7 +221,7 @@ def _dali(antialias: bool) -> Callable[[Path, int], Iterator[Any]]:
 
 
 class Reader(NamedTuple):
-    """`shows` is what of an image it gives, by which `image_check.py` knows whether that is right."""
+    """`shows` is the part of an image that the reader yields; `image_check.py` checks it."""
 
     read: Callable[[Path, int], Iterator[Any]]
     shows: Literal["random part", "centre", "whole", "random place", "nothing"] = "random part"
@@ -229,7 +229,7 @@ class Reader(NamedTuple):
     needs_gpu: bool = False
 
     def missing(self) -> list[str]:
-        """What this machine has not."""
+        """The needs that this machine lacks."""
         import image_sets
 
         from abreast.device_list import list_nvidia_devices
@@ -238,7 +238,7 @@ class Reader(NamedTuple):
         return found + (["a GPU"] if self.needs_gpu and not list_nvidia_devices() else [])
 
     def variables(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Those of its process. One that needs a GPU sees those that are there."""
+        """The environment variables of its process. A reader that needs a GPU sees the GPUs of this machine."""
         return {name: value for name, value in variables.items() if not (self.needs_gpu and name == _GPUS)}
 
 

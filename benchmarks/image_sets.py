@@ -1,6 +1,6 @@
-"""A folder of JPEGs in each form that a reader of `image_readers.py` wants: packs, a TFRecord file, an ArrayRecord file.
+"""A folder of JPEGs in each form that a reader of `image_readers.py` needs: packs, a TFRecord file, an ArrayRecord file.
 
-Imports abreast; TensorFlow is run in a process of its own, and a form whose package is missing is left out.
+Imports abreast. TensorFlow runs in its own process. A form whose package is missing is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WRITE_TFRECORD = (
 
 
 def smaller_side(short_side: int) -> int:
-    """Of the second data set for `ImageRecords(smaller=...)`."""
+    """The short side of the second data set for `ImageRecords(smaller=...)`."""
     return short_side * 3 // 4
 
 
@@ -35,7 +35,7 @@ def is_there(package: str) -> bool:
 
 
 def prepare(place: Path, short_side: int, quality: int, environment: Mapping[str, str]) -> None:
-    """Beside `place/jpeg`, images with that short side, write what the readers read of it."""
+    """Write the other forms of the images in `place/jpeg`, which have that short side, beside them."""
     from abreast.records import pack
 
     pack(place / "jpeg", place / "jpeg.pack", quality=quality)
@@ -51,7 +51,7 @@ def prepare(place: Path, short_side: int, quality: int, environment: Mapping[str
 def _write_array_record(folder: Path, path: Path) -> None:
     from array_record.python.array_record_module import ArrayRecordWriter
 
-    writer = ArrayRecordWriter(str(path), "group_size:1")  # as its authors advise where samples are read one by one
+    writer = ArrayRecordWriter(str(path), "group_size:1")  # as its authors advise for reading samples one by one
     for each in sorted(folder.rglob("*.jpg")):
         writer.write(each.read_bytes())
     writer.close()

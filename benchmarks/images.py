@@ -1,10 +1,10 @@
-"""Reading images into batches to train on: abreast's records, the bare decoder, and what people use.
+"""Rates of reading images into batches: abreast's records, the decoder alone, and widely used readers.
 
     python benchmarks/images.py [--quick] [--images 1000] [--cores 1,2] [--readers "abreast;tf.data"]
 
-Each cell is a process of its own that may use so many cores; the cells of a round take turns, and a sample is the images per
-second of one. Images are made of photographs that come with Python packages. The first batches are dropped; the page cache is
-warm.
+Each cell runs in its own process with the given number of cores. The cells of a round take turns, and a sample is the images per
+second of one turn. The images are made from photographs that come with Python packages. The first batches are dropped; the page
+cache is warm.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _measure(cell: dict[str, Any]) -> dict[str, float]:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of its children that run."""
+    """CPU seconds of this process and of its running children."""
     import psutil
 
     process = psutil.Process()
@@ -101,7 +101,7 @@ def _cpu_seconds() -> float:
 
 
 def _peak_bytes() -> float:
-    """Of this process; of children what they hold now."""
+    """Peak memory of this process, plus the present memory of its children."""
     import psutil
 
     children = sum(child.memory_info().rss for child in psutil.Process().children(recursive=True))
@@ -130,7 +130,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _left_out(name: str) -> bool:
-    """Whether something that a reader needs is missing; if so it says that."""
+    """Whether a need of a reader is missing; prints which one."""
     import image_readers
 
     missing = image_readers.READERS[name].missing()

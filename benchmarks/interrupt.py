@@ -2,8 +2,8 @@
 
     python benchmarks/interrupt.py [--backends jax,torch] [--rounds 3]
 
-Each sample is a fresh process that trains until it is interrupted; the median of some is kept. "second" counts from a second
-Ctrl-C, 0.3 s after the first. A process that loses its interrupt is tried again.
+Each sample is a fresh process that trains until it is interrupted; the result is the median of several. "second" counts from a
+second Ctrl-C, 0.3 s after the first. A process that loses its interrupt is run again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def seconds(backend: str, how: str, twice: bool) -> float:
-    """From the last Ctrl-C to the process's end."""
+    """Seconds from the last Ctrl-C to the end of the process."""
     process = subprocess.Popen(
         [sys.executable, "-c", _SCRIPT, how],
         stdout=subprocess.PIPE,

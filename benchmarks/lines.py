@@ -1,6 +1,6 @@
 """Measurements of the scripts here: each appends JSON lines to `results/<benchmark>.jsonl`; `table.py` makes tables of them.
 
-What a line holds is in `abreast.bench.lines`. Imports no framework.
+`abreast.bench.lines` defines the fields of a line. Imports no framework.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def line(benchmark: str, case: dict[str, Any], samples: Sequence[float], unit: str, **notes: Any) -> dict[str, Any]:
-    """One measurement. `case` says what was measured, `notes` how: what was dropped as warm-up, steps per sample."""
+    """One measurement. `case` says what was measured; `notes` say how: the dropped warm-up, steps per sample."""
     return lines.line(benchmark, case, samples, unit, origin=origin(), **notes)
 
 
 def origin() -> dict[str, Any]:
-    """When, by what command, of what commit, on what machine and with what versions something is measured now."""
+    """The provenance of a measurement made now: date, command, commit, machine and versions."""
     return provenance.origin_of(provenance.command(), commit())
 
 
 def commit() -> str:
-    """The commit measured; `+changes` when the sources differ from it."""
+    """The measured commit, with `+changes` if the sources differ from it."""
     return provenance.commit(Path(__file__).parent.parent, "src", "benchmarks/*.py") or "unknown"
 
 
@@ -42,5 +42,5 @@ def append(new: Sequence[dict[str, Any]]) -> None:
 
 
 def read(benchmark: str) -> list[dict[str, Any]]:
-    """All lines of a benchmark, oldest first; none when it never ran."""
+    """All lines of a benchmark, oldest first; an empty list if it never ran."""
     return lines.read(RESULTS / f"{benchmark}.jsonl")

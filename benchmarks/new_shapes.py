@@ -1,7 +1,7 @@
-"""Seconds for batches of ever new lengths, each of which JAX and TensorFlow trace or compile anew: plain Keras and abreast.
+"""Seconds for batches that all differ in length, for plain Keras and abreast. JAX and TensorFlow trace or compile each length.
 
-`python benchmarks/new_shapes.py`, on one device and on four simulated ones; one JSON line per backend. Each fit runs in a
-process of its own, after one batch of another length.
+`python benchmarks/new_shapes.py`, on one device and on four simulated ones; one JSON line per backend. Each fit runs in
+its own process, after one batch of another length.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _run(backend: str, devices: int) -> float:
 
 
 def seconds(devices: int) -> float:
-    """Of a fit on one batch of each length, with abreast on that many devices, or without it for none."""
+    """Seconds of a fit on one batch of each length, with abreast on `devices` devices, or with plain Keras for 0."""
     import keras
 
     import abreast

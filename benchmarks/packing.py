@@ -2,8 +2,8 @@
 
     python benchmarks/packing.py [--quick] [--images 1000] [--threads 1,2] [--storages jpeg,keep,raw]
 
-Each cell is a process of its own that may use as many cores as it has threads, and packs the folder once to see that all is
-there and in memory, and once more to be timed, until everything is on the disk. The cells of a round take turns.
+Each cell runs in its own process with as many cores as threads. It packs the folder once, to check it and to read it into
+memory, and a second time to be timed, until all data is on the disk. The cells of a round take turns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import lines
 from photo_sets import SETS
 
 _ENVIRONMENT = lines.STEADY_HEAP | {"OMP_NUM_THREADS": "1"}
-# What becomes of an image; `jpeg` and `raw` with a size decode and shrink it first.
+# The stored form of an image; `jpeg` and `raw` with a size decode and shrink it first.
 _STORAGES: dict[str, dict[str, Any]] = {
     "jpeg": {"storage": "jpeg"},
     "jpeg at 256": {"storage": "jpeg", "size": 256},
@@ -77,7 +77,7 @@ def _measure(cell: dict[str, Any]) -> dict[str, float]:
         settings["quality"] = cell["quality"]
     with tempfile.TemporaryDirectory(prefix="abreast-packed-", dir=Path(cell["source"]).parent) as folder:
         pack(cell["source"], Path(folder) / "first", **settings)
-        os.sync()  # what is written meanwhile is not of the second one
+        os.sync()  # the timed run must not wait for earlier writes
         before = os.times()
         summary = pack(cell["source"], Path(folder) / "second", **settings)
         after = os.times()

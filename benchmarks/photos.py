@@ -1,4 +1,4 @@
-"""Photographs to read: crops, mirrors and scales of those that come inside of Python packages, as JPEG files in folders.
+"""Photographs as JPEG files in folders: crops, mirrored and scaled, of photographs that come with Python packages.
 
 Imports NumPy and Pillow.
 """
@@ -29,7 +29,7 @@ _PLACES = {"skimage": "data", "sklearn": "datasets/images"}
 
 
 def make(folder: Path, count: int, width: int, height: int, quality: int) -> None:
-    """Write `count` different images of about that size; every second one of a folder stands upright where it is not square."""
+    """Write `count` different images of about that size; if it is not square, every second one of a folder is upright."""
     photos = _photographs()
     for i in range(count):
         random = np.random.Generator(np.random.PCG64(i))
@@ -40,7 +40,7 @@ def make(folder: Path, count: int, width: int, height: int, quality: int) -> Non
 
 
 def _piece(photo: Image.Image, size: tuple[int, int], random: np.random.Generator) -> Image.Image:
-    """A part of at least the asked size where the photograph has it, between 50 and 100 percent of its sides."""
+    """A part with 50 to 100 percent of the photograph's sides, and at least the requested size if the photograph has it."""
     scale = min(photo.width / size[0], photo.height / size[1]) * random.uniform(0.5, 1.0)
     width, height = (max(1, round(side * scale)) for side in size)
     left, top = (int(random.integers(0, room + 1)) for room in (photo.width - width, photo.height - height))

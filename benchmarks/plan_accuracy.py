@@ -2,9 +2,9 @@
 
     python benchmarks/plan_accuracy.py --measurements measurements_open.csv --machines machines.csv [--leave-one-out] [--record]
 
-Takes files with the columns of `measurements_open.csv` and `machines.csv`. Of a series it uses the row of one device, beside the
+Takes files with the columns of `measurements_open.csv` and `machines.csv`. From a series it uses the row of one device, with the
 model's public shape and the machine's facts. Without `--leave-one-out` the constants are those that ship. With it, each machine
-is predicted by constants, and given intervals, that were fitted to all other machines. Beside it stands the null model: perfect
+is predicted by constants, and given intervals, that were fitted to all other machines. The null model is perfect
 linear scaling. `--record` appends a line to `results/plan_accuracy.jsonl`.
 """
 
@@ -60,7 +60,7 @@ class Prediction:
 
 
 def frozen(cases: Sequence[ScalingRow]) -> Prediction:
-    """What the constants that ship say."""
+    """Predictions with the constants that ship."""
     told = np.array([case.scenario is not None for case in cases])
     middle = np.full(len(cases), np.nan)
     if told.any():
@@ -72,7 +72,7 @@ def frozen(cases: Sequence[ScalingRow]) -> Prediction:
 
 
 def left_out(cases: Sequence[ScalingRow]) -> Prediction:
-    """What constants and intervals say that were fitted without a row of the machine."""
+    """Predictions with constants and intervals that were fitted without the rows of the machine."""
     from plan_fit import Fit
 
     fit = Fit(cases)
@@ -117,14 +117,14 @@ def _three(errors: Floats) -> tuple[float, float, float]:
 
 
 def average(found: Sequence[Score]) -> Score:
-    """The mean over machines of each figure; machines of which nothing was predicted count as abstained only."""
+    """The mean of each figure over machines; machines without a prediction count only as abstained."""
     names = ("median", "mean", "p90", "covered", "abstained", "null_median", "null_mean", "null_p90")
     means = {name: _mean([getattr(score, name) for score in found]) for name in names}
     return Score("average over machines", sum(score.rows for score in found), **means)
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Of those that are numbers."""
+    """The mean of those that are numbers."""
     numbers = [value for value in values if np.isfinite(value)]
     return sum(numbers) / len(numbers) if numbers else float("nan")
 
@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _line(found: Sequence[Score], leave_one_out: bool) -> dict[str, object]:
-    """The figures; which rows they are of is told by their number, not by a path."""
+    """The figures. The line identifies the rows by their number, not by a path."""
     case = {"machines": len(found), "rows": sum(score.rows for score in found), "leave_one_out": leave_one_out}
     figures = {name: round(value, 4) for name, value in asdict(average(found)).items() if isinstance(value, float)}
     worse = [score.machine for score in found if score.worse_than_null]

@@ -1,10 +1,10 @@
-"""Fit the constants of the scaling model to published measurements, and find how wide its intervals have to be.
+"""Fit the constants of the scaling model to published measurements, and find the width of its intervals.
 
     python benchmarks/plan_fit.py --measurements measurements_open.csv --machines machines.csv [--write]
 
-Each constant is held near what was expected of it before (`expected` and `spread`, a logarithm, in `constants.json`), so that
-one about which the rows say nothing keeps its expectation. Machines count alike, however many rows they have. Prints the
-constants; `--write` puts them into the file that ships.
+Each constant is kept near its prior value (`expected` and `spread`, a logarithm, in `constants.json`), so that a constant that
+the rows do not determine keeps it. All machines have the same weight, however many rows they have. Prints the
+constants; `--write` writes them to the file that ships.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from abreast.plan.scenario import Scenarios
 
 Floats = NDArray[np.float64]
 _NOISE = 0.08  # of a published rate, as a logarithm: beyond it an error counts linearly
-_TRUST = 0.25  # weight of what was expected, beside the rows of all machines
+_TRUST = 0.25  # weight of the prior values, relative to the rows of all machines
 _COVER = 0.81  # a little more than promised: a new machine differs more
 
 
@@ -57,7 +57,7 @@ class Fit:
         return Constants(dict(values), shipped().interval)
 
     def solve(self, used: NDArray[np.bool_], start: Floats | None = None) -> Floats:
-        """The logarithms of the constants that suit the used rows best."""
+        """The logarithms of the constants that fit the used rows best."""
         rows = np.bincount(self.machine[used], minlength=len(self.machines))
         weight = np.sqrt(1 / np.maximum(rows, 1)[self.machine])
 
@@ -70,7 +70,7 @@ class Fit:
         return np.asarray(least_squares(residuals, first, max_nfev=30).x)
 
     def left_out(self, start: Floats) -> Floats:
-        """The efficiency of each row, predicted by a fit that saw nothing of its machine."""
+        """The efficiency of each row, predicted by a fit without its machine."""
         predicted = np.zeros(len(self.measured))
         for index in range(len(self.machines)):
             here = self.machine == index
@@ -78,9 +78,10 @@ class Fit:
         return predicted
 
     def interval(self, predicted: Floats, used: NDArray[np.bool_] | None = None) -> Interval:
-        """Of the intervals that cover 81 % on the average machine, the one with the best score.
+        """The interval with the best score among those that cover 81 % on the average machine.
 
-        The score is the width, and ten times (2 / 0.2) what a measured value is outside: Gneiting and Raftery, JASA 102 (2007).
+        The score is the width, plus ten times (2 / 0.2) the distance of a measured value outside the interval.
+        Source: Gneiting and Raftery, JASA 102 (2007).
         """
         here = np.ones(len(predicted), bool) if used is None else used
         error, loss = np.log(predicted / self.measured), loss_of(predicted)
@@ -99,7 +100,7 @@ class Fit:
         return best[1]
 
     def _slope(self, error: Floats, loss: Floats, base: Floats, low: float, here: NDArray[np.bool_]) -> float:
-        """How wide per loss, by bisection."""
+        """The width per loss, by bisection."""
         below, above = 0.0, 8.0
         for _ in range(30):
             middle = (below + above) / 2

@@ -1,20 +1,20 @@
-"""What `abreast plan` predicts against what we measure: two emulated hosts of one core each on slow links.
+"""Predictions of `abreast plan` compared with measurements: two emulated hosts of one core each on slow links.
 
     sudo python benchmarks/plan_links.py [--models dense,conv] [--links 100Mbps,1Gbps+1ms] [--accumulate 1,4]
 
-Each host is a network namespace (`slow_links.py`), and abreast trains on PyTorch over both as under `torchrun`: gradients go by
-gloo over TCP. Every process has one thread for its kernels and stays on its core.
+Each host is a network namespace (`slow_links.py`), and abreast trains on PyTorch over both as under `torchrun`, with gradients
+over TCP by gloo. Every process has one thread for its kernels and stays on its core.
 
-The prediction is given what one can know without training on two hosts: the seconds of a step on one device; the tensors of the
-model; the rate and the latency of one plain TCP connection over the link; what one core copies from memory to memory; and the
+The prediction gets facts that are known without a training on two hosts: the seconds of a step on one device; the tensors of the
+model; the rate and the latency of one plain TCP connection over the link; the rate at which one core copies memory; and the
 rate at which two processes of one host sum a buffer, as `abreast machine` measures it. The step on one device is measured on both
-cores at once, in two processes that know nothing of one another: the cores share caches and memory, and two real hosts would not.
-Of each pair of steps the longer one counts: so much does waiting for one another cost on a machine whose steps vary. Where an
-update holds several steps, so does what is measured alone, since rare slow ones are in every long update and not in every step.
+cores at once, in two independent processes: the cores share caches and memory, unlike two real hosts.
+The longer one of each pair of steps counts, since hosts that train together wait for one another. For an update of
+several steps, as many consecutive steps are taken together: a rare slow step is part of every long update, and not of every step.
 Nothing is fitted here.
 
-Pairs of processes take turns on a link: alone, then together. The first turn of each and the first and the last update of every
-turn, with which an epoch begins and ends, are dropped. An update holds as many steps as gradients are accumulated for.
+Pairs of processes take turns on a link: alone, then together. The first turn of each pair is dropped, and so are the first and
+the last update of every turn, in which an epoch begins and ends. An update has as many steps as gradients are accumulated for.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ LINKS = {  # bits per second, and seconds each way
 _DROPPED = 1
 _STEPS, _UPDATES = 4, 2  # timed in a turn, alone and together: short ones, since a shared machine changes its speed
 _SUMMED_BYTES = 1 << 24  # the largest buffer that `abreast machine` sums on a processor
-_SUMS = 5  # of which the median counts
-_SENT_SECONDS = 0.4  # of one transfer, when the link is measured
+_SUMS = 5  # the result is their median
+_SENT_SECONDS = 0.4  # length of one transfer that measures the link
 _ENVIRONMENT = lines.STEADY_HEAP | {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _ENVIRONMENT |= {"TF_CPP_MIN_LOG_LEVEL": "3"}
 _NOTES = {"warm_up": f"the first turn, and of each turn the first {_DROPPED} updates and the last"}
@@ -65,7 +65,7 @@ def main() -> None:
     if len(cores) < len(ADDRESSES):
         sys.exit("plan_links: this process may use one core only\nhint: give it two, one for each emulated host")
     os.sched_setaffinity(0, cores)
-    _all_reduce()  # before other processes are there
+    _all_reduce()  # before other processes start
     try:
         for model in arguments.models:
             _measure_model(model, cores, arguments)
@@ -81,7 +81,7 @@ def _measure_model(model: str, cores: Sequence[int], arguments: argparse.Namespa
         for delay in sorted({LINKS[name][1] for name in arguments.links}):
             with slow_link(delay) as link, _joined(link, model, cores, arguments.accumulate) as together:
                 for accumulation in arguments.accumulate:
-                    together.run(accumulation, 1)  # learns which weights there are, and connects
+                    together.run(accumulation, 1)  # learns which weights exist, and connects
                 for name in arguments.links:
                     if LINKS[name][1] == delay:
                         link.shape(LINKS[name][0])
@@ -127,7 +127,7 @@ def _setup(
 
 @cache
 def _memory() -> float:
-    """Bytes per second that a core reads and writes."""
+    """Bytes per second that one core reads and writes."""
     return 2 * float(host_speeds.memory()["memory_copy_bytes_per_second"])
 
 
@@ -141,7 +141,7 @@ def _all_reduce() -> float:
 
 
 def _means(seconds: Sequence[float], count: int) -> list[float]:
-    """Of so many in a row at a time; the rest is left out."""
+    """The means of consecutive groups of that many values; the rest is left out."""
     return [statistics.fmean(seconds[i : i + count]) for i in range(0, len(seconds) - count + 1, count)]
 
 
@@ -157,7 +157,7 @@ def _joined(link: SlowLink, model: str, cores: Sequence[int], accumulations: Seq
 
 
 class _Pair:
-    """Two processes that train when asked, and wait otherwise."""
+    """Two processes that train on request, and wait otherwise."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class _Pair:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
-                    start_new_session=True,  # Ctrl-C is ours
+                    start_new_session=True,  # only this process gets Ctrl-C
                 )
             )
 

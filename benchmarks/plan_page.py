@@ -1,4 +1,4 @@
-"""Make `docs/reference/plan.md` and its figures: the model's formulas, its constants, and how well they predict.
+"""Make `docs/reference/plan.md` and its figures: the model's formulas, its constants, and their accuracy.
 
     python benchmarks/plan_page.py [--check]
 
@@ -23,57 +23,57 @@ from abreast.plan.software import EXCHANGES, SOFTWARE
 _PAGE = Path(__file__).parent.parent / "docs" / "reference" / "plan.md"
 _HEAD = """# The scaling model
 
-Made by `python benchmarks/plan_page.py`; do not edit. [Planning](../guides/planning.md) shows how it is used.
+Made by `python benchmarks/plan_page.py`; do not edit. [Planning](../guides/planning.md) shows how to use the model.
 
 ## Formulas
 
-A step of `n` devices on `m` hosts takes
+The time of a step of `n` devices on `m` hosts is
 
     step = compute x (1 + straggling) + exposed + launches + update
 
 - **compute** is the step of one device without its update, once per accumulated step. It is measured, given, or a roofline.
-  A step that accumulates passes over 20 bytes per parameter on top, at the memory's bandwidth: it adds its gradient to the sum
+  A step that accumulates also passes over 20 bytes per parameter at the memory's bandwidth: it adds its gradient to the sum
   (two floats read, one written), and Keras passes over its accumulators (one read, one written).
 - **straggling** is `straggle.*` x log2(n), and `straggle.hosts` x log2(m): the slowest replica decides.
-- **exposed** is what the exchange of gradients adds. Of an exchange of `C` seconds beside a window of `W` seconds (the backward
-  pass, two thirds of a step) it is `C - (1 - e) min(C, W)`, where `e` is
-  `exposed.*`. The simulation finds it bucket by bucket; PyTorch's first one is full at 1 MiB.
+- **exposed** is the time that the exchange of gradients adds. For an exchange of `C` seconds beside a window of `W` seconds (the
+  backward pass, two thirds of a step) it is `C - (1 - e) min(C, W)`, where `e` is
+  `exposed.*`. The simulation finds it bucket by bucket; PyTorch's first bucket is full at 1 MiB.
 - NCCL's kernels hold their part of a GPU while they wait for a network. gloo's threads sleep while they wait, and take the cores
-  from the computation while they send, receive and add. Inside of a host there is nothing to wait for; so for gloo `e` is
-  `K / C`, where `K` is what the exchange takes at the rate at which processes of one host sum a buffer: that of the link between
-  devices, of kind `all-reduce`, as `abreast machine` measures it. To another host gloo sends no faster than that. Reading
-  gradients and writing them into buckets adds two passes over them at the memory's bandwidth; of GPUs that is in `exposed.*`.
-- **launches** is `launch.*` per gradient tensor and doubling of the devices, **update** `passes.update` passes over 16 bytes per
-  parameter at the memory's bandwidth.
-- A ring takes `2 (n - 1) / n` of the gradients' bytes over the slowest of its links, plus `2 (n - 1)` latencies; a tree
-  twice the bytes and `2 log2 n` latencies; a hierarchy a ring in each host and one between hosts.
-- gloo has 4 MiB under way between two hosts before it waits for an answer: a byte takes its time on the wire and that part of a
+  from the computation while they send, receive and add. Within a host there is no network to wait for, so for gloo `e` is
+  `K / C`. `K` is the time of the exchange at the rate at which processes of one host sum a buffer: the rate of the link between
+  devices, of kind `all-reduce`, as `abreast machine` measures it. gloo sends to another host no faster than that. Reading
+  gradients and writing them into buckets adds two passes over them at the memory's bandwidth; for GPUs, `exposed.*` includes it.
+- **launches** is `launch.*` per gradient tensor and doubling of the devices. **update** is `passes.update` passes over 16 bytes
+  per parameter at the memory's bandwidth.
+- A ring sends `2 (n - 1) / n` of the gradients' bytes over the slowest of its links, plus `2 (n - 1)` latencies. A tree
+  sends twice the bytes, plus `2 log2 n` latencies. A hierarchy is a ring in each host and one between hosts.
+- gloo sends 4 MiB between two hosts before it waits for an answer: a byte takes its time on the wire, and that part of a
   round trip.
-- A rate is its nominal value times `usable.*`, but all of a network's that was measured. TCP carries no more than
+- A rate is its nominal value times `usable.*`; the measured rate of a network is used in full. TCP carries at most
   `rate.tcp_most`.
 
 An 80 % interval reaches `{floor} + {per_loss} x loss` to both sides as a logarithm, where `loss` is the logarithm of the
-predicted step over that of perfect scaling; {assumed} more where facts had to be assumed, and by the roofline's factor where
-the step time is one. Where its ends are more than six times apart, no prediction is made.
+predicted step over that of perfect scaling. It is {assumed} wider if facts had to be assumed, and wider by the roofline's
+factor if the step time is a roofline. No prediction is made if its ends are more than six times apart.
 
 The simulation has the compute stream of the slowest device, and serves each kind of link in the order in which buckets become
-ready. Its tests compare it with the formulas on random cases: equal to 1e-9 where they hold. `abreast plan` takes the part of the
-exchange that cannot be hidden from the simulation, and the share `e` of the rest. For rings and hierarchies the result is within
-10 % of the formulas above, which the accuracy below is for.
+ready. Its tests compare it with the formulas on random cases: they agree to 1e-9 where the formulas hold. `abreast plan` takes
+the part of the exchange that cannot be hidden from the simulation, and the share `e` of the rest. For rings and hierarchies the
+result is within 10 % of the formulas above, to which the accuracy below belongs.
 
-Many published rows are of systems that abreast does not train with: parameter servers, towers of TensorFlow 1, BytePS, sliced
-batches of Keras 2. Their formulas are in `benchmarks/published_model.py`, and some constants below are theirs alone.
+Many published rows come from systems that abreast does not train with: parameter servers, towers of TensorFlow 1, BytePS, sliced
+batches of Keras 2. Their formulas are in `benchmarks/published_model.py`, and some constants below are only for them.
 
-## What it does not know
+## What it does not model
 
-Ports and cables are not simulated one by one: links of one kind are one resource. A collective does not slow another job's. The
-memory that a batch needs is not checked. Encoding of compressed gradients is a number of passes over memory, assumed and not
-measured. What compression and fewer exchanges do to convergence is not predicted.
+Ports and cables are not simulated one by one: links of one kind are one resource. Slowdowns by other jobs' collectives are not
+modelled. The memory that a batch needs is not checked. Encoding of compressed gradients is a number of passes over memory,
+assumed and not measured. Effects of compression and of fewer exchanges on convergence are not predicted.
 """
 
-_SOURCES = """Rates are one way, nominal but for the kinds `measured` and `all-reduce`. Of each number there is a document of its
-maker, or who measured it. Where we found the number a second time, that place is named too; where not, it says *not
-re-checked*."""
+_SOURCES = """Rates are one way, and nominal except for the kinds `measured` and `all-reduce`. The source of each number is a
+document of its maker, or a measurement. A second source is named if we found one; otherwise the number is marked
+*not re-checked*."""
 
 
 def page() -> str:
@@ -99,8 +99,8 @@ def _accuracy() -> str:
 
 {case["rows"]:,} published rows of {case["machines"]} machines, collected from Rossum's keras-multi-gpu, TensorFlow's benchmark
 pages, NVIDIA's DeepLearningExamples, Lambda's logs, HKBU's ddl-benchmarks, Baidu's and others'. Absolute errors as shares of the
-measured rate. Each machine is predicted by constants and given intervals that were fitted without it; the null model is perfect
-linear scaling. The form of the model, and what was expected of its constants, were chosen with all these rows in sight: expect
+measured rate. The constants and intervals for each machine were fitted without it; the null model is perfect
+linear scaling. The form of the model, and the prior values of its constants, were chosen with knowledge of all these rows: expect
 larger errors on machines of another kind. Made by
 
     {left_out["command"]}
@@ -115,7 +115,7 @@ def _figures(score: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _rossum() -> str:
-    """Of the first project that measured Keras on several GPUs: why there is abreast."""
+    """The tables of the first project that measured Keras on several GPUs, the reason for abreast."""
     found = rossum.newest()
     heads = ("machine", "model", "parameters", "GPUs", "cited images/s", "times one GPU")
     keras = _table((*heads, "predicted", "80 % interval", "off by"), rossum.rows_of_keras(found))
@@ -123,17 +123,18 @@ def _rossum() -> str:
     ours = _table((*heads, "times one", "abreast, 32 each", "times one"), rossum.rows_of_abreast(found))
     text = f"""## Rossum's tables
 
-Rossum measured Keras on GPUs in 2017, and found what abreast is for: more GPUs made training slower. Their rates are cited
-(github.com/rossumai/keras-multi-gpu); **all else here is predicted**, each machine by constants that were fitted
-without it. Keras 2 with TensorFlow 1.3 cuts batches of 32 images over the GPUs (avolkov1's `make_parallel`) and keeps the
-parameters in host memory or on one GPU. 7gforce has six GTX 1070 on risers of one PCIe lane, az-2x-m60 two M60 behind PCIe x8.
+Rossum measured Keras on GPUs in 2017, and found the problem that abreast solves: more GPUs made training slower. Their rates
+are cited (github.com/rossumai/keras-multi-gpu). **Everything else here is predicted**, for each machine with constants that
+were fitted without it. Keras 2 with TensorFlow 1.3 cuts batches of 32 images over the GPUs (avolkov1's `make_parallel`) and
+keeps the parameters in host memory or on one GPU. 7gforce has six GTX 1070 on risers of one PCIe lane, az-2x-m60 has two M60 on
+PCIe x8.
 
 {keras}
 
 The same machines with abreast, predicted: a process per GPU, batches staged on the GPUs ahead of the step, a ring all-reduce of
-buckets while the backward pass goes on. A step of one GPU is taken to be as long as Rossum's, which waited for its input: what
-staging saves there is not counted. With 32 images in all a GPU of six has five of them, and the exchange over one lane takes
-longer than they do; with 32 for each GPU it hides behind them in part.
+buckets during the backward pass. The step of one GPU is assumed to be as long as Rossum's, which waited for its input: the time
+that staging saves there is not counted. With 32 images in all, each of six GPUs has five or six, and the exchange over one lane
+takes longer than computing them. With 32 images for each GPU, the exchange overlaps in part with the computation.
 
 {ours}
 
@@ -141,8 +142,8 @@ longer than they do; with 32 for each GPU it hides behind them in part.
 
 ![Inception v3 on 7gforce: Keras cited and predicted, abreast predicted](../images/rossum-inception3.svg)
 
-Full lines and filled marks are cited, dashes, hollow marks and their bands predicted; *in host memory* and *on a GPU* is where
-Keras keeps the parameters. The intervals' widths are those that ship, which these rows helped to find. Made by
+Full lines and filled marks are cited. Dashes, hollow marks and their bands are predicted. *In host memory* and *on a GPU* is
+where Keras keeps the parameters. The widths of the intervals are those that ship, to which these rows contributed. Made by
 
     {found[0]["command"]}
 
@@ -157,8 +158,8 @@ def _constants(content: dict[str, Any]) -> str:
     ]
     text = f"""## Constants
 
-Fitted on {content["fitted_on"]} by `python benchmarks/plan_fit.py`. A constant of which the rows say nothing keeps what was
-expected of it before."""
+Fitted on {content["fitted_on"]} by `python benchmarks/plan_fit.py`. A constant that the rows do not determine keeps its
+prior value, in the column *expected*."""
     return f"{text}\n\n{_table(('constant', 'value', 'expected', 'unit', 'meaning'), rows)}\n"
 
 
@@ -204,7 +205,7 @@ def main() -> None:
     if sys.argv[1:] == ["--check"]:
         for path, text in files.items():
             if not path.exists() or path.read_text() != text:
-                sys.exit(f"{path.name} is not what the lines say\nhint: run `python benchmarks/plan_page.py`")
+                sys.exit(f"{path.name} does not match the lines\nhint: run `python benchmarks/plan_page.py`")
         return
     for path, text in files.items():
         path.write_text(text)

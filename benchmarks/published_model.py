@@ -1,6 +1,6 @@
-"""The scaling model in closed form, for systems that other people measured. `plan_fit.py` fits it, `plan_accuracy.py` scores it.
+"""The scaling model in closed form, for published systems. `plan_fit.py` fits it, `plan_accuracy.py` scores it.
 
-    step = compute x (1 + straggling) + exposed exchange + launches + update, or the input pipeline where that is slower
+    step = compute x (1 + straggling) + exposed exchange + launches + update, or the input pipeline if that is slower
 
 The parts without the exchange come from `abreast.plan.terms`. The exchange is a formula here; `abreast plan` simulates it,
 and a test compares the two. Parameter servers, towers of TensorFlow 1, BytePS and the sliced batches of Keras 2 are only here,
@@ -29,7 +29,7 @@ from abreast.plan.terms import (
     terms,
 )
 
-_INPUT_POWER = 8  # how sharply the slower of computing and reading decides
+_INPUT_POWER = 8  # sharpness of the maximum of computing and reading
 
 EXCHANGES = {
     **planned.EXCHANGES,
@@ -74,7 +74,7 @@ class Breakdown:
     exposed: Numbers  # the part of the exchange that lengthens the step
     launches: Numbers
     update: Numbers
-    input: Numbers  # what reading adds
+    input: Numbers  # time that reading adds
     step: Numbers
     alone: Numbers  # the step of one device that trains alone
 
@@ -98,7 +98,7 @@ def breakdown(many: Scenarios, constants: Constants) -> Breakdown:
 
 
 def exposed_seconds(exchange: Numbers, window: Numbers, exposed_share: Numbers) -> Numbers:
-    """What an exchange adds to a step: the part that does not fit into the window, and a share of the part that does.
+    """The time that an exchange adds to a step: the part that does not fit into the window, and a share of the part that does.
 
     The share is for copies and reductions that take cores and memory from the computation, and for the last bucket.
     """
@@ -136,7 +136,7 @@ def exchange_seconds(many: Scenarios, constants: Constants) -> Numbers:
         ],
         2 * size / network,
     )
-    # A ring over all devices, and servers that push each tensor as soon as it is there, use both kinds of links at once.
+    # A ring over all devices, and servers that push each tensor as soon as it is ready, use both kinds of links at once.
     at_once = many.among("exchange", "ring", "tree") | many.among("software", "priority")
     both = np.where(at_once, np.maximum(local, between), local + between)
     total: Numbers = np.where(hosts > 1, both, local)

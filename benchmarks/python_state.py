@@ -1,11 +1,11 @@
-"""What code between steps costs: a step, a step with a callback on batches, and PyTorch's looks at Python state.
+"""Cost of code between steps: a step, a step with a callback on batches, and PyTorch's comparisons of Python state.
 
     python benchmarks/python_state.py [--backends torch] [--models mlp,convnet,resnet50] [--devices 2] [--steps N] [--rounds 5]
 
-On PyTorch abreast looks before the first step of an epoch, and around each step where a callback of the user's acts on
-batches; other steps are not looked at. The last two parts, a step with such a callback and the same not looked at, differ by
-what these looks cost. On TensorFlow the other devices get the variables anew behind such a callback. Each model is one fresh
-process, in which the looks and the kinds of step take turns. Looks find nothing changed. The first turn is dropped.
+On PyTorch abreast compares Python state before the first step of an epoch, and around each step at which a callback of the user
+acts on batches. The last two parts, a step with such a callback with and without these comparisons, differ by
+their cost. On TensorFlow the other devices get the variables again after such a callback. Each model runs in a fresh
+process, in which the comparisons and the kinds of step take turns. The comparisons find no change. The first turn is dropped.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _parts(cell: dict[str, Any]) -> dict[str, Callable[[], float]]:
 
 
 def _not_looked_at(fit: Callable[[], float]) -> float:
-    """What is left of such a step is what Keras itself does for a callback on batches."""
+    """Such a step without the comparisons: only Keras's own cost of a callback on batches remains."""
     from abreast.backend.torch.team import Team
 
     replica = Team.replica
@@ -109,7 +109,7 @@ def _looks(model: Any) -> dict[str, Callable[[], float]]:
     state = PythonState(model)
 
     def look() -> float:
-        state.skip()  # what the turns of `fit` left
+        state.skip()  # changes that the turns of `fit` left
         return _seconds(state.changes, _LOOKS)
 
     tensors = [variable.value for variable in numbered_variables(model)]

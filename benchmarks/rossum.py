@@ -1,9 +1,9 @@
-"""Rossum's tables of Keras on two machines of 2017, beside what the model predicts of the same, and of abreast there.
+"""Rossum's tables of Keras on two machines of 2017, beside predictions for the same trainings, and for abreast there.
 
     python benchmarks/rossum.py --measurements measurements_open.csv --machines machines.csv
 
-The measured rates are cited, everything else is predicted: each machine by constants that were fitted without it. Appends lines
-to `results/rossum.jsonl`, of which `plan_page.py` makes tables and figures.
+The measured rates are cited. Everything else is predicted, for each machine with constants that were fitted without it. Appends
+lines to `results/rossum.jsonl`, from which `plan_page.py` makes tables and figures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from abreast.plan.scenario import Scenarios
 from abreast.plan.setup import Setup
 from abreast.units import count
 
-# As the rows name them, and the machine that ships. Of Rossum's two ways to use several GPUs, that which went up to six.
+# The machines' names in the rows, and of those that ship. Rossum used several GPUs in two ways; this is the one with up to six.
 MACHINES = {"rossum-7gforce": "rossum-7gforce", "rossum-az-2x-m60": "azure-nv12-m60"}
 _FRAMEWORK = "avolkov1 make_parallel"
 _ROWS = 32  # of the global batch, on any number of GPUs
@@ -91,7 +91,7 @@ def _line(case: ScalingRow, constants: Constants) -> dict[str, Any]:
 def _abreast(
     machine: str, model: str, devices: int, rate_on_one: float, constants: Constants, *, strong: bool
 ) -> dict[str, float]:
-    """A process per GPU, batches staged ahead, a ring all-reduce of buckets while the backward pass goes on."""
+    """abreast: a process per GPU, batches staged ahead, a ring all-reduce of buckets during the backward pass."""
     setup = Setup(
         find_model(model),
         find_machine(MACHINES[machine]),
@@ -132,7 +132,7 @@ def newest() -> Lines:
 
 
 def rows_of_keras(found: Lines) -> list[tuple[str, ...]]:
-    """Cited beside predicted, of Keras."""
+    """The rows for Keras: cited beside predicted."""
     rows = []
     for line in found:
         case, guess = line["case"], line["predicted_keras"]
@@ -154,7 +154,7 @@ def rows_of_keras(found: Lines) -> list[tuple[str, ...]]:
 
 
 def rows_of_abreast(found: Lines) -> list[tuple[str, ...]]:
-    """The better of Keras's two servers beside what abreast is predicted to reach."""
+    """The rows for abreast: the better of Keras's two servers beside the prediction for abreast."""
     best: dict[tuple[str, str, int], dict[str, Any]] = {}
     for line in found:
         key = (line["case"]["machine"], line["case"]["model"], line["case"]["devices"])
@@ -172,7 +172,7 @@ def rows_of_abreast(found: Lines) -> list[tuple[str, ...]]:
 
 
 def figures(found: Lines) -> dict[str, str]:
-    """By file name: speed-ups on the machine with more than two GPUs, cited and predicted in different styles."""
+    """The figures by file name: speed-ups on the machine with more than two GPUs, cited and predicted in different styles."""
     drawn = {}
     for model in _PIXELS:
         of_model = [

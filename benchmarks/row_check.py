@@ -1,4 +1,4 @@
-"""What looking at the rows of a first batch costs: seconds of the check alone, for a few models.
+"""Cost of the row check on a first batch: seconds of the check alone, for a few models.
 
 `KERAS_BACKEND=torch python benchmarks/row_check.py` (or `tensorflow`), on simulated devices; one JSON line per model and mode.
 """
@@ -68,7 +68,7 @@ def probe(model: Any) -> Any:
 
 
 def seconds(name: str, training: bool) -> float:
-    """Of the check alone, as at a first step on four devices with 128 rows."""
+    """Seconds of the check alone, as at a first step on four devices with 128 rows."""
     model, shape = MODELS[name]()
     batch = HostBatch.of((np.random.default_rng(0).normal(size=(128, *shape)).astype("float32"),))
     rows = rows_to_look_at(batch.rows, batch.rows // _DEVICES, batch.num_bytes // batch.rows)

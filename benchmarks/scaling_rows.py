@@ -1,7 +1,7 @@
-"""Rows of published scaling measurements as scenarios: the CSV columns read, nothing predicted.
+"""Rows of published scaling measurements as scenarios. Reads the CSV columns; predicts nothing.
 
-Of a series only its row of one device is used, beside the model's public shape and the machine's facts. A row that does not
-make sense gives a reason instead of a scenario.
+From a series, only the row of one device is used, with the model's public shape and the machine's facts. An invalid row
+has a reason instead of a scenario.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _TYPICAL_STEP_SECONDS = 0.25
 
 @dataclass
 class ScalingRow:
-    """A row to predict: what there is to know, or why there is no prediction."""
+    """A row to predict: its facts, or the reason why there is no prediction."""
 
     row: Row
     baseline_rate: float
@@ -96,7 +96,7 @@ class ScalingRow:
 
 
 def read_table(path: str | Path, columns: Sequence[str]) -> list[Row]:
-    """The rows of a CSV file; an error when it lacks columns."""
+    """The rows of a CSV file. Raises an error if it lacks columns."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
@@ -111,7 +111,7 @@ def read_table(path: str | Path, columns: Sequence[str]) -> list[Row]:
 
 
 def read_cases(measurements: str | Path, machines: str | Path) -> list[ScalingRow]:
-    """Every scoreable row: of more than one device, not flagged, with a baseline."""
+    """Every row that can be scored: more than one device, not flagged, with a baseline."""
     rows = read_table(measurements, MEASUREMENT_COLUMNS)
     facts = {row["machine"]: row for row in read_table(machines, MACHINE_COLUMNS)}
     by_id = {row["row_id"]: row for row in rows}
@@ -133,7 +133,7 @@ def read_cases(measurements: str | Path, machines: str | Path) -> list[ScalingRo
 
 
 def scenario_of(row: Row, baseline: Row, machine: Row, assumed: list[str]) -> PublishedScenario:
-    """What a row is about; `assumed` collects what nobody said."""
+    """The scenario of a row; `assumed` collects facts that the row does not state."""
     num_devices = int(_required(row, "n_gpus"))
     num_hosts = min(num_devices, max(1, int(number(row["n_nodes"]) or 1)))
     model = _model(row["model"], number(row["params_millions"]), assumed)
@@ -183,7 +183,7 @@ def _model(name: str, millions: float | None, assumed: list[str]) -> Model:
 
 
 def step_seconds(baseline: Row, model: Model, assumed: list[str]) -> float:
-    """One optimizer step of one device, from its rate, its batch, and what one row holds of the rate's unit."""
+    """Seconds of one optimizer step of one device, from its rate, its batch, and the number of the rate's units in one row."""
     rate = _required(baseline, "images_per_sec")
     if baseline["unit"].startswith("steps"):
         return 1 / rate
@@ -212,7 +212,7 @@ def batch_share(row: Row, baseline: Row) -> float:
 
 
 def exchange_of(method: str) -> str:
-    """Which exchange a method's name means; a ring where it says nothing."""
+    """The exchange that a method's name means; a ring if the name does not say."""
     method = method.lower()
     for word, exchange in (
         ("independent", "none"),
@@ -231,7 +231,7 @@ def exchange_of(method: str) -> str:
 
 
 def software_of(method: str, framework: str) -> str:
-    """The generation of software that a row ran on; fused and overlapped all-reduce where nothing is known."""
+    """The generation of software that a row ran on; fused and overlapped all-reduce if it is not known."""
     method, framework = method.lower(), framework.lower()
     if "make_parallel" in framework or ("multi_gpu_model" in method + framework and "mxnet" not in framework):
         return "slices"
@@ -276,7 +276,7 @@ def device_link(machine: Row, name: str, gpu: str, assumed: list[str]) -> tuple[
 
 
 def pcie_link(device: str, peer: str, text: str, assumed: list[str]) -> tuple[str, float]:
-    """Where nobody says whether devices reach each other: those for data centers do, GeForce RTX do not."""
+    """The kind of a PCIe link if peer access is not stated: data center cards have it, GeForce RTX cards do not."""
     rate = next((rate for prefix, rate in _PCIE_BY_DEVICE.items() if device.startswith(prefix)), 15.75)
     rate = 63 if "gen5" in text else rate
     if device in ("K80", "M60"):
@@ -317,7 +317,7 @@ def memory_rate(device: str) -> float:
 
 
 def number(text: str) -> float | None:
-    """The first number in a cell, where there is one."""
+    """The first number in a cell, if there is one."""
     found = re.search(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?", str(text))
     value = float(found.group()) if found else None
     return value if value is not None and math.isfinite(value) else None

@@ -1,8 +1,8 @@
-"""Two emulated hosts on this machine, with a link between them that is as slow as we like.
+"""Two emulated hosts on this machine, with a link of any speed between them.
 
-Each host is a network namespace that lives as long as a process in it, a `cat` that ends when this process does, however it
-ends: nothing has a name, nothing stays behind. The hosts are joined by a pair of virtual Ethernet devices, and what each sends is
-held to a rate by `tc ... tbf`. Not every kernel can delay packets (`netem`), so a delay is made by `slow_proxy.py`, on a third
+Each host is a network namespace that exists as long as a process in it, a `cat` that ends with this process, however that
+ends: nothing has a name, and nothing is left. A pair of virtual Ethernet devices joins the hosts; `tc ... tbf` limits the rate
+at which each sends. Not every kernel can delay packets (`netem`), so `slow_proxy.py` makes the delay, on a third
 and a fourth namespace between the two. Needs Linux, root and the commands of iproute2 and util-linux. Imports no framework.
 """
 
@@ -24,7 +24,7 @@ from abreast.errors import AbreastError
 
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 DEVICE = "slow0"  # in every namespace
-PORTS = range(20000, 20128)  # of the hosts, listening or not: the proxy listens on all of them in their stead
+PORTS = range(20000, 20128)  # ports of the hosts: the proxy listens on all of them in place of the hosts
 _COMMANDS = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2", "sysctl": "procps"}
 _BURST_SECONDS = 1e-3
 _LEAST_BURST_BYTES = 128 << 10  # two packets as large as the kernel makes them
@@ -36,11 +36,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NotPermitted(AbreastError):
-    """Hosts cannot be emulated here; the message says why."""
+    """Hosts cannot be emulated here; the message has the reason."""
 
 
 class Namespace:
-    """A network namespace of its own, by the process that keeps it."""
+    """A network namespace, and the process that keeps it."""
 
     def __init__(self) -> None:
         self._keeper = subprocess.Popen(
@@ -49,7 +49,7 @@ class Namespace:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for the benchmark, which then takes everything down in order
+            start_new_session=True,  # only the benchmark gets Ctrl-C; it then ends everything in order
         )
         self.pid = self._keeper.pid
         try:
@@ -64,11 +64,11 @@ class Namespace:
         return f"/proc/{self.pid}/ns/net"
 
     def command(self, *words: str) -> list[str]:
-        """The command that runs these words inside."""
+        """The command that runs these words in the namespace."""
         return ["nsenter", f"--net={self.path}", *words]
 
     def run(self, *words: str) -> None:
-        """Run them, to the end. Raises `NotPermitted` with what they said."""
+        """Run a command in the namespace, to its end. Raises `NotPermitted` with its output if it fails."""
         done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=_WAIT_SECONDS, check=False)
         if done.returncode:
             raise _not_permitted(f"`{' '.join(words)}` failed: {done.stderr.strip()}")
@@ -79,14 +79,14 @@ class Namespace:
             if self._keeper.poll() is not None:
                 assert self._keeper.stderr is not None
                 raise _not_permitted(self._keeper.stderr.read().strip())
-            with contextlib.suppress(OSError):  # it is about to end
+            with contextlib.suppress(OSError):  # it is ending already
                 if os.readlink(self.path) != outside:
                     return
             time.sleep(0.005)
         raise _not_permitted("`unshare --net` did not answer")
 
     def close(self) -> None:
-        """Let it go: the kernel removes it with its devices when nothing runs in it any more."""
+        """End the namespace: the kernel removes it with its devices when nothing runs in it."""
         assert self._keeper.stdin is not None and self._keeper.stderr is not None
         self._keeper.stdin.close()
         try:
@@ -98,13 +98,13 @@ class Namespace:
 
 
 class SlowLink:
-    """Two hosts, each with its `ADDRESSES` entry, and `shape` for what is between them."""
+    """Two hosts, each with its entry in `ADDRESSES`; `shape` limits the link between them."""
 
     def __init__(self, hosts: Sequence[Namespace]) -> None:
         self.hosts = tuple(hosts)
 
     def shape(self, bits_per_second: float) -> None:
-        """Hold both hosts to what they send in a second; connections that are there stay."""
+        """Limit the bytes that both hosts send in a second; existing connections stay."""
         for host in self.hosts:
             host.run(*shaping(bits_per_second))
 
@@ -122,7 +122,7 @@ class SlowLink:
 
 
 def shaping(bits_per_second: float) -> list[str]:
-    """The command that holds `DEVICE` to a rate."""
+    """The command that limits the rate of `DEVICE`."""
     burst = max(_LEAST_BURST_BYTES, round(bits_per_second / 8 * _BURST_SECONDS))
     limit = burst + round(bits_per_second / 8 * _QUEUE_SECONDS)
     bucket = f"rate {round(bits_per_second)}bit burst {burst} limit {limit}"
@@ -131,7 +131,7 @@ def shaping(bits_per_second: float) -> list[str]:
 
 @contextlib.contextmanager
 def slow_link(delay_seconds: float = 0.0) -> Iterator[SlowLink]:
-    """Two hosts joined at full rate, with that delay each way. Raises `NotPermitted` where this cannot be."""
+    """Two hosts joined at full rate, with that delay each way. Raises `NotPermitted` if this is impossible."""
     _check_commands()
     with contextlib.ExitStack() as stack:
         first, second = (_namespace(stack) for _ in ADDRESSES)
@@ -139,7 +139,7 @@ def slow_link(delay_seconds: float = 0.0) -> Iterator[SlowLink]:
             _join(first, second)
         else:
             near, far = (_namespace(stack) for _ in ADDRESSES)
-            _join(first, near)  # `near` poses as the second host to the first one,
+            _join(first, near)  # `near` takes the place of the second host for the first one,
             _join(far, second)  # and `far` as the first one to the second
             for host in (first, second):
                 host.run("sysctl", "-qw", f"net.ipv4.ip_local_port_range={PORTS[0]} {PORTS[-1]}")
@@ -149,7 +149,7 @@ def slow_link(delay_seconds: float = 0.0) -> Iterator[SlowLink]:
 
 @contextlib.contextmanager
 def inside(path: str) -> Iterator[None]:
-    """This thread in the namespace at that path: a socket made here stays there."""
+    """Put this thread into the namespace at that path. A socket made here stays in that namespace."""
     back = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
         _enter(path)
@@ -160,7 +160,7 @@ def inside(path: str) -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """Ask the kernel to kill this process when the one that started it is gone."""
+    """Ask the kernel to kill this process when its parent ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -1,9 +1,9 @@
-"""A TCP proxy between two network namespaces that delivers every byte a while later, in the stead of `netem`.
+"""A TCP proxy between two network namespaces that delays every byte, in place of `netem`.
 
     python benchmarks/slow_proxy.py /proc/PID/ns/net /proc/PID/ns/net SECONDS     (`slow_links.py` starts it)
 
-In each namespace it has the address of the host on the other side and listens on all ports that a host may use, so neither host
-has to know of it. It stands between two TCP connections: what a delay does inside of one (slow start, lost packets) is not seen.
+In each namespace it has the address of the host on the other side and listens on all ports that a host may use, so the hosts need
+not know it. It joins two TCP connections: effects of a delay within one connection (slow start, lost packets) are not emulated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slow_links import ADDRESSES, PORTS, end_with_parent, inside
 
 _CHUNK_BYTES = 256 << 10
 _CONNECT_SECONDS = 60.0
-_MOST_BYTES = 32 << 20  # under way in one direction: more than any delay of ours holds at any rate of ours
+_MOST_BYTES = 32 << 20  # under way in one direction: more than all our rates and delays need
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def _listeners(path: str, address: str) -> list[socket.socket]:
 
 
 def _join(ours: socket.socket, there: str, target: tuple[str, int], delay_seconds: float) -> None:
-    """Connect to the real one, which may not listen yet."""
+    """Connect to the real host, which may not listen yet."""
     deadline = time.monotonic() + _CONNECT_SECONDS
     while True:
         try:
@@ -64,7 +64,7 @@ def _join(ours: socket.socket, there: str, target: tuple[str, int], delay_second
 
 
 class _Pipe:
-    """One direction of a connection: a thread that takes bytes in, and one that gives them out when they are due."""
+    """One direction of a connection: one thread receives bytes, another sends them when they are due."""
 
     def __init__(self, source: socket.socket, sink: socket.socket, delay_seconds: float) -> None:
         self._source, self._sink, self._delay = source, sink, delay_seconds

@@ -1,10 +1,10 @@
-"""One host's process of `plan_links.py`: trains a model when asked, on one core, alone or with the host on the other side.
+"""One host's process of `plan_links.py`: trains a model on request, on one core, alone or with the other host.
 
     python benchmarks/slow_training.py CELL     (a JSON object; `plan_links.py` starts it in a namespace)
 
-It prints the facts of the model. Then, for each line `accumulation dropped timed` on stdin, it prints the seconds of so many
-updates, behind those that are dropped. One more follows, which is not timed, and with it what ends an epoch. Whether it trains
-alone says a launcher's variables, which abreast reads. Imports Keras.
+It prints the facts of the model. Then, for each line `accumulation dropped timed` on stdin, it prints the seconds of `timed`
+updates, after `dropped` others. One more update follows, which is not timed and includes the end of an epoch. A launcher's
+variables, which abreast reads, decide whether it trains alone. Imports Keras.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import abreast
 from abreast.bench import models
 from abreast.bench.task import Task
 
-# The model's name in `abreast bench`, the shape of a row, the rows of one device, and below what number tokens are.
+# The model's name in `abreast bench`, the shape of a row, the rows of one device, and the upper limit of its tokens.
 MODELS: dict[str, tuple[str, tuple[int, ...], int, int | None]] = {
     "dense": ("mlp", (784,), 512, None),
     "conv": ("cifar10", (32, 32, 3), 64, None),
@@ -62,7 +62,7 @@ def _trained(task: Task, accumulation: int, num_hosts: int) -> Any:
 
 
 class _Clock(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """When each update begins, which is when the one before it ends. On the CPU there is no device to wait for."""
+    """The begin of each update, which is the end of the update before. On the CPU there is no device to wait for."""
 
     def __init__(self, accumulation: int) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
-"""Many short steps from each kind of source: does memory grow, do threads, descriptors or processes?
+"""Many short steps from each kind of source: growth of memory, threads, descriptors and processes.
 
     python benchmarks/soak.py [--steps 100000] [--backend jax,torch] [--source numpy,generator] [--again]
 
 Each cell (backend, source) is one fresh process that trains a tiny model on two simulated devices with staging. After each
-epoch of 1,000 steps it counts memory, threads, descriptors and processes, those of its children too. Growth is the slope of
+epoch of 1,000 steps it counts memory, threads, descriptors and processes, including those of its children. Growth is the slope of
 a straight line through the second half of the counts. A cell that has a line of this commit is left out, so that a run may
 be stopped (Ctrl-C) and continued; `--again` measures it once more.
 """
@@ -44,7 +44,7 @@ def main() -> int:
             for source in arguments.source:
                 failed |= not _cell({"backend": backend, "source": source, "steps": arguments.steps}, arguments)
     except KeyboardInterrupt:
-        print("stopped; the same command goes on with the next cell", file=sys.stderr)
+        print("stopped; the same command continues with the next cell", file=sys.stderr)
         return 130
     return int(failed)
 
@@ -63,7 +63,7 @@ def soak(cell: dict[str, Any]) -> dict[str, Any]:
     counts: dict[str, list[int]] = {name: [] for name in _COUNTED}
 
     def count(epoch: int, logs: Any) -> None:
-        gc.collect()  # what only waits for the collector is no growth; it comes by itself every few epochs
+        gc.collect()  # garbage is not growth; the collector runs by itself only every few epochs
         for name, value in _count().items():
             counts[name].append(value)
 
@@ -75,7 +75,7 @@ def soak(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def growth(values: list[int]) -> float:
-    """What the second half of the values grows by from one to the next, along a straight line."""
+    """The slope of a straight line through the second half of the values, from one value to the next."""
     half = values[len(values) // 2 :]
     return statistics.linear_regression(range(len(half)), half).slope if len(half) > 1 else 0.0
 
@@ -103,7 +103,7 @@ def _generator(steps: int) -> dict[str, Any]:
     def batches() -> Iterator[tuple[Any, Any]]:
         while True:
             for first in range(0, len(x), _ROWS):
-                # New arrays each time, as a generator that reads files gives.
+                # New arrays each time, as from a generator that reads files.
                 yield x[first : first + _ROWS].copy(), y[first : first + _ROWS].copy()
 
     return {"x": batches(), "steps_per_epoch": steps}
@@ -129,7 +129,7 @@ def _torch_loader(num_workers: int) -> Callable[[int], dict[str, Any]]:
         import torch
 
         rows = torch.utils.data.TensorDataset(*map(torch.as_tensor, _arrays(steps)))
-        # Not `fork`: frameworks have threads by then.
+        # Not `fork`: frameworks have started threads already.
         context = "forkserver" if num_workers else None
         loader = torch.utils.data.DataLoader(
             rows, _ROWS, num_workers=num_workers, multiprocessing_context=context, persistent_workers=num_workers > 0
@@ -160,7 +160,7 @@ SOURCES: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 def _count() -> dict[str, int]:
-    """Of this process and all of its children together; memory is what is resident."""
+    """The counts of this process and all of its children together; memory is resident memory."""
     import psutil
 
     totals = dict.fromkeys(_COUNTED, 0)
@@ -175,7 +175,7 @@ def _count() -> dict[str, int]:
 
 
 def _cell(cell: dict[str, Any], arguments: argparse.Namespace) -> bool:
-    """Whether a cell is measured now or was before."""
+    """Whether a cell is measured, now or before."""
     case = cell | {"devices": _DEVICES, "rows": _ROWS}
     known = [one for one in lines.read("soak") if one["case"] == case and one["commit"] == lines.commit()]
     if known and not arguments.again:
@@ -210,7 +210,7 @@ def _in_fresh_process(cell: dict[str, Any]) -> dict[str, Any]:
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         output, _ = process.communicate(timeout=60 + _LIMIT_SECONDS * cell["steps"])
-    except BaseException:  # Ctrl-C reaches the cell too; what does not end by it is ended
+    except BaseException:  # Ctrl-C reaches the cell too; a cell that does not end by itself is ended here
         process.terminate()
         try:
             process.wait(_END_SECONDS)
@@ -233,7 +233,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=100_000, help="a multiple of 1,000")
     parser.add_argument("--backend", type=_among(_BACKENDS), default=_BACKENDS, help="names, separated by commas")
     parser.add_argument("--source", type=_among(tuple(SOURCES)), default=tuple(SOURCES), help=", ".join(SOURCES))
-    parser.add_argument("--again", action="store_true", help="measure what has a line of this commit, too")
+    parser.add_argument("--again", action="store_true", help="also measure cells that have a line of this commit")
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.steps < 2 * _STEPS_PER_SAMPLE or arguments.steps % _STEPS_PER_SAMPLE:

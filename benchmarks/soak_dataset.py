@@ -1,4 +1,4 @@
-"""A `PyDataset` of rows in memory, in a module of its own so that worker processes can import it."""
+"""A `PyDataset` of rows in memory, in its own module so that worker processes can import it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""How long it takes to begin: seconds from `import abreast` to the end of the first step, each time in a fresh process.
+"""Time to start: seconds from `import abreast` to the end of the first step, each time in a fresh process.
 
     python benchmarks/startup.py [--quick] [--backends jax,torch] [--devices 1,4] [--repeats 5]
 
-Nothing is dropped as warm-up: starting is what is measured (files are in the page cache from the second repeat on). Beside it
-plain Keras on one device. It also measures `import abreast` alone, and fails when that takes 0.1 s or loads a framework.
+Nothing is dropped as warm-up, since the start is measured (files are in the page cache from the second repeat on). Plain Keras on
+one device is measured beside it. The script also measures `import abreast` alone, and fails if that takes 0.1 s or loads a
+framework.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _check_import(repeats: int) -> None:
 
 
 def _seconds_to_first_step(backend: str, num_devices: int) -> tuple[float, float]:
-    """From the first import to the end of the first step; and of that, the step with all it starts and compiles."""
+    """Seconds from the first import to the end of the first step, and the part of the step with its starts and compilations."""
     whole, step = _python(_FIRST_STEP, str(num_devices), KERAS_BACKEND=backend).split()
     return float(whole), float(step)
 

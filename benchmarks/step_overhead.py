@@ -1,10 +1,10 @@
-"""What abreast adds to a step: `fit` through abreast beside a hand-written loop on the same devices, in the same run.
+"""Overhead of abreast per step: `fit` with abreast beside a hand-written loop on the same devices, in the same run.
 
     python benchmarks/step_overhead.py [--quick] [--backends jax,torch] [--models mlp] [--devices 1,2,4] [--steps 50]
 
 Each cell (backend, model, devices) is one fresh process. In it, all sides take turns for some rounds (A B C A B C ...): the
-native loop (`abreast/bench/native_*.py` say what it does and how it is fed), abreast, and Keras's own way to several devices
-where there is one. Each feeds host arrays, the same global batches in the same order. A turn drops its first steps and waits for
+native loop (described in `abreast/bench/native_*.py`), abreast, and Keras's own way to several devices
+if it has one. Each feeds host arrays, the same global batches in the same order. A turn drops its first steps and waits for
 the device before and after the timed ones; a sample is the mean of a turn's steps; the ratio is that of the medians.
 
 On PyTorch and TensorFlow the native loops normalize over each device's rows, and so does abreast here
@@ -65,7 +65,7 @@ def measure(cell: dict[str, Any]) -> dict[str, list[float]]:
 
 
 def _sides(cell: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], Callable[[], None]]:
-    """What takes turns, each a call that gives seconds per step; and what ends them."""
+    """The sides that take turns, each a call that returns seconds per step; and the function that ends them."""
     import cases
 
     import abreast
@@ -110,7 +110,7 @@ def _in_fresh_process(cell: dict[str, Any]) -> dict[str, list[float]]:
 
 
 def _report(cell: dict[str, Any], samples: dict[str, list[float]]) -> dict[str, Any]:
-    """Keep the cell's lines; give its row of the table."""
+    """Append the cell's lines; return its row of the table."""
     native = statistics.median(samples["native"])
     ratios = {name: statistics.median(values) / native for name, values in samples.items() if name != "native"}
     place = {"backend": cell["backend"], "model": cell["model"], "devices": cell["devices"], "gpu": cell["gpu"]}

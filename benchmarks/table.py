@@ -1,8 +1,8 @@
-"""Make `docs/reference/benchmarks.md` of the lines under `results/`; the newest line of each case counts.
+"""Make `docs/reference/benchmarks.md` from the lines under `results/`; the newest line of each case counts.
 
     python benchmarks/table.py [--check]
 
-`--check` writes nothing and fails when the page is not what the lines say.
+`--check` writes nothing, and fails if the page does not match the lines.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _PAGE = Path(__file__).parent.parent / "docs" / "reference" / "benchmarks.md"
 _HEAD = """# Benchmarks
 
 Made by `python benchmarks/table.py` from the lines under `benchmarks/results/`; do not edit. Every line there has the unit, the
-sample count, median and quartiles, machine, versions, commit and command. Warm-up is dropped (each line says how much), and the
-device is waited for before a clock is read.
+sample count, median and quartiles, machine, versions, commit and command. Warm-up is dropped (each line says how much), and a
+clock is read only after waiting for the device.
 """
 Line = dict[str, Any]
 
@@ -54,8 +54,8 @@ def _step_overhead() -> str:
         rows.append((*name, _milliseconds(line), _ratio(abreast), _ratio(keras), line["commit"]))
     return _section(
         "Time of a step",
-        "`fit` over a hand-written native loop on the same devices, in the same run, taking turns (`step_overhead.py`). "
-        "The last ratio is Keras's own way to several devices.",
+        "The time of a step of `fit` over that of a hand-written native loop on the same devices, in the same run, in turns "
+        "(`step_overhead.py`). The last ratio is Keras's own way to several devices.",
         ("backend", "model", "devices", "native step", "abreast / native", "Keras / native", "commit"),
         rows,
         found,
@@ -76,8 +76,9 @@ def _two_cores() -> str:
         rows.append((*name, f"{both[1]:.3f}", f"{both[0]:.3f}", f"{both[0] / both[1]:.3f}", line["commit"]))
     return _section(
         "Scaling on two cores",
-        "One device on one core against two devices on one core each, the same rows per device, single-threaded kernels "
-        "(`two_cores.py`). Efficiency is the time of a step on one device over that on two.",
+        "One device on one core against two devices on one core each, with the same rows per device and single-threaded "
+        "kernels (`two_cores.py`). The columns *native* and *abreast* show efficiency: the time of a step on one device over "
+        "that on two.",
         ("backend", "model", "rows per device", "step on one", "native", "abreast", "abreast / native", "commit"),
         rows,
         found,
@@ -99,8 +100,9 @@ def _feeding() -> str:
         rows.append((backend, model, devices, f"{1000 * mine['step_seconds']:.1f} ms", *both, mine["commit"]))
     return _section(
         "Feeding from a slow source",
-        "Seconds per step over those of the slower of the two, a source that sleeps that share of a step for each batch and "
-        "the step (`feeding.py`): abreast, and in brackets plain Keras on one device in the same run.",
+        "A source sleeps a share of a step for each batch, such as 0.5. The figures are seconds per step over those of the "
+        "slower of the two, source and step (`feeding.py`): for abreast, and in brackets for plain Keras on one device in the "
+        "same run.",
         ("backend", "model", "devices", "step", *(f"source {rate:g}" for rate in rates), "commit"),
         rows,
         found,
@@ -127,10 +129,10 @@ def _timeline_cost() -> str:
         rows.append((case["backend"], _place(case), threads, _milliseconds(without), *ratios, line["commit"]))
     return _section(
         "Cost of a timeline",
-        "Steps of one `fit` with `abreast.Timeline` over those without, in turns of ten (`timeline_cost.py`); the control is "
-        "the same for turns without over turns without. Beside it the CPU time of the timeline's own thread per step, and the "
-        "ratio if that is counted in full, as where no core is idle. Steps that compute in one thread leave a core of two to "
-        "Python, as they do beside a GPU.",
+        "The time of steps of one `fit` with `abreast.Timeline` over those without, in turns of ten (`timeline_cost.py`). The "
+        "control is the same ratio between turns without it. *Its thread* is the CPU time of the timeline's own thread per "
+        "step; *with its thread* is the ratio if that time is counted in full, as if no core were idle. Steps that compute in "
+        "one thread leave one of two cores to Python, as beside a GPU.",
         (
             "backend",
             "devices",
@@ -174,7 +176,7 @@ def _soak() -> str:
         rows.append((case["backend"], case["source"], f"{case['steps']:,}", memory, *counts, line["commit"]))
     return _section(
         "Many steps",
-        "The most that a process and its workers held, and in brackets what they grow by in 1,000 steps of the second half "
+        "Peak values of a process and its workers, and in brackets their growth per 1,000 steps in the second half "
         "(`soak.py`): a tiny model on two simulated devices.",
         ("backend", "source", "steps", "memory", "threads", "descriptors", "processes", "commit"),
         rows,
@@ -196,9 +198,9 @@ def _images() -> str:
         rows.append((*name, rate, ratio, f"{line['cpu_ms_per_image']:.2f} ms", memory, line["commit"]))
     return _section(
         "Reading images",
-        "Batches of 64 `uint8` images of 224 pixels from a warm page cache, in processes that may use so many cores "
-        "(`images.py`). The limit is the decoder alone, of whole images that are in memory. DALI runs its operators for the CPU. "
-        "FFCV is not among them: it has no wheel, and its build wants the development files of OpenCV and libturbojpeg (`Could "
+        "Batches of 64 `uint8` images of 224 pixels from a warm page cache, in processes with the given number of cores "
+        "(`images.py`). The limit is the decoder alone, for whole images that are in memory. DALI runs its operators for the "
+        "CPU. FFCV is missing: it has no wheel, and its build needs the development files of OpenCV and libturbojpeg (`Could "
         "not find required package: opencv`).",
         ("images", "cores", "reader", "images/s", "/ limit", "CPU per image", "peak memory", "commit"),
         rows,
@@ -217,8 +219,8 @@ def _image_quality() -> str:
     return _section(
         "Quality of images",
         "Differences from Pillow's bilinear resize of the whole decoded image, in steps of 255 (`image_quality.py`): the mean "
-        "over all images, the quartiles of the means of single images, the largest of any pixel, and the share of values that "
-        "differ by more than 8.",
+        "over all images, the quartiles of the means of single images, the largest difference of any pixel, and the share of "
+        "values that differ by more than 8.",
         ("images", "shown", "way", "mean", "quartiles", "max", "more than 8", "commit"),
         rows,
         found,
@@ -238,9 +240,9 @@ def _plan_links() -> str:
         rows.append((*name, one, predicted, measured, f"{100 * line['error']:+.1f} %", line["commit"]))
     return _section(
         "Planned and measured on slow links",
-        "An update, of so many steps, of two emulated hosts of one core each, as `abreast plan` predicts it from the step on "
-        "one device and one TCP connection over the link, and as abreast takes it on PyTorch (`plan_links.py`; [what is given "
-        "and what is predicted](../guides/planning.md#predicted-and-measured)).",
+        "The time of an update of several steps, on two emulated hosts of one core each. `abreast plan` predicts it from the "
+        "step on one device and from one TCP connection over the link; abreast is measured on PyTorch (`plan_links.py`; [what "
+        "is given and what is predicted](../guides/planning.md#predicted-and-measured)).",
         ("model", "link", "connection", "steps", "one step alone", "predicted", "measured", "error", "commit"),
         rows,
         found,
@@ -258,9 +260,9 @@ def _packing() -> str:
         rows.append((case["images"], case["storage"], case["threads"], *numbers, cpu, line["commit"]))
     return _section(
         "Packing images",
-        "`abreast.records.pack` of a folder that is in memory, to a disk, until everything is on it, with so many threads on as "
-        "many cores (`packing.py`). Efficiency is the rate over that of one thread on one core times the threads, the median of "
-        "rounds in turns.",
+        "`abreast.records.pack` reads a folder that is in memory, and writes to a disk until all data is on it, with as many "
+        "threads as cores (`packing.py`). Efficiency is the rate over the number of threads times the rate of one thread on "
+        "one core, the median of rounds in turns.",
         ("images", "storage", "threads", "images/s", "efficiency", "CPU per image", "commit"),
         rows,
         found,
@@ -299,7 +301,7 @@ def _section(
 
 
 def _machines(found: Any) -> str:
-    """Where the lines of a table come from."""
+    """The machines and versions of a table's lines."""
     describe: Callable[[Line], str] = lambda line: _machine(line["machine"], line["versions"])  # noqa: E731
     return "Measured on: " + "; ".join(sorted({describe(line) for line in found})) + "."
 
@@ -313,7 +315,7 @@ def _machine(machine: dict[str, Any], versions: dict[str, str]) -> str:
 def main() -> None:
     if sys.argv[1:] == ["--check"]:
         if not _PAGE.exists() or _PAGE.read_text() != page():
-            sys.exit(f"{_PAGE.name} is not what the lines say\nhint: run `python benchmarks/table.py`")
+            sys.exit(f"{_PAGE.name} does not match the lines\nhint: run `python benchmarks/table.py`")
         return
     _PAGE.parent.mkdir(parents=True, exist_ok=True)
     _PAGE.write_text(page())

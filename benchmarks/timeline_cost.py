@@ -1,18 +1,18 @@
-"""What `abreast.Timeline` adds to a step of about 5 ms: steps with and without it, in turns, in one `fit`.
+"""Cost of `abreast.Timeline` in a step of about 5 ms: steps with and without it, in turns, in one `fit`.
 
     python benchmarks/timeline_cost.py [--quick] [--backends jax,torch] [--devices 1,2] [--turns 1200]
                                        [--compute-threads 0]
 
 Each cell (backend, devices) is a fresh process. It widens the batch until a step takes 5 ms. Then one `fit` runs in turns of
-ten steps, of which the first two are dropped: without a timeline, with one, and without again, the control. A sample is a
-step, from one `on_train_batch_begin` to the next. `ratio` is the median, over the turns with a timeline, of their median to
-the mean of the turns before and after, so that a machine that gets slower is not taken for the timeline; `control` is that of
-the turns after to those before, and says what the machine's noise is. Neither sees the timeline's own thread, which adds up
-every second: `thread_seconds` is what that computes per step. It takes nothing from a step while a core is idle, and at most
-that much where none is: `ratio_with_thread` counts it in full.
+ten steps, the first two of which are dropped: without a timeline, with one, and without again, as the control. A sample is a
+step, from one `on_train_batch_begin` to the next. For each turn with a timeline, its median is divided by the mean of the turns
+before and after, so that a slowdown of the machine does not count; `ratio` is the median of these. `control` is the same ratio of
+the turns after to the turns before, and shows the machine's noise. Neither includes the timeline's own thread, which sums up
+every second: `thread_seconds` is its CPU time per step. It costs a step nothing while a core is idle, and at most its whole time
+if none is: `ratio_with_thread` counts it in full.
 
-Steps compute in `--compute-threads` threads, by default one: then a core of two is idle but for Python, as beside a GPU. With
-0 the framework takes every core, and whatever any thread computes lengthens the step.
+Steps compute in `--compute-threads` threads, by default one: then one of two cores only runs Python, as beside a GPU. With
+0 the framework uses every core, and the work of any thread lengthens the step.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def measure(cell: dict[str, Any]) -> dict[str, Any]:
-    """Seconds of each step by side, the timeline's thread's CPU seconds, and the rows of a batch. In the cell's process."""
+    """Seconds of each step by side, CPU seconds of the timeline's thread, and the rows of a batch. Runs in the cell's process."""
     import abreast
 
     if not cell["gpu"]:
@@ -86,8 +86,8 @@ def _model() -> Any:
     return model
 
 
-def _Batches(rows: int, steps: int) -> Any:  # noqa: N802  # a class, once Keras is there
-    """The same batch again and again: whatever input costs, it is not what is measured."""
+def _Batches(rows: int, steps: int) -> Any:  # noqa: N802  # a class, made when Keras is imported
+    """The same batch at every step, so that the cost of input is not measured."""
     import keras
     import numpy as np
 
@@ -107,7 +107,7 @@ def _Batches(rows: int, steps: int) -> Any:  # noqa: N802  # a class, once Keras
 
 
 def _turns(num_turns: int) -> Any:
-    """A callback that lets a timeline hear every other turn, and takes the time of steps."""
+    """A callback that passes every other turn to a timeline, and times the steps."""
     import keras
 
     from abreast import spans
@@ -118,7 +118,7 @@ def _turns(num_turns: int) -> Any:
             self.timeline: Any = None
             self.samples: dict[str, list[list[float]]] = {side: [] for side in _SIDES}
             self.thread_seconds = 0.0
-            self._side = _SIDES.index("with")  # as a fit with a timeline begins
+            self._side = _SIDES.index("with")  # a fit with a timeline begins on this side
             self._before = 0
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -199,7 +199,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--backends", type=lambda text: text.split(","), default=_BACKENDS)
     parser.add_argument("--devices", type=lambda text: [int(part) for part in text.split(",")], default=(1,))
     parser.add_argument("--turns", type=int)
-    parser.add_argument("--compute-threads", type=int, default=1, help="0: as many as the framework takes")
+    parser.add_argument("--compute-threads", type=int, default=1, help="0: as many as the framework uses")
     parser.add_argument("--quick", action="store_true", help="few turns, for a first look")
     parser.add_argument("--gpu", action="store_true", help="on GPUs instead of simulated devices")
     parser.add_argument("--cell", help=argparse.SUPPRESS)

@@ -2,8 +2,8 @@
 
     python benchmarks/two_cores.py [--quick] [--backends jax,torch] [--model convnet] [--rows 32]
 
-Kernels are single-threaded. Native loops and abreast take turns, each in processes of its own that are kept on their cores;
-whoever is not timed waits. Efficiency is the time of a step on one device over that on two; perfect is 1.
+Kernels are single-threaded. Native loops and abreast take turns, each in its own processes, which are pinned to their cores;
+the others wait. Efficiency is the time of a step on one device over that on two; perfect is 1.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _measure(backend: str, arguments: argparse.Namespace) -> dict[tuple[str, int
                 cell = {"backend": backend, "side": side, "devices": num_devices, "steps": arguments.steps}
                 turn = _Turn(cell | {"model": arguments.model, "rows": arguments.rows})
                 stack.callback(turn.close)
-                turn.run()  # compiles, and keeps threads on their cores
+                turn.run()  # compiles, and pins threads to their cores
                 turns[side, num_devices] = turn.run
         samples: dict[tuple[str, int], list[float]] = {key: [] for key in turns}
         for _ in range(arguments.rounds):
@@ -64,7 +64,7 @@ def _measure(backend: str, arguments: argparse.Namespace) -> dict[tuple[str, int
 
 
 class _Turn:
-    """A process that trains when asked, and waits otherwise."""
+    """A process that trains on request, and waits otherwise."""
 
     def __init__(self, cell: dict[str, Any]) -> None:
         environment = os.environ | _ENVIRONMENT | {"KERAS_BACKEND": cell["backend"]}
@@ -116,7 +116,7 @@ def _abreast(cell: dict[str, Any], cores: list[int]) -> tuple[Callable[[], float
     module: Any = importlib.import_module(f"abreast.bench.native_{cell['backend']}")
     case = cases.case(cell["model"], cell["rows"] * cell["devices"])
     data = case.data(_DROPPED + cell["steps"] + 1)
-    local: Any = "global" if cell["backend"] == "jax" else "local"  # as the native loop
+    local: Any = "global" if cell["backend"] == "jax" else "local"  # like the native loop
     model = abreast.parallelize(case.compiled(), cell["devices"], batch_norm=local)
 
     def run() -> float:

@@ -1,7 +1,7 @@
-"""A report of `abreast bench` on two simulated devices, with a prediction that somebody made up beside it.
+"""A report of `abreast bench` on two simulated devices, beside an invented prediction.
 
     python examples/bench_report.py                          # writes bench-report/ here
-    python examples/bench_report.py --images docs/images     # makes the picture in the documentation, too
+    python examples/bench_report.py --images docs/images     # also makes the picture in the documentation
 
 The picture needs a browser and Pillow.
 """
@@ -42,7 +42,7 @@ def _bench(*arguments: str) -> None:
 
 
 def _prediction(lines: Path) -> list[dict[str, object]]:
-    """Of nobody: two devices that share two cores take as long for twice the rows, give or take a fifth."""
+    """Invented predictions: with two devices, a step for twice the rows takes 1.5 times as long, plus or minus a fifth."""
     found = [json.loads(text) for text in lines.read_text().splitlines()]
     one = next(line["median"] for line in found if line["case"]["side"] == "abreast" and line["case"]["devices"] == 1)
     case = {"model": "mlp"}

@@ -1,8 +1,8 @@
 """`make demo`: train `digits.py`, unchanged, on one and on four simulated devices with every backend, and compare.
 
-Each training is `abreast run --cpu-devices N examples/digits.py`, held to `python examples/digits.py`: plain Keras. At the
+Each training is `abreast run --cpu-devices N examples/digits.py`, compared with plain Keras: `python examples/digits.py`. At the
 end each saved model is loaded with plain Keras, in a process where abreast cannot be imported, and must predict what the
-training process predicted. Exit code 1 if anything differs.
+training process predicted. The exit code is 1 if anything differs.
 
     python examples/demo.py                      # every backend
     python examples/demo.py --backends jax       # one
@@ -34,19 +34,19 @@ LIMIT_SECONDS = 240
 ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
     "JAX_PLATFORMS": "cpu",
-    "OMP_NUM_THREADS": "1",  # PyTorch's threads wait for one another in a spin; four devices on two cores leave no room for it
+    "OMP_NUM_THREADS": "1",  # PyTorch's threads spin while they wait; four devices on two cores have no time for that
     "PYTHONUNBUFFERED": "1",
     "TF_CPP_MIN_LOG_LEVEL": "2",
 }
 
 
 class Failed(Exception):
-    """A process of the demo did not do what it should."""
+    """A process of the demo failed."""
 
 
 @dataclass
 class Training:
-    """One training, and the differences that `check` found afterwards; weights relative to those of plain Keras."""
+    """One training, and the differences to plain Keras that `check` found afterwards."""
 
     backend: str
     devices: int
@@ -68,7 +68,7 @@ class Training:
         if not self.weight_difference <= MOST_WEIGHT_DIFFERENCE:
             found.append(f"weights differ by {self.weight_difference:.1e} from those of plain Keras")
         if not self.prediction_difference <= MOST_PREDICTION_DIFFERENCE:
-            found.append(f"the loaded model predicts something else, by {self.prediction_difference:.1e}")
+            found.append(f"predictions of the loaded model differ by {self.prediction_difference:.1e}")
         return [f"{self.name}: {fault}" for fault in found]
 
 
@@ -90,8 +90,8 @@ def main() -> int:
     print("\n" + table(trainings))
     print(
         "\nplain: without abreast, on one device"
-        "\nweight difference: the largest to plain Keras, relative to the largest weight of its tensor"
-        "\nreloaded: the largest difference of predictions once plain Keras, without abreast, has loaded the saved model"
+        "\nweight difference: the largest difference to plain Keras, relative to the largest weight of its tensor"
+        "\nreloaded: the largest difference of predictions after plain Keras, without abreast, has loaded the saved model"
         "\nSimulated devices share the cores of this machine: they show that results are equal, not how fast devices are."
     )
     faults = [fault for training in trainings for fault in training.faults]
@@ -102,7 +102,7 @@ def main() -> int:
 
 
 def demo(backend: str, output: Path) -> list[Training]:
-    """Train on each number of devices, then compare what was saved."""
+    """Train on each number of devices, then compare the saved models."""
     trainings = [train(backend, devices, output / f"{backend}-{devices or 'plain'}") for devices in DEVICES]
     say(f"{backend}: loading the saved models with plain Keras, without abreast")
     command = [sys.executable, str(HERE / "demo.py"), "--check", *(str(training.folder) for training in trainings)]
@@ -115,7 +115,7 @@ def demo(backend: str, output: Path) -> list[Training]:
 
 
 def train(backend: str, devices: int, folder: Path) -> Training:
-    """Run `digits.py` in a process of its own, under abreast unless it is to be plain."""
+    """Run `digits.py` in its own process: under abreast, or with plain Keras if `devices` is `PLAIN`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "result.json").unlink(missing_ok=True)
     script = [str(HERE / "digits.py"), "--output", str(folder)]
@@ -135,7 +135,7 @@ def abreast_command() -> Path:
 
 
 def run(command: list[str], backend: str, log: Path, show: str) -> list[str]:
-    """Give what a process prints, shown on the way if `show` is a prefix; what it says on stderr goes to `log`."""
+    """Run a process; returns the lines of its stdout, printed with the prefix `show` if it is set. stderr goes to `log`."""
     environment = {**os.environ, **ENVIRONMENT, "KERAS_BACKEND": backend}
     lines = []
     with log.open("w") as errors:
@@ -162,7 +162,7 @@ def run(command: list[str], backend: str, log: Path, show: str) -> list[str]:
 
 
 def check(folders: list[Path]) -> list[tuple[float, float]]:
-    """`(weight difference to the first, prediction difference to what was saved)` of each model, with plain Keras."""
+    """`(weight difference to the first, prediction difference to the saved predictions)` of each model, with plain Keras."""
     sys.meta_path.insert(0, WithoutAbreast())
     try:
         import abreast  # noqa: F401
@@ -191,7 +191,7 @@ def check(folders: list[Path]) -> list[tuple[float, float]]:
 
 
 class WithoutAbreast:
-    """An import hook: abreast is not installed."""
+    """An import hook that hides abreast."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         if name.partition(".")[0] == "abreast":
@@ -219,7 +219,7 @@ def row(training: Training) -> tuple[str, ...]:
 
 
 def shown(command: list[str]) -> str:
-    """A command as one would type it here."""
+    """A command as a user would type it here."""
     folder = Path.cwd()
     parts = [Path(command[0]).name, *command[1:]]
     return " ".join(

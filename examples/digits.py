@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 
 
 def load_data():
-    """`(train images, train labels, test images, test labels)`; 1,437 rows to train on, which 64 does not divide."""
+    """`(train images, train labels, test images, test labels)`; 1,437 rows for training, which 64 does not divide."""
     digits = load_digits()
     images = (digits.images[..., np.newaxis] / 16).astype("float32")
     labels = digits.target.astype("int32")
@@ -61,7 +61,7 @@ def main():
     parser = argparse.ArgumentParser(description="Train a small convolutional network on handwritten digits.")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--output", type=Path, default=Path("demo-output/plain"), help="folder for what is saved")
+    parser.add_argument("--output", type=Path, default=Path("demo-output/plain"), help="folder of the saved files")
     options = parser.parse_args()
 
     keras.utils.set_random_seed(0)

@@ -1,7 +1,7 @@
-"""Two pages of the doctor: the same model with a source and a callback that are too slow, and with arrays.
+"""Two pages of the doctor, for the same model: with a slow source and a slow callback, and with arrays.
 
     python examples/doctor_pages.py                          # writes doctor-slow.html and doctor-healthy.html here
-    python examples/doctor_pages.py --images docs/images     # makes the pictures in the documentation, too
+    python examples/doctor_pages.py --images docs/images     # also makes the pictures in the documentation
 
 Trains on two simulated devices, with the backend that `KERAS_BACKEND` names. The pictures need a browser and Pillow.
 """
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 class Packed(keras.utils.PyDataset):  # type: ignore[misc]  # Keras has no types
-    """Compressed images, unpacked by one worker when they are asked for."""
+    """Compressed images, which one worker unpacks for each batch."""
 
     def __init__(self, images: Any, labels: Any) -> None:
         super().__init__(workers=1)

@@ -4,7 +4,7 @@
     python examples/images.py --folder photos/               # yours: a folder per class
     python examples/images.py --folder photos/ --start demo-output/images/images.keras --epochs 3
 
-An ordinary Keras script but for the source of its batches; nothing is downloaded. It runs on any Keras backend, and on
+An ordinary Keras script, except for the source of its batches; nothing is downloaded. It runs on any Keras backend, and on
 several devices with `abreast run --devices 4 examples/images.py`. It needs `pip install "abreast[images]" scikit-image`.
 """
 
@@ -25,17 +25,18 @@ def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, help="photographs, a folder per class; default: some of scikit-image's")
     parser.add_argument("--start", type=Path, help="a model that this script saved, to fine-tune")
-    parser.add_argument("--size", type=int, default=48, help="pixels of a side that the network sees")
+    parser.add_argument("--size", type=int, default=48, help="side of the network's input in pixels")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--output", type=Path, default=Path("demo-output/images"), help="folder for what is saved")
+    parser.add_argument("--output", type=Path, default=Path("demo-output/images"), help="folder of the saved files")
     options = parser.parse_args()
 
     keras.utils.set_random_seed(0)
     options.output.mkdir(parents=True, exist_ok=True)
     folder = options.folder or photographs(options.output / "photographs")
     packed = options.output / f"{folder.name}.pack"
-    pack(folder, packed, size=4 * options.size, split={"train": 0.8, "test": 0.2})  # at once where that was done before
+    # Returns at once if the folder is packed already.
+    pack(folder, packed, size=4 * options.size, split={"train": 0.8, "test": 0.2})
 
     settings = {"batch_size": options.batch_size, "size": options.size}
     crop = RandomCrop(scale=(0.3, 1.0))
@@ -57,7 +58,7 @@ def main():
 
 
 def photographs(folder):
-    """A folder of pieces of photographs, a class per photograph. No two overlap: what is tested was not trained on."""
+    """A folder of pieces of photographs, a class per photograph. No two overlap, so tests use other pixels than training."""
     import numpy as np
     from PIL import Image
     from skimage import data
@@ -71,7 +72,7 @@ def photographs(folder):
         (folder / photo.__name__).mkdir(parents=True, exist_ok=True)
         for top, left in corners[:PIECES_PER_PHOTO]:
             file = folder / photo.__name__ / f"{top:04d}-{left:04d}.jpg"
-            if not file.exists():  # a file that was written again is another one to `pack`
+            if not file.exists():  # `pack` refuses a source whose files have changed
                 Image.fromarray(pixels[top : top + PIECE, left : left + PIECE]).save(file, quality=95)
     return folder
 
@@ -91,7 +92,7 @@ def build_model(train, num_steps):
 
 
 def fine_tuned(path, train, num_steps):
-    """A saved model with a new last layer for the classes of `train`, to go on with small steps."""
+    """A saved model with a new last layer for the classes of `train`, compiled with a small learning rate."""
     model = keras.saving.load_model(path)
     layers = [*model.layers[:-1], keras.layers.Dense(len(train.class_names), name="classes")]
     return compiled(keras.Sequential([keras.Input(train[0][0].shape[1:], dtype="uint8"), *layers]), 1e-3, num_steps)

@@ -1,7 +1,7 @@
-"""The page of a plan: ResNet-50 on up to four hosts of eight GPUs each, which nobody here has.
+"""The page of a plan: ResNet-50 on up to four hosts of eight GPUs each. The plan needs none of them.
 
     python examples/plan_page.py                          # writes plan.html here
-    python examples/plan_page.py --images docs/images     # makes the picture in the documentation, too
+    python examples/plan_page.py --images docs/images     # also makes the picture in the documentation
 
 The picture needs a browser and Pillow.
 """

@@ -1,7 +1,7 @@
-"""The backends' workers as fixtures, and what a session says at its end.
+"""The backends' workers as fixtures, and the last lines of a session.
 
-`ABREAST_REQUIRE_BACKENDS=jax,torch` makes a missing backend a failure instead of a skip; `ABREAST_REQUIRE_BROWSER=1` does so
-for the browser of the tests of pages. Without `-m "not full"`, each job runs on every number of devices.
+`ABREAST_REQUIRE_BACKENDS=jax,torch` makes a missing backend a failure instead of a skip; `ABREAST_REQUIRE_BROWSER=1` does the
+same for the browser of the tests of pages. Without `-m "not full"`, each job runs on every number of devices.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def passes(backend: str) -> bool:
 
 
 def check(backend: str) -> None:
-    """Import and train in this process; raises what goes wrong."""
+    """Import and train in this process; raises any error."""
     import abreast
 
     abreast.use_cpu_devices(2)
@@ -76,7 +76,7 @@ def modules_of(package: Any) -> list[str]:
 
 
 def is_for(module: str, backend: str) -> bool:
-    """Whether no part of its name is another framework's."""
+    """Whether no part of its name belongs to another framework."""
     parts = {part.removeprefix("native_") for part in module.split(".")}
     return not parts & (set(BACKENDS) - {backend})
 

@@ -1,6 +1,6 @@
-"""Models of which something relates the rows of a batch to one another: `MODELS[name]()` in a worker. Not here: what follows.
+"""Models in which a layer relates the rows of a batch to one another: `MODELS[name]()` in a worker. Not here: the checks.
 
-Each of them was silently different on several devices of TensorFlow and PyTorch before rows were looked at.
+Each of them differed silently on several devices of TensorFlow and PyTorch before the row check existed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RunningDeviation(layers.Layer):  # type: ignore[misc]
 
 
 class Recommends(keras.Model):  # type: ignore[misc]
-    """As Keras's example `collaborative_filtering_movielens`: `tensordot` contracts over the batch too."""
+    """As in Keras's example `collaborative_filtering_movielens`: `tensordot` contracts over the batch too."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Every layer of Keras, and layers of users', that work row by row: `LAYERS[name]` has what makes one, and the shape of a row."""
+"""Every layer of Keras, and layers of users, that work row by row: `LAYERS[name]` has its maker, and the shape of a row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Sampling(layers.Layer):  # type: ignore[misc]
 
 
 class DrawsItself(layers.Layer):  # type: ignore[misc]
-    """With the framework's own generator."""
+    """A layer that draws from the framework's own generator."""
 
     def call(self, x: Any) -> Any:
         if keras.backend.backend() == "torch":
@@ -62,7 +62,7 @@ class TimeMajor(layers.Layer):  # type: ignore[misc]
 
 
 class Positions(layers.Layer):  # type: ignore[misc]
-    """Takes and gives values that are no rows."""
+    """A layer that takes and returns values that are not rows."""
 
     def build(self, shape: Any) -> None:
         self.table = self.add_weight(shape=(shape[1], shape[2]), initializer="glorot_uniform")

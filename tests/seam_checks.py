@@ -1,4 +1,4 @@
-"""What every backend keeps of the seam, as functions that assert. They run in pytest's process on the fake backend, and in a
+"""The rules of the seam for every backend, as functions that assert. They run in pytest's process on the fake backend, and in a
 worker on a framework's. Each takes a `Seam`; importing this loads no Keras.
 """
 
@@ -35,7 +35,7 @@ class Seam(Protocol):
         ...
 
     def held_bytes(self) -> int:
-        """What batches on their way hold; of a framework, the memory of this process."""
+        """The memory of batches under way; on a framework, the memory of this process."""
         ...
 
     def draw(self) -> float:
@@ -70,7 +70,7 @@ def placement_on(seam: Seam, devices: int, **settings: Any) -> Placement:
 
 
 def run(seam: Seam, kind: Kind, model: Any, placement: Placement, batches: Sequence[Arrays]) -> list[Any]:
-    """What each step returned. Settles the model."""
+    """The results of the steps. Settles the model."""
     seam.backend.place(model, placement)
     step, source = seam.backend.step_function(kind, model, placement).run, iter(batches)
     results = []
@@ -170,7 +170,7 @@ def a_failure_leaves_the_weights_of_the_last_finished_step(seam: Seam) -> None:
 
 
 def discarded_batches_give_back_their_memory(seam: Seam) -> None:
-    """Of 60 batches of 1.3 MB, 20 MB may stay with allocators."""
+    """Allocators may keep 20 MB of 60 batches of 1.3 MB."""
     model, placement = seam.model(first_weights()), placement_on(seam, 2)
     run(seam, "train", model, placement, [data(4)])  # starts what stages
     stage = seam.backend.stage(placement)
@@ -184,7 +184,7 @@ def discarded_batches_give_back_their_memory(seam: Seam) -> None:
 
 
 def putting_returns_without_a_step(seam: Seam) -> None:
-    """As many batches as a feed has on its way at its usual depth."""
+    """As many batches as a feed has under way at its usual depth."""
     placement = placement_on(seam, 2)
     stage = seam.backend.stage(placement)
     staged = [stage.put(seam.batch(data(4, seed))) for seed in range(3)]

@@ -82,7 +82,7 @@ def test_an_import_of_a_private_module_of_keras_is_noticed(planted: str) -> None
     assert importers_of_private_keras(imports) == ["abreast.feed.batch"]
 
 
-def test_the_way_to_keras_that_names_src_is_noticed(tmp_path: Path) -> None:
+def test_an_import_that_names_keras_src_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "planted.py").write_text("from keras import src, tree\n")
     assert importers_of_private_keras(imports_of(tmp_path)) == ["planted"]
 

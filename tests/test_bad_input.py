@@ -1,4 +1,4 @@
-"""What cannot work is refused by name, with a hint, before the first step, on every backend."""
+"""Invalid input is refused by name, with a hint, before the first step, on every backend."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_it_is_refused_before_the_first_step(workers: Workers, name: str) -> None:
+def test_bad_input_is_refused_before_the_first_step(workers: Workers, name: str) -> None:
     kind, message, hint = REFUSALS[name]
     with pytest.raises(RemoteError) as caught:
         workers.abreast.run(refused, name=name)
@@ -104,7 +104,7 @@ def test_a_stateful_layer_is_refused_where_replicas_have_other_rows(workers: Wor
 
 
 def test_state_of_the_users_own_layers_is_announced(workers: Workers) -> None:
-    """A sum over rows in a layer's state is made of all rows, which costs time: said, never silent. JAX does so anyway."""
+    """A sum over rows in a layer's state is computed from all rows, which costs time: a warning says so. JAX always does it."""
     warned = workers.abreast.run(warnings_of_a_layer_that_counts)
     if workers.backend == "jax":
         assert warned == []
@@ -119,7 +119,7 @@ def test_state_of_the_users_own_layers_is_announced(workers: Workers) -> None:
 def test_a_loss_that_begins_to_depend_on_other_weights_is_refused(
     workers: Workers, units: int, first: str, then: str
 ) -> None:
-    """PyTorch runs Python at every step, and the ranks agree at the first one what they sum."""
+    """PyTorch runs Python at every step, and the ranks agree at the first one which gradients they sum."""
     if workers.backend != "torch":
         pytest.skip("the others trace one step for all")
     says = f"at the first step the loss {first} depend on .*kernel, and now it {then}\nhint: use every weight"
@@ -127,7 +127,7 @@ def test_a_loss_that_begins_to_depend_on_other_weights_is_refused(
         workers.abreast.run(train_with_a_layer_left_out, units=units, at_first=first == "did")
 
 
-def test_a_limit_that_is_no_number_of_seconds_is_refused(workers: Workers) -> None:
+def test_a_limit_that_is_not_a_number_of_seconds_is_refused(workers: Workers) -> None:
     if workers.backend != "torch":
         pytest.skip("only PyTorch has workers")
     with pytest.raises(RemoteError, match=r"ABREAST_HANG_SECONDS='abc'\nhint: give a number of seconds above 0"):
@@ -141,7 +141,7 @@ def test_without_simulated_devices_the_cpu_is_one_device(backend: str) -> None:
     assert "abreast.use_cpu_devices(4) before anything is computed" in done.stderr
 
 
-def test_a_backend_that_we_do_not_know_is_refused() -> None:
+def test_an_unknown_backend_is_refused() -> None:
     done = python("import abreast; abreast.DataParallel()", KERAS_BACKEND="numpy")
     assert done.returncode == 1
     assert "BackendError: Keras runs on 'numpy', which cannot train on several devices" in done.stderr
@@ -194,7 +194,7 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def refused(name: str, steps: int = 0) -> None:
-    """Do what must be refused, and see that it was `steps` steps after the start."""
+    """Run a request that must be refused, and check that this happens `steps` steps after the start."""
     import keras
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""The command line, in real processes: what it prints, what a script sees, and how a failure looks."""
+"""The command line, in real processes: its output, the view of a script, and the look of a failure."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_a_module_sees_what_python_shows_it(folder: Folder) -> None:
     assert folder.abreast("run", *arguments).out == folder.python(*arguments).out
 
 
-def test_a_script_behind_a_link_finds_its_neighbours(folder: Folder) -> None:
+def test_a_script_reached_by_a_link_finds_its_neighbours(folder: Folder) -> None:
     folder.write("real/show.py", "import neighbour\n")
     folder.write("real/neighbour.py", "print('found')\n")
     (folder.path / "link.py").symlink_to("real/show.py")
@@ -242,7 +242,7 @@ def test_a_folder_with_a_main_runs(folder: Folder) -> None:
 UNUSED = "abreast: {} imported no Keras, so nothing was placed on devices\n"
 
 
-def test_a_script_without_keras_is_told_that_nothing_was_placed(folder: Folder) -> None:
+def test_a_script_without_keras_is_reported(folder: Folder) -> None:
     assert folder.abreast("run", folder.write("empty.py", "")) == Result(0, "", UNUSED.format("empty.py"))
 
 
@@ -268,7 +268,7 @@ def test_ctrl_c_ends_with_130_and_without_our_frames(folder: Folder) -> None:
     assert "abreast" not in err.replace(str(folder.path), "")
 
 
-def test_a_reader_that_goes_away_ends_a_command_without_a_traceback(folder: Folder) -> None:
+def test_a_closed_pipe_ends_a_command_without_a_traceback(folder: Folder) -> None:
     command = f"{sys.executable} -m abreast devices | true; exit ${{PIPESTATUS[0]}}"
     assert folder.bash(command) == Result(0, "", "")
 
@@ -284,7 +284,7 @@ def test_a_reader_that_goes_away_ends_a_command_without_a_traceback(folder: Fold
         pytest.param("bench tiny --cpu-devices 1 --backend jax --report out", marks=pytest.mark.jax),
     ],
 )
-def test_a_stdout_that_takes_nothing_is_one_error(folder: Folder, command: str, stdout: str, why: str) -> None:
+def test_a_stdout_that_cannot_be_written_is_one_error(folder: Folder, command: str, stdout: str, why: str) -> None:
     measured = line(1, 0.1, model="tiny", rows=64, simulated=True, machine=provenance.machine())
     lines.append(folder.path / "bench.jsonl", [measured])
     result = folder.bash(f"{sys.executable} -m abreast {command} >{stdout}")
@@ -372,7 +372,7 @@ DIAGNOSED = Diagnosis("net", "jax", ("cpu:0",), 64, 30, 0.04, {"computing": 0.04
 
 @pytest.fixture
 def diagnosed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A doctor that is done at once, whose script goes to another folder; gives the first one."""
+    """A doctor that ends at once, whose script changes the folder; returns the first folder."""
 
     def diagnose(*_: object, **__: object) -> tuple[int, Diagnosis]:
         (tmp_path / "elsewhere").mkdir()

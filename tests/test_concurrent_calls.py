@@ -1,4 +1,4 @@
-"""Calls of `fit` and its siblings in several threads of one process: each does what it would do alone."""
+"""Calls of `fit` and its siblings in several threads of one process: each computes what it would compute alone."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def fit(model: Any, epochs: int = 2, callbacks: Any = ()) -> list[Any]:
 
 
 def in_threads(calls: list[Any]) -> list[BaseException]:
-    """Run the calls at the same time; gives what they raised."""
+    """Run the calls at the same time; returns their errors."""
     import threading
 
     errors: list[BaseException] = []

@@ -93,7 +93,7 @@ def seen(visible: str | None = None) -> list[str | None]:
     return [device.uuid for device in list_devices({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})]
 
 
-def test_an_nvidia_card_is_listed_with_all_that_the_driver_says(nvml: FakeNvml) -> None:
+def test_an_nvidia_card_is_listed_with_all_facts_of_the_driver(nvml: FakeNvml) -> None:
     assert list_devices({})[1] == Device("gpu:1", "gpu", 1, "NVIDIA H200", 80 * 2**30, "GPU-ab", "00000000:02:00.0")
     assert nvml.open == 0
 
@@ -133,7 +133,7 @@ def test_one_instance_of_a_divided_card_is_seen(nvml: FakeNvml) -> None:
     assert seen("MIG-nothing") == [None]
 
 
-def test_memory_that_the_driver_does_not_tell_is_none(nvml: FakeNvml) -> None:
+def test_memory_that_the_driver_does_not_report_is_none(nvml: FakeNvml) -> None:
     nvml.cards = [Card("GPU-too-old", memory_bytes=None)]
     assert list_devices({})[0].memory_bytes is None
 

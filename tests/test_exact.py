@@ -1,4 +1,4 @@
-"""The private names of Keras that `abreast.exact` leans on are there, and mean what they did."""
+"""The private names of Keras that `abreast.exact` uses exist, and have their known meaning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from tests.harness.client import Workers
 
 
-def test_keras_has_the_functions_that_we_put_ours_in_the_place_of(workers: Workers) -> None:
+def test_keras_has_the_functions_that_we_replace(workers: Workers) -> None:
     assert workers.plain.run(parameters) == {
         "reduce_weighted_values": ["values", "sample_weight", "mask", "reduction", "dtype"],
         "scale_loss_for_distribution": ["value"],
@@ -26,8 +26,8 @@ def test_a_compiled_model_has_the_private_parts_that_we_read(workers: Workers) -
     assert workers.plain.run(missing_parts) == []
 
 
-def test_the_functions_of_keras_are_called_where_we_put_ours(workers: Workers) -> None:
-    """A name that is still there, but that nobody calls any more, would leave every replica alone without an error."""
+def test_keras_calls_the_functions_that_we_replace(workers: Workers) -> None:
+    """A name that still exists but is no longer called would leave every replica alone, without an error."""
     assert workers.plain.run(calls_in_a_step) == ["_moments", "reduce_weighted_values"]
 
 
@@ -106,7 +106,7 @@ def calls_in_a_step() -> list[str]:
 
 
 def warnings_of_dropout(devices: int) -> list[str]:
-    """In a worker: what is said of random numbers, in two fits of one model."""
+    """In a worker: the warnings about random numbers in two fits of one model."""
     import warnings
 
     import keras
@@ -126,6 +126,6 @@ def warnings_of_dropout(devices: int) -> list[str]:
     return [str(each.message) for each in said if "draws random numbers" in str(each.message)]
 
 
-def test_replicas_that_draw_other_random_numbers_than_one_device_say_so_once(workers: Workers) -> None:
+def test_replicas_that_draw_other_random_numbers_warn_once(workers: Workers) -> None:
     assert workers.abreast.run(warnings_of_dropout, devices=1) == []
     assert len(workers.abreast.run(warnings_of_dropout, devices=4)) == (0 if workers.backend == "jax" else 1)

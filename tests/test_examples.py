@@ -18,7 +18,7 @@ EXAMPLE = ROOT / "examples" / "images.py"
 
 
 def run(backend: str, output: Path, *arguments: str, under: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What the example found."""
+    """The results of the example."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "src"),
@@ -36,21 +36,21 @@ def run(backend: str, output: Path, *arguments: str, under: tuple[str, ...] = ()
     return found
 
 
-def test_photographs_are_told_apart(backend: str, tmp_path: Path) -> None:
+def test_the_example_learns_to_distinguish_photographs(backend: str, tmp_path: Path) -> None:
     pytest.importorskip("skimage")
     found = run(backend, tmp_path)
     assert len(found["class_names"]) == 9 and found["num_tested"] > 60
     assert found["accuracy"] > 0.75  # by chance 0.11
 
 
-def test_it_may_be_run_again(tmp_path: Path) -> None:
+def test_the_example_may_be_run_again(tmp_path: Path) -> None:
     pytest.importorskip("skimage")
     for _ in range(2):
         run("jax", tmp_path, "--epochs", "1")
 
 
 def test_a_saved_model_is_fine_tuned_on_several_devices(backend: str, tmp_path: Path) -> None:
-    """On a folder with other classes, with what a first run has saved."""
+    """On a folder with other classes, with the model that a first run saved."""
     first = class_folder(tmp_path / "first", per_class=20)
     run(backend, tmp_path / "one", "--folder", str(first), "--epochs", "1")
     second = class_folder(tmp_path / "second", per_class=20, classes=("apple", "birch", "cloud"))

@@ -138,7 +138,7 @@ def state(model: Any) -> list[Any]:
 
 
 def difference(some: list[Any], others: list[Any]) -> float:
-    """The largest one over what both have; NaN counts as infinitely far."""
+    """The largest difference over the common arrays; NaN counts as infinitely far."""
     import numpy as np
 
     found = [float(np.abs(a.astype("float64") - b).max()) for a, b in zip(some, others, strict=False)]

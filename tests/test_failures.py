@@ -1,8 +1,8 @@
-"""What a PyTorch call says and leaves behind when a worker dies, hangs or raises, and when the caller itself ends.
+"""The error and the state after a PyTorch call when a worker dies, hangs or raises, and when the caller itself ends.
 
 Bodies run in a caller of their own with three devices: this is rank 0, its workers are ranks 1 and 2. Batches have 30 rows, ten
-per rank, so row `30 * step + 10 * rank` decides which rank a planted failure meets, and when. What fires writes the time of
-the machine's monotonic clock to a file first: no file, no failure.
+per rank, so row `30 * step + 10 * rank` decides which rank has a planted failure, and when. A failure first writes the time of
+the machine's monotonic clock to a file: no file, no failure.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def test_a_stopped_worker_is_named_when_its_time_is_up_and_not_before(caller: Wo
 
 
 def test_a_stopped_worker_that_goes_on_in_time_is_not_blamed(caller: Worker) -> None:
-    """The negative control of the test before: without a limit, nobody notices."""
+    """The negative control of the test before: without a limit, the stop is not noticed."""
     assert caller.run(seconds_of_fit_with_a_pause, pause_seconds=HANG_SECONDS + 2) >= HANG_SECONDS + 2
 
 
-def test_the_rank_that_loops_is_named_and_not_those_that_wait_for_it(caller: Worker, tmp_path: Path) -> None:
+def test_the_rank_that_loops_is_named_and_not_the_waiting_ones(caller: Worker, tmp_path: Path) -> None:
     end = caller.run(end_of_fit, trap="loop", rank=2, fired=str(tmp_path / "fired"))
     assert end["rank"] == 2
     assert "did not finish its step for 4 s" in end["message"]
@@ -86,7 +86,7 @@ def test_an_exception_on_a_worker_arrives_with_its_traceback(caller: Worker, tmp
     assert_usable(end)
 
 
-def test_a_large_model_trains_on_after_a_failure_that_somebody_keeps(caller: Worker, tmp_path: Path) -> None:
+def test_a_large_model_trains_on_while_the_error_of_a_failure_is_kept(caller: Worker, tmp_path: Path) -> None:
     """DDP waits for the backward that does not come, and lives as long as the traceback: in a notebook, for good."""
     end = caller.run(end_of_fit, trap="raise", rank=0, fired=str(tmp_path / "fired"), large=True)
     assert end["kinds"][0] == "ValueError", end["message"]
@@ -125,7 +125,7 @@ def test_a_long_first_step_raises_no_alarm(caller: Worker, tmp_path: Path) -> No
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
-def test_twenty_kills_at_random_moments_are_each_survived(caller: Worker) -> None:
+def test_each_of_twenty_kills_at_random_moments_is_survived(caller: Worker) -> None:
     seconds = []
     for seed in range(20):
         drawn = random.Random(seed)
@@ -278,7 +278,7 @@ def test_twenty_teams_leak_nothing(caller: Worker) -> None:
 
 
 def prompt_seconds() -> float:
-    """What is promised for a death or an exception, on a machine that is not busy; longer on one that is."""
+    """The promised limit for a death or an exception, on a machine that is not busy; longer on one that is."""
     return 5.0 * max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
@@ -317,7 +317,7 @@ def named_shared_memory(pids: list[int]) -> list[str]:
 
 
 def task(trap: str = "", fired: str = "", large: bool = False) -> tuple[Any, Any, Any]:
-    """A model with a layer that does what `trap` says when it meets a large value, and 150 rows: five steps.
+    """A model with a layer that does what `trap` says at a large value, and 150 rows: five steps.
 
     If it is large, its loss does so on rank 0: every rank computes a loss of the user's over all rows.
     """
@@ -459,7 +459,7 @@ def description(error: BaseException) -> dict[str, Any]:
 
 
 def still_running(workers: dict[int, int]) -> list[int]:
-    """Processes that a failure left behind, after a while."""
+    """Processes that still run some time after a failure."""
     deadline = time.monotonic() + 5.0
     while (left := [pid for pid in workers.values() if runs(pid)]) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -487,7 +487,7 @@ def end_of_predict(fired: str) -> dict[str, Any]:
 
 
 def with_hang_seconds(seconds: str, work: Callable[[], float]) -> float:
-    """What `work` gives with a team of its own that has this limit."""
+    """The result of `work` with its own team, which has this limit."""
     before = os.environ["ABREAST_HANG_SECONDS"]
     end_team()
     os.environ["ABREAST_HANG_SECONDS"] = seconds
@@ -563,7 +563,7 @@ def fit_around_a_fork() -> dict[str, Any]:
 
 
 def growth_over_teams(cycles: int) -> dict[str, int]:
-    """What a process holds more of after `cycles` teams than after one."""
+    """The resources that a process holds after `cycles` teams beyond those after one."""
     import gc
 
     import abreast

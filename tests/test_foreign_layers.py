@@ -19,7 +19,7 @@ def test_a_jax_layer_with_batch_normalization_trains_as_on_one_device(workers: W
     assert placed["warnings"] == []
 
 
-def test_local_statistics_do_not_reach_a_jax_layer_and_that_is_said(workers: Workers) -> None:
+def test_local_statistics_do_not_reach_a_jax_layer_and_a_warning_says_so(workers: Workers) -> None:
     only(workers, "jax")
     plain = workers.plain.run(train_jax_layer, devices=0)
     placed = workers.abreast.run(train_jax_layer, devices=4, batch_norm="local")

@@ -1,4 +1,4 @@
-"""Models that nobody refers to are freed, here and in PyTorch's workers: k-fold loops and searches make hundreds."""
+"""Models without references are freed, here and in PyTorch's workers: k-fold loops and searches make hundreds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_memory_is_flat_over_fifty_models(workers: Workers) -> None:
 
 
 def train_and_delete(warm_up: int, models: int) -> dict[str, Any]:
-    """In a worker: how many models lived on, and what this process and its children have grown by after the first ones."""
+    """In a worker: the number of models that stayed alive, and the growth of processes after the first models."""
     references = [train_one() for _ in range(warm_up)]
     objects, mib = num_objects(), resident_mib()
     references += [train_one() for _ in range(models)]

@@ -42,9 +42,7 @@ def test_every_reader_gives_right_batches(readers: tuple[str, ...]) -> None:
     assert set(readers) <= set(found) and all(each == "right" or "without" in each for each in found.values())
 
 
-def test_what_needs_a_gpu_is_left_out_without_one_and_sees_those_there_are(
-    image_check: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readers_that_need_a_gpu_are_left_out_without_one(image_check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     readers = image_check.image_readers.READERS
     monkeypatch.setattr("abreast.device_list.list_nvidia_devices", lambda: ())
     assert readers["abreast, GPU"].missing()[-1] == "a GPU" and readers["abreast"].missing() == []
@@ -75,7 +73,7 @@ def test_the_check_sees_which_part_a_view_is(image_check: Any) -> None:
         assert view.mirrored == (box != boxes[1]) and view.bent < 2
 
 
-def test_the_check_notices_what_is_wrong(image_check: Any) -> None:
+def test_the_check_notices_wrong_batches(image_check: Any) -> None:
     random = np.random.default_rng(0)
     widths = random.integers(170, 480, 200)
     heights = np.minimum((widths * random.uniform(0.76, 1.3, 200)).astype(int), 480)

@@ -1,4 +1,4 @@
-"""What Keras does by itself for several devices, or ahead of a step, it does not do a second time to a placed model.
+"""Keras's own work for several devices, or ahead of a step, is not done a second time for a placed model.
 
 Keras 3.16 wraps PyTorch models in DistributedDataParallel and sums their metrics over all ranks wherever torch.distributed is
 initialized. On JAX it puts one batch ahead on the device. With an older Keras, the tests of DistributedDataParallel hold too.

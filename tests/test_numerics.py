@@ -13,7 +13,7 @@ from tests.harness.client import Workers
 POISONED_STEP, POISONED_RANK = 2, 1
 
 
-def test_terminate_on_nan_stops_at_the_step_and_says_which_rank_it_was(workers: Workers) -> None:
+def test_terminate_on_nan_stops_at_the_step_and_names_the_rank(workers: Workers) -> None:
     end = workers.abreast.run(fit_poisoned, terminate=True)
     assert end["steps"] == POISONED_STEP + 1
     assert end["said"].count("abreast: the loss is nan") == 1
@@ -28,7 +28,7 @@ def test_check_numerics_raises_at_the_step(workers: Workers) -> None:
     assert "hint:" in end["message"]
 
 
-def test_nobody_looks_who_did_not_ask(workers: Workers) -> None:
+def test_numerics_are_not_checked_by_default(workers: Workers) -> None:
     """The negative control: the same rows without a watch train on, on NaN."""
     end = workers.abreast.run(fit_poisoned)
     assert (end["error"], end["said"], end["steps"]) == ("", "", 5)

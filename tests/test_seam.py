@@ -1,6 +1,6 @@
 """Every backend keeps the seam: the same checks on the fake one, in this process, and on each framework's, in a worker.
 
-The checks are in `seam_checks.py`. Here too: what only the fake backend can do, and that a type checker compares the classes.
+The checks are in `seam_checks.py`. Here too: tests for the fake backend only, and that a type checker compares the classes.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_a_type_checker_compares_each_backend_with_the_seam(tmp_path: Path) -> N
 
 
 def _errors_in_registry(folder: Path, planted: Sequence[tuple[str, str, str]]) -> list[str]:
-    """What mypy says of `registry.py`, where the classes are compared, with these texts in place of others."""
+    """The output of mypy for `registry.py`, which compares the classes, with these texts in place of others."""
     backend = ROOT / "src" / "abreast" / "backend"
     shadows = []
     for number, (file, right, wrong) in enumerate(planted):

@@ -55,7 +55,7 @@ def test_every_row_belongs_to_one_process_one_device_and_one_part_in_order(share
 
 
 @given(LAYOUTS)
-def test_parts_differ_by_one_row_at_most_and_do_not_depend_on_who_works_on_them(shares: Shares) -> None:
+def test_parts_differ_by_at_most_one_row_and_do_not_depend_on_the_device(shares: Shares) -> None:
     assert max(shares.part_counts) - min(shares.part_counts) <= 1
     together = Shares(shares.rows, (1,), parts=shares.num_devices * shares.parts)
     assert together.part_counts == shares.part_counts

@@ -1,4 +1,4 @@
-"""A short form of `benchmarks/soak.py`: after 2,000 steps there are no more threads, descriptors and processes than before."""
+"""A short form of `benchmarks/soak.py`: after 2,000 steps there are no additional threads, descriptors and processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EPOCHS, STEPS = 20, 100
 
 @pytest.mark.full
 @pytest.mark.parametrize("source", ["numpy", "generator", "py_dataset_threads"])
-def test_2000_steps_leave_no_thread_descriptor_or_process_behind(backend: str, source: str) -> None:
+def test_2000_steps_leave_no_thread_descriptor_or_process(backend: str, source: str) -> None:
     cell = {"backend": backend, "source": source, "steps": EPOCHS * STEPS, "every": STEPS}
     done = subprocess.run(
         [sys.executable, "benchmarks/soak.py", "--cell", json.dumps(cell)],

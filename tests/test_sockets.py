@@ -30,8 +30,8 @@ def test_nothing_listens_outside_loopback_during_a_fit(workers: Workers) -> None
         assert found["addresses"], "gloo's ranks meet on loopback: not to see that is not to look"
 
 
-def test_a_torch_store_on_loopback_is_seen_to_listen_everywhere(workers: Workers) -> None:
-    """The negative control: what the workers' rendezvous avoids."""
+def test_the_test_notices_a_torch_store_that_listens_everywhere(workers: Workers) -> None:
+    """The negative control: the workers' rendezvous avoids this."""
     if workers.backend != "torch":
         pytest.skip("a store of torch")
     assert {"::", "0.0.0.0"} & set(workers.abreast.run(listeners_of_a_store))
@@ -102,7 +102,7 @@ def _address(text: str) -> str:
     return str(mapped or address)
 
 
-def test_workers_without_an_interface_to_meet_on_are_refused_by_name() -> None:
+def test_workers_without_a_usable_network_interface_are_refused_by_name() -> None:
     with pytest.raises(BackendError, match="network interface nosuch0, which has no address") as error:
         check_interface({"GLOO_SOCKET_IFNAME": "nosuch0"})
     assert error.value.hint is not None and "GLOO_SOCKET_IFNAME" in error.value.hint

@@ -1,4 +1,4 @@
-"""A training's state, read and put back: what comes after it comes again, on every backend."""
+"""A training's state, read and restored: the same steps follow again, on every backend."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.harness.client import Workers
 
 
-def test_a_training_that_is_put_back_goes_the_same_way_again(workers: Workers) -> None:
+def test_a_restored_training_repeats_itself(workers: Workers) -> None:
     first, second = workers.abreast.run(train_twice)
     assert first.keys() == second.keys()
     assert first["best"] > 0
@@ -19,13 +19,13 @@ def test_a_training_that_is_put_back_goes_the_same_way_again(workers: Workers) -
 
 
 @pytest.mark.parametrize("left_out", ["variables", "random"])
-def test_it_goes_another_way_where_a_part_is_not_put_back(workers: Workers, left_out: str) -> None:
+def test_a_training_that_is_not_fully_restored_differs(workers: Workers, left_out: str) -> None:
     first, second = workers.abreast.run(train_twice, left_out=left_out)
     assert any(not np.array_equal(value, second[name]) for name, value in first.items())
 
 
 def train_twice(left_out: str = "") -> list[dict[str, Any]]:
-    """In a worker: the same fit twice, from the same state; gives weights, optimizer, losses and draws of each."""
+    """In a worker: the same fit twice, from the same state; returns weights, optimizer, losses and draws of each."""
     import random
     from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What only the TensorFlow backend can get wrong: traces, several strategies, replicas that take turns, staying off GPUs."""
+"""Possible faults of the TensorFlow backend only: traces, several strategies, replicas that take turns, staying off GPUs."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def largest_difference_after_moves() -> float:
     return max(float(np.max(np.abs(np.subtract(*map(keras.ops.convert_to_numpy, pair))))) for pair in pairs)
 
 
-def test_gradients_in_the_making_survive_a_save(worker: Worker) -> None:
+def test_accumulated_gradients_survive_a_save(worker: Worker) -> None:
     assert worker.run(accumulated_gradients_of_one_and_of_three_devices) < 1e-6  # measured 4e-8
 
 
@@ -245,7 +245,7 @@ def local_weights_are_finite() -> bool:
     return all(np.isfinite(weight).all() for weight in model.get_weights())
 
 
-def test_jit_compile_on_several_devices_is_ignored_aloud_once(worker: Worker) -> None:
+def test_jit_compile_on_several_devices_is_ignored_with_one_warning(worker: Worker) -> None:
     said = worker.run(warnings_of_a_compiled_fit)
     assert said == ["jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on 2"]
 
@@ -317,7 +317,7 @@ def test_tensorflow_is_kept_off_gpus_when_it_is_imported_later(tmp_path: Path, m
     monkeypatch.delitem(sys.modules, "tensorflow")
 
 
-def test_tensorflow_that_is_there_is_kept_off_gpus_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imported_tensorflow_is_kept_off_gpus_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = []
     config = SimpleNamespace(set_visible_devices=lambda devices, kind: hidden.append((devices, kind)))
     monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))

@@ -55,7 +55,7 @@ def test_looking_at_frames_does_not_deadlock_with_the_garbage_collector() -> Non
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 11, 9), reason="mended in Python 3.11.9")
-def test_without_care_it_does() -> None:
+def test_without_the_precaution_looking_at_frames_deadlocks() -> None:
     """The negative control."""
     with pytest.raises(subprocess.TimeoutExpired):
         _run("plain", timeout_seconds=4)
@@ -79,7 +79,7 @@ def test_nothing_is_collected_on_the_way_along_a_stack(
     assert min(len(phases), 1) == collections
 
 
-def test_two_threads_that_look_at_once_do_not_let_the_collector_run() -> None:
+def test_two_threads_that_look_at_frames_keep_the_collector_off() -> None:
     """The first one to leave would turn it on, while the other one still goes along a stack."""
     inside, leave = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Writes that torch does not count show in what tensors hold."""
+"""Writes that torch does not count show in the content of tensors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_write_shows_beside_large_numbers(
 
 
 def differs_beside(dtype: str, others: complex, values: tuple[complex, complex]) -> list[int]:
-    """What differs of a large tensor, full of other numbers, one element of which gets another value."""
+    """The noticed changes of a large tensor, full of other numbers, one element of which gets another value."""
     import torch
 
     from abreast.backend.torch.contents import Contents
@@ -56,7 +56,7 @@ def differs_beside(dtype: str, others: complex, values: tuple[complex, complex])
 
 
 def differing(dtype: str, size: int) -> dict[str, list[int]]:
-    """What differs of three tensors of which the second is written to, by the kind of write."""
+    """The noticed changes of three tensors, the second of which is written to, by the kind of write."""
     import torch
 
     from abreast.backend.torch.contents import Contents, digest

@@ -1,4 +1,4 @@
-"""Writes past torch's own count show, whichever way somebody came to a tensor's memory."""
+"""Writes that torch does not count show, in whichever way code got a tensor's memory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SIZES = (3, 70_001)
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_write_past_torchs_count_shows_in_its_tensor(workers: Workers, size: int) -> None:
+def test_a_write_that_torch_does_not_count_shows_in_its_tensor(workers: Workers, size: int) -> None:
     _only_torch(workers)
     found = workers.abreast.run(written, size=size)
     assert found == {name: [1] for name in (*WAYS_AT_ONCE, *WAYS_KEPT)}
 
 
-def test_what_torch_counts_or_only_reads_costs_nothing(workers: Workers) -> None:
+def test_counted_writes_and_reads_cost_nothing(workers: Workers) -> None:
     _only_torch(workers)
     assert workers.abreast.run(written_by_none) == {"counted": [], "read": [], "numpy, given back": []}
 
@@ -101,7 +101,7 @@ WAYS_KEPT: dict[str, Callable[[Any], Any]] = {
 
 
 def written(size: int) -> dict[str, list[int]]:
-    """By the way of a write to the second of three tensors: which of them count as written to."""
+    """For each way of writing to the second of three tensors: which of them count as written to."""
     from abreast.backend.torch.memory import Memory, note_requests
 
     note_requests()

@@ -311,7 +311,7 @@ def own_running_mean() -> tuple[Any, tuple[int, ...]]:
 
 
 def spectral_norm() -> tuple[Any, tuple[int, ...]]:
-    """Its buffers depend on weights alone."""
+    """Its buffers depend only on weights."""
     from torch import nn
 
     return nn.Sequential(nn.utils.spectral_norm(nn.Linear(6, 6)), nn.Tanh(), nn.Linear(6, 6)), (6,)

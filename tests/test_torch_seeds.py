@@ -1,4 +1,4 @@
-"""The same seed and number of devices give the same noise again on PyTorch, whatever a layer draws it from."""
+"""The same seed and number of devices give the same noise again on PyTorch, for any generator that a layer uses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_seed_set_between_fits_repeats_the_second(workers: Workers, source: st
 
 
 def test_a_model_that_is_sent_anew_draws_other_numbers(workers: Workers) -> None:
-    """Each rank would begin its noise anew, were its generator seeded as at the first time."""
+    """Each rank would begin its noise again if its generator were seeded as at the first time."""
     first, second = workers.abreast.run(noise_before_and_after_a_freeze)
     assert np.abs(first - second).max() > 1e-3
 
@@ -86,7 +86,7 @@ def trained(source: str, seeds: tuple[int, ...]) -> list[Any]:
 
 
 def trained_on(source: str, seeds: tuple[int, ...]) -> list[Any]:
-    """What one model comes to that goes back to its first weights and is fitted with each seed."""
+    """The results of one model that is reset to its first weights and fitted with each seed."""
     import keras
 
     model = _model(source, 3)
@@ -105,7 +105,7 @@ def trained_on(source: str, seeds: tuple[int, ...]) -> list[Any]:
 
 
 def noise_before_and_after_a_freeze() -> list[Any]:
-    """What `predict` draws on the second device, of rows that are zero, before a freeze and after it."""
+    """The draws of `predict` on the second device, for rows that are zero, before a freeze and after it."""
     import keras
     import torch
 

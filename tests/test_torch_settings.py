@@ -19,7 +19,7 @@ NAMES = (
 
 
 def settings() -> Any:
-    """In a worker: for each setting what sets it, what it is at first and then, and what reads it."""
+    """In a worker: for each setting, its setter, its first and its later value, and its reader."""
     import keras
     import torch
     from keras.src.backend.common.dtypes import BIT64_TO_BIT32_DTYPE
@@ -74,7 +74,7 @@ def settings() -> Any:
 
 
 def train(names: tuple[str, ...], devices: int = 0) -> dict[str, list[float]]:
-    """In a worker: losses of a model whose layer doubles where a setting is no longer what it was at first."""
+    """In a worker: losses of a model whose layer doubles if a setting differs from its first value."""
     return {name: _train(name, devices) for name in names}
 
 

@@ -28,6 +28,6 @@ def train(devices: int) -> list[Any]:
     return weights
 
 
-def test_weights_out_of_weight_decay_are_so_on_every_device(workers: Workers) -> None:
+def test_weights_without_weight_decay_have_none_on_any_device(workers: Workers) -> None:
     one, three = workers.plain.run(train, devices=0), workers.abreast.run(train, devices=3)
     assert max(float(np.abs(a - b).max()) for a, b in zip(one, three, strict=True)) < 1e-6  # measured 3e-8

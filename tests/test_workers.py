@@ -1,4 +1,4 @@
-"""Worker processes, with real ones: how they end, what the caller is told, and that nothing is left."""
+"""Real worker processes: how they end, the errors that the caller gets, and that nothing is left."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_killed_worker_is_named_and_ends_the_others(start: StartJob) -> None:
     wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids.values()))
 
 
-def test_the_hook_is_called_once_with_the_verdict_there(start: StartJob) -> None:
+def test_the_hook_is_called_once_after_the_verdict(start: StartJob) -> None:
     seen: list[int | None] = []
     job: workers.Job = start("exit_seven", on_failure=lambda: seen.append(job.failure.rank if job.failure else None))
     assert "exit code 7" in str(failure_of(job))
@@ -223,7 +223,7 @@ def test_a_stopped_worker_is_hung(start: StartJob) -> None:
     assert "stopped answering for 2 s" in failure.message
 
 
-def test_a_worker_stopped_right_after_it_began_has_no_longer_than_others(start: StartJob) -> None:
+def test_a_worker_stopped_at_its_start_has_the_same_limit(start: StartJob) -> None:
     failure = failure_of(start("begin_and_stop", hang_seconds=1.0))
     assert "stopped answering for 1 s" in failure.message
 
@@ -248,7 +248,7 @@ def test_progress_within_a_long_step_is_no_hang(start: StartJob) -> None:
         assert job.wait_for_failure(2.5) is None
 
 
-def test_what_a_worker_started_ends_with_it(start: StartJob, tmp_path: Path) -> None:
+def test_processes_that_a_worker_started_end_with_it(start: StartJob, tmp_path: Path) -> None:
     report = tmp_path / "grandchild"
     job = start(f"grandchild:{report}")
     wait_until(lambda: report.exists() and report.read_text())
@@ -275,7 +275,7 @@ def test_nothing_is_left_when_the_caller_is_killed(start: StartJob, tmp_path: Pa
         wait_until(lambda: not any(_runs(pid) for pid in pids))
 
 
-def test_control_c_is_the_callers_alone(start: StartJob) -> None:
+def test_control_c_reaches_only_the_caller(start: StartJob) -> None:
     job = start("wait")
     time.sleep(0.5)
     os.kill(job.pids[1], signal.SIGINT)
@@ -388,7 +388,7 @@ def test_waiting_for_a_message_has_a_limit(ends: tuple[Channel, Channel]) -> Non
         ends[0].receive(0.05)
 
 
-def test_abort_wakes_who_waits(ends: tuple[Channel, Channel]) -> None:
+def test_abort_wakes_waiting_threads(ends: tuple[Channel, Channel]) -> None:
     threading.Timer(0.1, ends[0].abort).start()
     with pytest.raises(ChannelClosed):
         ends[0].receive(5)
@@ -472,7 +472,7 @@ def test_a_worker_process_reads_what_the_caller_writes(start: StartJob) -> None:
     job.close()
 
 
-def test_the_memory_goes_with_its_users(ends: tuple[Channel, Channel]) -> None:
+def test_the_memory_is_freed_with_its_users(ends: tuple[Channel, Channel]) -> None:
     caller, worker = ends
     this = psutil.Process()
     gc.collect()  # what tests before left

@@ -90,7 +90,7 @@ def test_a_process_that_slurm_starts_once_is_alone(changes: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize(("node", "local_rank", "local_size"), [("0", "1", 2), ("2", "0", 1)])
-def test_slurm_says_how_many_tasks_are_on_this_host(node: str, local_rank: str, local_size: int) -> None:
+def test_the_number_of_tasks_on_this_host_comes_from_slurm(node: str, local_rank: str, local_size: int) -> None:
     world = read_world({**SRUN, "SLURM_NODEID": node, "SLURM_LOCALID": local_rank})
     assert world.local_size == local_size
 
@@ -137,7 +137,7 @@ def test_variables_that_disagree_are_named_with_their_values(environ: dict[str, 
         read_world(environ)
 
 
-def test_the_hint_says_how_to_run_alone() -> None:
+def test_the_hint_explains_how_to_run_alone() -> None:
     with pytest.raises(LaunchError) as caught:
         read_world({"RANK": "1"})
     assert caught.value.hint == "start every process with one launcher, or unset these variables to run alone"

@@ -99,7 +99,7 @@ def test_an_interface_that_the_user_chose_is_not_looked_up(monkeypatch: pytest.M
 
 @pytest.mark.torch
 def test_without_abreast_the_processes_train_different_models() -> None:
-    """The negative control, and what plain Keras does today: no synchronisation, and no error."""
+    """The negative control, and the behaviour of plain Keras today: no synchronisation, and no error."""
     pytest.importorskip("torch", reason="torch is not installed")
     first, second, *_ = [result(process) for process in start_all("plain", size=2)]
     assert largest_difference(first["weights"], second["weights"]) > 1e-2

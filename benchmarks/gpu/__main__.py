@@ -1,6 +1,6 @@
 """`python -m benchmarks.gpu`: run every part that needs a GPU, print a table, and write JSON lines. See CONTRIBUTING.md.
 
-Exit code: 0, or 1 where a part failed.
+The exit code is 0, or 1 if a part failed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if absent:
         print(f"error: {', '.join(absent)}: not installed\nhint: bring them along: make gpu-wheels", file=sys.stderr)
         return 2
-    from benchmarks.gpu.session import session  # imports what has just been looked for
+    from benchmarks.gpu.session import session  # imports the packages that were just checked
 
     return session(options)
 
@@ -36,7 +36,7 @@ def _with_wheels(folder: Path, given: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="abreast-wheels-") as target:
         try:
             added = wheels.install(folder, Path(target))
-        except subprocess.CalledProcessError:  # pip has said why
+        except subprocess.CalledProcessError:  # pip has printed the reason
             python = f"{sys.version_info.major}.{sys.version_info.minor}"
             print(f"hint: collect them for this Python: make gpu-wheels GPU_PYTHON={python}", file=sys.stderr)
             return 2
@@ -53,12 +53,15 @@ def _options(given: Sequence[str]) -> argparse.Namespace:
         "--seconds",
         type=float,
         default=USUAL_SECONDS,
-        help=f"for all parts together; with more, each part has more, too (default: {USUAL_SECONDS:g})",
+        help=f"for all parts together; with more seconds, each part has more (default: {USUAL_SECONDS:g})",
     )
     parser.add_argument("--only", default="", metavar="NAMES", help="parts and backends, as contract,timeline,jax")
-    parser.add_argument("--output", metavar="FILE", help="of the lines (default: benchmarks/results/gpu.jsonl)")
+    parser.add_argument("--output", metavar="FILE", help="file of the lines (default: benchmarks/results/gpu.jsonl)")
     parser.add_argument(
-        "--wheels", metavar="FOLDER", type=lambda text: text or None, help="of packages to use where they are missing"
+        "--wheels",
+        metavar="FOLDER",
+        type=lambda text: text or None,
+        help="folder of packages to use if they are missing",
     )
     return parser.parse_args(given)
 

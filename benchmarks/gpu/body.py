@@ -1,4 +1,4 @@
-"""The process of one part: `python -m benchmarks.gpu.body BODY PLACE RESULT` runs a body and writes what it gives to a file."""
+"""The process of one part: `python -m benchmarks.gpu.body BODY PLACE RESULT` runs a body and writes its result to a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.gpu.place import Found, Missing, Place
 
 
 def main(body: str, place: str, result: str) -> int:
-    """Write the result as JSON; the exit code is 1 where the body raised."""
+    """Write the result as JSON; the exit code is 1 if the body raised."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     outcome = outcome_of(body, Place(**json.loads(place)))
     Path(result).write_text(json.dumps(outcome))
@@ -25,14 +25,14 @@ def main(body: str, place: str, result: str) -> int:
 
 
 def _end_with_parent() -> None:
-    """End with all that was started here once stdin ends: whoever asked for the result is gone."""
+    """When stdin ends, end this process and all that it started: the process that waits for the result is gone."""
     while os.read(0, 1):
         pass
     os.killpg(0, signal.SIGKILL)
 
 
 def outcome_of(body: str, place: Place) -> dict[str, Any]:
-    """The fields of `Found`; or `missing`, or `error`, with a text."""
+    """The fields of `Found`, or a text as `missing` or `error`."""
     module, _, function = body.partition(":")
     try:
         found: Found = getattr(importlib.import_module(module), function)(place)

@@ -1,4 +1,4 @@
-"""The parts of `make gpu` as data, in the order of their weight: what the time budget leaves out comes last. Imports nothing."""
+"""The parts of `make gpu` as data, the most important first: the time budget leaves out the last ones. Imports nothing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ USUAL_SECONDS = 480.0  # for all parts together; `limit_seconds` below are for t
 
 @dataclass(frozen=True)
 class Part:
-    """`body` names a function of a `Place` as `module:function`; `needs` is what the machine must have, in words of `machine.py`.
+    """`body` names a function of a `Place` as `module:function`; `needs` lists what the machine must have, as in `machine.py`.
 
-    `counts`: on how many devices it runs ("one", "all"). `alone`: it measures time, so nothing else may run.
+    `counts`: the numbers of devices that it runs on ("one", "all"). `alone`: it measures time, so nothing else may run.
     """
 
     name: str
@@ -27,7 +27,7 @@ def _body(name: str) -> str:
     return f"benchmarks.gpu.parts.{name}"
 
 
-# Its rows decide what the others can use.
+# Its rows decide which devices the other parts can use.
 DEVICES = Part("devices", _body("devices:run"), limit_seconds=90, alone=False)
 
 PARTS = (

@@ -1,4 +1,6 @@
-"""What this machine has of what parts need, found without importing a framework. `Machine.lacks` says what is missing."""
+"""The hardware and software of this machine that parts need, found without importing a framework.
+
+`Machine.lacks` names what is missing."""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ KERAS = {"keras": "keras", "cloudpickle": "cloudpickle"}
 
 @dataclass
 class Machine:
-    """`simulated` devices of the CPU, or (0) real GPUs. `seen` and `unusable` are known after the part `devices`."""
+    """A machine with `simulated` devices of the CPU, or with real GPUs if that is 0.
+
+    `seen` and `unusable` are known after the part `devices`.
+    """
 
     simulated: int
     num_gpus: int
@@ -34,7 +39,7 @@ class Machine:
         return "cpu" if self.simulated else "gpu"
 
     def note(self, row: Row) -> None:
-        """Take what the part `devices` has found of a backend."""
+        """Take the result of the part `devices` for a backend."""
         if row.status == "passed":
             self.seen[row.backend] = row.facts["num_devices"]
         else:
@@ -44,7 +49,7 @@ class Machine:
         return [name for name in BACKENDS if name in self.seen]
 
     def lacks(self, need: str) -> str | None:
-        """What is missing of a need, in words; None where it is there."""
+        """What is missing for a need, in words; None if nothing is."""
         if need == "gpu":
             return "a GPU: the devices are simulated" if self.simulated else None if self.num_gpus else "a GPU"
         if need == "keras":

@@ -1,4 +1,4 @@
-"""What a part's body gets and gives: `Place`, `Found`, `Missing`. Imports nothing of abreast: plain Keras's process may not."""
+"""The arguments and results of a part's body: `Place`, `Found`, `Missing`. Does not import abreast, for plain Keras's process."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class Missing(Exception):
-    """The machine lacks something that a part needs; the text names it."""
+    """The machine lacks a need of a part; the text names it."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a body works: on `devices` devices of `backend`, for at most `seconds`."""
+    """The place where a body runs: `devices` devices of `backend`, for at most `seconds`."""
 
     backend: str
     devices: int
@@ -23,14 +23,14 @@ class Place:
 
     @property
     def judges_time(self) -> bool:
-        """Whether times can show a fault: simulated devices share their cores with whatever else runs."""
+        """Whether times can show a fault. Simulated devices share their cores with other processes."""
         return not self.simulated
 
     def left_seconds(self) -> float:
         return self.seconds - (time.monotonic() - self.began)
 
     def prepare(self) -> None:
-        """Simulate the devices where there are no real ones. Call it before anything is computed."""
+        """Simulate the devices if they are not real. Call it before anything is computed."""
         if self.simulated:
             import abreast
 
@@ -52,9 +52,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Found:
-    """What a body gives: a figure for the table, and `facts` for the JSON line.
+    """The result of a body: a figure for the table, and `facts` for the JSON line.
 
-    The part has passed if there are no `problems`. `absent` names what the body could not try, and why.
+    The part has passed if it has no `problems`. `absent` names what the body could not try, and why.
     """
 
     figure: str

@@ -1,4 +1,4 @@
-"""`Row`: what came of one part; as a JSON line, and the figures that earlier lines have of the CPU."""
+"""`Row`: the result of one part, also as a JSON line; and the figures of the CPU in earlier lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Row:
-    """`why` says what failed, is missing, or was left out; `absent` what a part that ran could not try."""
+    """`why` says what failed, is missing, or was left out; `absent` says what a part could not try."""
 
     part: str
     backend: str
@@ -50,6 +50,6 @@ def figures_on_the_cpu(found: Iterable[dict[str, Any]]) -> dict[Key, str]:
 
 
 def kept(*paths: Path) -> list[dict[str, Any]]:
-    """All lines of some files, and of the benchmarks' own."""
+    """All lines of some files, and of the benchmarks' own file."""
     own = lines.RESULTS / f"{BENCHMARK}.jsonl"
     return [line for path in dict.fromkeys((own, *paths)) for line in files.read(path)]

@@ -1,4 +1,4 @@
-"""Parts in processes of their own, each with a time limit, all within one budget. A part that fails stops no other.
+"""Runs each part in its own process with a time limit, and all within one budget. A part that fails stops no other.
 
 `jobs` makes parts into jobs for the machine at hand, `run` runs them.
 """
@@ -27,17 +27,17 @@ from benchmarks.gpu.machine import BACKENDS, Machine
 from benchmarks.gpu.rows import Row, Status
 
 ROOT = Path(__file__).resolve().parents[2]
-_LEAST_SHARE = 0.5  # of its limit: no part begins with less
-_RESERVE_SECONDS = 10.0  # between the limit that a body knows and the one that ends it
+_LEAST_SHARE = 0.5  # of its limit: a part does not begin with less
+_RESERVE_SECONDS = 10.0  # between the limit that a body gets and the limit that ends it
 _CORES_PER_PART = 4
 _LOG_CHARACTERS = 3000
-# Of parts side by side, none may take all of a GPU's memory at once.
+# No part may take all of a GPU's memory: parts run side by side.
 _SHARED_GPU = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
 
 
 class Budget:
-    """How much time is left of what a run may take. With more than the usual time, each part has more."""
+    """The time that is left for a run. With more than the usual time, each part has more."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -48,7 +48,7 @@ class Budget:
         return self._end - self._clock()
 
     def limit_seconds(self, part: Part) -> float:
-        """How long a part may take that begins now."""
+        """The time that a part may take if it begins now."""
         return min(self.usual_seconds(part), self.left_seconds())
 
     def usual_seconds(self, part: Part) -> float:
@@ -57,7 +57,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Job:
-    """A part on one backend and number of devices; `lacks` is what it needs and the machine does not have."""
+    """A part on one backend and number of devices; `lacks` names its needs that the machine does not have."""
 
     part: Part
     backend: str
@@ -69,7 +69,7 @@ class Job:
 
 
 def jobs(parts: Sequence[Part], machine: Machine) -> list[Job]:
-    """Every part on every backend that it has, also where the machine lacks something."""
+    """Every part on every backend that it has, also if the machine lacks a need."""
     return [
         job
         for part in parts
@@ -90,7 +90,7 @@ def _jobs(part: Part, backend: str, machine: Machine) -> Iterator[Job]:
 
 
 def run(todo: Sequence[Job], machine: Machine, budget: Budget) -> Iterator[Row]:
-    """The row of each job, as it ends: first those that measure no time, side by side, then the others, one by one."""
+    """The row of each job, when it ends: first the jobs that measure no time, side by side, then the others, one by one."""
     for job in todo:
         if job.lacks is not None:
             yield job.row(machine, "missing", why=job.lacks)
@@ -138,7 +138,7 @@ def _outcome(job: Job, machine: Machine, limit: float, folder: Path) -> dict[str
 
 
 def _wait(process: subprocess.Popen[bytes], limit: float) -> str | None:
-    """Says so where a process had to be ended. What it started and left behind is ended in any case."""
+    """Wait for a process, and end it at its limit; returns a text if that was needed. Its own child processes always end too."""
     try:
         process.wait(limit)
         return None

@@ -20,7 +20,7 @@ from benchmarks.gpu.table import report
 
 
 def session(options: argparse.Namespace) -> int:
-    """The exit code."""
+    """Run the session; returns the exit code."""
     began = time.monotonic()
     try:
         machine = look(simulated_of(options.devices))
@@ -52,7 +52,7 @@ def session(options: argparse.Namespace) -> int:
 def results(
     parts: Sequence[Part], machine: Machine, budget: Budget, only: frozenset[str] = frozenset()
 ) -> Iterator[Row]:
-    """A row of every part that is wanted; first of all those that say which frameworks can use the devices."""
+    """A row of every chosen part, beginning with the parts that find out which frameworks can use the devices."""
     todo = [job for job in jobs((DEVICES,), machine) if wanted(job, only, {DEVICES.name, *(p.name for p in parts)})]
     for row in run(todo, machine, budget):
         machine.note(row)
@@ -62,20 +62,20 @@ def results(
 
 
 def wanted(job: Job, only: frozenset[str], names: set[str]) -> bool:
-    """Whether a job's part and backend are among those named, where any are. The part `devices` is always wanted."""
+    """Whether a job's part and backend are chosen; all are if none is named. The part `devices` always is."""
     backends = only & set(BACKENDS)
     parts = (only & names) | {DEVICES.name}
     return (not backends or job.backend in backends | {""}) and (only == backends or job.part.name in parts)
 
 
 def in_order(found: Sequence[Row]) -> list[Row]:
-    """Rows by part, as the catalogue has them."""
+    """Rows in the order of the catalogue."""
     order = {part.name: number for number, part in enumerate((DEVICES, *PARTS))}
     return sorted(found, key=lambda row: (order[row.part], row.backend, row.devices))
 
 
 def simulated_of(text: str) -> int:
-    """How many devices to simulate; 0 for real ones."""
+    """The number of devices to simulate; 0 for real ones."""
     match = re.fullmatch(r"gpu|cpu:([1-9]\d*)", text)
     if match is None:
         raise ValueError(f"--devices {text}\nhint: give gpu, or cpu:N for N simulated devices")
@@ -83,7 +83,7 @@ def simulated_of(text: str) -> int:
 
 
 def names_of(text: str) -> frozenset[str]:
-    """Names of parts and backends, each of which there is."""
+    """Names of parts and backends, checked to exist."""
     names = frozenset(filter(None, text.split(",")))
     known = {DEVICES.name, *(part.name for part in PARTS), *BACKENDS}
     if names - known:

@@ -1,4 +1,4 @@
-"""Rows as text: one table, then what is missing or was not tried, and what failed."""
+"""Rows as text: one table, then lists of missing things, of parts that were not tried, and of failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WIDEST = 60
 
 
 def report(rows: Sequence[Row], on_cpu: Mapping[Key, str]) -> str:
-    """The table, and under it a line for everything that did not pass."""
+    """The table, and below it a line for every part that did not pass."""
     parts = [table(rows, on_cpu), *_lists(rows), summary(rows)]
     return "\n\n".join(part for part in parts if part)
 
@@ -50,7 +50,7 @@ def _lists(rows: Sequence[Row]) -> list[str]:
 
 
 def _by_reason(pairs: Sequence[tuple[str, Row]]) -> list[str]:
-    """A line per reason, with the parts and backends that it is the reason for."""
+    """A line per reason, with its parts and backends."""
     found: dict[str, list[Row]] = {}
     for reason, row in pairs:
         found.setdefault(reason, []).append(row)

@@ -1,4 +1,4 @@
-"""What runs in workers, where a framework is, for `test_models.py`."""
+"""Bodies of `test_models.py`, which run in workers with a framework."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def sizes(names: list[str]) -> dict[str, tuple[int, Any]]:
 
 
 def missing_applications() -> tuple[list[str], list[str]]:
-    """Names of ours that Keras does not have, and models of Keras that we do not name."""
+    """Names of ours that Keras does not have, and models of Keras that we do not list."""
     import keras
 
     from abreast.bench.models import APPLICATIONS

@@ -1,4 +1,4 @@
-"""Measurements that somebody made up, as `abreast bench` would have written them."""
+"""Invented measurements, as `abreast bench` would write them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def case(devices: int = 1, **changes: Any) -> Case:
 def line(
     devices: int, seconds: float, side: str = "abreast", *, machine: dict[str, Any] | None = None, **changes: Any
 ) -> dict[str, Any]:
-    """A step that takes so long, give or take five percent."""
+    """A step of about `seconds`, plus or minus five percent."""
     found: dict[str, Any] = {
         "benchmark": "bench",
         "case": case(devices, **changes).key(side),

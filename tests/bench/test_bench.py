@@ -1,4 +1,4 @@
-"""`abreast bench` in real processes on simulated devices: what is measured, what stays after Ctrl-C, what goes on behind it."""
+"""`abreast bench` in real processes on simulated devices: its measurements, Ctrl-C, and continuing after it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_side_is_measured_on_every_number_of_devices(backend: str, measure
     assert (left_out in result.err) == (backend == "torch")
 
 
-def test_a_line_says_all_that_one_needs_to_know(backend: str, measured: tuple[Folder, Result]) -> None:
+def test_a_line_describes_its_measurement_completely(backend: str, measured: tuple[Folder, Result]) -> None:
     folder, _ = measured
     line = next(each for each in lines_of(folder) if each["case"]["side"] == "abreast" and each["case"]["devices"] == 2)
     assert line["case"] == {
@@ -97,7 +97,7 @@ def test_the_report_is_there(measured: tuple[Folder, Result]) -> None:
     assert len([name for name in names if name.endswith(".svg")]) == 3
 
 
-def test_what_is_measured_is_not_measured_again(backend: str, measured: tuple[Folder, Result]) -> None:
+def test_a_measured_case_is_not_measured_again(backend: str, measured: tuple[Folder, Result]) -> None:
     folder, _ = measured
     before = lines_of(folder)
     command = ("bench", "tiny", "--backend", backend, "--cpu-devices", "2", "--batch", "8", *QUICK)
@@ -114,7 +114,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 @pytest.mark.jax
-def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(folder: Folder) -> None:
+def test_ctrl_c_keeps_finished_cases_and_the_same_command_continues(folder: Folder) -> None:
     command = [sys.executable, "-m", "abreast", "bench", "tiny", "convnet", "--backend", "jax", "--cpu-devices", "1"]
     command += ["--batch", "8", "--rounds", "2", "--steps", "2"]
     process = subprocess.Popen(
@@ -140,7 +140,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(folder: Folder) 
 
 
 @pytest.mark.jax
-def test_ctrl_c_before_anything_is_measured_says_so(folder: Folder) -> None:
+def test_ctrl_c_before_the_first_measurement_is_reported(folder: Folder) -> None:
     command = [sys.executable, "-m", "abreast", "bench", "tiny", "--backend", "jax", "--cpu-devices", "1"]
     process = subprocess.Popen(
         command, cwd=folder.path, env=folder.environ(), stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -155,7 +155,7 @@ def test_ctrl_c_before_anything_is_measured_says_so(folder: Folder) -> None:
 
 
 @pytest.mark.jax
-def test_a_killed_bench_leaves_no_process_behind(folder: Folder) -> None:
+def test_a_killed_bench_leaves_no_process(folder: Folder) -> None:
     command = [sys.executable, "-m", "abreast", "bench", "tiny", "--backend", "jax", "--cpu-devices", "1"]
     process = subprocess.Popen(command, cwd=folder.path, env=folder.environ(), start_new_session=True)
     deadline = time.monotonic() + 30
@@ -207,7 +207,7 @@ def test_a_users_model_source_and_on_device_noise_are_measured(folder: Folder) -
 
 @pytest.mark.jax
 def test_a_record_set_feeds_a_model_with_its_classes(folder: Folder) -> None:
-    """Of eight images, batches of four: an epoch ends within every turn."""
+    """Eight images in batches of four: an epoch ends within every turn."""
     pytest.importorskip("simplejpeg")
     from tests.records.pieces import class_folder
 
@@ -239,7 +239,7 @@ def test_a_batch_larger_than_the_record_set_is_named(folder: Folder) -> None:
 
 
 @pytest.mark.jax
-def test_what_fails_is_named_and_the_rest_goes_on(folder: Folder) -> None:
+def test_a_failed_case_is_named_and_the_others_continue(folder: Folder) -> None:
     folder.write(
         "mine.py", "import keras\ndef modell():\n    pass\ndef two():\n    raise ValueError('no weights here')"
     )

@@ -1,4 +1,4 @@
-"""Cases as data: what options and files may say, and the error for what they may not. No framework is needed."""
+"""Cases as data: valid and invalid options and files, and the errors for the invalid ones. No framework is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS: dict[str, Any] = {"simulated": True, "rounds": 5, "steps": None, "warm
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What `abreast bench` says of arguments that it refuses."""
+    """The message of `abreast bench` for arguments that it refuses."""
     assert cli.main(["bench", *arguments]) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -28,7 +28,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 @pytest.fixture(autouse=True)
 def nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An error leaves no file behind."""
+    """An error leaves no file."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bench.txt").write_text("not a folder")
     before = set(tmp_path.iterdir())
@@ -86,7 +86,7 @@ def test_a_shape_is_written_with_commas_or_crosses() -> None:
     assert shape_of("32,32,3") == shape_of("32x32x3") == (32, 32, 3)
 
 
-def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
+def test_cases_of_a_file_override_the_command(tmp_path: Path) -> None:
     path = tmp_path / "cases.json"
     path.write_text(
         json.dumps([{"model": "mlp", "batch": 16}, {"model": "vgg16", "devices": [2], "against": ["keras"]}])
@@ -158,7 +158,7 @@ def test_cases_of_a_file_change_what_the_command_says(tmp_path: Path) -> None:
         (["mlp", "--predicted", "none.jsonl"], "there is no file none.jsonl of predictions"),
     ],
 )
-def test_what_cannot_be_meant_is_one_clear_error(
+def test_an_invalid_request_is_one_clear_error(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     devices = [] if "--cpu-devices" in arguments or not arguments else ["--cpu-devices", "2"]
@@ -168,7 +168,7 @@ def test_what_cannot_be_meant_is_one_clear_error(
 def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder of somebody else, or on a disk that is mounted read-only."""
+    """A folder of another user, or on a disk that is mounted read-only."""
     (tmp_path / "theirs").mkdir()
     allowed = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: "theirs" not in str(path) and allowed(path, mode))

@@ -15,7 +15,7 @@ from abreast.errors import DataError
 from tests.bench.samples import case, line
 
 
-def test_half_a_line_of_a_killed_process_goes(tmp_path: Path) -> None:
+def test_half_a_line_of_a_killed_process_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "bench.jsonl"
     lines.append(path, [line(1, 0.1)])
     with path.open("a") as file:
@@ -27,8 +27,8 @@ def test_half_a_line_of_a_killed_process_goes(tmp_path: Path) -> None:
     assert lines.half_line(path) is None
 
 
-def test_a_last_line_without_its_end_is_whole(tmp_path: Path) -> None:
-    """As some editors save a file."""
+def test_a_last_line_without_its_line_end_is_kept(tmp_path: Path) -> None:
+    """Some editors save a file like this."""
     path = tmp_path / "bench.jsonl"
     path.write_text(json.dumps(line(1, 0.1)))
     assert lines.read(path) == [line(1, 0.1)]
@@ -38,7 +38,7 @@ def test_a_last_line_without_its_end_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["not JSON\n", "[1, 2]\n", '{"no": "case"}\n'])
-def test_a_line_that_is_no_measurement_is_named(tmp_path: Path, text: str) -> None:
+def test_a_line_that_is_not_a_measurement_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "bench.jsonl"
     lines.append(path, [line(1, 0.1)])
     with path.open("a") as file:
@@ -51,14 +51,14 @@ def test_a_file_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
     assert lines.read(tmp_path / "none.jsonl") == []
 
 
-def test_a_folder_is_no_file_of_lines(tmp_path: Path) -> None:
+def test_a_folder_is_refused_as_a_file_of_lines(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot read"):
         lines.read(tmp_path)
     with pytest.raises(DataError, match="cannot write to"):
         lines.append(tmp_path, [line(1, 0.1)])
 
 
-def test_what_this_machine_has_measured_is_not_missing() -> None:
+def test_cases_that_this_machine_has_measured_are_not_missing() -> None:
     cells = [Cell(case(devices), ("abreast", "keras")) for devices in (1, 2)]
     here, elsewhere = provenance.machine(), provenance.machine() | {"cpu": "another"}
     known = [line(1, 0.1, machine=here), line(1, 0.1, "keras", machine=here), line(2, 0.1, "keras", machine=here)]

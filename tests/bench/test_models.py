@@ -18,7 +18,7 @@ def test_models_have_the_weights_that_were_published(workers: Workers) -> None:
     assert found["inceptionv3"][1] == [299, 299, 3]
 
 
-def test_our_own_models_have_the_weights_that_one_counts_by_hand(workers: Workers) -> None:
+def test_our_own_models_have_the_weights_counted_by_hand(workers: Workers) -> None:
     found = workers.abreast.run(bodies.sizes, names=["tiny", "mlp", "cifar10", "alexnet", "transformer"])
     assert found["tiny"] == (32 * 64 + 64 + 64 * 10 + 10, [32])
     assert found["mlp"] == (784 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 10 + 10, [784])
@@ -32,7 +32,7 @@ def test_our_own_models_have_the_weights_that_one_counts_by_hand(workers: Worker
     assert found["transformer"] == (8192 * 256 + 4 * block + 2 * 256 + 2560 + 10, [128])
 
 
-def test_every_application_is_one_of_keras_and_none_is_forgotten(workers: Workers) -> None:
+def test_the_applications_are_all_those_of_keras(workers: Workers) -> None:
     assert workers.abreast.run(bodies.missing_applications) == ([], [])
 
 

@@ -56,7 +56,7 @@ def test_every_text_can_be_read(browser: Browser, report: Path, dark: bool) -> N
     assert browser.ask(FAINT) == []
 
 
-def test_texts_of_a_figure_do_not_lie_on_one_another(browser: Browser, report: Path) -> None:
+def test_texts_of_a_figure_do_not_overlap(browser: Browser, report: Path) -> None:
     browser.open(report / "report.html", WIDE)
     assert browser.ask(OVERLAPS) == []
 
@@ -71,7 +71,7 @@ def test_predicted_is_dashed_and_hollow_and_measured_is_not(browser: Browser, re
     assert "rgb(255, 255, 255)" not in browser.ask(fills % "measured")
 
 
-def test_a_figure_alone_is_a_picture_of_something(browser: Browser, report: Path, tmp_path: Path) -> None:
+def test_a_figure_on_its_own_is_not_blank(browser: Browser, report: Path, tmp_path: Path) -> None:
     drawing = next(report.glob("*speed-up.svg"))
     for dark in (False, True):
         seen = browser.open(drawing, 640, 360, dark=dark)
@@ -79,7 +79,7 @@ def test_a_figure_alone_is_a_picture_of_something(browser: Browser, report: Path
         assert len(pixels(browser.screenshot(tmp_path / "picture.png"))) > 100  # of 360 rows
 
 
-def test_headings_tables_and_pictures_say_what_they_are(browser: Browser, report: Path) -> None:
+def test_headings_tables_and_pictures_have_labels(browser: Browser, report: Path) -> None:
     browser.open(report / "report.html", WIDE)
     nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
     named = {(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if "role" in node}

@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def verdict(options: list[str]) -> dict[str, Any]:
-    """What `abreast check OPTIONS train.py` prints as JSON."""
+    """The JSON that `abreast check OPTIONS train.py` prints."""
     parsed: argparse.Namespace = cli._parser().parse_args(["check", *options, "train.py"])
     try:
         return as_data(order.check_script(_side(parsed), lambda _: None))
@@ -50,7 +50,7 @@ def verdict(options: list[str]) -> dict[str, Any]:
 
 
 def run_in_fork(one: side.SideSpec, stdin: process.Stdin, *, shown: bool) -> process.SideRun:
-    """As `process.run_side`."""
+    """Like `process.run_side`."""
     Path(one.folder).mkdir()
     alive, lifeline = os.pipe()
     child = os.fork()

@@ -1,6 +1,6 @@
-"""Scripts that compute something else on devices, on purpose: what differs, where first, and why.
+"""Scripts with planted differences on devices: what differs, where first, and why.
 
-What abreast itself makes equal or refuses is broken by the script, which does so on both sides: plain Keras does not notice.
+If abreast makes a thing equal or refuses it, the script breaks it itself, on both sides: plain Keras does not notice.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Planted:
 
     @property
     def steps(self) -> Sequence[int]:
-        """Where the first difference may be: how far a source is read ahead is a matter of time."""
+        """The possible places of the first difference: how far a source is read ahead depends on timing."""
         return range(2, self.step + 2) if self.options == AHEAD else (self.step,)
 
     def text(self, root: str) -> str:

@@ -27,7 +27,7 @@ TIMEOUT_SECONDS = 400
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check said of a script, and whether it is right in each respect."""
+    """The verdict of a check on a script, and whether each part of it is right."""
 
     case: Planted | Exact
     verdict: dict[str, Any]

@@ -75,7 +75,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 @pytest.mark.full
-def test_an_exact_script_is_equal_and_goes_on_behind_its_cut_fit(folder: Folder) -> None:
+def test_an_exact_script_is_equal_and_runs_on_after_its_shortened_fit(folder: Folder) -> None:
     folder.write("train.py", TRAINS)
     result = folder.bash(f"echo input | {sys.executable} -m abreast check --backend jax --steps 6 train.py --seed 1")
     assert result.code == 0, result.err
@@ -85,7 +85,7 @@ def test_an_exact_script_is_equal_and_goes_on_behind_its_cut_fit(folder: Folder)
 
 
 @pytest.mark.full
-def test_what_abreast_announces_is_listed(folder: Folder) -> None:
+def test_announced_differences_are_listed(folder: Folder) -> None:
     folder.write("train.py", RELATES_ROWS)
     result = folder.abreast("check", "--backend", "tensorflow", "--devices", "2", "--steps", "2", "train.py")
     assert result.code == 0, result.err
@@ -95,7 +95,7 @@ def test_what_abreast_announces_is_listed(folder: Folder) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_example_of_the_readme_is_exact(folder: Folder, backend: str) -> None:
-    """On PyTorch a choice between two nearly equal numbers goes another way at step 18: float64 tells."""
+    """On PyTorch, a choice between two nearly equal numbers changes at step 18; float64 shows that."""
     script = ROOT / "examples" / "digits.py"
     result = folder.bash(f"{sys.executable} -m abreast check --backend {backend} {script} -- --output out")
     assert result.code == 0, result.out
@@ -112,7 +112,7 @@ def test_half_precision_hides_nothing(folder: Folder, factor: float, code: int) 
     assert ("in float64, since half precision" in result.out) == (code == 0)
 
 
-def test_a_script_that_depends_on_the_number_of_devices_is_not(folder: Folder) -> None:
+def test_a_script_that_depends_on_the_number_of_devices_differs(folder: Folder) -> None:
     folder.write("train.py", BY_DEVICES)
     result = folder.abreast("check", "--json", "--backend", "jax", "--devices", "3", "train.py")
     assert result.code == 1, result.err
@@ -134,7 +134,7 @@ def test_a_script_that_fails_with_plain_keras_is_not_compared(folder: Folder) ->
 
 
 @pytest.mark.parametrize("arguments", [("absent.py",), ("-m", "absent"), ("--steps", "0", "train.py")])
-def test_what_cannot_be_run_is_said_in_a_line(folder: Folder, arguments: tuple[str, ...]) -> None:
+def test_an_invalid_request_is_reported_in_a_line(folder: Folder, arguments: tuple[str, ...]) -> None:
     folder.write("train.py", "print(1)")
     result = folder.abreast("check", *arguments)
     assert result.code == 2
@@ -143,7 +143,7 @@ def test_what_cannot_be_run_is_said_in_a_line(folder: Folder, arguments: tuple[s
 
 
 @pytest.mark.full
-def test_a_script_that_trains_nothing_is_said_to(folder: Folder) -> None:
+def test_a_script_that_trains_nothing_is_reported(folder: Folder) -> None:
     folder.write("train.py", "import keras\nprint('nothing')")
     result = folder.abreast("check", "--backend", "jax", "train.py")
     assert result.code == 2

@@ -1,4 +1,4 @@
-"""What counts as a difference between two logs, and why it is likely there. No framework."""
+"""Which differences between two logs count, and their likely reasons. No framework."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_equal_logs_have_no_difference(tmp_path: Path) -> None:
     assert compare(one, other, FLOAT32)[0] is None
 
 
-def test_a_rounding_of_a_weight_is_no_difference(tmp_path: Path) -> None:
+def test_a_rounding_of_a_weight_is_not_a_difference(tmp_path: Path) -> None:
     one = events(tmp_path / "a", [1.0, 2.0], [1.5, 2.5])
     other = events(tmp_path / "b", [1.0, 2.0], [1.5, np.nextafter(np.float32(2.5), 3)])
     difference, largest = compare(one, other, FLOAT32)
@@ -57,7 +57,7 @@ def test_the_first_step_and_the_value_that_differ_are_named(tmp_path: Path) -> N
 
 
 def test_a_percent_of_a_tiny_update_is_a_difference(tmp_path: Path) -> None:
-    """5e-5 of 5e-3, on a weight of 1: far below 1e-4 of the weight, and a hundredth of what was learnt."""
+    """5e-5 of 5e-3, on a weight of 1: far below 1e-4 of the weight, and a hundredth of its update."""
     one, other = events(tmp_path / "a", [1.0], [1.005]), events(tmp_path / "b", [1.0], [1.00505])
     assert compare(one, other, FLOAT32)[0] is not None
 
@@ -69,7 +69,7 @@ def test_a_ruler_allows_what_rounding_does_to_the_script_itself(tmp_path: Path) 
     assert compare(plain, events(tmp_path / "c", [1.0], [2.1]), FLOAT32, ruler)[0] is not None
 
 
-def test_a_number_that_is_none_differs_from_one(tmp_path: Path) -> None:
+def test_nan_differs_from_a_number(tmp_path: Path) -> None:
     difference, _ = compare(events(tmp_path / "a", [1.0]), events(tmp_path / "b", [np.nan]), FLOAT32)
     assert difference is not None
 
@@ -78,7 +78,7 @@ def test_two_infinities_are_equal(tmp_path: Path) -> None:
     assert compare(events(tmp_path / "a", [np.inf]), events(tmp_path / "b", [np.inf]), FLOAT32)[0] is None
 
 
-def test_another_order_of_calls_is_a_difference_of_its_own(tmp_path: Path) -> None:
+def test_another_order_of_calls_is_a_separate_kind_of_difference(tmp_path: Path) -> None:
     one, other = events(tmp_path / "a", [1.0], [2.0]), events(tmp_path / "b", [1.0], [2.0])
     difference, _ = compare(one, [other[0], replace(other[1], call="evaluate of model")], FLOAT32)
     assert difference is not None and difference.kind == "calls"
@@ -104,7 +104,7 @@ def first_reason(difference: Difference, repeats: bool = True, **facts: Any) -> 
     return reasons(Evidence(difference, run, run, repeats))[0].name
 
 
-def test_another_batch_is_said_before_anything_else() -> None:
+def test_another_batch_is_the_first_reason() -> None:
     difference = Difference("values", CALL, "step", 3, same_batch=False, same_rows=False)
     assert first_reason(difference) == "source draws"
 

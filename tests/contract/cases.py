@@ -1,7 +1,7 @@
-"""A `Case`: one training job as data, that runs the same with plain Keras and on any number of devices.
+"""A `Case`: one training job as data, which runs the same with plain Keras and on any number of devices.
 
-`run(case)` is plain Keras, `run(case, devices=4)` abreast; both give every number that the contract is about as NumPy arrays.
-What the names in a case mean is in `models.py`, `pieces.py`, `sources.py` and `scripts.py`. Imports no framework at its top:
+`run(case)` is plain Keras, `run(case, devices=4)` is abreast; both return every number of the contract as NumPy arrays.
+`models.py`, `pieces.py`, `sources.py` and `scripts.py` define the names in a case. Imports no framework at its top:
 pytest reads this file too.
 """
 
@@ -19,10 +19,10 @@ Results = dict[str, Any]  # name -> NumPy array; "error" -> list of strings when
 
 @dataclass(frozen=True)
 class Case:
-    """Everything that decides what a job computes.
+    """All settings of a job.
 
-    The default last batch has 3 rows, fewer than 4 devices. Of 2 rows, BatchNormalization makes 1 and -1 whatever they are, and
-    in float32 their gradient is little more than rounding.
+    The default last batch has 3 rows, fewer than 4 devices. With 2 rows, BatchNormalization would return 1 and -1 for any rows,
+    and in float32 their gradient would be little more than rounding.
     """
 
     model: str = "dense"
@@ -55,7 +55,7 @@ class Case:
 
 
 def run(case: Case, devices: int = 0) -> Results:
-    """Every number that the job gives; an exception becomes `{"error": [class names], "message": ..., "steps": ...}`."""
+    """Every number of the job; an exception becomes `{"error": [class names], "message": ..., "steps": ...}`."""
     import traceback
 
     import numpy as np
@@ -74,7 +74,7 @@ def run(case: Case, devices: int = 0) -> Results:
 
 
 class Job:
-    """What a script works with: a compiled model with fixed weights, its data, and how to hand them to `fit`."""
+    """The objects of a script: a compiled model with fixed weights, its data, and the arguments of `fit`."""
 
     def __init__(self, case: Case, devices: int, recorder: Any) -> None:
         from tests.contract import sources

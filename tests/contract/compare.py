@@ -26,9 +26,9 @@ Verdict = Literal["equal", "refused", "failed", "different"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """`difference` is the largest relative one and `where` the array; `verdict` what it means.
+    """`difference` is the largest relative one, and `where` is its array; `verdict` is the conclusion.
 
-    "refused": both raise the same, or abreast says no before the first step. "failed": any other exception.
+    "refused": both raise the same error, or abreast refuses before the first step. "failed": any other exception.
     """
 
     verdict: Verdict
@@ -38,12 +38,12 @@ class Comparison:
 
 
 def tolerance(case: Case) -> float:
-    """What a case allows."""
+    """The tolerance of a case."""
     return 1e-6 if case.policy == "float64" and case.model in IN_FLOAT32_MODELS else TOLERANCES[case.policy]
 
 
 def compare(plain: Results, parallel: Results, allowed: float, without: str | None = None) -> Comparison:
-    """The verdict on all arrays but the one named `without`."""
+    """The verdict on all arrays except the one named `without`."""
     if "error" in parallel:
         same = "error" in plain and plain["error"] == parallel["error"]
         refusal = "AbreastError" in parallel["error"] and "WorkerError" not in parallel["error"]

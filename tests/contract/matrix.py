@@ -1,7 +1,7 @@
 """The matrix in float64: settings x devices x backends; a cell is equal to plain Keras, refused before the first step, or wrong.
 
-`python -m tests.contract.matrix` runs all of it and writes one JSON line a cell to `benchmarks/results/matrix.jsonl`, behind a
-line that says where and when. Imports no framework.
+`python -m tests.contract.matrix` runs all cells and writes one JSON line a cell to `benchmarks/results/matrix.jsonl`, after a
+line of provenance. Imports no framework.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OUTPUT = ROOT / "benchmarks" / "results" / "matrix.jsonl"
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting on a number of devices. `verdict`: "equal", "refused", "failed" (loudly, but late) or "different"."""
+    """One setting on a number of devices. `verdict`: "equal", "refused", "failed" (with an error, but late) or "different"."""
 
     backend: str
     devices: int

@@ -1,4 +1,4 @@
-"""The models of the contract tests by name: `MODELS[name](case)` gives one that is built (but for "unbuilt") and not compiled."""
+"""The models of the contract tests by name: `MODELS[name](case)` returns one, built (except "unbuilt") and not compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.contract.pieces import LOSSES
 
 
 def set_weights(model: Any, seed: int = 7) -> None:
-    """Give a built model weights that depend on nothing but the seed."""
+    """Give a built model weights that depend only on the seed."""
     random = np.random.default_rng(seed)
     for weight in model.weights:
         if weight.name in ("gamma", "moving_variance"):
@@ -155,7 +155,7 @@ def prepared(case: Case) -> Any:
 
 
 def wide(case: Case) -> Any:
-    """As many weights as large models have: PyTorch's ranks add their gradients otherwise than those of small ones."""
+    """A model with as many weights as large models: PyTorch's ranks add its gradients in another way than those of small ones."""
     x = inputs = keras.Input((5,))
     for layer in _wide():
         x = layer(x)
@@ -171,7 +171,7 @@ def _wide() -> list[Any]:
 
 
 class WideWithUnused(keras.Model):  # type: ignore[misc]
-    """Its weights go by several names in torch, and the loss depends on some of them only."""
+    """A model whose weights have several names in torch, and whose loss depends on some of them only."""
 
     def __init__(self) -> None:
         super().__init__()

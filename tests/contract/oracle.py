@@ -1,4 +1,4 @@
-"""`Contract`: holds a case to what plain Keras computes, and keeps the largest difference seen. Imports no framework."""
+"""`Contract`: compares a case with plain Keras, and keeps the largest difference. Imports no framework."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEPTHS = {1: 0, 2: None, 3: 1, 4: 4}
 
 @dataclass
 class Ledger:
-    """What one backend's comparisons gave, for the last lines of a test session."""
+    """The results of one backend's comparisons, for the last lines of a test session."""
 
     num_comparisons: int = 0
     largest: dict[str, tuple[float, str]] = field(default_factory=dict)  # precision -> (difference, where)
@@ -40,7 +40,7 @@ class Contract:
     _plain: dict[Case, Results] = field(default_factory=dict)
 
     def holds(self, case: Case, *devices: int, refusal: bool | None = False) -> None:
-        """Fail unless the case gives on `devices` what it gives with plain Keras.
+        """Fail unless the case computes on `devices` what it computes with plain Keras.
 
         `refusal`: whether plain Keras refuses this case, so that abreast must refuse it in the same way; None if unknown.
         """

@@ -1,4 +1,4 @@
-"""Losses, optimizers, metrics and callbacks of the contract tests by name, and what `compile` gets from a case."""
+"""Losses, optimizers, metrics and callbacks of the contract tests by name, and the arguments of `compile` for a case."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tests.contract.cases import Case
 
 @dataclass(frozen=True)
 class LossPiece:
-    """`target` says which targets it works on; `make(reduction)` gives what `compile(loss=...)` takes."""
+    """`target` names the targets that it works on; `make(reduction)` returns the argument of `compile(loss=...)`."""
 
     target: str
     make: Callable[[str], Any]
 
 
 def per_row(y_true: Any, y_pred: Any) -> Any:
-    """A user's function that gives a value per row."""
+    """A user's function that returns a value per row."""
     return ops.mean(ops.abs(y_true - y_pred) ** 1.5, axis=-1)
 
 
 def of_batch(y_true: Any, y_pred: Any) -> Any:
-    """A user's function that gives one value for the batch, not a mean over its rows."""
+    """A user's function that returns one value for the batch, not a mean over its rows."""
     return ops.sqrt(ops.mean(ops.square(y_true - y_pred)) + 1e-3)
 
 
 def mixing_rows(y_true: Any, y_pred: Any) -> Any:
-    """A user's function that gives a value per row that depends on the other rows."""
+    """A user's function that returns a value per row that depends on the other rows."""
     error = y_true - y_pred
     return ops.mean(ops.square(error - ops.mean(error, axis=0)), axis=-1)
 
@@ -242,7 +242,7 @@ class ClipsFarOff(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class ReadsWeights(keras.callbacks.Callback):  # type: ignore[misc]
-    """Notes the sum of all weights after each batch: what a callback reads is the newest."""
+    """Records the sum of all weights after each batch: a callback reads the newest weights."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if logs is not None:

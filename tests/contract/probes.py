@@ -1,4 +1,4 @@
-"""Questions to abreast that are no whole job: what is staged, what is left after a failure. Run in a worker with devices."""
+"""Probes of abreast that are not whole jobs, such as staging and the state after a failure. Run in a worker with devices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.contract.cases import Case, Job, reset
 
 
 def shards_staged_by_fit(devices: int) -> list[Any]:
-    """For each batch of a fit of 26 rows by 8 of `uint8` images, what each device got: `(device, rows, type, bytes)`."""
+    """For each batch of a fit of 26 rows by 8 of `uint8` images, the shard of each device: `(device, rows, type, bytes)`."""
     import abreast
     from abreast.backend import current_backend
 
@@ -60,7 +60,7 @@ def _shards_on_devices(name: str, staged: Any, batch: Any) -> Any:
 
 
 def _in_slot(rank: int, writer: Any, descriptor: bytes) -> Any:
-    """What lies in a worker's memory, read as the worker reads it."""
+    """The content of a worker's memory, read as the worker reads it."""
     from abreast.backend.torch.shards import _DESCRIPTOR
 
     _, slot, layout = _DESCRIPTOR.unpack_from(descriptor)
@@ -95,7 +95,7 @@ def weights_after_a_failed_fit(devices: int) -> dict[str, Any]:
 
 
 def weights_after_two_steps(devices: int) -> dict[str, Any]:
-    """What the failed fit had finished."""
+    """The results of the failed fit at its last finished step."""
     job = _job(Case(), devices)
     x, y = job.data.between(0, 16)
     job.model.fit(x, y, batch_size=8, shuffle=False, verbose=0)
@@ -114,7 +114,7 @@ def weights_with_and_without_the_last_rows(devices: int) -> dict[str, float]:
 
 
 def draws_of_dropout(devices: int) -> Any:
-    """What dropout leaves of ones in training, read through a model whose output is the dropped input, from its loss."""
+    """The result of dropout on ones in training, read through the loss of a model whose output is the dropped input."""
     import keras
 
     reset("float32")
@@ -131,7 +131,7 @@ def draws_of_dropout(devices: int) -> Any:
 
 
 def new_dtype_policy() -> tuple[Any, Any]:
-    """What a layer gives on 2 devices, before and after it is told to compute in bfloat16."""
+    """The output of a layer on 2 devices, before and after its policy changes to bfloat16."""
     import keras
 
     import abreast

@@ -34,7 +34,7 @@ def loaded_modules() -> Any:
 
 
 def without_all_reduce(case: Case, devices: int) -> Results:
-    """The job where the caller's replica learns from its own rows only, as if nobody had summed the gradients."""
+    """The job in which the caller's replica learns from its own rows only, as without a sum of gradients."""
     import keras
 
     cut = {"jax": _cut_in_jax, "tensorflow": _cut_in_tensorflow, "torch": _cut_in_torch}
@@ -64,7 +64,7 @@ def counting_stand_ins(case: Case, devices: int) -> Results:
 
 @contextmanager
 def _cut_in_jax() -> Iterator[None]:
-    """XLA puts the all-reduce in; what a device would learn without it is what its shard alone teaches."""
+    """On JAX, XLA inserts the all-reduce. Without it, a device would learn what its own shard teaches."""
     from abreast.backend.jax.backend import BACKEND
     from abreast.feed import HostBatch
     from abreast.shares import shares_of
@@ -92,7 +92,7 @@ def _cut_in_tensorflow() -> Iterator[None]:
 
 @contextmanager
 def _cut_in_torch() -> Iterator[None]:
-    """Rank 0 takes part in every exchange, so that nobody waits for it, and keeps its own gradients."""
+    """Rank 0 takes part in every exchange, so that the others do not wait, and keeps its own gradients."""
     import torch.distributed as dist
 
     from abreast.backend.torch import sums
@@ -170,7 +170,7 @@ def _own_divisor() -> Iterator[None]:
 
 @contextmanager
 def _own_metrics() -> Iterator[None]:
-    """The caller's metrics keep what its own rows add."""
+    """The caller's metrics keep the sums of its own rows."""
     from abreast.backend import current_backend
 
     if current_backend().name == "tensorflow":
@@ -205,7 +205,7 @@ def _own_state() -> Iterator[None]:
 
 @contextmanager
 def _kept_by_rank_0(tensors: Any) -> Iterator[None]:
-    """On PyTorch, rank 0 takes part in the sum and then keeps what it had of some tensors."""
+    """On PyTorch, rank 0 takes part in the sum, and then restores its own values of some tensors."""
     from abreast.backend.torch import sums
 
     plain_start, plain_finish = sums.State.start, sums.State.finish

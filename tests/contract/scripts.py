@@ -1,4 +1,4 @@
-"""What a job does with its model, by name: `SCRIPTS[name](job)` gives every number that the contract compares."""
+"""The scripts of jobs by name: `SCRIPTS[name](job)` returns every number that the contract compares."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def thawed(job: Any) -> dict[str, Any]:
 
 
 def two_fits(job: Any) -> dict[str, Any]:
-    """A second fit goes on from the first, with `initial_epoch`, other rows and a recorded epoch number."""
+    """A second fit continues the first, with `initial_epoch`, other rows and a recorded epoch number."""
     results = _fit(job, "first ")
     results.update(_fit(job, "second ", initial_epoch=1, epochs=3))
     return {**results, **state(job.model), **_evaluate(job)}
@@ -129,7 +129,7 @@ def weights_set_between(job: Any) -> dict[str, Any]:
 
 
 def trained_before(job: Any) -> dict[str, Any]:
-    """A model that plain Keras trained goes on with its weights and optimizer state."""
+    """A model that plain Keras trained continues with its weights and optimizer state."""
     model = keras.models.clone_model(job.model)
     model.set_weights(job.model.get_weights())
     job.compile(model)
@@ -139,7 +139,7 @@ def trained_before(job: Any) -> dict[str, Any]:
 
 
 def saved_and_loaded(job: Any) -> dict[str, Any]:
-    """A `.keras` file holds weights and optimizer state; the model that it gives goes on, on the devices and without."""
+    """A `.keras` file holds weights and optimizer state; the loaded model trains on, with devices and without."""
     results = _fit(job)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.keras"

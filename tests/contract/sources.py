@@ -30,7 +30,7 @@ class Arrays:
 
 
 def arrays(case: Case, rows: int, seed: int = 11) -> Arrays:
-    """The first `rows` rows that the seed gives."""
+    """The first `rows` rows that the seed draws."""
     random = np.random.default_rng(seed)
     made = (_inputs(case, rows, random), _targets(case, rows, random), _weights(case, rows, random))
     precision = keras.config.floatx()
@@ -83,7 +83,7 @@ def _weights(case: Case, rows: int, random: np.random.Generator) -> Any:
 
 
 def fit_arguments(case: Case, data: Arrays) -> dict[str, Any]:
-    """What `fit` gets for the source, validation and weights of a case."""
+    """The arguments of `fit` for the source, validation and weights of a case."""
     arguments: dict[str, Any] = {
         "epochs": case.epochs,
         "verbose": 0,

@@ -1,4 +1,4 @@
-"""N devices compute what one computes: every job of the catalogue, against plain Keras in another process."""
+"""Any number of devices computes what one device computes: every job of the catalogue, against plain Keras in another process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_any_number_of_devices_learns_what_one_learns(contract: Contract, name: 
 
 
 def _devices(name: str, contract: Contract) -> tuple[int, ...]:
-    """All numbers of devices, or the one in turn: all jobs on all backends would take as long as all other tests."""
+    """All numbers of devices, or one of them in turn: all jobs on all backends would take as long as all other tests."""
     if contract.full or name in catalogue.EVERY_NUMBER_OF_DEVICES:
         return (1, 2, 3, 4)
     if (number := devices_in_turn(name, contract.workers.backend)) is None:

@@ -21,7 +21,7 @@ def test_plain_keras_twice_gives_the_same(workers: Workers) -> None:
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "float64"])
-def test_no_test_meets_the_precision_of_the_one_before(workers: Workers, policy: str) -> None:
+def test_the_precision_of_one_test_does_not_reach_the_next(workers: Workers, policy: str) -> None:
     workers.abreast.run(run, case=Case(policy=policy, epochs=1), devices=2)
     assert workers.abreast.run(precision_of_this_process) == ("float32", "float32")
 

@@ -1,4 +1,4 @@
-"""The contract tests notice what they are there for: each way to break abreast makes them fail."""
+"""The contract tests notice faults: each way to break abreast makes them fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is combined: a job that plain Keras can do gives the same numbers on any number of devices."""
+"""Random combinations: a job that plain Keras can run gives the same numbers on any number of devices."""
 
 from __future__ import annotations
 

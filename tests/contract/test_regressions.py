@@ -1,6 +1,6 @@
-"""What went wrong with each framework's own way to use several devices, one test a row of the design's table of facts.
+"""Faults of the frameworks' own ways to use several devices, a test for each row of the design's table of facts.
 
-Each runs on all backends: what one gets wrong, another may come to. A finding of one framework alone says so.
+Each runs on all backends, since one backend may get the fault of another. A fault of only one framework names it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_jit_compile_is_taken_or_announced_on_several_devices(contract: Contract
 
 
 def test_one_process_trains_on_several_numbers_of_devices_in_turn(workers: Workers) -> None:
-    """TensorFlow: a second strategy with another number of devices raises. Of ours: PyTorch's workers are started anew."""
+    """TensorFlow: a second strategy with another number of devices raises. abreast starts PyTorch's workers again."""
     case = Case(script="train", rows=12)
     plain = workers.plain.run(run, case=case)
     process = Worker(workers.backend, NUM_DEVICES)  # whose first placement is the smallest
@@ -73,8 +73,8 @@ def test_one_process_trains_on_several_numbers_of_devices_in_turn(workers: Worke
     assert process.close() == []
 
 
-def test_a_process_with_all_devices_goes_over_to_more_of_fewer(workers: Workers) -> None:
-    """Of ours, PyTorch: rank 2 knew one process group less than rank 0, named the next one otherwise, and both waited."""
+def test_a_process_changes_from_all_devices_to_fewer_and_back(workers: Workers) -> None:
+    """A former fault on PyTorch: rank 2 knew one process group fewer than rank 0, and named the next one differently."""
     case = Case(script="train", rows=12)
     plain = workers.plain.run(run, case=case)
     process = Worker(workers.backend, NUM_DEVICES)
@@ -91,7 +91,7 @@ def test_all_devices_train_one_model(workers: Workers) -> None:
 
 
 def test_predict_gives_all_rows_in_order(contract: Contract) -> None:
-    """PyTorch under Keras 3.16's DDP: `predict` gives the rows of one rank."""
+    """PyTorch under Keras 3.16's DDP: `predict` returns the rows of one rank."""
     contract.holds(Case(script="evaluate_and_predict_first", rows=23, batch_size=9, epochs=1), 4)
 
 
@@ -102,13 +102,13 @@ def test_a_metric_that_takes_a_maximum_is_not_summed(contract: Contract) -> None
 
 @pytest.mark.parametrize("command", ["import abreast", "from abreast.device_list import list_devices; list_devices()"])
 def test_importing_abreast_and_listing_devices_load_no_framework(command: str) -> None:
-    """All: listing devices starts the framework, and what is configured later fails."""
+    """All: listing devices starts the framework, and later configuration fails."""
     code = f"{command}\nimport sys\nassert not {{'jax', 'tensorflow', 'torch', 'keras'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_the_same_job_gives_the_same_numbers_again(workers: Workers) -> None:
-    """A placement leaves nothing behind that the next job would notice."""
+    """A placement does not affect the next job."""
     case = Case(script="train", model="conv_norm", epochs=1)
     first, second = (workers.abreast.run(run, case=case, devices=3) for _ in range(2))
     assert not {

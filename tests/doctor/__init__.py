@@ -1,1 +1,1 @@
-"""The doctor: its rules on made-up facts, whole diagnoses of planted causes, and what a diagnosis leaves behind."""
+"""The doctor: its rules on invented facts, whole diagnoses of planted causes, and the state after a diagnosis."""

@@ -1,4 +1,4 @@
-"""In a worker: one planted case diagnosed, and its fix measured by other code than the doctor's. Imports Keras late.
+"""In a worker: diagnoses one planted case, and measures its fix with other code than the doctor's. Imports Keras late.
 
 The machine drifts: by half within a minute on a virtual machine. So the fix is measured in turns with the diagnosis.
 """
@@ -64,7 +64,7 @@ def measured_beside(plant: Any, turns: list[float]) -> AbstractContextManager[An
 
 
 def seconds_per_step(model: Any, arguments: dict[str, Any], burst: int = 1) -> float:
-    """Of one `fit` without its first steps; with what lies between two epochs where they are short."""
+    """Seconds per step of one `fit` without its first steps, including the time between epochs if these are short."""
     import keras
 
     warmup = 4 + 2 * burst if burst > 1 else 4
@@ -86,9 +86,9 @@ def seconds_per_step(model: Any, arguments: dict[str, Any], burst: int = 1) -> f
 
 
 def validated_seldom(model: Any, given: dict[str, Any], diagnosis: Any) -> float:
-    """Rows per second of whole epochs with the `validation_freq` of the advice: so many times those of epochs as given.
+    """Rows per second of whole epochs with the `validation_freq` of the advice, as a multiple of those of epochs as given.
 
-    Both are measured here, one after the other, for the machine is not what it was when the diagnosis was made.
+    Both are measured here, one after the other, since the machine has changed its speed since the diagnosis.
     """
     advised = re.search(r"validation_freq=(\d+)", diagnosis.findings[0].advice)
     if advised is None:

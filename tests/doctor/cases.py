@@ -1,4 +1,4 @@
-"""Planted causes as data: what is wrong, how much, where; and healthy runs. `plants.py` makes a `fit` of each.
+"""Planted causes as data: the cause, its size and its place; and healthy runs. `plants.py` makes a `fit` of each.
 
 Imports no framework.
 """
@@ -13,7 +13,7 @@ from tests.harness.client import BACKENDS
 
 @dataclass(frozen=True)
 class Planted:
-    """`plant` is a function of `plants.py`, `cause` what the first finding must name (None: no finding at all)."""
+    """`plant` is a function of `plants.py`; `cause` is the first finding that the doctor must report (None: no finding)."""
 
     backend: str
     plant: str

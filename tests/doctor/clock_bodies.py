@@ -12,7 +12,7 @@ STEP, BETWEEN = 0.01, 0.5  # seconds
 
 
 def drive(per_call: int, steps: int, wanted: int, known: bool = True, warmup: int = 3) -> dict[str, Any]:
-    """Epochs of so many steps until the clock ends the fit; `known`: whether Keras knows their length."""
+    """Epochs of `steps` steps until the clock ends the fit; `known`: whether Keras knows their length."""
     now = 0.0
     model: Any = SimpleNamespace(steps_per_execution=per_call, stop_training=False)
     with mock.patch("time.perf_counter", lambda: now):  # noqa: PT008 - it moves

@@ -1,4 +1,4 @@
-"""Made-up diagnoses for the tests of the page: a run that starves, a healthy one, and what is far too much."""
+"""Invented diagnoses for the tests of the page: a run that starves, a healthy one, and one with far too much data."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def healthy(num_devices: int = 4) -> Diagnosis:
 
 
 def bare() -> Diagnosis:
-    """Nothing but a step."""
+    """A diagnosis with only a step."""
     return Diagnosis("model", "torch", ("cpu:0",), 8, 1, 0.5, {}, ())
 
 
@@ -122,7 +122,7 @@ def hostile() -> Diagnosis:
 
 
 def broken() -> Diagnosis:
-    """Numbers that are none."""
+    """A diagnosis with values that are not finite."""
     nan, infinite = float("nan"), float("inf")
     finding = Finding("odd", "An odd finding", "", "", nan, nan)
     experiments = (Experiment("odd", "", 0, nan, infinite), Experiment("none", "", 0, 0.0, 0.0))

@@ -23,7 +23,7 @@ TOLERANCE = 0.15
 
 
 def outcomes(cases: Sequence[Planted]) -> Iterator[dict[str, Any]]:
-    """What became of each case, by backend, each backend in one process."""
+    """The result of each case, by backend, each backend in one process."""
     for backend in BACKENDS:
         mine = [case for case in cases if case.backend == backend]
         if not mine:
@@ -35,7 +35,7 @@ def outcomes(cases: Sequence[Planted]) -> Iterator[dict[str, Any]]:
 
 
 def outcome(worker: Worker, case: Planted, fix: bool = True) -> dict[str, Any]:
-    """The diagnosis of a case; with `fix` what putting it right measures, too."""
+    """The diagnosis of a case, and with `fix` also the measured gain of the fix."""
     try:
         found = worker.run(run_case, case=asdict(case), fix=fix, timeout_seconds=300)
     except (RemoteError, WorkerLost) as error:

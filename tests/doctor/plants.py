@@ -1,6 +1,6 @@
-"""In a worker: models and sources with something wrong. Each plant gives a `fit`, and the same with that put right.
+"""In a worker: models and sources with a planted cause. Each plant returns a `fit`, and the same `fit` with the cause fixed.
 
-The model takes some 15 ms a step, so that what is planted in a source or a callback is most of a step, or little of it.
+The model takes some 15 ms a step, so that a cause in a source or a callback is most of a step, or little of it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ HEALTHY_ROWS = 4096
 
 @dataclass
 class Fit:
-    """A maker of placed models and what `fit` is given; the same after the fix, with its rows per step.
+    """A maker of placed models and the arguments of `fit`; the same after the fix, with its rows per step.
 
-    `burst`: how many batches may come at once after the fix.
+    `burst`: the number of batches that may arrive at once after the fix.
     """
 
     make_model: Callable[[], Any]
@@ -66,7 +66,7 @@ def data(rows: int, width: int = WIDTH) -> tuple[Any, Any]:
 
 
 def generator(make: Any) -> dict[str, Any]:
-    """What `fit` is given for a generator of batches that `make` makes."""
+    """The arguments of `fit` for a generator of batches that `make` makes."""
 
     def batches() -> Iterator[Any]:
         while True:
@@ -327,7 +327,7 @@ def healthy_dataset(devices: int) -> Fit:
 
 
 def healthy_everything(devices: int) -> Fit:
-    """With a light callback, a small validation and a progress bar."""
+    """A healthy fit with a light callback, a small validation and a progress bar."""
     x, y = data(HEALTHY_ROWS * 50)
     settings = {"validation_data": data(HEALTHY_ROWS * 4), "callbacks": [Telling(0.2)], "verbose": 1}
     return Fit(partial(usual, devices), {"x": x, "y": y, "batch_size": HEALTHY_ROWS, **settings})

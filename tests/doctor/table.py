@@ -1,4 +1,4 @@
-"""`docs/reference/doctor.md`, made of `benchmarks/results/doctor.jsonl` by `python -m tests.doctor.table [--check]`."""
+"""Makes `docs/reference/doctor.md` from `benchmarks/results/doctor.jsonl`: `python -m tests.doctor.table [--check]`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ PAGE = ROOT / "docs" / "reference" / "doctor.md"
 
 _CAUSES = """# What the doctor knows
 
-`abreast doctor` and `abreast.diagnose` name these causes. See [why is it slow](../guides/doctor.md) for how they are found.
+`abreast doctor` and `abreast.diagnose` name these causes. [Why is it slow?](../guides/doctor.md) explains how they find them.
 
-| Cause | What it means | What speaks for it |
+| Cause | Meaning | Evidence |
 |---|---|---|
-| `slow-reading` | the source waits for files or the network | its threads have a batch in hand and use no processor |
-| `slow-decoding` | the source decodes or decompresses | its threads are seen in decoders, by their stacks |
-| `slow-python` | Python of yours makes the batches, in `__getitem__` or a generator | its threads are seen there |
-| `slow-source` | a library makes the batches, and no decoder | its threads are seen there |
-| `too-few-workers` | more workers were tried, and the devices waited less | the trial |
-| `gil` | several workers together use one core: they take turns in Python | processor time over time |
+| `slow-reading` | the source waits for files or the network | its threads work on a batch and use no processor |
+| `slow-decoding` | the source decodes or decompresses | the stacks of its threads are in decoders |
+| `slow-python` | your own Python code makes the batches, in `__getitem__` or a generator | the stacks of its threads are there |
+| `slow-source` | a library that is not a decoder makes the batches | the stacks of its threads are there |
+| `too-few-workers` | the devices wait less with more workers | a trial with more workers |
+| `gil` | several workers together use one core: they take turns in Python | processor time over elapsed time |
 | `copy-bound` | floats that are whole numbers up to 255, or copies from memory that is not pinned | a trial with `uint8`; GB/s |
-| `small-batch` | a step costs much that does not depend on its rows | a trial with twice the rows |
-| `all-reduce-bound` | the sums of gradients take long beside the computing | the same sums alone |
+| `small-batch` | a large part of a step's cost does not depend on its rows | a trial with twice the rows |
+| `all-reduce-bound` | the all-reduces of gradients take long compared with the computing | the same all-reduces alone |
 | `host-bound` | Python runs the step operation by operation, or steps are very short | a trial, compiled; many steps per call |
 | `slow-callbacks` | callbacks or the progress bar | a trial without them; the time of each |
-| `recompilation` | batches of ever new shapes | a trial with one shape; the shapes |
+| `recompilation` | the shapes of batches keep changing | a trial with one shape; the shapes |
 | `straggler` | a device other than the first is slower than the others | devices added one by one |
 | `unequal-shards` | rows do not divide by the devices | a trial with rows that do |
 | `validation` | validation takes more than 30% of an epoch | some of its steps, timed |
@@ -39,18 +39,18 @@ _CAUSES = """# What the doctor knows
 | `batch-norm` | `batch_norm="local"` over fewer than 16 rows | the numbers of rows; costs no time |
 | `learning-rate` | an optimizer's default rate for 1024 rows or more on several devices | the numbers; costs no time |
 
-A finding costs at least a tenth of a step (`all-reduce-bound` and `straggler` 20%, `straggler` of simulated devices 50%,
-`small-batch` and `validation` 30%), and three turns in four agree on it.
+A finding costs at least a tenth of a step, and three turns in four confirm it. The limit is 20% for `all-reduce-bound` and
+`straggler`, 50% for `straggler` on simulated devices, and 30% for `small-batch` and `validation`.
 
 ## Planted causes
 
-Each case is a run with one thing wrong, or with nothing; the doctor must name it first. Where the fix is known, it is
-measured by other code, in turns with the diagnosis: the machine drifts. Made by `python -m tests.doctor.planted` and
+Each case is a run with one planted cause, or with none; the doctor must name the cause first. If a fix is known, other code
+measures it, in turns with the diagnosis, because the machine drifts. Made by `python -m tests.doctor.planted` and
 `python -m tests.doctor.table`; do not edit.
 """
 _NOT_PLANTED = """
-Not planted, because simulated devices on a CPU have neither: copies from pageable memory and tensor cores. Their rules are
-tested on made-up facts. Nothing is promised for a `straggler` among simulated devices, which share their cores.
+Copies from pageable memory and tensor cores are not planted: simulated devices on a CPU have neither. Their rules are
+tested with invented facts. A `straggler` among simulated devices has no promised gain, because they share their cores.
 """
 
 
@@ -76,7 +76,7 @@ def _summary(cases: Sequence[dict[str, Any]]) -> str:
 
 
 def _origins(cases: Sequence[dict[str, Any]]) -> str:
-    """At which commits they were measured, on what."""
+    """The commits, machine and versions of the measurements."""
     commits, machine, versions = {case["commit"]: None for case in cases}, cases[-1]["machine"], cases[-1]["versions"]
     where = f"{machine['system']}, {machine['cores']} cores"
     what = ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -106,7 +106,7 @@ def _row(case: dict[str, Any]) -> tuple[str, ...]:
 def main() -> None:
     if sys.argv[1:] == ["--check"]:
         if not PAGE.exists() or PAGE.read_text() != page():
-            sys.exit(f"{PAGE.name} is not what the lines say\nhint: run `python -m tests.doctor.table`")
+            sys.exit(f"{PAGE.name} does not match the lines\nhint: run `python -m tests.doctor.table`")
         return
     PAGE.write_text(page())
 

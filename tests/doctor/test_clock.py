@@ -1,4 +1,4 @@
-"""The doctor's clock counts steps, not calls of Keras, and keeps what lies between epochs apart."""
+"""The doctor's clock counts steps, not calls of Keras, and measures the time between epochs separately."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _drive: Any = SimpleNamespace(__module__="tests.doctor.clock_bodies", __name__="
 @pytest.mark.parametrize(
     ("per_call", "steps"), [(1, 200), (1, 20), (1, 3), (1, 1), (4, 10), (4, 12), (16, 20), (16, 1)]
 )
-def test_a_step_takes_as_long_as_it_takes(worker: Worker, per_call: int, steps: int, known: bool) -> None:
+def test_the_clock_measures_the_time_of_a_step(worker: Worker, per_call: int, steps: int, known: bool) -> None:
     if not known and steps % per_call:
         return  # nobody can tell how many steps a last call has
     found = worker.run(_drive, per_call=per_call, steps=steps, wanted=30, known=known)

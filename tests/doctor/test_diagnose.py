@@ -1,4 +1,4 @@
-"""What a diagnosis leaves behind, and what it says to what it cannot diagnose."""
+"""The state after a diagnosis, and the errors for fits that cannot be diagnosed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_diagnosis_leaves_everything_as_it_was(workers: Workers, devices: int)
     )  # measured 0; 1e-1 with another order of rows
 
 
-def test_a_fit_after_another_draw_is_seen_to_differ(jax_worker: Worker) -> None:
+def test_the_test_notices_a_fit_after_another_random_draw(jax_worker: Worker) -> None:
     """The negative control of the one above."""
     plain, other = (jax_worker.run(fit_after, devices=0, diagnosed=False, draw=each) for each in (False, True))
     assert largest_difference(plain["weights"], other["weights"]) > 1e-4
@@ -66,7 +66,7 @@ def test_rows_per_second_are_those_of_a_mean_batch(jax_worker: Worker) -> None:
 
 @pytest.mark.alone
 @pytest.mark.parametrize("steps_per_execution", [1, 4, 16])
-def test_steps_are_counted_where_keras_calls_for_several(jax_worker: Worker, steps_per_execution: int) -> None:
+def test_steps_are_counted_when_keras_runs_several_per_call(jax_worker: Worker, steps_per_execution: int) -> None:
     """Each of 6 steps an epoch sleeps 10 ms in its source, each of 6 validation steps 20 ms."""
     found = jax_worker.run(diagnose_many_steps, steps_per_execution=steps_per_execution)
     assert 0.010 <= found["given"] < 0.020
@@ -74,8 +74,8 @@ def test_steps_are_counted_where_keras_calls_for_several(jax_worker: Worker, ste
 
 
 @pytest.mark.alone
-def test_epochs_of_a_few_steps_are_named(jax_worker: Worker) -> None:
-    """100 ms in `on_epoch_end`, and 100 ms before a source gives its first batch, every 4 steps."""
+def test_short_epochs_are_named(jax_worker: Worker) -> None:
+    """100 ms in `on_epoch_end`, and 100 ms before the first batch of a source, every 4 steps."""
     found = jax_worker.run(diagnose_short_epochs)
     assert found["causes"][:2] == ["slow-callbacks", "short-epochs"] or found["causes"][:2] == [
         "short-epochs",
@@ -88,7 +88,7 @@ def test_a_diagnosis_of_a_plain_model_ends_the_workers_of_its_source(jax_worker:
     assert jax_worker.run(threads_after_workers) == []
 
 
-def test_of_large_arrays_the_first_rows_are_changed(jax_worker: Worker) -> None:
+def test_only_the_first_rows_of_large_arrays_are_changed(jax_worker: Worker) -> None:
     """100 rows of 48 bytes, of which 4800 may be changed, then 2400, then fewer than 8 batches of 5."""
     assert jax_worker.run(change_arrays, limits=[4800, 2400, 1900]) == [[100, 100], [50, 50], None]
 
@@ -122,7 +122,7 @@ def test_a_diagnosis_that_is_interrupted_leaves_the_weights(workers: Workers, wh
         ("other structure", "DataError", "the first one had"),
     ],
 )
-def test_what_cannot_be_diagnosed_is_refused(jax_worker: Worker, what: str, kind: str, message: str) -> None:
+def test_an_invalid_diagnosis_is_refused(jax_worker: Worker, what: str, kind: str, message: str) -> None:
     with pytest.raises(RemoteError, match=message) as refusal:
         jax_worker.run(diagnose_badly, what=what)
     assert kind in refusal.value.kinds
@@ -387,7 +387,7 @@ def change_arrays(limits: list[int]) -> list[list[int] | None]:
 
 
 def take_turns_in_a_lock(workers: int) -> float:
-    """Seconds per step of a trial with so many workers. All batches of a wave are held back until its last one is there."""
+    """Seconds per step of a trial with this number of workers. All batches of a wave are held until its last one is ready."""
     import threading
     import time
 

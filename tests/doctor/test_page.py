@@ -1,6 +1,6 @@
 """The doctor's page as a file: written whole or not at all, escaped, bounded.
 
-What a browser makes of it: `test_page_browser.py`.
+`test_page_browser.py` tests it in a browser.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_every_element_is_closed_and_the_page_has_one_script(make: Callable[[], 
     assert elements.names.count("script") == elements.names.count("h1") == elements.names.count("main") == 1
 
 
-def test_what_a_user_named_stays_text() -> None:
+def test_names_of_a_user_stay_text() -> None:
     elements = Elements(page(diagnoses.hostile()))
     told = diagnoses.PLANTED.replace("\x00", "\N{REPLACEMENT CHARACTER}")
     assert sum(told in text for text in elements.texts) > 10
@@ -79,7 +79,7 @@ def test_the_page_names_no_address_to_load_from(make: Callable[[], Diagnosis]) -
     assert re.findall(r"https?:|@import|url\(|src=", text) == []
 
 
-def test_the_page_stays_small_however_much_there_is_and_says_what_it_leaves_out() -> None:
+def test_a_page_of_much_data_stays_small_and_reports_omissions() -> None:
     text = page(diagnoses.enormous())
     assert len(text.encode()) < 1_500_000  # 0.75 MB
     assert "The longest 1,200 of 20,000 spans are drawn." in text
@@ -96,7 +96,7 @@ def test_findings_come_in_the_order_of_their_cost_and_the_first_one_is_the_headl
     assert "11,118" in text and "18,998" in text and "1.71\N{MULTIPLICATION SIGN}" in text
 
 
-def test_what_the_doctor_says_becomes_sentences_and_code() -> None:
+def test_texts_of_the_doctor_become_sentences_and_code() -> None:
     finding = Finding("no-scale", "the learning rate was not scaled", "uint8 `a<b` `c", "use `sgd(0.4)`!", 0.0)
     text = page(Diagnosis("model", "jax", ("cpu:0",), 8, 1, 0.5, {}, (finding,)))
     assert "<strong>The learning rate was not scaled.</strong>" in text and "It costs no time now." in text
@@ -104,13 +104,13 @@ def test_what_the_doctor_says_becomes_sentences_and_code() -> None:
     assert "Use <code>sgd(0.4)</code>!" in text
 
 
-def test_a_healthy_run_is_told_so() -> None:
+def test_the_page_reports_a_healthy_run() -> None:
     text = page(diagnoses.healthy())
     assert "Nothing stands out." in text
     assert "verdict bad" not in text
 
 
-def test_what_was_not_measured_is_said_in_a_sentence() -> None:
+def test_missing_measurements_are_reported_in_a_sentence() -> None:
     text = page(diagnoses.bare())
     for sentence in (
         "The parts of a step were not measured.",
@@ -121,13 +121,13 @@ def test_what_was_not_measured_is_said_in_a_sentence() -> None:
         assert sentence in text
 
 
-def test_numbers_that_are_none_are_called_unknown() -> None:
+def test_nan_is_shown_as_unknown() -> None:
     text = page(diagnoses.broken())
     assert "unknown" in text
     assert re.findall(r"\b(?:nan|inf)\b", text) == []
 
 
-def test_half_a_character_can_be_written(tmp_path: Path) -> None:
+def test_a_lone_surrogate_can_be_written(tmp_path: Path) -> None:
     diagnosis = Diagnosis("half \ud800 of a pair", "jax", ("cpu:0",), 1, 1, 1.0, {}, ())
     write_page(diagnosis, tmp_path / "report.html")
     assert "half \N{REPLACEMENT CHARACTER} of a pair" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -72,7 +72,7 @@ def test_64_devices_and_the_shortest_span_are_seen(browser: Browser, tmp_path: P
     assert unseen(browser, ".span > rect") == (1, [])
 
 
-def test_what_a_user_named_does_not_run(browser: Browser, tmp_path: Path) -> None:
+def test_names_of_a_user_do_not_run(browser: Browser, tmp_path: Path) -> None:
     browser.open(written(diagnoses.hostile(), tmp_path))
     assert browser.ask("document.scripts.length") == 1
     assert browser.ask("document.querySelector('h1').textContent").startswith("<script>alert('planted')</script>")
@@ -95,7 +95,7 @@ def test_every_text_can_be_read(browser: Browser, tmp_path: Path, make: Callable
     assert browser.ask(FAINT) == []
 
 
-def test_light_and_dark_are_different_pictures_of_something(browser: Browser, tmp_path: Path) -> None:
+def test_light_and_dark_are_different_and_not_blank(browser: Browser, tmp_path: Path) -> None:
     path = written(diagnoses.starving(), tmp_path)
     pictures = []
     for dark, paper in ((False, "rgb(255, 255, 255)"), (True, "rgb(20, 23, 27)")):
@@ -129,7 +129,7 @@ def test_names_stand_only_in_spans_with_room_for_them(browser: Browser, tmp_path
     assert browser.ask(f"{cut}.length") == 0
 
 
-def test_headings_tables_and_pictures_say_what_they_are(browser: Browser, tmp_path: Path) -> None:
+def test_headings_tables_and_pictures_have_labels(browser: Browser, tmp_path: Path) -> None:
     browser.open(written(diagnoses.starving(), tmp_path))
     nodes: list[dict[str, Any]] = browser.call("Accessibility.getFullAXTree")["nodes"]
     named = {(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if "role" in node}
@@ -153,7 +153,7 @@ def test_the_page_can_be_printed(browser: Browser, tmp_path: Path) -> None:
     assert 2 <= printed.count(b"/Type /Page\n") <= 8
 
 
-def test_these_checks_notice_what_they_look_for(browser: Browser, tmp_path: Path) -> None:
+def test_these_checks_notice_planted_faults(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "bad.html"
     path.write_text(
         "<!doctype html><style>body{background:#fff}</style><p style='width:1500px'>wide</p><p style='color:#ccc'>faint</p>"

@@ -1,4 +1,4 @@
-"""The doctor's rules on facts that are made up: what each needs to speak, and what keeps it silent. Loads no framework."""
+"""The doctor's rules on invented facts: which facts make each rule report a finding, and which do not. Loads no framework."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def measure(name: str, seconds: float, rows: int = 64, base: str = names.GIVEN, 
 
 
 def facts(*measures: Measure, **known: Any) -> Facts:
-    """A run on two GPUs that has nothing to complain of, but for what is given."""
+    """A healthy run on two GPUs, except for the given facts."""
     quiet = {names.GIVEN: measure(names.GIVEN, STEP), names.SAME_BATCH: measure(names.SAME_BATCH, 0.99 * STEP)}
     settings: dict[str, Any] = {"devices": ("gpu:0", "gpu:1"), "batch_rows": 64, "cores": 8} | known
     return Facts(measures=quiet | {one.name: one for one in measures}, **settings)
@@ -34,7 +34,7 @@ def causes(some: Facts) -> list[str]:
 
 
 def waiting(seconds: float, **reading: Any) -> Facts:
-    """Devices wait for so many seconds of each step."""
+    """A run in which devices wait this many seconds of each step."""
     source = Reading(8, STEP, **{"busy_cores": 1.0, "place": "load (train.py:3)", "place_is_own": True, **reading})
     return facts(measure(names.SAME_BATCH, STEP - seconds), reading=source)
 
@@ -103,14 +103,14 @@ def test_new_shapes_are_blamed_only_where_the_source_is_quick() -> None:
     assert causes(few) == []
 
 
-def test_what_three_turns_in_four_do_not_agree_on_is_not_said() -> None:
+def test_a_gain_that_three_turns_in_four_do_not_confirm_is_not_reported() -> None:
     noisy = Measure(names.NO_CALLBACKS, "", 64, (0.02, 0.03, 0.05, 0.06), names.GIVEN, 64, (STEP,) * 4)
     steady = Measure(names.NO_CALLBACKS, "", 64, (0.02, 0.03, 0.03, 0.03), names.GIVEN, 64, (STEP,) * 4)
     assert causes(facts(noisy)) == []
     assert causes(facts(steady)) == ["slow-callbacks"]
 
 
-def test_a_drift_that_is_in_all_turns_is_no_finding() -> None:
+def test_a_drift_in_all_turns_is_not_a_finding() -> None:
     drifting = tuple(STEP * turn for turn in (1, 2, 4, 8))
     same = Measure(names.NO_CALLBACKS, "", 64, drifting, names.GIVEN, 64, drifting)
     assert causes(facts(same)) == []
@@ -131,7 +131,7 @@ def test_the_progress_bar_is_named_when_the_callbacks_are_quick() -> None:
     assert "verbose=2" in finding.advice
 
 
-def test_what_a_callback_does_at_the_end_of_an_epoch_counts() -> None:
+def test_work_of_a_callback_at_the_end_of_an_epoch_counts() -> None:
     callbacks = Callbacks({}, {"ModelCheckpoint": 2.0})
     (finding,) = findings(facts(callbacks=callbacks, steps_per_epoch=50))
     assert "ModelCheckpoint at the end of each epoch takes 50%" in finding.what  # 2 s beside 50 steps of 40 ms
@@ -139,7 +139,7 @@ def test_what_a_callback_does_at_the_end_of_an_epoch_counts() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "found"), [(0.5, True), (0.05, False)])
-def test_sums_are_blamed_by_their_share(seconds: float, found: bool) -> None:
+def test_all_reduces_are_named_if_their_share_is_large(seconds: float, found: bool) -> None:
     double = measure(names.DOUBLE_BATCH, 1.3 * STEP, rows=128)
     simulated = facts(double, devices=("cpu:0", "cpu:1"), all_reduce_seconds=seconds * STEP, gradient_bytes=1 << 26)
     assert ("all-reduce-bound" in causes(simulated)) == found
@@ -148,7 +148,7 @@ def test_sums_are_blamed_by_their_share(seconds: float, found: bool) -> None:
         assert finding.rows_per_second_after == pytest.approx(128 / (1.3 * STEP))
 
 
-def test_sums_that_hide_behind_computing_cost_nothing() -> None:
+def test_sums_that_overlap_with_computing_cost_nothing() -> None:
     """One device alone is as quick: the sums overlap with the backward pass."""
     alone = measure(names.ONE_DEVICE, 0.97 * STEP, base=names.SAME_BATCH)
     assert causes(facts(alone, all_reduce_seconds=0.5 * STEP)) == []
@@ -164,7 +164,7 @@ def test_a_batch_is_small_when_twice_the_rows_cost_little_more() -> None:
     assert causes(facts(measure(names.DOUBLE_BATCH, 1.5 * STEP, rows=128))) == []
 
 
-def test_callbacks_that_more_rows_would_share_make_no_batch_small() -> None:
+def test_the_cost_of_callbacks_does_not_make_a_batch_small() -> None:
     """20 ms of each step are a callback's: twice the rows take 60 ms, so a row costs a quarter less."""
     measures = measure(names.NO_CALLBACKS, 0.5 * STEP), measure(names.DOUBLE_BATCH, 1.2 * STEP, rows=128)
     assert causes(facts(*measures)) == ["slow-callbacks"]
@@ -203,19 +203,19 @@ def test_a_slow_device_is_the_one_that_slows_the_others_when_it_joins() -> None:
     assert causes(facts(devices=devices, added_devices=(0.036, 0.037, 0.039, 0.040))) == []
 
 
-def test_simulated_devices_that_share_busy_cores_are_no_stragglers() -> None:
+def test_simulated_devices_that_share_busy_cores_are_not_stragglers() -> None:
     shared = facts(devices=("cpu:0", "cpu:1"), added_devices=(0.015, 0.04), idle_cores=0.1)
     assert causes(shared) == []
     assert causes(replace(shared, idle_cores=1.2)) == ["straggler"]
     assert causes(replace(shared, added_devices=(0.025, 0.04), idle_cores=1.2)) == []
 
 
-def test_devices_that_python_feeds_one_after_the_other_are_no_stragglers() -> None:
+def test_devices_that_python_feeds_one_after_the_other_are_not_stragglers() -> None:
     eager = facts(measure(names.COMPILED, 0.3 * STEP), added_devices=(0.02, 0.04), run_eagerly=True)
     assert causes(eager) == ["host-bound"]
 
 
-def test_a_validation_that_takes_most_of_an_epoch_is_told_how_seldom_it_may_be() -> None:
+def test_advice_for_a_long_validation_names_its_frequency() -> None:
     """100 steps of 40 ms are 4 s; so is the validation: every 10th epoch, it is a tenth."""
     (finding,) = findings(facts(validation=Validation(4.0, 100, 12), steps_per_epoch=100))
     assert finding.cause == "validation"
@@ -225,7 +225,7 @@ def test_a_validation_that_takes_most_of_an_epoch_is_told_how_seldom_it_may_be()
     assert causes(facts(validation=Validation(4.0, 100, 12, every=10), steps_per_epoch=100)) == []
 
 
-def test_what_little_is_left_is_not_put_in_proportion_to_what_varies() -> None:
+def test_a_small_remainder_is_not_scaled_by_a_varying_base() -> None:
     """Turns of the run as given take 50 and 30 ms, the compiled step 2 ms in each."""
     given = Measure(names.GIVEN, "", 64, (0.05, 0.05, 0.05, 0.03, 0.03, 0.03, 0.05))
     compiled = Measure(names.COMPILED, "", 64, (0.002,) * 3, names.GIVEN, 64, (0.03,) * 3)
@@ -283,7 +283,7 @@ def test_a_default_learning_rate_is_named_for_large_batches_on_several_devices()
     assert causes(replace(large, devices=("gpu:0",))) == []
 
 
-def test_what_costs_most_comes_first() -> None:
+def test_the_most_expensive_finding_comes_first() -> None:
     slow = waiting(0.3 * STEP, busy_cores=0.0)
     both = replace(slow, measures=slow.measures | {names.NO_CALLBACKS: measure(names.NO_CALLBACKS, 0.5 * STEP)})
     assert causes(replace(both, callbacks=Callbacks({"A": 0.02}))) == ["slow-callbacks", "slow-reading"]

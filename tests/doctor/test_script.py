@@ -1,4 +1,4 @@
-"""`abreast doctor` as a user types it: what goes to stdout, what to stderr, what is written, and how it ends."""
+"""`abreast doctor` as a user types it: its stdout, its stderr, its files, and its exit code."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_first_fit_of_a_script_is_diagnosed(folder: Folder) -> None:
     assert "slow-reading" in (folder.path / "page.html").read_text()
 
 
-def test_behind_its_fit_a_script_trains_no_more_and_saves_nothing(folder: Folder) -> None:
+def test_after_its_fit_a_script_trains_nothing_and_saves_nothing(folder: Folder) -> None:
     """Though it catches everything."""
     body = TRAINS.replace("except Exception:", "except BaseException:").replace(
         'print("after")',
@@ -84,7 +84,7 @@ def test_behind_its_fit_a_script_trains_no_more_and_saves_nothing(folder: Folder
     assert (folder.path / "model.keras").read_text() == "the best of a long run"
 
 
-def test_a_script_without_a_fit_says_so(folder: Folder) -> None:
+def test_a_script_without_a_fit_is_reported(folder: Folder) -> None:
     folder.write("train.py", "print('hello')")
     result = folder.abreast("doctor", "train.py")
     assert (result.code, result.out) == (2, "")
@@ -105,7 +105,7 @@ def test_too_few_steps_are_refused_before_the_script_runs(capsys: pytest.Capture
     assert "abreast: error: steps=1\nhint: ask for at least 5 steps" in capsys.readouterr().err
 
 
-def test_help_says_what_the_options_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_describes_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main(["doctor", "--help"])
     text = capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_help_says_what_the_options_are(capsys: pytest.CaptureFixture[str]) -> N
         assert text.count(option) == 1
 
 
-def test_a_report_says_what_how_it_is_known_and_what_to_do() -> None:
+def test_a_report_shows_cause_evidence_and_advice() -> None:
     finding = Finding(
         "slow-reading", "devices wait 50% of each step for data", "20 ms of 40 ms", "cache it", 0.02, 3200
     )
@@ -127,7 +127,7 @@ def test_a_report_says_what_how_it_is_known_and_what_to_do() -> None:
     )
 
 
-def test_a_report_of_a_healthy_run_says_that_nothing_was_found() -> None:
+def test_a_report_of_a_healthy_run_states_that_nothing_was_found() -> None:
     assert report(diagnosis()).endswith("\n\nnothing found: no experiment saves a tenth of a step")
 
 
@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         write_json(diagnosis(), tmp_path / "no-folder" / "out.json")
 
 
-def test_a_number_that_is_none_is_null_in_json(tmp_path: Path) -> None:
+def test_nan_is_null_in_json(tmp_path: Path) -> None:
     found = replace(diagnosis(), samples=(DeviceSample("gpu:0", 0, math.nan, 1),))
     write_json(found, tmp_path / "out.json")
     assert json.loads((tmp_path / "out.json").read_text())["samples"][0]["utilisation"] is None

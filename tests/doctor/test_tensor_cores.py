@@ -82,11 +82,11 @@ def test_the_driver_is_closed_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("names", [["cpu:0"], ["gpu:0", "gpu:1"], ["tpu:0"]])
-def test_other_devices_have_none(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+def test_other_devices_have_no_tensor_cores(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
     install(monkeypatch, FakeNvml(A100))
     assert not have_tensor_cores(names)
 
 
-def test_a_machine_without_a_driver_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_driver_has_no_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, FakeNvml())
     assert not have_tensor_cores(["gpu:0"])

@@ -1,1 +1,1 @@
-"""The feed: what is read when, what a source's errors become, and what is left behind."""
+"""The feed: when batches are read, the errors of a source, and the state afterwards."""

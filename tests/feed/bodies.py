@@ -226,9 +226,9 @@ def small_budget() -> dict[str, Any]:
 
 
 def rows_seen(buffers: int, constant: bool = False, same: bool = False) -> Any:
-    """The index that each step found in its batch: its loss with a weight of one, without a bias, is its square.
+    """The index that each step found in its batch: its loss, with a weight of one and no bias, is the square of the index.
 
-    `same`: the source gives its own array, not a view of it.
+    `same`: the source yields its own array, not a view of it.
     """
     ring = [batch(index) for index in range(buffers)]
 
@@ -330,7 +330,7 @@ def copies_of_tf_data() -> int:
     dataset = tf.data.Dataset.from_tensor_slices(x).batch(8)
 
     class Kept:
-        """The data set, with a hold on each tensor that it gives."""
+        """The data set, with a reference to each tensor that it yields."""
 
         def __iter__(self) -> Iterator[Any]:
             for tensor in dataset:

@@ -1,4 +1,4 @@
-"""Bodies: arrays as users' sources give them, by name, trained on with devices or with plain Keras. Batches have 6 rows."""
+"""Bodies: unusual arrays of users' sources, by name, trained with devices or with plain Keras. Batches have 6 rows."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def batches_of(loss: float, steps: int) -> list[int]:
 
 
 class Rows(keras.utils.PyDataset):  # type: ignore[misc]
-    """A data set in this process; each row is what a function gives."""
+    """A data set in this process; a function makes each row."""
 
     def __init__(self, value: Callable[[], float], length: int = 6, **settings: Any) -> None:
         super().__init__(**settings)
@@ -74,7 +74,7 @@ class After(keras.callbacks.Callback):  # type: ignore[misc]
 
 @contextlib.contextmanager
 def said() -> Iterator[io.StringIO]:
-    """What is said on stderr, also what was said in this process before."""
+    """The lines on stderr, including those that earlier calls in this process printed."""
     if "abreast" in sys.modules:
         with contextlib.suppress(ImportError):
             from abreast.feed import habits
@@ -119,7 +119,7 @@ def shared_draws(devices: int, generator: bool) -> dict[str, list[float]]:
 
 
 def curriculum(devices: int, generator: bool = False, **settings: Any) -> dict[str, Any]:
-    """Which powers a source gave that looks at what a callback counts, and what was said."""
+    """The powers that a source yielded, which reads the count of a callback; and the lines on stderr."""
     counted: list[int] = []
     rows: Any = Rows(lambda: 2.0 ** len(counted), 8)
     if generator:
@@ -132,7 +132,7 @@ def curriculum(devices: int, generator: bool = False, **settings: Any) -> dict[s
 
 
 def counting_step(devices: int) -> dict[str, Any]:
-    """Which powers a data set gave that looks at what the model's own step counts, where that runs as Python."""
+    """The powers that a data set yielded, which reads the count of the model's own step that runs as Python."""
     counted: list[int] = []
     built = model_on(0)
 
@@ -153,7 +153,7 @@ def counting_step(devices: int) -> dict[str, Any]:
 
 
 def weights_in_the_source(devices: int, **settings: Any) -> dict[str, Any]:
-    """The losses of a source that makes its rows of the weights, and of the number of steps, and what was said."""
+    """The losses of a source that makes its rows from the weights and the number of steps; and the lines on stderr."""
     model = model_on(devices, rate=0.1, **settings)
 
     def rows() -> Iterator[Any]:
@@ -169,7 +169,7 @@ def weights_in_the_source(devices: int, **settings: Any) -> dict[str, Any]:
 
 
 def draws_in_the_loss(devices: int, **settings: Any) -> dict[str, Any]:
-    """The losses where the source and the loss both draw from NumPy's global generator, and what was said."""
+    """The losses if the source and the loss both draw from NumPy's global generator; and the lines on stderr."""
     model = model_on(devices, **settings)
     model.compile(
         keras.optimizers.SGD(0.0), loss=lambda y, prediction: np.random.rand() * _mean(y, prediction), run_eagerly=True
@@ -193,7 +193,7 @@ def fit_after_an_early_end(devices: int, **settings: Any) -> list[list[int]]:
 
 
 def dataset_after_an_early_end(devices: int, prefetch: int) -> str:
-    """What is said where a callback ends a fit, after it has left the reader time to read further."""
+    """The lines on stderr if a callback ends a fit after the reader had time to read further."""
     model = model_on(devices, prefetch=prefetch)
     steps: list[int] = []
 
@@ -208,7 +208,7 @@ def dataset_after_an_early_end(devices: int, prefetch: int) -> str:
 
 
 def teacher_in_the_source(devices: int, **settings: Any) -> dict[str, Any]:
-    """The losses of a student whose source asks another placed model, and what was said."""
+    """The losses of a student whose source calls another placed model; and the lines on stderr."""
     teacher = model_on(devices, **settings)
     student = model_on(devices, **settings)
 
@@ -236,7 +236,7 @@ def python_in_pipelines() -> list[bool]:
 
 
 def shuffles_beside(kind: str, devices: int) -> list[float]:
-    """Epochs of shuffled arrays, beside sources of `kind`: what opening those draws moves the shuffles."""
+    """Epochs of shuffled arrays, beside sources of `kind`: random draws of opening those change the shuffles."""
     model = model_on(devices, rate=0.1)
     x = np.random.default_rng(0).normal(size=(12, 1)).astype("float32")
     y = np.zeros((12, 1), "float32")

@@ -21,7 +21,7 @@ bodies = _Bodies()
 
 
 def test_batches_are_read_while_a_step_runs(workers: Workers) -> None:
-    """A callback holds step 3 until batch 5 is read; without staging it would wait for ever."""
+    """A callback holds step 3 until batch 5 is read; without staging it would wait without end."""
     assert workers.abreast.run(bodies.reads_ahead, prefetch=2)["held"] == 0
 
 
@@ -31,7 +31,7 @@ def test_without_staging_nothing_is_read_while_a_step_runs(workers: Workers) -> 
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 4])
-def test_no_more_is_read_than_fits_in_front_of_the_step(workers: Workers, prefetch: int) -> None:
+def test_no_more_batches_are_read_than_may_wait(workers: Workers, prefetch: int) -> None:
     """Behind the batch that runs, `prefetch` wait on the devices and one more with the reader."""
     ahead = workers.abreast.run(bodies.batches_ahead, prefetch=prefetch)
     assert max(ahead[2:]) == prefetch + 1  # Keras itself looks at two of a generator
@@ -46,13 +46,13 @@ def test_a_generator_is_read_as_far_as_plain_keras_reads_it(workers: Workers, st
 
 
 def test_nothing_is_read_between_epochs(workers: Workers) -> None:
-    """Six batches, two epochs: what the data set hears, in order."""
+    """Six batches, two epochs: the calls that the data set gets, in order."""
     epoch = ["begin", *range(6), "end"]
     heard = workers.abreast.run(bodies.events_of_a_dataset)
     assert heard[-2 * len(epoch) :] == epoch * 2
 
 
-def test_an_error_of_the_source_comes_out_at_its_step(workers: Workers) -> None:
+def test_an_error_of_the_source_is_raised_at_its_step(workers: Workers) -> None:
     end = workers.abreast.run(bodies.source_raises, at=4)
     assert (end["error"], end["steps"], end["threads"]) == ("ValueError: bad file 4", 4, [])
     assert "rows_that_raise" in end["functions"]
@@ -77,7 +77,7 @@ def test_stopping_early_ends_the_workers_of_a_dataset(workers: Workers) -> None:
     assert workers.abreast.run(bodies.stopped_with_workers) == []
 
 
-def test_a_batch_over_the_budget_is_not_staged_and_says_so(workers: Workers) -> None:
+def test_a_batch_over_the_budget_is_not_staged_and_is_reported(workers: Workers) -> None:
     end = workers.abreast.run(bodies.small_budget)
     assert end["finite"]
     assert max(end["ahead"][2:]) == 0  # Keras itself looks at two of a generator
@@ -94,7 +94,7 @@ def test_a_source_with_a_ring_of_buffers_trains_on_its_rows_or_is_refused(worker
     assert seen == list(range(8)) or "wrote into an earlier batch" in seen
 
 
-def test_the_same_arrays_again_and_again_are_no_error(workers: Workers) -> None:
+def test_repeating_the_same_arrays_is_not_an_error(workers: Workers) -> None:
     assert workers.abreast.run(bodies.rows_seen, buffers=2, constant=True) == [0, 1] * 4
 
 

@@ -10,7 +10,7 @@ from tests.harness.client import Workers
 
 
 def fit(devices: int, source: str) -> dict[str, Any]:
-    """In a worker: the history, and what was warned of."""
+    """In a worker: the history, and the warnings."""
     import warnings
 
     import keras

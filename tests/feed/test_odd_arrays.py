@@ -1,4 +1,4 @@
-"""Arrays as users' sources give them: trained on as plain Keras trains on them, or refused in words that say which."""
+"""Unusual arrays of users' sources: they train as with plain Keras, or an error names them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _trained_on: Any = SimpleNamespace(__module__="tests.feed.odd_arrays", __name__=
 
 
 @pytest.mark.parametrize("kind", TRAINED)
-def test_it_is_trained_on_as_by_plain_keras(workers: Workers, kind: str) -> None:
+def test_an_unusual_array_trains_as_with_plain_keras(workers: Workers, kind: str) -> None:
     plain, ours = (worker.run(_trained_on, kind=kind, devices=devices) for worker, devices in _sides(workers))
     for expected, weight in zip(plain, ours, strict=True):
         np.testing.assert_allclose(weight, expected, atol=1e-6)  # measured 6e-8
@@ -33,7 +33,7 @@ def test_it_is_trained_on_as_by_plain_keras(workers: Workers, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_is_no_number_is_refused_in_words(workers: Workers, kind: str) -> None:
+def test_arrays_without_numbers_are_refused_with_an_explanation(workers: Workers, kind: str) -> None:
     with pytest.raises(RemoteError) as caught:
         workers.abreast.run(_trained_on, kind=kind, devices=2)
     if kind == "strings" and workers.backend == "tensorflow":

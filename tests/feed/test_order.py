@@ -1,4 +1,4 @@
-"""Sources are read in plain Keras's order, and never past what they could see: callbacks, weights, others' random draws."""
+"""Sources are read in plain Keras's order, and never ahead of changes that they could see: callbacks, weights, random draws."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ bodies = _Bodies()
 
 
 def reads_as_it_steps(workers: Workers) -> bool:
-    """Plain Keras leads generators and data sets through `tf.data` on TensorFlow, which reads them ahead by itself."""
+    """On TensorFlow, plain Keras wraps generators and data sets in `tf.data`, which reads them ahead."""
     return workers.backend != "tensorflow"
 
 
@@ -43,14 +43,14 @@ def test_sources_that_share_a_random_generator_draw_in_the_order_of_keras(worker
 
 
 @pytest.mark.parametrize("kind", ["tf.data", "PyDataset", "torch", "grain"])
-def test_what_opening_a_source_draws_moves_later_shuffles_as_with_keras(workers: Workers, kind: str) -> None:
+def test_random_draws_of_opening_a_source_change_later_shuffles_as_with_keras(workers: Workers, kind: str) -> None:
     """PyTorch's loaders draw a seed from its global generator when they begin, also where Keras puts one around `tf.data`."""
     plain = workers.plain.run(bodies.shuffles_beside, kind=kind, devices=0)
     assert workers.abreast.run(bodies.shuffles_beside, kind=kind, devices=2) == pytest.approx(plain, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("generator", [False, True], ids=["data set", "generator"])
-def test_a_source_sees_what_a_callback_does_on_batches(workers: Workers, generator: bool) -> None:
+def test_a_source_sees_changes_by_a_callback_on_batches(workers: Workers, generator: bool) -> None:
     found = workers.abreast.run(bodies.curriculum, devices=2, generator=generator)
     assert found["batches"] == list(range(1 if generator else 0, 8))  # 1 + 1 = 2: two batches before the first step
     assert "reading ahead is off: After acts on batches" in found["said"]
@@ -60,7 +60,7 @@ def test_a_source_sees_what_a_callback_does_on_batches(workers: Workers, generat
         assert plain["batches"] == found["batches"]
 
 
-def test_a_source_sees_what_a_step_in_python_does(workers: Workers) -> None:
+def test_a_source_sees_changes_by_a_step_in_python(workers: Workers) -> None:
     found = workers.abreast.run(bodies.counting_step, devices=1)
     assert found["batches"] == list(range(8))
     assert "reading ahead is off: Counts.train_step acts on batches" in found["said"]
@@ -105,7 +105,7 @@ def test_a_data_set_that_was_read_too_far_by_an_early_end_is_announced(workers: 
     assert ["3 batches that were read ahead from the data source are lost" in each for each in said] == [True, False]
 
 
-def test_a_source_that_asks_a_placed_model_takes_turns_with_the_steps(workers: Workers) -> None:
+def test_a_source_that_calls_a_placed_model_takes_turns_with_the_steps(workers: Workers) -> None:
     found = workers.abreast.run(bodies.teacher_in_the_source, devices=2)
     between = workers.abreast.run(bodies.teacher_in_the_source, devices=2, prefetch=0)
     assert found["losses"] == pytest.approx(between["losses"], rel=1e-6)

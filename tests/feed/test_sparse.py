@@ -32,7 +32,7 @@ def test_sparse_rows_train_as_with_plain_keras(workers: Workers, kind: str) -> N
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_plain_keras_trains_on_trains_on_several_devices(workers: Workers, kind: str) -> None:
+def test_sparse_sources_of_plain_keras_train_on_several_devices(workers: Workers, kind: str) -> None:
     if workers.backend not in KINDS[kind]:
         pytest.skip("arrays of another framework")
     assert comparison(workers, kind) < 1e-5
@@ -50,7 +50,7 @@ def comparison(workers: Workers, kind: str) -> float:
 
 
 def trained_on(kind: str) -> Any:
-    """In a worker: losses, weights and predictions after two epochs; what it said where it was refused."""
+    """In a worker: losses, weights and predictions after two epochs, or the error."""
     import sys
 
     import keras
@@ -77,7 +77,7 @@ def trained_on(kind: str) -> Any:
 
 
 def _source(kind: str) -> tuple[Any, tuple[Any, ...]]:
-    """What `predict` takes, and what `fit` does."""
+    """The arguments of `predict` and of `fit`."""
     import keras
     import scipy.sparse  # type: ignore[import-untyped]
 

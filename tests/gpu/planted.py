@@ -36,7 +36,7 @@ def dies(place: Place) -> Found:
 
 
 def hangs(place: Place) -> Found:
-    """With a child that hangs too, whose number it prints."""
+    """A part that hangs, with a child that hangs too; prints the child's process id."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     print(f"child {child.pid}", flush=True)
     time.sleep(600)

@@ -23,7 +23,7 @@ def command(*options: str, timeout_seconds: float = 280.0, **variables: str) -> 
     return subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout_seconds)
 
 
-def test_without_a_gpu_it_says_so() -> None:
+def test_a_missing_gpu_is_an_error() -> None:
     done = command(CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2
     assert done.stderr == (
@@ -31,7 +31,7 @@ def test_without_a_gpu_it_says_so() -> None:
     )
 
 
-def test_without_what_abreast_needs_it_says_what_to_bring(tmp_path: Path) -> None:
+def test_missing_packages_are_named_with_a_hint(tmp_path: Path) -> None:
     code = (
         "import sys; from benchmarks.gpu import wheels, __main__ as command; wheels._OF_ABREAST = ('no-such-package',)"
     )
@@ -42,7 +42,7 @@ def test_without_what_abreast_needs_it_says_what_to_bring(tmp_path: Path) -> Non
     assert done.stderr == "error: no-such-package: not installed\nhint: bring them along: make gpu-wheels\n"
 
 
-def test_packages_of_a_folder_are_there_for_the_run_and_gone_afterwards(tmp_path: Path) -> None:
+def test_packages_of_a_folder_are_installed_only_for_the_run(tmp_path: Path) -> None:
     name = wheel(tmp_path, "abreast_planted", "1.0").name
     done = command("--wheels", str(tmp_path), CUDA_VISIBLE_DEVICES="", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stderr.splitlines()[0]) == (2, f"from {tmp_path}: {name}")
@@ -78,8 +78,8 @@ def test_a_part_on_simulated_devices_gives_a_table_and_lines(tmp_path: Path) -> 
 @pytest.mark.full
 @pytest.mark.alone
 @pytest.mark.timeout(int(3 * USUAL_SECONDS))
-def test_all_parts_pass_on_simulated_devices_and_none_is_skipped_in_silence(tmp_path: Path) -> None:
-    """With twice the usual time, for a GPU takes less for most of it than two cores do."""
+def test_all_parts_pass_on_simulated_devices_and_skipped_ones_are_reported(tmp_path: Path) -> None:
+    """With twice the usual time, since a GPU takes less time than two cores for most of it."""
     output = tmp_path / "gpu.jsonl"
     seconds = 2 * USUAL_SECONDS
     options = ("--devices", "cpu:2", "--seconds", f"{seconds:.0f}", "--output", str(output))

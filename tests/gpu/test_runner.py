@@ -75,7 +75,7 @@ def is_gone(process: int) -> bool:
     return False
 
 
-def test_a_part_ends_with_the_run_that_it_belongs_to(tmp_path: Path) -> None:
+def test_a_part_ends_with_its_run(tmp_path: Path) -> None:
     place = {"backend": "", "devices": 1, "simulated": True, "seconds": 60}
     command = [sys.executable, "-m", "benchmarks.gpu.body", "tests.gpu.planted:hangs", json.dumps(place)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
@@ -87,7 +87,7 @@ def test_a_part_ends_with_the_run_that_it_belongs_to(tmp_path: Path) -> None:
     assert is_gone(child)
 
 
-def test_what_the_budget_leaves_no_time_for_is_said() -> None:
+def test_parts_without_time_in_the_budget_are_reported() -> None:
     """A part needs half of its limit; and one that the budget ends, before its limit, has not failed."""
     (row,) = rows_of(part("passes", limit_seconds=60.0), seconds=29.2)
     assert (row.status, row.why) == ("left out", "29 s were left, of 60 s")
@@ -95,7 +95,7 @@ def test_what_the_budget_leaves_no_time_for_is_said() -> None:
     assert (row.status, row.why) == ("left out", "no end after 5 s, of 8 s")
 
 
-def test_a_part_has_its_limit_what_is_left_or_with_more_time_more() -> None:
+def test_a_parts_limit_grows_with_the_budget_and_ends_with_it() -> None:
     now = [0.0]
     usual, long = (Budget(seconds, lambda: now[0]) for seconds in (480.0, 960.0))
     one = part("passes", limit_seconds=60.0)
@@ -104,7 +104,7 @@ def test_a_part_has_its_limit_what_is_left_or_with_more_time_more() -> None:
     assert (usual.limit_seconds(one), long.limit_seconds(one)) == (30.0, 120.0)
 
 
-def test_what_measures_no_time_goes_first() -> None:
+def test_parts_that_measure_no_time_run_first() -> None:
     found = rows_of(part("passes"), part("has_a_problem", alone=False))
     assert [row.part for row in found] == ["has_a_problem", "passes"]
 
@@ -113,7 +113,7 @@ def lacks(job: Job) -> str:
     return f"{job.part.name} {job.backend} {job.devices}: {job.lacks or 'ready'}"
 
 
-def test_with_one_gpu_what_needs_a_second_is_missing() -> None:
+def test_with_one_gpu_parts_that_need_two_are_missing() -> None:
     todo = runner.jobs((Part("a", "", counts=("one", "all")), Part("b", "")), machine())
     assert [lacks(job) for job in todo if job.backend == "jax"] == [
         "a jax 1: ready",
@@ -153,7 +153,7 @@ def test_a_framework_that_is_not_there_or_sees_no_gpu_is_missing_by_name() -> No
     ]
 
 
-def test_packages_that_are_not_there_are_missing_by_the_names_that_one_installs() -> None:
+def test_missing_packages_have_the_names_to_install() -> None:
     here = machine()
     here.modules -= {"cv2", "simplejpeg", "keras"}
     assert here.lacks("images") == "opencv-python-headless, simplejpeg: not installed"
@@ -171,8 +171,8 @@ def test_simulated_devices_are_not_taken_for_gpus(monkeypatch: pytest.MonkeyPatc
     assert runner.environment_of(job, simulated=True)["CUDA_VISIBLE_DEVICES"] == ""
 
 
-def test_what_needs_the_devices_waits_for_the_frameworks_that_see_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a framework that cannot use them fails once; its other parts are missing for that reason."""
+def test_parts_that_need_devices_wait_for_the_frameworks_that_see_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A framework that cannot use the GPUs fails once; its other parts are missing for that reason."""
 
     def run_job(job: Job, here: Machine, budget: Budget) -> Row:
         if job.part is DEVICES and job.backend == "torch":
@@ -211,7 +211,7 @@ def test_other_devices_are_refused(text: str) -> None:
         session.simulated_of(text)
 
 
-def test_a_name_that_is_no_part_is_refused() -> None:
+def test_an_unknown_part_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no part or backend contracts\nhint: bench, "):
         session.names_of("contracts,jax")
 

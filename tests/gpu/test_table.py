@@ -1,4 +1,4 @@
-"""The table of `make gpu`: every part is in it, and what did not pass is said again below."""
+"""The table of `make gpu`: it has every part, and failures are repeated below it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS = [
 ]
 
 
-def test_every_row_is_in_the_table_and_below_it_what_did_not_pass() -> None:
+def test_every_row_is_in_the_table_and_failures_are_below_it() -> None:
     assert report(ROWS, {("contract", "jax", 1): "9 of 9 jobs equal"}) == (
         "what      backend  devices  result    seconds  figure               figure on the CPU\n"
         "contract  jax      1 gpu    passed    61       18 of 18 jobs equal  9 of 9 jobs equal\n"

@@ -1,4 +1,4 @@
-"""What each part of `make gpu` takes for a fault, on facts that are planted; and that what it names is there."""
+"""The faults that each part of `make gpu` reports, on planted facts; and the existence of the things that it names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ON_GPU = Place("jax", 1, simulated=False, seconds=math.inf)
 ON_CPUS = Place("jax", 2, simulated=True, seconds=math.inf)
 
 
-def test_every_job_and_every_plant_is_there() -> None:
+def test_every_job_and_every_plant_exists() -> None:
     assert [name for name in contract.NAMES if name not in CASES] == []
     plants = re.findall(r"^def (\w+)\(devices", (ROOT / "tests/doctor/plants.py").read_text(), re.MULTILINE)
     assert [plant.name for plant in doctor.PLANTS if plant.name not in plants] == []
@@ -45,14 +45,14 @@ def test_jobs_that_differ_fail_unless_plain_keras_differs_from_itself_too() -> N
     assert contract.verdict({}, {}, []).problems == ("no job was compared",)
 
 
-def test_what_abreast_alone_refuses_has_failed() -> None:
+def test_a_job_that_only_abreast_refuses_has_failed() -> None:
     refusal = {"error": ["ModelError", "AbreastError"], "message": "no", "steps": 0, "traceback": ""}
     plain = {"weights/0": np.ones(2)}
     assert contract.compared(ON_GPU, "1 row", plain, refusal).verdict == "failed"
     assert contract.compared(ON_GPU, "1 row", refusal, refusal).verdict == "refused"
 
 
-def test_a_gpu_may_differ_by_ten_times_what_the_cpu_may() -> None:
+def test_the_tolerance_of_a_gpu_is_ten_times_that_of_the_cpu() -> None:
     plain, other = {"weights/0": np.ones(2)}, {"weights/0": np.array([1.0, 1 + 5e-5])}
     assert contract.compared(ON_GPU, "1 row", plain, other).verdict == "equal"
     assert contract.compared(ON_CPUS, "1 row", plain, other).verdict == "different"
@@ -85,8 +85,8 @@ def test_staging_that_changes_weights_or_takes_longer_is_a_fault() -> None:
     assert staging.difference([np.ones(2), np.full(1, 4.0)], [np.ones(2), np.full(1, 5.0)]) == pytest.approx(0.2)
 
 
-def test_what_plain_keras_gets_wrong_too_is_told_and_not_judged() -> None:
-    """As on JAX, where a step still computes when a source writes its next batch over the rows of that step."""
+def test_errors_that_plain_keras_makes_too_are_reported_and_not_judged() -> None:
+    """This happens on JAX, where a step still computes when a source writes its next batch over the rows of that step."""
     seconds = {"keras": [2.0], "prefetch=0": [2.0], "prefetch=2": [1.0]}
     differences = {("keras", "one array"): 0.5, ("prefetch=2", "one array"): 0.01, ("prefetch=2", "new arrays"): 0.02}
     verdict = staging.verdict(seconds, differences, ON_GPU)
@@ -120,12 +120,12 @@ def timeline_facts(**changed: Any) -> dict[str, Any]:
         ({"cost": 1.6}, "a step takes 1.60 times as long with it"),
     ],
 )
-def test_what_a_timeline_gets_wrong_is_a_fault(changed: dict[str, Any], fault: str) -> None:
+def test_errors_of_a_timeline_are_faults(changed: dict[str, Any], fault: str) -> None:
     assert timeline.problems(timeline_facts(), ON_GPU) == []
     assert timeline.problems(timeline_facts(**changed), ON_GPU) == [fault]
 
 
-def test_a_trace_without_what_a_gpu_did_is_a_fault() -> None:
+def test_a_trace_without_the_work_of_the_gpu_is_a_fault() -> None:
     assert trace.problems({"steps": [4, 5, 6], "device_events": 9}, ON_GPU) == []
     assert trace.problems({"steps": [4, 5], "device_events": 0}, ON_GPU) == [
         "steps [4, 5] are traced, not [4, 5, 6]",
@@ -160,7 +160,7 @@ def test_copies_that_were_not_measured_or_are_slow_are_faults() -> None:
     assert "a framework: all-reduce" in machine.absent({"gpus": [], "notes": []}, no_framework)
 
 
-def test_what_a_driver_gives_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_measured_with_a_driver_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(gpu_copies, "time", clock)
     gpus = [Device("gpu:0", "gpu", 0, "Some GPU", 2**34, "GPU-0", "0000:00:00.0")]
@@ -212,7 +212,7 @@ def test_a_cause_that_is_missed_once_is_tried_again_while_there_is_time() -> Non
     assert doctor.diagnosed(lambda: tries.pop(0), "slow-reading", late)["findings"][0]["cause"] == "gil"
 
 
-def test_what_only_a_gpu_has_is_not_planted_on_the_cpu() -> None:
+def test_causes_of_gpus_only_are_not_planted_on_the_cpu() -> None:
     assert [plant.name for plant in doctor.plants_for(ON_CPUS)] == ["reading", "callback"]
     assert doctor.verdict({}, [], ON_CPUS).absent == ("a GPU: the causes precision, copy-bound",)
 

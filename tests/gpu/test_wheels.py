@@ -1,4 +1,4 @@
-"""Packages are brought along for what is missing, and for what is too old; nothing that is there is replaced otherwise."""
+"""Collected packages replace missing ones and those that are too old, and no others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wheel(folder: Path, name: str, version: str) -> Path:
     return path
 
 
-def test_what_is_missing_is_installed_without_network(tmp_path: Path) -> None:
+def test_missing_packages_are_installed_without_network(tmp_path: Path) -> None:
     folder, target = tmp_path / "wheels", tmp_path / "target"
     folder.mkdir()
     needed = wheel(folder, "abreast_planted", "1.0")
@@ -61,7 +61,7 @@ def test_an_older_package_is_replaced_only_where_abreast_needs_a_newer_one(
     assert wheels.is_needed(Path(name)) == needed
 
 
-def test_wheels_are_asked_for_by_name_and_for_the_other_python(tmp_path: Path) -> None:
+def test_wheels_are_collected_by_name_for_the_other_python(tmp_path: Path) -> None:
     command = wheels.collect_command(tmp_path, "3.12", ["keras", "namex"])
     assert command[-4:] == ["--dest", str(tmp_path), "keras", "namex"]
     assert command[command.index("--python-version") + 1] == "3.12"

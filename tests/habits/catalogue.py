@@ -1,11 +1,11 @@
-"""`Habit`: a script with what it says about itself; `every`: all of them; `of_the_day`: those in turn. Runs no script.
+"""`Habit`: a script and its constants; `every`: all of them; `of_the_day`: those in turn. Runs no script.
 
 A script may begin with these constants, each a literal:
 
-- `EXPECTED`: what is expected where it is not "equal", per backend: `{"torch": "refused: words of the error"}` or
+- `EXPECTED`: the expected verdict if it is not "equal", per backend: `{"torch": "refused: words of the error"}` or
   `{"tensorflow": "announced: words of the warning"}`.
 - `BACKENDS`: the backends on which plain Keras can do this, and `NEEDS`: packages without which it is skipped.
-- `TOLERANCE`: the largest relative difference, where rounding grows beyond `LARGEST_DIFFERENCE`; a comment says why.
+- `TOLERANCE`: the largest relative difference, if rounding grows beyond `LARGEST_DIFFERENCE`; a comment says why.
 - `WITHOUT`: names of results that are not compared, per backend; a comment says why.
 """
 

@@ -1,4 +1,4 @@
-"""`leaves`: what a script left, as named NumPy arrays, numbers and texts that can be compared. Imports Keras late."""
+"""`leaves`: the results of a script as named NumPy arrays, numbers and texts that can be compared. Imports Keras late."""
 
 from __future__ import annotations
 

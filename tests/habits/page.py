@@ -1,8 +1,8 @@
-"""Make `docs/reference/habits.md` of the lines that `sweep.py` wrote; the newest line of each cell counts.
+"""Make `docs/reference/habits.md` from the lines that `sweep.py` wrote; the newest line of each cell counts.
 
     python -m tests.habits.page [--check]
 
-`--check` writes nothing and fails when the page is not what the lines say. Imports no framework.
+`--check` writes nothing, and fails if the page does not match the lines. Imports no framework.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from tests.harness.client import BACKENDS, ROOT
 PAGE = ROOT / "docs" / "reference" / "habits.md"
 _HEAD = """# Habits
 
-What Keras users do, one short script each, run with plain Keras and with every model placed on 2 and on 4 simulated devices:
-what the script leaves behind is compared. Made by `python -m tests.habits.page` from `benchmarks/results/habits.jsonl`, which
-`python -m tests.habits.sweep` writes; do not edit. The scripts are in `tests/habits/scripts`.
+A habit is a short script with something that Keras users do. Each runs with plain Keras, and with every model placed on 2 and on
+4 simulated devices; the results of the script are compared. Made by `python -m tests.habits.page` from
+`benchmarks/results/habits.jsonl`, which `python -m tests.habits.sweep` writes; do not edit. The scripts are in
+`tests/habits/scripts`.
 
-- **equal**: weights, optimizer, history, `evaluate`, `predict` and whatever else the script keeps are those of plain Keras.
-- **refused**: an error by name before the first step.
+- **equal**: weights, optimizer, history, `evaluate`, `predict` and all other results of the script equal those of plain Keras.
+- **refused**: an error before the first step names the cause.
 - **announced**: it cannot be equal, and a warning says so.
-- **different**: it is not equal, and nobody is told. **failed**: an error that plain Keras does not raise. Both are defects.
+- **different**: it is not equal, without a warning. **failed**: an error that plain Keras does not raise. Both are defects.
 - **slow**: more than twice the processor time of plain Keras, and more than a second more, in the process of the script. On
-  TensorFlow each replica is traced and compiled by itself.
+  TensorFlow each replica is traced and compiled separately.
 - An empty cell: plain Keras cannot do it on that backend. "-": not run yet.
 """
 _ORDER = ("equal", "refused", "announced", "different", "failed")
@@ -38,14 +39,14 @@ Cells = dict[tuple[str, str, int], Cell]
 
 
 def page(path: Path = OUTPUT) -> str:
-    """The page, of the lines of a file."""
+    """The page for the lines of a file."""
     run, cells = read(path)
     parts = [_HEAD, _about(run), _totals(cells), _reasons(cells), *_themes(cells)]
     return "\n".join(part for part in parts if part)
 
 
 def read(path: Path) -> tuple[dict[str, Any], Cells]:
-    """The line of the sweep, and the newest cell of each habit that is still there, backend and number of devices."""
+    """The line of the sweep, and the newest cell of each existing habit, backend and number of devices."""
     run: dict[str, Any] = {}
     cells: Cells = {}
     for line in map(json.loads, path.read_text().splitlines()):
@@ -74,22 +75,22 @@ def _totals(cells: Cells) -> str:
 
 
 def _reasons(cells: Cells) -> str:
-    """Every cell that is not equal, with what was said."""
+    """Every cell that is not equal, with its error or warning."""
     rows = [
         (f"`{cell.habit}`", cell.backend, cell.devices, cell.verdict, _text(cell))
         for cell in cells.values()
         if cell.verdict != "equal"
     ]
-    return f"## What is not equal\n\n{_table(('habit', 'backend', 'devices', 'verdict', 'what is said'), sorted(rows))}"
+    return f"## What is not equal\n\n{_table(('habit', 'backend', 'devices', 'verdict', 'error or warning'), sorted(rows))}"
 
 
 def _text(cell: Cell) -> str:
     difference = "" if cell.difference is None else f"{cell.difference:.0e}: "
-    return difference + cell.where.partition("\nhint:")[0].replace("|", "/").replace("\n", " ")[:240]
+    return difference + cell.where.partition("\nhint:")[0].replace("|", "/").replace("\n", " ")[:300]
 
 
 def _themes(cells: Cells) -> Iterator[str]:
-    """A table for each theme, of the habits that have lines."""
+    """A table for each theme, with the habits that have lines."""
     tried = {name for name, _, _ in cells}
     themes: dict[str, list[Habit]] = {}
     for habit in every().values():
@@ -123,7 +124,7 @@ def main(arguments: Sequence[str]) -> int:
     if "--check" not in arguments:
         PAGE.write_text(text)
     elif PAGE.read_text() != text:
-        print(f"{PAGE} is not what the lines say\nhint: python -m tests.habits.page", file=sys.stderr)
+        print(f"{PAGE} does not match the lines\nhint: python -m tests.habits.page", file=sys.stderr)
         return 1
     return 0
 

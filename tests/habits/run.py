@@ -1,4 +1,4 @@
-"""Run one habit in a worker process as a user's script runs, and give what it left, warned and raised. Imports Keras late."""
+"""Run one habit in a worker process as a user's script runs, and return its results, warnings and errors. Imports Keras late."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _placements: dict[int, Any] = {}
 
 @dataclass
 class Ran:
-    """What a script left in `result`, by name; or what it raised, and the optimizer's steps until then.
+    """The content of a script's `result`, by name; or its error, and the optimizer's steps until then.
 
-    `seconds` are those of the processor that this process took: the clock's would count what else runs on the machine.
+    `seconds` is the processor time of this process: elapsed time would count other work on the machine.
     """
 
     seconds: float

@@ -1,6 +1,6 @@
-"""Every habit on every backend, plainly and on 2 and on 4 devices; one JSON line a cell.
+"""Every habit on every backend, with plain Keras and on 2 and on 4 devices; one JSON line a cell.
 
-`python -m tests.habits.sweep` writes `benchmarks/results/habits.jsonl` and prints what is not as expected; `python -m
+`python -m tests.habits.sweep` writes `benchmarks/results/habits.jsonl` and prints unexpected cells; `python -m
 tests.habits.page` makes a page of it. Imports no framework.
 """
 

@@ -1,4 +1,4 @@
-"""What users do gives on several devices what plain Keras gives; some habits in turn, all of them with `-m full`."""
+"""Habits of users give on several devices the results of plain Keras. Some habits run in turn, all of them with `-m full`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def _cases() -> list[object]:
 
 
 @pytest.mark.parametrize("name", _cases())
-def test_what_users_do_gives_what_plain_keras_gives(workers: Workers, name: str, pytestconfig: pytest.Config) -> None:
+def test_habits_of_users_give_the_results_of_plain_keras(
+    workers: Workers, name: str, pytestconfig: pytest.Config
+) -> None:
     habit = every()[name]
     if workers.backend not in habit.backends:
         pytest.skip(f"plain Keras on {workers.backend} cannot do this")

@@ -39,7 +39,7 @@ def test_a_placed_run_is_judged_by_its_results_its_warnings_and_its_error(placed
     assert judge(PLAIN, placed, 1e-4).verdict == verdict
 
 
-def test_a_script_that_fails_with_plain_keras_is_no_evidence() -> None:
+def test_a_script_that_fails_with_plain_keras_proves_nothing() -> None:
     assert judge(Ran(1.0, error=["ValueError"]), PLAIN, 1e-4).verdict == "broken"
 
 
@@ -49,7 +49,7 @@ def test_an_expected_warning_must_come_even_where_results_are_equal() -> None:
     assert not holds(judged, "announced", "draws", ["something else"])
 
 
-def test_every_habit_says_what_it_is_and_has_its_turn() -> None:
+def test_every_habit_has_a_title_and_its_turn() -> None:
     habits = every().values()
     assert all(habit.title.endswith(".") for habit in habits)
     days = [datetime.date(2026, 1, 1) + datetime.timedelta(number) for number in range(len(habits))]
@@ -71,5 +71,5 @@ def test_the_page_shows_the_newest_line_of_each_cell(tmp_path: Path) -> None:
     assert "| equal, slow (3.0 x) |" in page(path) and "5e-01" not in page(path)
 
 
-def test_the_page_in_the_documentation_is_what_the_lines_say() -> None:
+def test_the_page_in_the_documentation_matches_the_lines() -> None:
     assert PAGE.read_text() == page()

@@ -1,9 +1,9 @@
-"""`judge`: what a placed run of a habit is, held to a plain one. Imports no framework.
+"""`judge`: the verdict on a placed run of a habit, compared with a plain one. Imports no framework.
 
 - "equal": the same results as with plain Keras.
 - "refused": an error of abreast's before the first step.
 - "announced": other results, and a warning that plain Keras does not give.
-- "different": other results, and nobody is told. The worst.
+- "different": other results without a warning. The worst.
 - "failed": an error that plain Keras does not raise, or one of abreast's after the first step.
 - "broken": plain Keras raises too: the script must catch what it wants to show.
 """
@@ -47,7 +47,7 @@ def judge(plain: Ran, placed: Ran, tolerance: float, without: list[str] | None =
 
 
 def holds(judged: Judged, expected: str, words: str, said: list[str]) -> bool:
-    """Whether a verdict is the one expected: where a warning is expected, it must come, even if results are equal."""
+    """Whether a verdict is the expected one. An expected warning must come, even if results are equal."""
     if expected == "announced":
         return judged.verdict in ("equal", "announced") and any(words in text for text in said)
     return judged.verdict == expected and (expected == "equal" or words in judged.where)

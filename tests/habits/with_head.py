@@ -1,6 +1,6 @@
-"""`WithHead`: a model whose `call` is the encoder alone; its step calls a head, which nobody built. Imports Keras.
+"""`WithHead`: a model whose `call` is only the encoder; its step calls a head, which no `call` builds. Imports Keras.
 
-On TensorFlow the head has an optimizer of its own. On JAX plain Keras cannot do this.
+On TensorFlow the head has its own optimizer. On JAX plain Keras cannot do this.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class WithHead(keras.Model):  # type: ignore[misc]  # Keras has no types
 
 
 def train(**settings: Any) -> dict[str, Any]:
-    """What `fit` gives, and the weights."""
+    """The history of `fit`, and the weights."""
     x, y = regression(rows=48)
     model = WithHead()
     model.compile(keras.optimizers.SGD(0.05), "mse", **settings)

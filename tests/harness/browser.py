@@ -1,6 +1,6 @@
-"""`Browser`: a real one without a window, driven through Chromium's DevTools protocol over a pipe.
+"""`Browser`: a real browser without a window, driven through Chromium's DevTools protocol over a pipe.
 
-It has no network, a home of its own, and no process or file of it is left when it is closed. `find` looks for one:
+It has no network and its own home folder, and leaves no process or file when it is closed. `find` looks for one:
 `ABREAST_BROWSER`, then the usual names. Protocol: https://chromedevtools.github.io/devtools-protocol/
 """
 
@@ -61,7 +61,7 @@ def find() -> str | None:
 
 @dataclass
 class Page:
-    """What a page did while it loaded: lines of its console and its errors, and the addresses that it asked for."""
+    """The events of a page while it loads: lines of its console, its errors, and the addresses that it requests."""
 
     console: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -118,14 +118,14 @@ class Browser:
         return answer["result"].get("value")
 
     def screenshot(self, path: Path, whole: bool = False) -> bytes:
-        """Write and give a PNG of the window, or of the whole page."""
+        """Write and return a PNG of the window, or of the whole page."""
         answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         data = base64.b64decode(answer["data"])
         path.write_bytes(data)
         return data
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """What a method of the protocol gives."""
+        """The result of a method of the protocol."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:
@@ -141,7 +141,7 @@ class Browser:
         return result
 
     def close(self) -> list[str]:
-        """End the browser; gives lines that name what it left behind."""
+        """End the browser; returns lines that name remaining processes and files."""
         self._session = None
         with contextlib.suppress(AssertionError, OSError):
             self.call("Browser.close")

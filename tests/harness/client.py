@@ -67,13 +67,13 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Its process id; starts it if need be."""
+        """Its process id; starts the process if needed."""
         self._start()
         assert self._process is not None
         return self._process.pid
 
     def run(self, function: Callable[..., Any], *, timeout_seconds: float = TIMEOUT_SECONDS, **arguments: Any) -> Any:
-        """What `function(**arguments)` gives in the process. Raises `RemoteError`, `WorkerLost`."""
+        """Run `function(**arguments)` in the process; returns its result. Raises `RemoteError`, `WorkerLost`."""
         self.begin(function, **arguments)
         return self.result(timeout_seconds)
 
@@ -87,7 +87,7 @@ class Worker:
             raise self._lost("ended between two calls") from error
 
     def result(self, timeout_seconds: float = TIMEOUT_SECONDS) -> Any:
-        """What the function begun last gives."""
+        """The result of the function that was begun last."""
         assert self._connection is not None
         try:
             if not self._connection.poll(timeout_seconds):
@@ -101,12 +101,12 @@ class Worker:
         return answer[1]
 
     def log_tail(self, num_bytes: int = 3000) -> str:
-        """The end of what the process printed."""
+        """The end of the process's output."""
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), num_bytes, max(0, size - num_bytes)).decode(errors="replace")
 
     def close(self) -> list[str]:
-        """End the process; gives what it left behind: lines that name processes of its session still running after 5 s."""
+        """End the process; returns lines that name processes of its session that still run after 5 s."""
         if self._process is None:
             return []
         process = self._process
@@ -182,7 +182,7 @@ def left_behind(session: int, seconds: float) -> list[str]:
 
 
 def _processes_of(session: int) -> list[str]:
-    """Every running process of a session, zombies left out. Reads /proc; on other systems it finds none."""
+    """Every running process of a session, without zombies. Reads /proc; on other systems it finds no process."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

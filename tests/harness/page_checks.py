@@ -1,4 +1,4 @@
-"""What a browser can say of a page: which elements nobody sees, which texts are faint, how far the layout moved."""
+"""Checks of a page in a browser: hidden elements, faint texts, and how far the layout moved."""
 
 from __future__ import annotations
 

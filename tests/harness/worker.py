@@ -1,4 +1,4 @@
-"""The program of a worker process: runs the functions that it is sent and sends back what they give.
+"""The program of a worker process: runs the functions that it receives, and sends their results back.
 
 `python -m tests.harness.worker <descriptor> <devices>`. With devices > 0 it first imports abreast and asks for that many
 simulated CPU devices; with 0 it is plain Keras and refuses to answer once abreast was imported.
@@ -48,9 +48,9 @@ def main(descriptor: int, devices: int) -> None:
 
 
 def _leave() -> None:
-    """End as Python does, but free nothing: after hundreds of tests TensorFlow was seen to do so for over a minute.
+    """End as Python does, but free nothing: after hundreds of tests, TensorFlow took over a minute to do so.
 
-    No thread was left then, and the last collection of garbage had begun.
+    No thread was left then, and the last garbage collection had begun.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

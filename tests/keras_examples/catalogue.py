@@ -18,7 +18,7 @@ _SIZES = (
 
 @dataclass(frozen=True)
 class Example:
-    """`name` is category and file; `edits` are pairs of a pattern of a line and what stands there instead."""
+    """`name` is category and file; `edits` are pairs of a pattern of a line and its replacement."""
 
     name: str
     backends: tuple[str, ...] = _ALL

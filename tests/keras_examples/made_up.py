@@ -219,7 +219,7 @@ _FILES: dict[str, Callable[[Path], None]] = {
 
 
 def get_file(fname: str | None = None, origin: str | None = None, **_: Any) -> str:
-    """`keras.utils.get_file` without a network. Raises `LookupError` for a file that nobody made up."""
+    """`keras.utils.get_file` without a network. Raises `LookupError` for a file that is not here."""
     name = fname or os.path.basename(str(origin))
     for part, make in _FILES.items():
         if part in f"{name} {origin}":

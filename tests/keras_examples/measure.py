@@ -1,7 +1,7 @@
-"""`KERAS_IO=/path python -m tests.keras_examples.measure` plays every example, plainly and placed, and keeps the verdicts.
+"""`KERAS_IO=/path python -m tests.keras_examples.measure` runs every example, with plain Keras and placed, and keeps verdicts.
 
-Lines go to `benchmarks/results/keras_examples.jsonl`, one per example and backend; the page is
-`docs/reference/keras-examples.md`, made anew each time, or by `--page` alone. Imports no framework.
+Lines go to `benchmarks/results/keras_examples.jsonl`, one per example and backend. The page
+`docs/reference/keras-examples.md` is made each time; `--page` only makes the page. Imports no framework.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _HEAD = """# Keras's examples
 Made by `KERAS_IO=/path python -m tests.keras_examples.measure`; do not edit. `/path` holds `examples/keras_io` of
 keras-team/keras before its commit e5dad39059 (examples of keras.io, converted to Keras 3), or a clone of keras-io.
 
-Examples of keras.io run with small made-up data, two epochs of three batches per `fit`, once by Python and once by `abreast run
---cpu-devices 4`. What every `fit`, `evaluate`, `predict` and `train_on_batch` gave is compared: the largest relative difference.
-On TensorFlow and PyTorch, where each replica draws its own random numbers, random layers are stilled on both sides. Where float32
-differs by more than 2e-3, both sides run again in float64: a deep model makes rounding large within a few steps. Where that
-differs too, plain Keras runs twice: a parallel `map` of `tf.data` that draws numbers does not repeat.
+Examples of keras.io run with small invented data, two epochs of three batches per `fit`, once with Python and once with
+`abreast run --cpu-devices 4`. The results of every `fit`, `evaluate`, `predict` and `train_on_batch` are compared; the table
+shows the largest relative difference. On TensorFlow and PyTorch, where each replica draws its own random numbers, random layers
+are switched off on both sides. If float32 differs by more than 2e-3, both sides run again in float64: a deep model makes
+rounding large within a few steps. If float64 differs too, plain Keras runs twice: for example, a parallel `map` of `tf.data`
+that draws numbers does not repeat.
 
 """
 
@@ -73,7 +74,7 @@ def _measure(backends: Sequence[str], only: Sequence[str]) -> None:
 
 
 def _keep(line: dict[str, Any]) -> None:
-    """Put a line in the place of the older one of the same example and backend."""
+    """Put a line in place of the older line of the same example and backend."""
     kept = [one for one in read() if (one["example"], one["backend"]) != (line["example"], line["backend"])]
     new = sorted([*kept, line], key=lambda one: (one["example"], one["backend"]))
     OUTPUT.write_text("".join(json.dumps(one) + "\n" for one in new))
@@ -83,7 +84,7 @@ def page(found: Sequence[dict[str, Any]]) -> str:
     counts = Counter((line["backend"], line["verdict"]) for line in found)
     verdicts = ("equal", "equal in float64", "announced", "refused", "different", "failed", "not repeatable", "not run")
     rows = [[name, *(str(counts[name, verdict]) for verdict in verdicts)] for name in BACKENDS]
-    run = f"{len({line['example'] for line in found})} of the {len(catalogue.EXAMPLES)} examples were run so far.\n\n"
+    run = f"{len({line['example'] for line in found})} of the {len(catalogue.EXAMPLES)} examples have been run so far.\n\n"
     parts = [_HEAD, run, _table(["backend", *verdicts], rows), "\n"]
     parts += [_table(["example", "backend", "verdict", "difference", "calls", "where"], [_row(line) for line in found])]
     return "".join(parts)
@@ -102,13 +103,13 @@ def _row(line: dict[str, Any]) -> list[str]:
 
 
 def _explained(line: dict[str, Any]) -> str:
-    """Where the largest difference is, and why, if that is known."""
+    """The place of the largest difference, and its reason, if that is known."""
     reason = catalogue.REASONS.get((line["example"], line["backend"]))
     return f"{line['where']}: {reason}" if reason and line["verdict"] in ("different", "failed") else line["where"]
 
 
 def unexplained(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lines of examples that differ for no reason that the catalogue names."""
+    """Lines of examples that differ without a reason in the catalogue."""
     wrong = [line for line in found if line["verdict"] in ("different", "failed")]
     return [line for line in wrong if (line["example"], line["backend"]) not in catalogue.REASONS]
 

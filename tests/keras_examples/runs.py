@@ -1,4 +1,4 @@
-"""One example plainly and placed, in processes of their own, and how what they recorded compares. Imports no framework."""
+"""One example with plain Keras and placed, in separate processes, and the comparison of their records. Imports no framework."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PLAY = ROOT / "tests" / "keras_examples" / "play.py"
 
 @dataclass(frozen=True)
 class Verdict:
-    """`verdict`: equal, or that in float64 only, refused, announced, different, failed (placed only), not repeatable or not run.
+    """`verdict`: equal, equal only in float64, refused, announced, different, failed (placed only), not repeatable or not run.
 
-    The last two are of plain Keras: it gives other numbers each time, or fails.
+    The last two concern plain Keras: its numbers differ each time, or it fails.
     """
 
     verdict: str
@@ -39,7 +39,7 @@ class Verdict:
 
 
 def run(script: Path, backend: str) -> Verdict:
-    """Play an example on both sides. Off JAX replicas draw their own random numbers, so what draws is stilled there."""
+    """Play an example on both sides. Except on JAX, replicas draw their own random numbers, so random layers are off there."""
     mode = "random" if backend == "jax" else "still"
     verdict = _compare(script, backend, mode, "float32", TOLERANCE)
     if verdict.verdict != "different":

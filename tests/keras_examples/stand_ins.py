@@ -1,4 +1,4 @@
-"""What stands in an example's process in place of downloads, plots, long trainings and random layers; and what it records.
+"""Replacements in an example's process for downloads, plots, long trainings and random layers; and a record of results.
 
 Imports Keras; `abreast` must have placed it before, or never will. Not here: the data (`made_up.py`).
 """
@@ -23,7 +23,7 @@ EPOCHS, STEPS = 2, 3
 
 
 class Recorder:
-    """What each call of `fit`, `evaluate`, `predict` and `train_on_batch` gave, in order; warnings; what was replaced."""
+    """The results of each call of `fit`, `evaluate`, `predict` and `train_on_batch`, in order; warnings; replaced functions."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
@@ -210,7 +210,7 @@ def _recorded(plain: Callable[..., Any], name: str, recorder: Recorder) -> Calla
 
 
 def _numbers(result: Any) -> list[float]:
-    """Of numbers these, of arrays the means of their values and of their sizes."""
+    """Numbers themselves; for arrays, the means of their values and of their absolute values."""
     leaves = [np.asarray(keras.ops.convert_to_numpy(leaf), "float64") for leaf in keras.tree.flatten(result)]
     return [
         float(part) for leaf in leaves for part in ([leaf] if leaf.ndim == 0 else [leaf.mean(), np.abs(leaf).mean()])

@@ -1,4 +1,4 @@
-"""`python -m tests.keras_own.measure` runs Keras's own tests plainly and placed, and keeps what came out, by backend and file.
+"""`python -m tests.keras_own.measure` runs Keras's own tests plainly and placed, and keeps the outcomes by backend and file.
 
 The lines go to `benchmarks/results/keras_tests.jsonl`; `page.py` makes a page of them. Imports no framework.
 """

@@ -1,4 +1,4 @@
-"""Make `docs/reference/keras-tests.md` of what `measure.py` kept.
+"""Make `docs/reference/keras-tests.md` from the lines that `measure.py` wrote.
 
 python -m tests.keras_own.page [--check]
 """
@@ -19,18 +19,18 @@ _HEAD = """# Keras's own tests
 
 Made by `python -m tests.keras_own.page`; do not edit.
 
-The wheel of Keras holds its tests. Those of trainers, callbacks, saving, optimizers, models and normalization, and others in
-which a model is fit, run here twice: with plain Keras, and with every model placed on {devices} simulated devices, as `abreast
-run` places it. *With steps* counts the tests that ran at least one step on the devices; the others make no model, or train none.
+The wheel of Keras contains its tests. The tests of trainers, callbacks, saving, optimizers, models and normalization, and others
+that fit a model, run here twice: with plain Keras, and with every model placed on {devices} simulated devices, as with `abreast
+run`. *With steps* counts the tests that ran at least one step on the devices; the others train no model.
 """
 _NAMED = """
-## Tests that pass plainly and not on {devices} devices
+## Tests that pass with plain Keras but not on {devices} devices
 
 """
 _PLAINLY = """
 ## Tests that do not pass with plain Keras
 
-They say nothing of abreast: packages that are not installed, other backends, and hardware that is not there.
+The reasons do not concern abreast: packages that are not installed, other backends, and missing hardware.
 
 | backend | outcome | tests | reason |
 | --- | --- | --- | --- |
@@ -47,7 +47,8 @@ def text(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def _totals(lines: Sequence[dict[str, Any]]) -> str:
-    head = "\n| backend | tests | pass plainly | pass placed | with steps | steps |\n| --- | --- | --- | --- | --- | --- |\n"
+    columns = ("backend", "tests", "pass with plain Keras", "pass placed", "with steps", "steps")
+    head = f"\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}\n"
     return head + _table(
         (backend, *(str(sum(line[name] for line in _files(lines, backend))) for name in (*_COLUMNS, "steps")))
         for backend in BACKENDS
@@ -71,7 +72,7 @@ def _plainly(lines: Sequence[dict[str, Any]]) -> Iterator[Sequence[str]]:
 
 
 def _by_file(lines: Sequence[dict[str, Any]]) -> str:
-    head = "\n## By file\n\nTests that pass plainly, pass placed, and ran steps.\n\n"
+    head = "\n## By file\n\nTests that pass with plain Keras, pass placed, and ran steps.\n\n"
     head += f"| file | {' | '.join(BACKENDS)} |\n| --- {'| --- ' * len(BACKENDS)}|\n"
     files = sorted({line["file"] for line in lines if line["kind"] == "file"})
     return head + _table((f"`{file}`", *(_cell(lines, backend, file) for backend in BACKENDS)) for file in files)

@@ -29,7 +29,7 @@ _OUTCOMES = pytest.StashKey["Outcomes"]()
 
 
 class Planted(BaseException):
-    """What a planted step raises: no test that expects an error of its own takes it for that."""
+    """The error of a planted step: no test that expects an error takes it for that one."""
 
 
 class Outcomes:
@@ -98,7 +98,7 @@ def pytest_unconfigure() -> None:
 
 
 def _stand_in_for_conftest() -> None:
-    """Do what Keras's tests expect of its `conftest.py`, which is not in the wheel."""
+    """Do the work of Keras's `conftest.py`, which is not in the wheel."""
     os.environ["JAX_DEFAULT_DTYPE_BITS"] = "32"
     with contextlib.suppress(ImportError):
         importlib.import_module("torch")  # before TensorFlow, or it may crash
@@ -139,12 +139,12 @@ def _counting(step_function: Callable[..., Any], outcomes: Outcomes, planted: bo
 
 
 def _name(test: str) -> str:
-    """The same in every process: scikit-learn names its checks by what they check, with addresses."""
+    """A test id that is the same in every process: scikit-learn's names of checks contain addresses."""
     return re.sub("0x[0-9a-f]+", "0x", test)
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Of an error its kind and message (of a chain of them, the last one's), of a skip its reason."""
+    """For an error its kind and message (the last one's in a chain), for a skip its reason."""
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2]).removeprefix("Skipped: ")
     lines = report.longreprtext.splitlines()

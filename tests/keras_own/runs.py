@@ -1,7 +1,7 @@
-"""Processes that run Keras's own tests with `plugin.py`, and what came out of each test.
+"""Processes that run Keras's own tests with `plugin.py`, and the outcome of each test.
 
-The tests run from a copy named `keras_tests`: what lives in `keras.src` counts as Keras's own, and these classes are a user's.
-A test that ends its process, or takes too long, counts as "died"; another process goes on with the rest. Imports no framework.
+The tests run from a copy named `keras_tests`: code in `keras.src` counts as Keras's own, and these classes are a user's.
+A test that ends its process, or takes too long, counts as "died"; another process runs the rest. Imports no framework.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ EVERYTHING = (*PACKAGES, *FILES)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of one test; `steps` counts the calls of our step functions."""
+    """The outcome of one test; `steps` counts the calls of our step functions."""
 
     test: str
     outcome: str  # passed, failed, skipped or died
@@ -81,7 +81,7 @@ def run(
 
 
 def _ended(backend: str, arguments: Sequence[str]) -> bool:
-    """Whether a process came to the end of its tests: no signal, and none of pytest's own errors."""
+    """Whether a process finished its tests: no signal, and no error of pytest itself."""
     log = Path(arguments[3] + ".log")
     with log.open("ab") as file:
         process = subprocess.Popen(
@@ -156,7 +156,7 @@ def _close(path: Path) -> None:
 
 
 def broken(plain: dict[str, Outcome], placed: dict[str, Outcome]) -> list[Outcome]:
-    """What came out, placed, of the tests that pass plainly and not placed."""
+    """The placed outcomes of the tests that pass with plain Keras but not placed."""
     passed = [test for test, one in plain.items() if one.outcome == "passed"]
     missing = Outcome("", "missing", 0, 0.0, "did not run")
     found = [placed.get(test, replace(missing, test=test)) for test in passed]

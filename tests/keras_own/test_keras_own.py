@@ -32,7 +32,7 @@ def test_every_test_that_runs_steps_fails_where_a_step_does(backend: str, tmp_pa
 
 @pytest.mark.full
 @pytest.mark.timeout(7200)
-def test_what_passes_plainly_passes_on_several_devices_or_is_named(backend: str, tmp_path: Path) -> None:
+def test_tests_that_pass_with_plain_keras_pass_on_several_devices_or_are_named(backend: str, tmp_path: Path) -> None:
     plain = runs.run(backend, EVERYTHING, tmp_path / "plain.jsonl")
     placed = runs.run(backend, EVERYTHING, tmp_path / "placed.jsonl", placed=NUM_DEVICES)
     assert sum(one.outcome == "passed" for one in plain.values()) >= 600
@@ -41,7 +41,7 @@ def test_what_passes_plainly_passes_on_several_devices_or_is_named(backend: str,
 
 
 @pytest.mark.skipif(not measure.OUTPUT.exists(), reason="python -m tests.keras_own.measure was not run yet")
-def test_the_page_is_what_the_lines_say() -> None:
+def test_the_page_matches_the_lines() -> None:
     assert page.main(["--check"]) == 0
 
 

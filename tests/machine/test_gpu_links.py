@@ -1,4 +1,4 @@
-"""What is told of GPUs without measuring: by a driver that a test wrote, and by files as Linux has them."""
+"""Facts of GPUs without measuring: from a driver that a test wrote, and from files as on Linux."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def gpu(index: int, card: int) -> Device:
     return Device(f"gpu:{index}", "gpu", index, "Some GPU", 2**34, f"GPU-{card}", f"00000000:0{card}:00.0")
 
 
-def test_pcie_and_nvlink_are_what_the_driver_tells() -> None:
+def test_pcie_and_nvlink_come_from_the_driver() -> None:
     riser, slot = gpu_facts([gpu(0, 0), gpu(1, 1)], FakeDriver(), Path("/nowhere"))
     assert (riser["pcie_generation"], riser["pcie_width"]) == (3, 1)
     assert riser["pcie_bytes_per_second_each_way"] == 985e6
@@ -84,7 +84,7 @@ def test_pcie_and_nvlink_are_what_the_driver_tells() -> None:
 
 
 def test_links_are_those_of_the_visible_cards() -> None:
-    """Of a DGX-1, a process sees cards 1 and 4 in the other order."""
+    """A process sees cards 1 and 4 of a DGX-1, in reverse order."""
     (link,) = links([gpu(0, 4), gpu(1, 1)], parse(DGX_1), FakeDriver())
     assert link == {"from": "gpu:0", "to": "gpu:1", "class": "SYS", "num_nvlinks": 0, "peer_access": False}
 
@@ -117,13 +117,13 @@ def system(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_without_a_driver_the_kernel_tells_of_card_and_port(system: Path) -> None:
+def test_without_a_driver_card_and_port_come_from_the_kernel(system: Path) -> None:
     (facts,) = gpu_facts([gpu(0, 1)], FakeDriver(there=False), system)
     assert (facts["pcie_generation"], facts["pcie_width"], facts["numa_node"]) == (3, 8, 1)
     assert facts["pcie_bytes_per_second_each_way"] == 8 * 985e6
 
 
-def test_what_nobody_tells_is_left_out() -> None:
+def test_unknown_facts_are_left_out() -> None:
     silent: Any = FakeDriver(there=False)
     assert gpu_facts([gpu(0, 1)], silent, Path("/nowhere")) == [
         {"name": "gpu:0", "model": "Some GPU", "memory_bytes": 2**34, "uuid": "GPU-1", "bus_id": "00000000:01:00.0"}

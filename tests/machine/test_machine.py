@@ -1,4 +1,4 @@
-"""`abreast machine` on the machine of the tests: what is there is measured, and every key is documented."""
+"""`abreast machine` on the machine of the tests: existing hardware is measured, and every key is documented."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_what_is_there_is_measured_and_documented(folder: Folder, backend: str) -> None:
+def test_existing_hardware_is_measured_and_every_key_documented(folder: Folder, backend: str) -> None:
     result = folder.abreast("machine", "-o", "machine.json", "--backend", backend, "--cpu-devices", "2")
     assert result.code == 0, result.err
     assert result.out == ""
@@ -76,7 +76,7 @@ def test_numa_nodes_are_what_linux_lists(tmp_path: Path) -> None:
     ]
 
 
-def test_a_slow_disk_is_seen_to_be_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_is_measured_as_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = 16 << 20
     plain = os.readv
 
@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         (["-o", "nowhere/machine.json"], "cannot write to nowhere/machine.json: there is no folder"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_measured(
+def test_an_invalid_request_is_refused_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -152,7 +152,7 @@ def test_a_connection_that_the_other_end_closes_is_an_error() -> None:
             host_speeds.connection(ours, theirs)
 
 
-def test_a_loopback_that_is_not_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_loopback_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
 

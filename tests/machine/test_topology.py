@@ -41,7 +41,7 @@ mlx5_3  SYS     SYS     SYS     SYS     PHB     PHB     PIX     PIX     SYS     
 
 
 def dgx_a100() -> str:
-    """Tabs, a blank around each X, and a third column of 2023 that is empty but for N/A."""
+    """Tabs, a blank around each X, and a third column of 2023 that is empty except for N/A."""
     cores = ["48-63,176-191", "16-31,144-159", "112-127,240-255", "80-95,208-223"]
     nodes = ["3", "1", "7", "5"]
     names = [f"GPU{gpu}" for gpu in range(8)] + ["NIC0", "NIC1"]

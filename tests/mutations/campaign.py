@@ -31,7 +31,7 @@ _MEMORY_BYTES, _MOST_SECONDS = 1 << 30, 10
 
 
 def run(reader: str, begin: int, count: int, seconds: float = 3600.0) -> dict[str, Any]:
-    """What became of inputs `begin` to `begin + count`, in a process of its own; fewer where `seconds` are over."""
+    """The results of inputs `begin` to `begin + count`, in a separate process; fewer if `seconds` are over."""
     words = ["-m", __spec__.name if __spec__ else "tests.mutations.campaign", "--here", "--reader", reader]
     words += ["--begin", str(begin), "--count", str(count), "--seconds", str(seconds)]
     with tempfile.TemporaryDirectory(prefix="abreast-mutations-") as folder:
@@ -85,7 +85,7 @@ def here(reader: str, begin: int, count: int, folder: Path, seconds: float) -> d
 
 
 def _data_bytes() -> int:
-    """What this process has taken by now, the stacks of its threads included."""
+    """The memory of this process so far, including the stacks of its threads."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(status["VmData"].split()[0]) * 1024
 

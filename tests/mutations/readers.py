@@ -37,7 +37,7 @@ class Reader:
 
 
 def readers(folder: Path) -> Mapping[str, Reader]:
-    """All of them, by name; `folder` keeps the valid samples."""
+    """All readers, by name; `folder` keeps the valid samples."""
     found = {f"image {kind.lower()}": _of_bytes(file_of(photo(24, 31), kind), _picture) for kind in _IMAGES}
     found |= {kind: _of_source(path) for kind, path in sources(folder).items() if kind not in ("arrays", "folder")}
     found["csv"] = _of_bytes(_csv(folder), _items, "a.csv")

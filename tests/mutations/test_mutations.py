@@ -38,5 +38,5 @@ def test_a_mutated_input_is_read_or_is_one_error(reader: str, count: int) -> Non
     ("reader", "seed"),
     [("bench lines", 1100525), ("bench lines", 1201258), ("plan machine", 1001860), ("plan measured", 1002442)],
 )
-def test_what_a_million_inputs_found_stays_mended(reader: str, seed: int) -> None:
+def test_inputs_found_by_a_million_mutations_stay_fixed(reader: str, seed: int) -> None:
     assert campaign.run(reader, seed, 1)["failures"] == []

@@ -1,1 +1,1 @@
-"""What users do with a model, its variables and its optimizer outside of `fit`."""
+"""Uses of a model, its variables and its optimizer outside of `fit`."""

@@ -1,4 +1,4 @@
-"""What workers run: they alone import Keras."""
+"""Bodies for workers: only they import Keras."""
 
 from __future__ import annotations
 

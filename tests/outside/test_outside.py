@@ -1,4 +1,4 @@
-"""Whatever users do with a model outside of `fit`, on several devices it is what it is with plain Keras."""
+"""Any use of a model outside of `fit` works on several devices as with plain Keras."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What users do with a model outside of `fit`, one function each: plainly and placed it must come to the same.
+"""Uses of a model outside of `fit`, one function each: with plain Keras and placed, the results must be equal.
 
-A thing takes the task, and may give numbers to compare. Loaded by workers only.
+A function takes the task, and may return numbers to compare. Loaded by workers only.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ def names() -> list[str]:
 
 
 def numbers(name: str, moment: str, optimizer: str, devices: int) -> list[Any]:
-    """What a job with the thing in it comes to. `moment`: "before", "between" or "callback"; 0 devices are plain Keras."""
+    """The result of a job with this use in it. `moment`: "before", "between" or "callback"; 0 devices are plain Keras."""
     keras.utils.set_random_seed(3)
     random = np.random.default_rng(0)
     x = random.normal(size=(50, 6)).astype("float32")

@@ -62,7 +62,7 @@ def test_words_can_be_read_on_every_colour(scheme: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("readers", _SEEN_BY)
-def test_readers_tell_any_two_colours_apart(scheme: str, readers: str) -> None:
+def test_any_two_colours_are_distinguishable(scheme: str, readers: str) -> None:
     found = colours(scheme)
     seen = [lab(found[f"c{number}"], np.array(_SEEN_BY[readers])) for number in range(palette.NUM_COLOURS)]
     distance = min(float(np.linalg.norm(one - other)) for one, other in itertools.combinations(seen, 2))
@@ -143,7 +143,7 @@ def test_other_numbers_have_units_too() -> None:
     assert (units.count(11118.2), units.count(42.123), units.count(8)) == ("11,118", "42.1", "8")
 
 
-def test_what_is_predicted_is_drawn_otherwise_than_what_is_measured() -> None:
+def test_predictions_and_measurements_are_drawn_differently() -> None:
     parts = {"computing": 1.0}
     measured = charts.stacked_bar(charts.Bar("2", parts), {"computing": "c2"}, units.duration)
     predicted = charts.stacked_bar(charts.Bar("2", parts, predicted=True), {"computing": "c2"}, units.duration)

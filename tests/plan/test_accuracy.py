@@ -79,9 +79,7 @@ DAMAGE: dict[str, Callable[[dict[str, str]], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=list(DAMAGE))
-def test_a_row_that_says_less_is_predicted_all_the_same(
-    damage: Callable[[dict[str, str]], object], tmp_path: Path
-) -> None:
+def test_a_row_with_fewer_facts_is_predicted_too(damage: Callable[[dict[str, str]], object], tmp_path: Path) -> None:
     rows = read("measurements.csv")
     for row in rows:
         damage(row)
@@ -123,7 +121,7 @@ def test_a_file_that_is_not_there_or_has_no_rows_is_one_error(tmp_path: Path) ->
     assert "has no row to predict" in accuracy(empty).stderr
 
 
-def test_the_reference_page_is_what_the_lines_and_constants_say() -> None:
+def test_the_reference_page_matches_the_lines_and_constants() -> None:
     command = [sys.executable, "benchmarks/plan_page.py", "--check"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)

@@ -21,7 +21,7 @@ def test_a_tree_of_eight_has_three_levels_up_and_down() -> None:
     assert tree_seconds(GB, 1, GB, 0.1) == 0
 
 
-def test_servers_send_what_they_serve() -> None:
+def test_servers_send_their_part_of_the_parameters() -> None:
     assert server_on_device_seconds(GB, 4, GB) == pytest.approx(6)
     assert server_in_host_seconds(GB, 4, GB, 4 * GB) == pytest.approx(2 + 1)
     assert sharded_servers_seconds(GB, 4, GB) == pytest.approx(1.5)

@@ -1,4 +1,4 @@
-"""`abreast plan`: what it prints, its JSON, and one clear error for each thing that cannot be."""
+"""`abreast plan`: its output, its JSON, and one clear error for each impossible request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plan(capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-def test_the_table_says_that_it_is_a_prediction_and_answers(plan: Any) -> None:
+def test_the_table_is_marked_as_a_prediction_and_has_the_answers(plan: Any) -> None:
     code, out, err = plan(f"{GIVEN} --devices 16 --epoch-rows 1281167 --price 3")
     assert code == 0 and err == ""
     lines = out.splitlines()
@@ -60,7 +60,7 @@ def test_a_machine_and_a_step_time_may_come_from_files(plan: Any, tmp_path: Path
     assert "on mine" in out and "step of one device: 200 ms" in out and "measured" in out
 
 
-def test_without_a_step_time_the_roofline_says_its_error(plan: Any) -> None:
+def test_without_a_step_time_the_plan_reports_the_error_of_the_roofline(plan: Any) -> None:
     code, out, _ = plan("--model bert_large --machine hgx-h100 --batch 16 --precision bf16")
     assert code == 0 and "right within a factor 2" in out
 
@@ -73,28 +73,28 @@ def test_a_step_time_may_name_its_unit(plan: Any, text: str) -> None:
 
 @pytest.mark.parametrize("model", ["--model resnet50", "--model bert_large", "--parameters 7e9"])
 @pytest.mark.parametrize("seconds", ["12s", "150s"])
-def test_a_unit_is_believed(plan: Any, model: str, seconds: str) -> None:
+def test_a_step_time_with_a_unit_is_not_questioned(plan: Any, model: str, seconds: str) -> None:
     assert f"step of one device: {seconds[:-1]}" in plan(f"{model} --machine dgx-2 --step-time {seconds}")[1]
 
 
 def test_a_small_step_needs_no_unit(plan: Any) -> None:
-    """What a small model takes is many times its roofline: the launches of its operations."""
+    """The step of a small model is many times its roofline, because of the launches of its operations."""
     assert "step of one device: 5.00 ms" in plan("--model lenet5 --machine dgx-2 --batch 1 --step-time 0.005")[1]
     assert "step of one device: 900 ms" in plan("--model resnet50 --machine dgx-2 --batch 1 --step-time 0.9")[1]
 
 
 def test_a_step_of_half_an_hour_can_be_planned_for(plan: Any) -> None:
-    """Twice its batch takes an hour, which nobody gave."""
+    """Twice its batch takes over an hour, which the user did not ask for."""
     code, out, _ = plan("--model resnet50 --machine dgx-1-v100 --step-time 2000s")
     assert code == 0 and "2,000 s" in out
 
 
-def test_more_accumulation_is_told_as_what_it_would_be(plan: Any) -> None:
+def test_more_accumulation_is_named_by_its_total(plan: Any) -> None:
     _, out, _ = plan("--model vgg16 --machine pcie3-x1-box --step-time 0.25 --accumulate 4")
     assert "accumulation of 16 steps 2.15" in out
 
 
-def test_accumulation_is_no_efficiency(plan: Any) -> None:
+def test_accumulation_does_not_count_as_efficiency(plan: Any) -> None:
     """One device that updates once in four steps takes less time for them; so does each of several."""
     _, out, _ = plan("--model vgg16 --machine dgx-2 --batch 8 --step-time 20ms --accumulate 4")
     assert "a step below is 4 such steps with accumulated gradients, and one update" in out
@@ -102,7 +102,7 @@ def test_accumulation_is_no_efficiency(plan: Any) -> None:
     assert shares[0] == 100 and shares == sorted(shares, reverse=True) and shares[-1] < 99
 
 
-def test_what_is_worth_it_speaks_of_the_devices_that_are_there(plan: Any) -> None:
+def test_worth_it_names_the_planned_devices(plan: Any) -> None:
     _, out, _ = plan("--model resnet50 --machine dgx-2 --step-time 0.2 --hosts 2 --devices 28")
     assert "worth it: all 28; each added device brings more than half of its own throughput" in out
     _, out, _ = plan(f"{GIVEN} --devices 1")
@@ -116,7 +116,7 @@ def test_small_rates_keep_their_digits(plan: Any) -> None:
     assert "0.0333 to 0.0333" in out
 
 
-def test_nothing_is_said_of_a_step_or_a_price_that_no_prediction_is_made_of(plan: Any) -> None:
+def test_without_a_prediction_no_step_and_no_price_are_shown(plan: Any) -> None:
     given = "--model vgg16 --machine pcie3-x1-box --batch 1 --step-time 0.001 --no-overlap --epoch-rows 1e6 --price 3"
     _, out, _ = plan(given)
     assert "4        1      -" in out and "a step of 4 devices" not in out
@@ -183,7 +183,7 @@ def test_a_model_may_be_a_number_of_parameters(plan: Any) -> None:
         ("--model resnet50 --machine dgx-2 --batch nan", "--batch nan", "above zero"),
     ],
 )
-def test_what_cannot_be_is_one_error(plan: Any, arguments: str, message: str, hint: str) -> None:
+def test_an_impossible_request_is_one_error(plan: Any, arguments: str, message: str, hint: str) -> None:
     code, out, err = plan(arguments)
     assert code == 2 and out == ""
     assert message in err
@@ -194,7 +194,7 @@ def test_what_cannot_be_is_one_error(plan: Any, arguments: str, message: str, hi
     "line",
     ['{"median": 1.0, "unit": "GB/s", "case": {}}', "{}", "not json", '{"median": "x", "unit": "s", "case": {}}', ""],
 )
-def test_a_line_that_is_no_step_time_is_refused(plan: Any, tmp_path: Path, line: str) -> None:
+def test_a_line_without_a_step_time_is_refused(plan: Any, tmp_path: Path, line: str) -> None:
     (tmp_path / "lines.jsonl").write_text(line + "\n")
     code, _, err = plan(f"--model resnet50 --machine dgx-2 --step-from {tmp_path}/lines.jsonl")
     assert code == 2 and "hint:" in err
@@ -211,7 +211,7 @@ def test_a_line_that_is_no_step_time_is_refused(plan: Any, tmp_path: Path, line:
         ({}, 5e6, "ms", "a step of 5000 s", "at most one hour"),
     ],
 )
-def test_a_line_that_is_of_another_step_is_told(
+def test_a_line_of_another_step_is_refused(
     plan: Any, tmp_path: Path, case: dict[str, Any], median: float, unit: str, message: str, hint: str
 ) -> None:
     (tmp_path / "lines.jsonl").write_text(json.dumps({"case": case, "median": median, "unit": unit}))
@@ -220,7 +220,7 @@ def test_a_line_that_is_of_another_step_is_told(
     assert message in err and hint in err[err.index("hint:") :]
 
 
-def test_more_hosts_than_a_machine_says_it_has_are_refused(plan: Any, tmp_path: Path) -> None:
+def test_more_hosts_than_a_machine_allows_are_refused(plan: Any, tmp_path: Path) -> None:
     link = {"kind": "tcp", "bytes_per_second": 1.25e9}
     machine = {"name": "mine", "device": "V100", "devices_per_host": 2, "device_link": link | {"kind": "pcie"}}
     (tmp_path / "machine.json").write_text(json.dumps(machine | {"network": link, "most_hosts": 2}))

@@ -1,4 +1,4 @@
-"""Machines: those that ship say where each fact is from, and what is wrong with a JSON file is said once."""
+"""Machines: those that ship name the source of each fact, and an error in a JSON file is reported once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_fact_of_a_machine_that_ships_has_a_source() -> None:
     assert all(device.source for device in devices().values())
 
 
-def test_a_machine_out_of_json_is_what_it_says(tmp_path: Path) -> None:
+def test_a_machine_from_json_has_the_facts_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
     path.write_text(json.dumps(GOOD))
     machine = find_machine(str(path))
@@ -86,7 +86,7 @@ def test_a_device_may_be_one_that_ships() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(change: dict[str, Any], message: str) -> None:
+def test_a_wrong_fact_is_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         machine_from(GOOD | change)
     assert caught.value.hint
@@ -116,12 +116,12 @@ def test_a_file_that_holds_no_machine_is_refused(tmp_path: Path, content: str, m
 
 
 @pytest.mark.parametrize("name", ["", "a" * 300])
-def test_a_name_that_no_file_can_have_is_no_file(name: str) -> None:
+def test_a_name_that_no_file_can_have_is_not_taken_for_a_file(name: str) -> None:
     with pytest.raises(DataError, match=f"no machine is called '{name}'"):
         find_machine(name)
 
 
-def test_a_machine_that_nobody_knows_gets_the_nearest_names() -> None:
+def test_an_unknown_machine_gets_the_nearest_names() -> None:
     with pytest.raises(DataError, match="no machine is called 'dgx1'") as caught:
         find_machine("dgx1")
     assert "did you mean dgx-1-" in str(caught.value)

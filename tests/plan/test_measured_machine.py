@@ -1,4 +1,4 @@
-"""What `abreast machine` measured, as a machine to plan for: of drivers and matrices that the tests of it have."""
+"""The output of `abreast machine` as a machine to plan for, with the drivers and matrices of its own tests."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gpus(count: int, model: str = V100) -> list[Device]:
 
 
 def told(devices: list[Device], matrix: str | None = None) -> dict[str, Any]:
-    """What `abreast machine --quick` would write, with the tests' driver."""
+    """The output of `abreast machine --quick` with the tests' driver."""
     topology = None if matrix is None else parse(matrix)
     return {
         "format": 1,
@@ -54,7 +54,7 @@ def told(devices: list[Device], matrix: str | None = None) -> dict[str, Any]:
 
 
 def summed(devices: int, rate: float, latency_seconds: float) -> list[dict[str, Any]]:
-    """All-reduces over a ring with such links."""
+    """All-reduces over a ring with links of this rate and latency."""
     turns = 2 * (devices - 1)
     return [
         {"devices": devices, "bytes": size, "seconds": turns / devices * size / rate + turns * latency_seconds}
@@ -72,7 +72,7 @@ def read(tmp_path: Path) -> Any:
     return find
 
 
-def test_an_all_reduce_over_all_gpus_is_what_the_plan_takes(read: Any) -> None:
+def test_the_plan_uses_an_all_reduce_over_all_gpus(read: Any) -> None:
     facts = told(gpus(8), DGX_1) | {"all_reduce": summed(4, 9e9, 0.0) + summed(8, 120e9, 5e-6)}
     found = read(facts | {"all_reduce_simulated": False})
     assert (found.name, found.device.name, found.devices_per_host) == ("8 x Tesla V100-SXM2-16GB", "V100", 8)
@@ -89,7 +89,7 @@ def test_an_all_reduce_over_all_gpus_is_what_the_plan_takes(read: Any) -> None:
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_an_all_reduce_of_other_devices_than_all_gpus_is_not(read: Any, simulated: bool) -> None:
+def test_the_plan_does_not_use_an_all_reduce_over_other_devices(read: Any, simulated: bool) -> None:
     over = 8 if simulated else 4
     facts = told(gpus(8), DGX_1) | {"all_reduce": summed(over, 9e9, 0.0), "all_reduce_simulated": simulated}
     assert read(facts).device_link.kind == "nvlink"
@@ -103,7 +103,7 @@ def test_a_ring_of_nvlinks_is_found_in_the_matrix(read: Any) -> None:
 @pytest.mark.parametrize(
     ("peers", "kind"), [([True, False], "pcie-through-host"), ([True, True], "pcie-peer"), ([None, None], "pcie")]
 )
-def test_without_nvlinks_pcie_and_peer_access_tell_the_kind(read: Any, peers: list[bool | None], kind: str) -> None:
+def test_without_nvlinks_pcie_and_peer_access_give_the_kind(read: Any, peers: list[bool | None], kind: str) -> None:
     facts = told(gpus(4), PCIE_BOX)
     for entry, peer in zip(facts["links"], itertools.cycle(peers), strict=False):
         entry["peer_access"] = peer
@@ -111,7 +111,7 @@ def test_without_nvlinks_pcie_and_peer_access_tell_the_kind(read: Any, peers: li
     assert (link.kind, link.bytes_per_second) == (kind, 985e6)  # two of them are on risers of one lane
 
 
-def test_measured_copies_go_before_what_the_driver_tells(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_copies_take_precedence_over_the_driver(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(gpu_copies, "time", clock)
     facts = told(gpus(2))
@@ -132,7 +132,7 @@ def test_a_ring_goes_around_the_slow_links(read: Any) -> None:
     assert read(facts).device_link.bytes_per_second == 48e9
 
 
-def test_a_card_that_no_driver_name_matches_is_what_its_driver_tells(read: Any) -> None:
+def test_a_card_with_an_unknown_name_has_the_facts_of_its_driver(read: Any) -> None:
     facts = told(gpus(1, "NVIDIA Some New GPU"))
     found = read(facts)
     assert found.device.name == "NVIDIA Some New GPU"
@@ -140,7 +140,7 @@ def test_a_card_that_no_driver_name_matches_is_what_its_driver_tells(read: Any) 
     assert found.devices_per_host == 1
 
 
-def test_of_different_cards_the_slowest_counts_and_that_is_said(read: Any) -> None:
+def test_the_slowest_of_different_cards_counts_and_the_plan_reports_that(read: Any) -> None:
     facts = told(gpus(2))
     facts["gpus"][1] |= {"model": "NVIDIA GeForce GTX 1070", "memory_bytes_per_second": 256e9}
     found = read(facts)
@@ -229,7 +229,7 @@ DAMAGE: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_what_is_missing_or_cannot_be_is_one_error(read: Any, damage: str) -> None:
+def test_missing_or_impossible_facts_are_one_error(read: Any, damage: str) -> None:
     change, message = DAMAGE[damage]
     with pytest.raises(DataError) as caught:
         read(told(gpus(2)) | change)
@@ -237,7 +237,7 @@ def test_what_is_missing_or_cannot_be_is_one_error(read: Any, damage: str) -> No
 
 
 @pytest.mark.parametrize("peer", ["yes", [], {}, 1e300])
-def test_peer_access_that_is_neither_true_nor_false_is_not_known(read: Any, peer: Any) -> None:
+def test_peer_access_that_is_neither_true_nor_false_is_unknown(read: Any, peer: Any) -> None:
     facts = told(gpus(2))
     facts["links"][0]["peer_access"] = peer
     assert read(facts).device_link.kind == "pcie"
@@ -259,7 +259,7 @@ def test_the_fastest_ring_is_that_of_all_orders() -> None:
         assert (slowest_of_fastest_ring(rates, count) or 0.0) == max(slowest)
 
 
-def test_sixteen_devices_without_a_ring_are_told_at_once() -> None:
-    """All but one are joined with all, and that one with one: half a second at most, where trying all orders takes days."""
+def test_sixteen_devices_without_a_ring_are_recognized_quickly() -> None:
+    """All devices but one are connected with all, and that one with one: half a second at most; trying all orders takes days."""
     joined = [*itertools.permutations(range(15), 2), (0, 15), (15, 0)]
     assert not has_ring(joined, 16)

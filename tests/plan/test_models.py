@@ -25,7 +25,7 @@ def test_a_model_is_found_in_other_spellings() -> None:
     assert find_model("InceptionV3").num_tensors == 190
 
 
-def test_a_model_that_nobody_knows_gets_the_nearest_names() -> None:
+def test_an_unknown_model_gets_the_nearest_names() -> None:
     with pytest.raises(DataError, match="no model is called 'resnet5'") as caught:
         find_model("resnet5")
     assert "resnet50" in str(caught.value) and "--parameters" in str(caught.value)
@@ -51,7 +51,7 @@ def test_a_format_that_does_not_exist_is_refused(name: str) -> None:
         parse_format(name)
 
 
-def test_the_roofline_says_how_wrong_it_may_be() -> None:
+def test_the_roofline_reports_its_error() -> None:
     step = roofline(find_model("resnet50"), find_device("V100"), 64, "fp32")
     # 64 rows x 4.1e9 multiplications x 2 x 3 passes at half of 15.7e12, and the update.
     assert step.seconds == pytest.approx(64 * 4.1e9 * 6 / 7.85e12, rel=0.01)

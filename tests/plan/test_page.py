@@ -1,4 +1,4 @@
-"""The page of a plan, and what was measured beside what is predicted: the numbers, the styles, and one clear error each."""
+"""The page of a plan, with measurements beside predictions: the numbers, the styles, and one clear error each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GIVEN = "--model resnet50 --machine dgx-1-v100"
 
 @pytest.fixture
 def plan(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run `abreast plan` in an empty folder; gives its exit code, what it printed, and its errors."""
+    """Run `abreast plan` in an empty folder; returns its exit code, its output, and its errors."""
     monkeypatch.chdir(tmp_path)
 
     def run(arguments: str) -> tuple[int, str, str]:
@@ -68,7 +68,7 @@ def test_the_range_of_a_step_is_that_of_its_rate(plan: Any) -> None:
     assert sum((point.parts or {}).values()) == pytest.approx(point.seconds)
 
 
-def test_the_page_answers(plan: Any) -> None:
+def test_the_page_has_the_answers_of_the_text(plan: Any) -> None:
     plan(f"{GIVEN} --step-time 0.2 --devices 16 --epoch-rows 1281167 --price 3 --html plan.html")
     page = Path("plan.html").read_text()
     for answer in ("Worth it: all 16;", "In the way: ", "Helps most: ", "An epoch on 16: ", "price of an epoch"):
@@ -101,7 +101,7 @@ def test_measured_values_stand_beside_the_prediction_in_their_own_style(plan: An
     assert rows[3][4] == f"{off:+.1%}"
 
 
-def test_a_line_that_is_cut_off_is_left_out_and_said(plan: Any) -> None:
+def test_a_line_that_is_cut_off_is_left_out_and_reported(plan: Any) -> None:
     write(scaling())
     whole = plan(f"{GIVEN} --measured lines.jsonl")
     assert whole[2] == ""
@@ -126,7 +126,7 @@ def test_a_step_that_bench_measured_may_be_the_step_of_a_plan(plan: Any) -> None
 
 
 def test_a_model_may_be_what_was_measured(plan: Any) -> None:
-    """Its tensors too: bench has them in the order of the backward pass, in bytes."""
+    """The model's tensors too: bench lists them in the order of the backward pass, in bytes."""
     shape = {"num_parameters": 1_010_000, "gradient_tensor_bytes": [40_000, 4_000_000]}
     write([line(1, 0.1, model="package:mine") | shape])
     code, out, _ = plan("--machine dgx-2 --measured lines.jsonl")
@@ -144,13 +144,13 @@ def test_a_rival_alone_is_measured_too(plan: Any) -> None:
     assert "step of one device: 99.0 ms" in plan(f"{GIVEN} --measured lines.jsonl")[1]
 
 
-def test_names_of_users_are_no_markup(plan: Any) -> None:
+def test_names_of_users_are_not_markup(plan: Any) -> None:
     plan("--parameters 1e6 --model '<img src=x>' --machine dgx-2 --step-time 0.1 --html plan.html")
     page = Path("plan.html").read_text()
     assert "<img" not in page and "&lt;img src=x&gt;" in page
 
 
-def test_a_plan_that_abstains_says_so_on_its_page(plan: Any) -> None:
+def test_the_page_reports_a_plan_that_abstains(plan: Any) -> None:
     write([])
     code, _, _ = plan("--model vgg16 --machine pcie3-x1-box --batch 1 --step-time 0.001 --no-overlap --html plan.html")
     assert code == 0
@@ -171,7 +171,9 @@ def test_a_plan_that_abstains_says_so_on_its_page(plan: Any) -> None:
         ("--step-time 0.2 --html .", "it is not a file", "name of a file"),
     ],
 )
-def test_what_cannot_be_is_one_error_and_nothing_is_written(plan: Any, arguments: str, message: str, hint: str) -> None:
+def test_an_impossible_request_is_one_error_and_writes_nothing(
+    plan: Any, arguments: str, message: str, hint: str
+) -> None:
     write(scaling())
     write([], Path("empty.jsonl"))
     write([*scaling(), line(1, 0.1, machine=MACHINE)], Path("two.jsonl"))

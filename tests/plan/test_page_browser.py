@@ -56,7 +56,7 @@ def test_every_text_can_be_read(browser: Browser, page: Path, dark: bool) -> Non
     assert browser.ask(FAINT) == []
 
 
-def test_texts_of_a_figure_do_not_lie_on_one_another(browser: Browser, page: Path) -> None:
+def test_texts_of_a_figure_do_not_overlap(browser: Browser, page: Path) -> None:
     browser.open(page, WIDE)
     assert browser.ask(OVERLAPS) == []
 
@@ -71,7 +71,7 @@ def test_predicted_is_dashed_and_measured_is_not(browser: Browser, page: Path) -
     assert set(browser.ask(bars % "predicted")) == {"4px, 3px"}
 
 
-def test_headings_tables_and_pictures_say_what_they_are(browser: Browser, page: Path) -> None:
+def test_headings_tables_and_pictures_have_labels(browser: Browser, page: Path) -> None:
     browser.open(page, WIDE)
     nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
     named = {(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if "role" in node}

@@ -1,4 +1,4 @@
-"""Predictions: what must hold for any set-up, and the cases whose numbers can be checked by hand."""
+"""Predictions: rules that hold for any set-up, and cases whose numbers can be checked by hand."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def in_closed_form(setup: Setup, num_devices: int, num_hosts: int) -> Breakdown:
     return breakdown(Scenarios([scenario]), shipped())
 
 
-def test_one_device_does_what_it_does_alone() -> None:
+def test_one_device_takes_its_given_step_time() -> None:
     assert efficiency(num_devices=1, exchange="none") == pytest.approx(1.0)
     assert predict(RESNET, 1).rows_per_second == pytest.approx(320)
 
 
-def test_every_constant_says_what_it_means() -> None:
+def test_every_constant_has_a_meaning() -> None:
     entries = described()["constants"]
     assert len(entries) <= 40
     for entry in entries.values():
@@ -90,7 +90,7 @@ def test_simulation_and_formulas_agree(model: str, machine: str, hosts: int, exc
     assert found == pytest.approx(float(formula.step[0]), rel=0.10)  # measured 0.076: latencies, and the last bucket
 
 
-def test_of_a_measured_network_an_exchange_gets_all() -> None:
+def test_a_measured_network_rate_is_used_in_full() -> None:
     network = LinkSpeed("measured", 12.5e6)
     slow = replace(RESNET, machine=replace(RESNET.machine, devices_per_host=1, network=network), overlap=False)
     wire = 4 * RESNET.model.num_parameters / 12.5e6  # of two hosts each sends all of it, once
@@ -109,7 +109,7 @@ def test_gloo_waits_for_answers_on_a_network_with_latency() -> None:
 def gloo(
     network: LinkSpeed, link_bytes_per_second: float = 1e9, step_seconds: float = 100.0, **changes: object
 ) -> Setup:
-    """Hosts of one processor each; inside of one, an all-reduce moves so many bytes in a second."""
+    """Hosts of one processor each; within a host, an all-reduce moves this many bytes in a second."""
     core = DeviceSpeed("a processor", 20e9)
     machine = Machine("a host", core, 1, LinkSpeed("all-reduce", link_bytes_per_second), network)
     setup = replace(RESNET, machine=machine, step=StepTime(step_seconds, 1.0, "given"), software="gloo")
@@ -120,7 +120,7 @@ GRADIENT_BYTES = 4 * RESNET.model.num_parameters
 BUCKETS_SECONDS = 2 * GRADIENT_BYTES / 20e9  # of memory that is read and written once
 
 
-def test_what_gloo_sends_unseen_costs_what_the_processor_does_for_it() -> None:
+def test_hidden_exchanges_of_gloo_cost_processor_time() -> None:
     """Sending, receiving and adding takes from the computation by the byte; the time that bytes are under way does not."""
     works = GRADIENT_BYTES / 1e9
     for rate in (12.5e6, 125e6, 500e6):
@@ -142,7 +142,7 @@ def test_gloo_sends_no_faster_to_another_host_than_inside_of_one() -> None:
     )  # `exposed.unoverlapped` is 0.995
 
 
-def test_inside_of_a_host_gloo_hides_nothing() -> None:
+def test_within_a_host_gloo_hides_nothing() -> None:
     """There is nothing to wait for: all of the exchange is work of the cores that compute."""
     setup = gloo(LinkSpeed("measured", 1e9))
     setup = replace(setup, machine=replace(setup.machine, devices_per_host=4))
@@ -197,14 +197,14 @@ def test_parts_add_up_to_the_step() -> None:
     assert point.low < point.rows_per_second < point.high
 
 
-def test_a_pipeline_of_a_given_rate_is_the_most_that_a_host_gets() -> None:
+def test_the_input_rate_limits_a_host() -> None:
     point = predict(replace(RESNET, input_rows_per_second=1000), 8)
     assert point.rows_per_second == pytest.approx(1000, rel=0.001)
     assert point.bottleneck == "input"
     assert predict(replace(RESNET, input_rows_per_second=1000), 16, 2).rows_per_second == pytest.approx(2000, rel=0.001)
 
 
-def test_feeding_in_step_costs_what_staging_hides() -> None:
+def test_feeding_without_staging_costs_the_time_that_staging_hides() -> None:
     staged = predict(replace(RESNET, row_bytes=6e6), 4)
     in_step = predict(replace(RESNET, row_bytes=6e6, staged=False), 4)
     assert staged.parts["copies"] == 0
@@ -276,18 +276,18 @@ def test_a_roofline_widens_the_interval() -> None:
     assert rough.high == pytest.approx(2 * sure.high) and rough.low == pytest.approx(sure.low / 2)
 
 
-def test_a_prediction_that_would_say_nothing_is_not_made() -> None:
+def test_a_prediction_with_too_wide_an_interval_is_not_made() -> None:
     hopeless = replace(SLOW, model=find_model("vgg16"), step=StepTime(0.001, 1.0, "given"))
     assert "interval would reach" in predict(hopeless, 4).abstains
 
 
-def test_devices_are_worth_it_while_they_bring_half() -> None:
+def test_devices_are_worth_it_while_each_adds_half_of_its_throughput() -> None:
     assert worth(predictions(RESNET, 8)).num_devices == 8
     slow = replace(SLOW, model=find_model("vgg16"), step=StepTime(0.2, 1.0, "given"))
     assert worth(predictions(slow, 4)).num_devices == 1
 
 
-def test_what_helps_most_comes_first() -> None:
+def test_the_largest_help_comes_first() -> None:
     slow = replace(SLOW, overlap=False)
     found = helps(slow, predict(slow, 4))
     assert [each.gain for each in found] == sorted((each.gain for each in found), reverse=True)

@@ -1,4 +1,4 @@
-"""Rossum's tables: what is cited and what is predicted are told apart, and a file without Rossum's rows is one error."""
+"""Rossum's tables: cited and predicted values are separate, and a file without Rossum's rows is one error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def lines() -> list[dict[str, Any]]:
     return [json.loads(line) for line in LINES.read_text().splitlines()]
 
 
-def test_every_line_cites_its_source_and_says_what_its_constants_did_not_see() -> None:
+def test_every_line_cites_its_source_and_the_data_left_out_of_its_constants() -> None:
     assert len(lines()) >= 16
     for line in lines():
         assert "rossumai/keras-multi-gpu@" in str(line["source"])
@@ -28,7 +28,7 @@ def test_every_line_cites_its_source_and_says_what_its_constants_did_not_see() -
 
 
 def test_the_cited_rates_are_in_the_intervals() -> None:
-    """Four of five is what an interval promises; these are few, and the widths were found with them too."""
+    """An interval promises four of five; these are few, and the widths were fitted with them too."""
     inside = [each["predicted_keras"]["low"] <= each["cited"] <= each["predicted_keras"]["high"] for each in lines()]
     assert sum(inside) >= 0.8 * len(inside)  # all of them
 

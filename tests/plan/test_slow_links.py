@@ -61,7 +61,7 @@ def interfaces() -> set[str]:
     return {name for _, name in socket.if_nameindex()}
 
 
-def test_a_link_carries_what_it_is_shaped_to(link: SlowLink) -> None:
+def test_a_link_has_the_rate_that_it_is_limited_to(link: SlowLink) -> None:
     link.shape(100e6)
     rate, _ = speed(link, 1_250_000)
     assert rate == pytest.approx(12.5e6, rel=0.2)  # measured 0.956 of it: headers
@@ -70,20 +70,20 @@ def test_a_link_carries_what_it_is_shaped_to(link: SlowLink) -> None:
     assert rate == pytest.approx(125e6, rel=0.3)
 
 
-def test_a_proxy_delays_what_passes() -> None:
+def test_a_proxy_delays_its_traffic() -> None:
     with slow_link(delay_seconds=2e-3) as link:
         link.shape(1e9)
         _, latency = speed(link, 1_000_000)
     assert 2e-3 < latency < 6e-3  # measured 2.2e-3; 1e-5 without the proxy
 
 
-def test_a_host_reaches_nothing_but_the_other_one(link: SlowLink) -> None:
+def test_a_host_reaches_only_the_other_host(link: SlowLink) -> None:
     assert interfaces() & {"slow0"} == set()
     with inside(link.hosts[0].path):
         assert interfaces() == {"lo", "slow0"}
 
 
-def test_what_tc_refuses_is_said(link: SlowLink) -> None:
+def test_errors_of_tc_are_reported(link: SlowLink) -> None:
     with pytest.raises(NotPermitted, match="tbf"):
         link.hosts[0].run(*[word.replace("slow0", "nowhere") for word in shaping(1e9)])
 

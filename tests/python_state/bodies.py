@@ -33,7 +33,7 @@ _PATCHED = (
 
 @contextmanager
 def _packages_put_back() -> Iterator[None]:
-    """Undo what a case put into Keras and torch: other tests run in this process, too."""
+    """Undo the changes of a case in Keras and torch: other tests run in this process too."""
     import keras
 
     owners = [(operator.attrgetter(path)(keras), name) for path, _, name in (each.partition(":") for each in _PATCHED)]
@@ -120,7 +120,7 @@ def _data() -> tuple[Any, Any]:
 
 
 def fit_with_a_generator(place: str) -> str:
-    """What comes of a callback that hangs what no process can send on a layer, or on the loss that reads it."""
+    """The result of a callback that sets an object that cannot be sent, on a layer or on the loss that reads it."""
     import abreast
     from tests.python_state import cases
 
@@ -136,7 +136,7 @@ def fit_with_a_generator(place: str) -> str:
 
 
 def edits_that_travel() -> list[str]:
-    """What is sent when a layer counts its calls and a callback acts on batches, but changes nothing."""
+    """The values that are sent if a layer counts its calls and a callback acts on batches, but changes nothing."""
     from abreast.backend.torch.python_state import PythonState
 
     sent: list[str] = []
@@ -156,7 +156,7 @@ def edits_that_travel() -> list[str]:
 
 
 def fit_through_a_patch() -> str:
-    """What comes of a `fit` that the script replaced by one that holds what no process can get, as loggers and tracers do."""
+    """The result of a `fit` that the script replaced by one with an object that cannot be sent, as loggers and tracers do."""
     import keras
 
     import abreast

@@ -1,6 +1,6 @@
-"""What scripts change while they train: each case gives a compiled model and the function that changes what it reads.
+"""Changes by scripts while they train: each case returns a compiled model and the function that changes a value that it reads.
 
-Loaded as a module, and by `bodies.py` a second time as a script: then its functions and classes live in `__main__`.
+Loaded as a module, and by `bodies.py` a second time as a script: then its functions and classes are in `__main__`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def squares(y: Any, y_pred: Any, scale: Any) -> Any:
 
 
 class Reading(keras.Layer):  # type: ignore[misc]
-    """A layer that multiplies by what `read(self)` gives."""
+    """A layer that multiplies by the result of `read(self)`."""
 
     factor = 1.0
 
@@ -213,7 +213,7 @@ def slotted_object() -> Case:
 
 
 def attributes_replaced() -> Case:
-    """As an object does that shares its attributes with others."""
+    """As for an object that shares its attributes with others."""
 
     def change(layer: Any, scale: float) -> None:
         layer.config.__dict__ = {"scale": scale}
@@ -394,7 +394,7 @@ def calls_helper(y: Any, y_pred: Any) -> Any:
 
 
 def function_put_back() -> Case:
-    """As a patch does that holds for a while."""
+    """A patch that holds for a while."""
     original = patched
 
     def change(scale: float) -> None:
@@ -449,7 +449,7 @@ def method_replaced() -> Case:
 
 
 def method_of_a_package_replaced() -> Case:
-    """Rescaling's, which calls what it replaces."""
+    """A replacement of Rescaling's `call` that calls the replaced one."""
     original = keras.layers.Rescaling.call
 
     def change(scale: float) -> None:
@@ -507,7 +507,7 @@ def function_of_a_package_put_back() -> Case:
 
 
 def function_that_a_package_reads() -> Case:
-    """Replaced before the first step; what it reads changes later."""
+    """A function that is replaced before the first step; a value that it reads changes later."""
     import torch
 
     held = {"scale": 1.5}
@@ -516,7 +516,7 @@ def function_that_a_package_reads() -> Case:
 
 
 def torch_beside_ops() -> Case:
-    """cloudpickle takes the name `ops` beside torch for `torch.ops`, a module that it cannot write by itself."""
+    """cloudpickle takes the name `ops` beside torch for `torch.ops`, a module that it cannot pickle."""
     import torch
 
     return with_layer(lambda self: float(torch.tensor(self.scale)) * ops.ones(()), put("scale"), scale=1.5)

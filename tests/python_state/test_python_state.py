@@ -62,18 +62,18 @@ def test_each_case_would_notice_an_old_state(torch_workers: Workers, moment: str
     assert set(differing(changed, unchanged)) == set(bodies.NAMES)
 
 
-def test_what_cannot_be_sent_is_refused_by_name(torch_workers: Workers) -> None:
+def test_an_object_that_cannot_be_sent_is_refused_by_name(torch_workers: Workers) -> None:
     outcome = torch_workers.abreast.run(bodies.fit_with_a_generator, place="loss")
     assert outcome.startswith("ModelError: cannot send model.loss.scale (a generator)")
 
 
-def test_what_a_callback_hangs_on_a_layer_for_itself_is_no_matter(torch_workers: Workers) -> None:
+def test_attributes_that_a_callback_sets_for_itself_are_ignored(torch_workers: Workers) -> None:
     assert torch_workers.abreast.run(bodies.fit_with_a_generator, place="layer") == "trained"
 
 
-def test_what_a_script_puts_around_fit_stays_here(torch_workers: Workers) -> None:
+def test_functions_that_a_script_puts_around_fit_are_not_sent(torch_workers: Workers) -> None:
     assert torch_workers.abreast.run(bodies.fit_through_a_patch) == "trained, 1"
 
 
-def test_what_a_step_changes_itself_is_not_sent(torch_workers: Workers) -> None:
+def test_changes_by_a_step_itself_are_not_sent(torch_workers: Workers) -> None:
     assert torch_workers.abreast.run(bodies.edits_that_travel) == []

@@ -11,7 +11,7 @@ from tests.harness.client import Workers
 
 
 def sends(kind: str) -> list[int]:
-    """In a worker: how often the model went to the workers up to the end of each call."""
+    """In a worker: how often the model was sent to the workers up to the end of each call."""
     import keras
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Arrays as somebody makes them who has the files and Pillow: the parts of images that a loader would show."""
+"""Arrays of the parts of images that a loader would show, made from the files with Pillow."""
 
 from __future__ import annotations
 

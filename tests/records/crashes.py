@@ -1,7 +1,7 @@
-"""Packers that die, fail or lose power at a chosen call, and what they leave behind.
+"""Packers that die, fail or lose power at a chosen call, and the files that they leave.
 
 `python -m tests.records.crashes FOLDER` kills a packer at each of its calls, before, after and in the middle of it, and
-prints what came of it as JSON. It forks, which pytest's own process, with its threads, should not.
+prints the results as JSON. It forks, which pytest's own process, with its threads, should not do.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def num_calls(folder: Path) -> int:
 
 
 def state(folder: Path, whole: dict[str, bytes]) -> str:
-    """`whole`, `refused`, or what is wrong with it."""
+    """`whole`, `refused`, or a description of the fault."""
     try:
         with Records(folder) as records:
             opened = len(list(records))
@@ -151,7 +151,7 @@ class _File:
 
 @dataclass
 class PowerLoss(Watched):
-    """Keeps what of a packer's files would outlive a power cut: content that was synced, names whose folder was."""
+    """Keeps the parts of a packer's files that would survive a power cut: synced content, and names in synced folders."""
 
     syncs: bool = True
     names: dict[str, _File] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class PowerLoss(Watched):
         return names
 
     def states(self) -> Iterator[dict[str, bytes]]:
-        """What may be found after a cut at this moment: each change of a name may have lasted, alone or with others."""
+        """The possible folders after a power cut at this moment: each change of a name may have survived, alone or not."""
         choices = [self.pending[:count] for count in range(len(self.pending) + 1)]
         choices += [[change] for change in self.pending[1:]]
         for changes in choices:

@@ -1,7 +1,7 @@
-"""What stands in for a GPU in tests: DALI with its operators on the CPU, and a pipeline of OpenCV and Pillow.
+"""Replacements for a GPU in tests: DALI with its operators on the CPU, and a pipeline of OpenCV and Pillow.
 
-The one differs from what a GPU runs in the name of the device alone; the other is there without DALI, and does what a `View`
-says in the plainest way.
+The first differs from a GPU's pipeline only in the name of the device; the second works without DALI, and follows a `View`
+in the plainest way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STAND_INS = [
 
 
 def let_there_be_a_gpu(patch: pytest.MonkeyPatch, stand_in: str = "opencv") -> None:
-    """Of which `stand_in` does the work."""
+    """A pipeline whose work `stand_in` does."""
     patch.setattr(gpu_choice, "list_nvidia_devices", lambda: (device_list.Device("gpu:0", "gpu", 0, stand_in),))
     patch.setattr(gpu_choice, "is_installed", lambda: True)
     patch.setattr(gpu_choice, "gpu", lambda number: ON_CPU)
@@ -45,7 +45,7 @@ def let_there_be_a_gpu(patch: pytest.MonkeyPatch, stand_in: str = "opencv") -> N
 
 
 class OpenCvPipeline:
-    """As `gpu_pipeline.Pipeline`. `runs` are the views of every run, in the order of their ends."""
+    """Like `gpu_pipeline.Pipeline`. `runs` are the views of every run, in the order of their ends."""
 
     alive: ClassVar[weakref.WeakSet[OpenCvPipeline]] = weakref.WeakSet()
     runs: ClassVar[list[int]] = []

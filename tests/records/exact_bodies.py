@@ -46,7 +46,7 @@ def records(folder: str, batch_size: int, **settings: Any) -> Any:
 
 
 def digest(arrays: Sequence[Any]) -> str:
-    """Of the bytes of arrays, their shapes and types."""
+    """A digest of the bytes of arrays, their shapes and types."""
     found = hashlib.sha256()
     for array in map(np.asarray, arrays):
         found.update(f"{array.dtype.str}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
@@ -73,13 +73,13 @@ def batches_fed() -> Iterator[list[str]]:
 
 
 def num_decoding() -> int:
-    """Of our decoding processes that run."""
+    """The process ids of our running decoding processes."""
     children = psutil.Process().children(recursive=True)
     return sum("decode_process" in " ".join(child.cmdline()) for child in children)
 
 
 def fed_by_a_fit(folder: str, devices: int, batch_size: int, num_workers: int) -> dict[str, Any]:
-    """What two epochs were made of, and what came of them."""
+    """The batches of two epochs, and the results of training on them."""
     model = fresh_model(devices)
     with batches_fed() as seen, records(folder, batch_size, num_workers=num_workers) as data:
         model.fit(data, epochs=2, verbose=0)
@@ -88,7 +88,7 @@ def fed_by_a_fit(folder: str, devices: int, batch_size: int, num_workers: int) -
 
 
 class _KilledBehind(keras.callbacks.Callback):  # type: ignore[misc]
-    """Saves model and place behind a step, and kills the process."""
+    """Saves model and place after a step, and kills the process."""
 
     def __init__(self, data: Any, folder: str, epoch: int, batch: int) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def killed_in_a_fit(
 
 
 def gone_on_with(folder: str, saved: str, devices: int, batch_size: int, num_workers: int) -> dict[str, Any]:
-    """The rest of three epochs, from what was saved."""
+    """The rest of three epochs, from the saved state."""
     import abreast
 
     model = abreast.parallelize(keras.models.load_model(Path(saved) / "model.keras"), devices=devices)
@@ -134,7 +134,7 @@ def without_interruption(folder: str, devices: int, batch_size: int) -> Any:
 
 
 def trained_on_whole_epochs(folder: str, devices: int, rows: int, built: bool, epochs: Sequence[int]) -> dict[str, Any]:
-    """Calls of `fit`, each of so many epochs of a single batch; and `evaluate` and `predict` between them."""
+    """Calls of `fit`, each with a number of epochs of a single batch; and `evaluate` and `predict` between them."""
     model = fresh_model(devices, optimizer="sgd", built=built)
     places = []
     with records(folder, rows) as data, records(folder, rows, augment=False) as held_out:

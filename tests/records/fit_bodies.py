@@ -100,7 +100,7 @@ class _StopAt(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def stopped_and_restored(folder: str, devices: int, epoch: int, batch: int) -> dict[str, Any]:
-    """Weights of two epochs that were broken off behind a step, and went on in another model with another loader."""
+    """Weights of two epochs that stopped after a step, and continued in another model with another loader."""
     data = records(folder)
     model = model_on(devices)
     stop = _StopAt(data, epoch, batch)
@@ -166,7 +166,7 @@ def fitted_with(folder: str, **arguments: Any) -> None:
 
 
 def pixels_on(folder: str, devices: int) -> Any:
-    """What arrives on the devices of an epoch of random parts, in the order that it came in, as floats."""
+    """The rows that arrive on the devices in an epoch of random parts, in their order, as floats."""
     import abreast
 
     images = keras.Input((SIZE, SIZE, 3), dtype="uint8")
@@ -216,7 +216,7 @@ def waits_of_a_fit(folder: str, devices: int, slow_seconds: float) -> dict[str, 
 
 
 def accuracies(folder: str, seeds: Sequence[int]) -> dict[str, list[float]]:
-    """Of one network, trained on records and on what Pillow makes of the files: the same parts in the same order."""
+    """Losses of one network, trained on records and on Pillow's parts of the files: the same parts in the same order."""
     from abreast.records import RandomCrop, pack
     from tests.records import by_pillow
 

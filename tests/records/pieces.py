@@ -66,7 +66,7 @@ def items(count: int, **settings: Any) -> list[Item]:
 
 @dataclass(frozen=True)
 class Known(Iterated):
-    """An iterable that says what it is, so that the same one can be packed again."""
+    """An iterable that names itself, so that the same one can be packed again."""
 
     identity: dict[str, Any] | None = None
 
@@ -99,7 +99,7 @@ def assert_same(found: list[Any], expected: list[Any]) -> None:
 
 
 def said_in_a_fork(say: Callable[[], str]) -> str:
-    """What `say` returns in a forked child of this process, which ends with it and is given 20 seconds."""
+    """The result of `say` in a forked child of this process, which ends with it and has 20 seconds."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

@@ -1,4 +1,4 @@
-"""A reader of image records written from the page that specifies them, with Python's own library and nothing of ours."""
+"""A reader of image records written from their specification, with Python's standard library only."""
 
 from __future__ import annotations
 

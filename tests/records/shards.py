@@ -1,4 +1,4 @@
-"""Writers of other tools' formats, made from their published descriptions, that can also write what is wrong."""
+"""Writers of other tools' formats, made from their published descriptions; they can also write invalid data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of any NumPy type become bytes and come back; what does not fit is refused."""
+"""Values of any NumPy type become bytes and come back; values that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_fixed_shapes_come_back_as_one_array() -> None:
     assert stored.value(1).tolist() == [1, 2]
 
 
-def test_shapes_that_could_vary_and_do_not_come_back_as_one_array() -> None:
+def test_equal_shapes_that_could_vary_come_back_as_one_array() -> None:
     column = ColumnType("x", "<i4", (None,))
     same = StoredColumn.of(column, [fitted(column, [i, i + 1]) for i in range(3)])
     np.testing.assert_array_equal(same.values(3), [[0, 1], [1, 2], [2, 3]])

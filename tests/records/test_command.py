@@ -41,7 +41,9 @@ def test_a_folder_is_packed_and_described(tmp_path: Path, capsys: pytest.Capture
     assert json.loads(out)["class_names"] == ["cat", "dog"]
 
 
-def test_names_from_a_stranger_cannot_command_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_names_do_not_reach_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     small_pack(tmp_path / "out")
     path = tmp_path / "out" / "manifest.json"
     names = ["\x1b]0;owned\x07", "\x9b2J", "a\u202eb", "é"]
@@ -52,7 +54,7 @@ def test_names_from_a_stranger_cannot_command_a_terminal(tmp_path: Path, capsys:
     assert "\\x1b[2Jfolder holds no packed images" in err and "\x1b" not in err
 
 
-def test_verify_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_names_damaged_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small_pack(tmp_path / "out")
     assert abreast(capsys, "records", "verify", tmp_path / "out") == (
         0,
@@ -89,7 +91,7 @@ def test_extract_gives_files_and_lines(tmp_path: Path, capsys: pytest.CaptureFix
         assert all(files[line["file"]] == bytes(sample.data) for line, sample in zip(lines, records, strict=True))
 
 
-def test_what_was_extracted_can_be_packed_again(tmp_path: Path) -> None:
+def test_extracted_files_can_be_packed_again(tmp_path: Path) -> None:
     class_folder(tmp_path / "in")
     pack(tmp_path / "in", tmp_path / "one", storage="keep")
     extract(tmp_path / "one", tmp_path / "files")
@@ -155,7 +157,7 @@ def test_numbers_that_are_not_finite_are_null(tmp_path: Path) -> None:
         assert np.isnan(records[0].columns["x"])
 
 
-def test_ctrl_c_says_that_the_same_command_goes_on(
+def test_ctrl_c_is_answered_with_the_way_to_continue(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
@@ -293,7 +295,7 @@ def test_a_path_that_the_system_refuses_is_an_error_of_one_line(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_names_that_are_no_text_are_printed(tmp_path: Path) -> None:
+def test_names_outside_utf8_are_printed(tmp_path: Path) -> None:
     import subprocess
     import sys
 
@@ -313,7 +315,7 @@ def test_names_that_are_no_text_are_printed(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "") and "two\\udcff: 7 images" in done.stdout
 
 
-def test_what_a_terminal_would_obey_is_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = class_folder(tmp_path / "in")
     (source / "cat" / "a\n\x1b[31m.jpg").write_bytes(b"no image")
     code, _, err = abreast(capsys, "pack", source, tmp_path / "out")
@@ -321,8 +323,8 @@ def test_what_a_terminal_would_obey_is_not_printed(tmp_path: Path, capsys: pytes
     assert err.count("\n") == 2
 
 
-def test_whoever_reads_the_output_may_stop(tmp_path: Path) -> None:
-    """`abreast records info DEST | head -1`, and a full disk behind stdout."""
+def test_the_reader_of_the_output_may_stop(tmp_path: Path) -> None:
+    """`abreast records info DEST | head -1`, and a stdout on a full disk."""
     import os
     import subprocess
     import sys
@@ -349,7 +351,7 @@ def test_whoever_reads_the_output_may_stop(tmp_path: Path) -> None:
         ("s3://bucket/a.tar", "{out}", "s3://bucket/a.tar is not a path\nhint: copy it"),
     ],
 )
-def test_what_is_no_path_is_not_taken_for_one(
+def test_an_invalid_path_is_refused(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

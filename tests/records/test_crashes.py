@@ -93,12 +93,12 @@ def test_a_full_disk_is_one_clear_error_wherever_it_comes(tmp_path: Path, whole:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EDQUOT, errno.EMFILE, errno.EROFS])
-def test_other_errors_of_the_system_are_told_in_its_words(tmp_path: Path, number: int) -> None:
+def test_other_errors_of_the_system_are_reported_in_its_words(tmp_path: Path, number: int) -> None:
     with pytest.raises(DataError, match=os.strerror(number)):
         packed(tmp_path / "out", Failing(9, number))
 
 
-def test_a_limit_of_the_system_is_told_too(tmp_path: Path) -> None:
+def test_a_limit_of_the_system_is_reported_too(tmp_path: Path) -> None:
     """Not a fault that we inject: the kernel refuses to let a file grow."""
     script = (
         "import resource, sys; from tests.records.pieces import small_pack; from abreast.errors import DataError\n"
@@ -111,7 +111,7 @@ def test_a_limit_of_the_system_is_told_too(tmp_path: Path) -> None:
     assert not [name for name in contents(tmp_path / "out") if name.endswith(".part")]
 
 
-def test_short_writes_are_gone_on_with(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_short_writes_are_continued(tmp_path: Path, whole: dict[str, bytes]) -> None:
     files = Stingy()
     packed(tmp_path / "out", files)
     assert files.num_calls > 1000
@@ -162,7 +162,7 @@ def test_a_shard_goes_to_the_disk_while_it_is_written(tmp_path: Path, monkeypatc
     assert synced == [4506] and (tmp_path / "shard").read_bytes() == bytes(4506)
 
 
-def test_the_names_of_new_folders_last_too(tmp_path: Path) -> None:
+def test_the_names_of_new_folders_are_synced_too(tmp_path: Path) -> None:
     synced: list[Path] = []
 
     class Heard(Files):
@@ -175,7 +175,7 @@ def test_the_names_of_new_folders_last_too(tmp_path: Path) -> None:
 
 
 def test_without_syncing_a_power_cut_would_do_harm(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    """The negative control: a manifest that lasted, and shards that did not, can't be told from whole ones by their names."""
+    """The negative control: a manifest that survived looks valid by its names, although its shards did not survive."""
     states = power_losses(tmp_path / "first", syncs=False)
     harmed = [files for files in states if "manifest.json" in files and files != whole and "packing.json" not in files]
     assert len(harmed) > 0
@@ -195,9 +195,7 @@ def test_without_renaming_a_kill_would_do_harm(
     assert contents(tmp_path / "out")["manifest.json"] != whole["manifest.json"]
 
 
-def test_a_lock_that_its_holder_removes_meanwhile_is_taken_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_its_holder_removes_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between our opening the file and locking it, the packer before us ends."""
     path, flock = tmp_path / "lock", fcntl.flock
     calls: list[int] = []
@@ -216,7 +214,7 @@ def test_a_lock_that_its_holder_removes_meanwhile_is_taken_anew(
     assert not path.exists()
 
 
-def test_ctrl_c_leaves_what_is_whole(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_ctrl_c_leaves_whole_shards(tmp_path: Path, whole: dict[str, bytes]) -> None:
     class Interrupted(crashes.Watched):
         def at_call(self, name, do, arguments):  # type: ignore[no-untyped-def]
             if self.num_calls == 20:
@@ -233,7 +231,7 @@ def test_ctrl_c_leaves_what_is_whole(tmp_path: Path, whole: dict[str, bytes]) ->
         assert len(records) == small_pack(tmp_path / "out", crashes.COUNT).num_samples
 
 
-def test_ctrl_c_of_the_command_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_of_the_command_prints_how_to_continue(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.jpg").write_bytes(file_of(photo(1500, 1500), "JPEG"))
     for i in range(1, 60):

@@ -173,7 +173,7 @@ def test_the_interval_always_divides_the_row(width: int, unit: int) -> None:
 
 
 @pytest.mark.parametrize(("height", "width", "channels"), [(61, 97, 3), (480, 480, 3), (33, 31, 1), (1, 1, 3)])
-def test_what_we_encode_can_be_cut(height: int, width: int, channels: int) -> None:
+def test_jpegs_that_we_encode_can_be_cut(height: int, width: int, channels: int) -> None:
     data = encode_jpeg(photo(height, width, channels), 95)
     box = Box(width // 3, height // 3, width - width // 3, height - height // 3)
     piece = cut(data, box)

@@ -92,7 +92,7 @@ def test_verifying_finds_every_changed_byte(folder: Path) -> None:
 
 
 def test_without_checksums_changed_bytes_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The negative control: nobody looks at the pixels' checksum."""
+    """The negative control: the pixels' checksum is not checked."""
     right = read(folder)
     monkeypatch.setattr(reader, "crc32c", lambda _: _Any())
     tar = "shard-00000.tar"
@@ -256,7 +256,7 @@ def forged(folder: Path, column: StoredColumn) -> None:
 
 @pytest.mark.parametrize("shape", [(None,) * 4, (2**31 - 1,) * 4 + (0,)])
 def test_a_shape_that_no_array_can_have_is_refused(tmp_path: Path, shape: tuple[int | None, ...]) -> None:
-    """Without elements it fits the bytes of the column, which are none."""
+    """A shape without elements fits the bytes of the column, which has none."""
     pack([photo(8, 8)], tmp_path / "out")
     kind = ColumnType("c", "<f4", shape)
     shapes = np.array([[2**32 - 1, 2**32 - 1, 2**32 - 1, 0]], "<u4") if kind.varies else None
@@ -269,7 +269,7 @@ def test_a_shape_that_no_array_can_have_is_refused(tmp_path: Path, shape: tuple[
 
 
 def test_a_pipe_in_place_of_a_file_is_refused(folder: Path) -> None:
-    """Whoever opens one waits for somebody to write to it."""
+    """A process that opens a pipe waits for a writer."""
     for path in sorted(folder.iterdir()):
         data = path.read_bytes()
         path.unlink()

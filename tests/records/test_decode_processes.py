@@ -1,4 +1,4 @@
-"""`num_workers`: processes give the batches that threads give, and end when they should, however that comes."""
+"""`num_workers`: processes give the batches that threads give, and end when they should, whatever ends them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_two_iterations_at_once_have_processes_of_their_own(folder: Path) -> Non
             assert_same([pair[i] for pair in pairs], expected)
 
 
-def test_processes_end_with_a_loader_that_nobody_holds(folder: Path) -> None:
+def test_processes_end_when_their_loader_is_freed(folder: Path) -> None:
     batches = loader(folder)
     iterator = iter(batches)
     next(iterator)
@@ -228,7 +228,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_of_a_reader_that_was_ended(folder: Path, number: signal.Signals) -> None:
-    """Ctrl-C goes to its whole group; what is left would be children of nobody, and files in /dev/shm."""
+    """Ctrl-C goes to its whole group; otherwise orphans and files in /dev/shm would remain."""
     before = set(os.listdir("/dev/shm"))
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     process = subprocess.Popen(

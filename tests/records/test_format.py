@@ -1,4 +1,4 @@
-"""The index as bytes: what goes in comes out, and nothing else gets through."""
+"""The index as bytes: a written index is read back, and any other is refused."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_without_its_digests_the_index_would_be_read_wrongly(monkeypatch: pytest
     assert index_file.from_bytes(bytes(data), "x").columns["label"].value(0) == 4
 
 
-def test_a_newer_version_is_told_from_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_version_is_not_reported_as_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_file, "VERSION", 2)
     newer = index_file.to_bytes(an_index())
     monkeypatch.undo()
@@ -152,7 +152,7 @@ def test_an_index_with_an_unsafe_key_is_refused(key: str) -> None:
         index_file.from_bytes(index_file.to_bytes(forged), "x")
 
 
-def test_shapes_that_claim_more_than_there_is_are_refused() -> None:
+def test_shapes_that_claim_more_data_than_exists_are_refused() -> None:
     index = an_index()
     shapes = np.array([[2**31, 2**31]] * 3, "<u4")
     huge = StoredColumn(ColumnType("boxes", "<f4", (None, None)), np.empty(0, "<f4"), shapes)

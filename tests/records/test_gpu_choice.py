@@ -1,4 +1,4 @@
-"""`decoder`: what is refused without a GPU, what "auto" finds out and says, and that a saved state keeps it."""
+"""`decoder`: errors without a GPU, the choice of "auto" and its message, and that a saved state keeps the choice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def after_a_batch(rates: list[float]) -> Any:
-    """In place of `images_per_second`: one batch is made, and the rate is the next of these."""
+    """A replacement of `images_per_second`: it makes one batch, and returns the next of these rates."""
 
     def measure(start: Any, num_ahead: int) -> float:
         start(0).wait()
@@ -63,7 +63,7 @@ def no_dali(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(gpu_choice, "is_installed", lambda: False)
 
 
-def test_without_a_gpu_it_is_refused_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_decoding_on_one_is_refused_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     no_gpu(monkeypatch)
     with pytest.raises(DeviceError) as caught:
         open_loader(folder, "gpu")
@@ -72,7 +72,7 @@ def test_without_a_gpu_it_is_refused_at_once(folder: Path, monkeypatch: pytest.M
     )
 
 
-def test_without_dali_what_to_install_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_dali_is_an_error_that_names_the_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     no_dali(monkeypatch)
     with pytest.raises(DataError) as caught:
         open_loader(folder, "gpu")
@@ -81,14 +81,14 @@ def test_without_dali_what_to_install_is_said(folder: Path, monkeypatch: pytest.
     )
 
 
-def test_simulated_devices_are_no_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulated_devices_are_not_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ABREAST_CPU_DEVICES", "4")
     with pytest.raises(DeviceError, match="no NVIDIA GPU"):
         open_loader(folder, "gpu")
 
 
 @pytest.mark.parametrize(("storage", "found"), [("raw", "npy"), ("png", "png")])
-def test_a_data_set_without_jpegs_is_nothing_for_a_gpu(
+def test_a_data_set_without_jpegs_is_refused_on_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str, found: str
 ) -> None:
     let_there_be_a_gpu(monkeypatch)
@@ -116,7 +116,7 @@ def test_processes_are_not_for_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPat
         (no_dali, 'decoding on a GPU needs NVIDIA DALI, which is not installed\nhint: pip install "abreast[dali]"'),
     ],
 )
-def test_auto_takes_the_cpu_and_says_why_once(
+def test_auto_takes_the_cpu_and_prints_the_reason_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: Any, why: str
 ) -> None:
     expected = copied(open_loader(folder, "cpu"))
@@ -133,7 +133,7 @@ def test_auto_takes_the_cpu_and_says_why_once(
 @pytest.mark.parametrize(
     ("cpu", "on_gpu", "chosen"), [(1000.0, 1001.0, "gpu"), (1001.0, 1000.0, "cpu"), (1000.0, 1000.0, "cpu")]
 )
-def test_auto_takes_the_faster_and_says_so_in_a_line(
+def test_auto_takes_the_faster_decoder_and_prints_a_line(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -164,7 +164,7 @@ def test_a_batch_by_its_number_decides_too(folder: Path, monkeypatch: pytest.Mon
 def test_both_are_really_measured(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And what was measured changes nothing: no batch is missing behind it."""
+    """Measuring changes nothing: no batch is missing after it."""
     let_there_be_a_gpu(monkeypatch)
     monkeypatch.setattr(rate, "_MEASURED_SECONDS", 0.05)
     expected = copied(open_loader(folder, "cpu"))
@@ -174,7 +174,7 @@ def test_both_are_really_measured(
 
 
 @pytest.mark.parametrize("chosen", ["cpu", "gpu"])
-def test_the_slower_one_gives_back_what_it_had(folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+def test_the_slower_decoder_frees_its_resources(folder: Path, monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
     let_there_be_a_gpu(monkeypatch)
     monkeypatch.setattr(loader, "images_per_second", after_a_batch([1.0, 2.0] if chosen == "gpu" else [2.0, 1.0]))
     gc.collect()
@@ -183,7 +183,7 @@ def test_the_slower_one_gives_back_what_it_had(folder: Path, monkeypatch: pytest
         assert bool(OpenCvPipeline.alive) == (chosen == "gpu") == (batches._decoding._processes is None)
 
 
-def test_a_gpu_that_fails_when_it_is_measured_is_the_cpu(
+def test_auto_takes_the_cpu_if_the_gpu_fails(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     let_there_be_a_gpu(monkeypatch)
@@ -198,8 +198,8 @@ def test_a_gpu_that_fails_when_it_is_measured_is_the_cpu(
     assert "takes the CPU: NVIDIA DALI cannot use gpu:0: its driver is old" in capsys.readouterr().err
 
 
-def test_a_rate_is_that_of_the_batches_behind_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that goes on by a quarter of a second for each batch, and by 100 s for the first."""
+def test_a_rate_is_that_of_the_batches_after_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock that advances by a quarter of a second for each batch, and by 100 s for the first."""
     now = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
     begun: list[int] = []
@@ -235,9 +235,7 @@ def test_a_state_keeps_what_was_chosen(
     assert_same(copied(pickle.loads(pickle.dumps(open_loader(folder, chosen)))), expected)
 
 
-def test_a_state_of_a_gpu_is_not_gone_on_with_where_there_is_none(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_of_a_gpu_is_refused_without_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.MonkeyPatch.context() as patch:
         let_there_be_a_gpu(patch)
         state = open_loader(folder, "gpu").state(0, 1)
@@ -248,7 +246,7 @@ def test_a_state_of_a_gpu_is_not_gone_on_with_where_there_is_none(
     assert batches.state() == open_loader(folder).state()  # as if nothing had been
 
 
-def test_who_names_another_decoder_than_the_state_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_decoder_than_that_of_the_state_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     let_there_be_a_gpu(monkeypatch)
     state = open_loader(folder, "gpu").state(0, 2)
     batches = open_loader(folder, "cpu")
@@ -260,7 +258,7 @@ def test_who_names_another_decoder_than_the_state_is_told(folder: Path, monkeypa
     assert batches.state()["decoder"] == "cpu" and len(list(batches)) == 1
 
 
-def test_a_state_from_before_there_were_decoders_is_good(folder: Path) -> None:
+def test_a_state_of_a_version_without_decoders_is_accepted(folder: Path) -> None:
     batches = open_loader(folder, "cpu")
     state = batches.state(0, 2)
     del state["decoder"]

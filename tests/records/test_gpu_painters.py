@@ -1,7 +1,7 @@
-"""Batches that a GPU decodes are those of the CPU but for rounding; here other things stand in for the GPU (`dali.py`).
+"""Batches that a GPU decodes are those of the CPU except for rounding; here a replacement does a GPU's work (`dali.py`).
 
-With `opencv` all but DALI's pipeline is tested, with `dali` that too. On the CPU both decode with libjpeg, as we do, so that
-what differs is the resize. No GPU has run this.
+With `opencv`, everything except DALI's pipeline is tested; with `dali`, that too. On the CPU both decode with libjpeg, as we do,
+so that only the resize differs. No GPU has run this.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NUM_SAMPLES = 23
 
 @pytest.fixture(params=STAND_INS)
 def stand_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What does a GPU's work."""
+    """The replacement that does a GPU's work."""
     let_there_be_a_gpu(monkeypatch, request.param)
     name: str = request.param
     return name
@@ -52,7 +52,7 @@ def loader(folder: Path, decoder: str = "gpu", **settings: Any) -> Loader:
 
 
 def differences(found: list[Any], expected: list[Any]) -> tuple[float, int]:
-    """The mean difference of the image in which it is largest, and the largest of any pixel; labels have none."""
+    """The largest mean difference of an image, and the largest difference of any pixel; labels are equal."""
     assert len(found) == len(expected)
     worst, largest = 0.0, 0
     for (images, labels), (others, other_labels) in zip(found, expected, strict=True):
@@ -78,7 +78,7 @@ WHOLE, SMOOTH, SMALLER = (0.2, 1), (1.0, 6), (1.5, 14)  # what a mean and a pixe
         (9, RandomCrop(), False, SMALLER),
     ],
 )
-def test_batches_are_those_of_the_cpu_but_for_rounding(
+def test_batches_are_those_of_the_cpu_except_for_rounding(
     folder: Path, stand_in: str, size: Any, augment: Any, antialias: bool, limit: tuple[float, int]
 ) -> None:
     """Pictures full of grain, on which each way to make an image smaller leaves its mark; random crops are mirrored.
@@ -94,7 +94,7 @@ def test_batches_are_those_of_the_cpu_but_for_rounding(
 
 
 def test_images_that_are_made_very_small_are_those_of_the_cpu_too(tmp_path: Path, stand_in: str) -> None:
-    """By 18 and more: libjpeg decodes an eighth, of which the CPU takes means of two by two, or three by three."""
+    """By a factor of 18 and more: libjpeg decodes an eighth, of which the CPU takes means of two by two, or three by three."""
     pack([(photo(600 + 150 * i, 1700 - 150 * i, seed=i), i) for i in range(5)], tmp_path / "out")
     for augment in (CenterCrop(), RandomCrop(scale=(0.9, 1.0))):
         expected = copied(loader(tmp_path / "out", "cpu", augment=augment, antialias=False))
@@ -174,7 +174,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_what_a_gpu_cannot_decode_goes_the_cpus_way_in_the_same_batch(mixed: Path, stand_in: str) -> None:
+def test_the_cpu_decodes_other_images_of_the_same_batch(mixed: Path, stand_in: str) -> None:
     settings: dict[str, Any] = {"batch_size": 10, "size": 40, "shuffle": False, "antialias": False}
     [(expected, _)] = copied(loader(mixed, "cpu", **settings))
     [(found, labels)] = copied(loader(mixed, **settings))
@@ -184,14 +184,14 @@ def test_what_a_gpu_cannot_decode_goes_the_cpus_way_in_the_same_batch(mixed: Pat
     assert all((found[i] != expected[i]).any() for i in range(0, 10, 2))  # they are the GPU's: those round otherwise
 
 
-def test_a_batch_of_nothing_for_the_gpu_does_not_go_there(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_without_images_for_the_gpu_is_not_sent_to_it(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     let_there_be_a_gpu(monkeypatch)
     list(loader(mixed, batch_size=1, shuffle=False))
     assert OpenCvPipeline.runs == [1] * 5
 
 
-def test_only_what_a_crop_needs_goes_to_the_gpu(folder: Path) -> None:
-    """Of a JPEG with restart markers."""
+def test_only_the_bytes_of_a_crop_are_sent_to_the_gpu(folder: Path) -> None:
+    """A JPEG with restart markers."""
     with Records(folder) as records:
         sample, box = records[0], Box(40, 20, 30, 30)
         prepared = SmallerDecoder(3).prepare(sample, box, False, (32, 32, 3))
@@ -220,7 +220,7 @@ def test_a_view_is_halved_until_it_is_less_than_twice_as_large(
 
 @pytest.mark.parametrize("number", [0, 13, 22])
 def test_a_damaged_sample_is_named_as_by_the_cpu(folder: Path, tmp_path: Path, stand_in: str, number: int) -> None:
-    """Its checksum is looked at before anything is decoded."""
+    """Its checksum is checked before anything is decoded."""
     shutil.copytree(folder, tmp_path / "out")
     with Records(tmp_path / "out") as records:
         for path, index in records.shards():
@@ -255,7 +255,7 @@ def cut_off(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_an_image_that_ends_too_early_is_named(folder: Path, stand_in: str, cut_off: list[int]) -> None:
-    """DALI says no more than that a batch failed: the CPU finds out which image it was. The batches before it are given."""
+    """DALI reports only that a batch failed; the CPU finds the image. The batches before it arrive."""
     expected = copied(loader(folder, shuffle=False))
     with loader(folder, shuffle=False) as batches:
         cut_off += [12, 14]
@@ -269,9 +269,7 @@ def test_an_image_that_ends_too_early_is_named(folder: Path, stand_in: str, cut_
         assert_same(copied(batches), expected)
 
 
-def test_a_gpu_that_fails_over_good_images_is_an_error_of_its_own(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_that_fails_on_good_images_is_a_separate_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     let_there_be_a_gpu(monkeypatch)
     expected = copied(loader(folder))
     plain = OpenCvPipeline.run
@@ -323,7 +321,7 @@ def test_pipelines_are_kept_until_the_loader_is_closed(folder: Path, monkeypatch
     iteration.leave()
 
 
-def test_a_pipeline_at_work_is_freed_when_it_has_done_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipeline_at_work_is_freed_when_it_has_finished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     let_there_be_a_gpu(monkeypatch)
     gc.collect()
     batches = loader(folder, num_threads=1)
@@ -347,7 +345,7 @@ def test_a_pipeline_at_work_is_freed_when_it_has_done_it(folder: Path, monkeypat
     assert len(OpenCvPipeline.alive) == 0
 
 
-def test_pipelines_end_with_a_loader_that_nobody_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipelines_end_when_their_loader_is_freed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     let_there_be_a_gpu(monkeypatch)
     batches = loader(folder)
     list(batches)
@@ -357,7 +355,7 @@ def test_pipelines_end_with_a_loader_that_nobody_holds(folder: Path, monkeypatch
     assert not OpenCvPipeline.alive
 
 
-def test_a_gpu_is_not_used_behind_a_fork(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_not_used_after_a_fork(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     let_there_be_a_gpu(monkeypatch)
     batches = loader(folder)
     list(batches)
@@ -390,7 +388,7 @@ def test_a_gpu_gets_baseline_jpegs(file: dict[str, Any], good: bool) -> None:
     assert is_for_gpu(read_header(file_of(photo(40, 50), "JPEG", **file))) == good
 
 
-def test_a_gpu_gets_no_four_colours_and_no_adobe_rgb() -> None:
+def test_a_gpu_gets_no_cmyk_and_no_adobe_rgb() -> None:
     assert is_for_gpu(read_header(file_of(photo(40, 50, channels=1), "JPEG")))
     assert not is_for_gpu(read_header(file_of(image_of(photo(40, 50)).convert("CMYK"), "JPEG")))
     data = file_of(photo(40, 50), "JPEG")
@@ -403,7 +401,7 @@ def test_a_gpu_gets_no_four_colours_and_no_adobe_rgb() -> None:
 
 
 @pytest.mark.parametrize("stand_in", STAND_INS[1:], indirect=True)
-def test_dali_says_what_went_wrong_in_its_own_words(folder: Path, stand_in: str) -> None:
+def test_an_error_of_dali_keeps_its_message(folder: Path, stand_in: str) -> None:
     from abreast.records.decoding.gpu_pipeline import Pipeline
     from tests.records.dali import ON_CPU
 

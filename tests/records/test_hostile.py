@@ -1,4 +1,4 @@
-"""Reading what others made runs no code, opens nothing else, and takes no more memory than its images."""
+"""Reading files of others runs no code, opens no other file, and takes no more memory than its images."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_reading_a_source_runs_nothing_and_opens_nothing_else(tmp_path: Path, ki
     assert [line for line in heard if line not in (*parsers, *["open /dev/null"][: len(parsers)])] == []
 
 
-def test_that_test_would_hear_it(tmp_path: Path) -> None:
+def test_the_test_above_notices_code_that_is_compiled(tmp_path: Path) -> None:
     assert "compile" in listened(str(sources(tmp_path)["tar"]), str(tmp_path), "and compile")
 
 

@@ -120,8 +120,8 @@ def test_a_state_can_be_that_of_any_step(folder: Path) -> None:
     assert batches.state(epoch=0, batch=5) == batches.state(epoch=1, batch=0)
 
 
-def test_an_old_iterator_takes_nothing_back(folder: Path) -> None:
-    """It has given its last batch, and is asked for the next only after another epoch."""
+def test_an_old_iterator_does_not_change_the_state(folder: Path) -> None:
+    """It has yielded its last batch, and the next is requested only after another epoch."""
     batches = loader(folder)
     expected = [copied(batches) for _ in range(3)]
     batches = loader(folder)
@@ -139,7 +139,7 @@ def test_numbers_of_numpy_are_settings_too(folder: Path) -> None:
     assert json.loads(json.dumps(batches.state())) == loader(folder, batch_size=5, seed=1).state()
 
 
-def test_an_epoch_that_was_left_begins_again(folder: Path) -> None:
+def test_an_epoch_that_was_not_finished_begins_again(folder: Path) -> None:
     batches = loader(folder)
     expected = copied(batches)
     batches.restore(batches.state(0, 0))
@@ -165,7 +165,7 @@ def batch_two(batches: Loader) -> Any:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_processes_make_the_same_batch(folder: Path, method: str) -> None:
-    """In the middle of an iteration, as the workers of a `PyDataset` would."""
+    """In the middle of an iteration, as the workers of a `PyDataset` would do."""
     batches = loader(folder)
     list(batches)
     expected = batches[2]
@@ -184,7 +184,7 @@ def test_a_pickle_is_the_path_and_the_settings(folder: Path) -> None:
     assert_same([pickle.loads(data)[1]], [batches[1]])
 
 
-def test_targets_are_what_was_asked_for(folder: Path) -> None:
+def test_targets_are_the_requested_columns(folder: Path) -> None:
     settings = {"augment": False, "batch_size": 4}
     images = loader(folder, targets=None, **settings)[0]
     assert images.shape == (4, 16, 16, 3) and images.dtype == np.uint8
@@ -250,7 +250,7 @@ def test_the_state_of_an_equal_view_is_taken(folder: Path, one: Any, same: Any) 
         ({"weights": "no"}, "no column 'no'", "label, weight, pair"),
     ],
 )
-def test_what_cannot_be_done_is_said(folder: Path, settings: dict[str, Any], message: str, hint: str) -> None:
+def test_an_invalid_request_is_an_error(folder: Path, settings: dict[str, Any], message: str, hint: str) -> None:
     with pytest.raises(DataError) as caught:
         loader(folder, **settings)
     assert message in caught.value.message
@@ -264,7 +264,7 @@ def test_what_cannot_be_done_is_said(folder: Path, settings: dict[str, Any], mes
         *({"ratio": ratio} for ratio in [(0, 1), (2, 1), (1, 1, 1), None]),
     ],
 )
-def test_crops_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
+def test_impossible_crops_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DataError, match=next(iter(wrong))):
         RandomCrop(**wrong)
     for fraction in (0, 1.1, "all", float("nan")):
@@ -342,7 +342,7 @@ def test_one_process_and_three_read_the_same_batches(folder: Path) -> None:
     assert together == [batch["rows"] for batch in whole]
 
 
-def test_what_was_killed_in_mid_epoch_goes_on_in_another_process(folder: Path) -> None:
+def test_a_run_killed_in_mid_epoch_continues_in_another_process(folder: Path) -> None:
     whole = said(begin_reader(folder))
     killed = begin_reader(folder, kill_behind=[1, 3])
     first = said(killed)

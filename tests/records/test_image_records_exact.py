@@ -38,7 +38,7 @@ def batches(folder: Path, num_epochs: int, batch_size: int = BATCH, seed: int = 
 
 
 def digests(folder: Path, num_epochs: int, seed: int = SEED) -> list[str]:
-    """As `digest` of the bodies makes them."""
+    """Like `digest` of the bodies."""
     found = []
     for arrays in batches(folder, num_epochs, seed=seed):
         whole = hashlib.sha256()
@@ -57,7 +57,7 @@ def assert_fed(seen: list[str], expected: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def with_threads(folder: Path, workers: Workers) -> dict[int, Any]:
-    """Of a fit on records that threads decode, by the number of devices."""
+    """The results of a fit on records that threads decode, by the number of devices."""
     settings: dict[str, Any] = {"folder": str(folder), "batch_size": BATCH, "num_workers": 0}
     return {devices: workers.abreast.run(body("fed_by_a_fit"), devices=devices, **settings) for devices in (1, 2, 4)}
 
@@ -72,7 +72,7 @@ def test_a_fit_takes_the_same_batches_on_any_devices(folder: Path, with_threads:
 def test_a_fit_takes_the_same_batches_of_any_processes(
     folder: Path, workers: Workers, with_threads: dict[int, Any], devices: int, num_workers: int
 ) -> None:
-    """And so makes the same weights, bit for bit; its processes end with the loader."""
+    """So it makes the same weights, bit for bit; its processes end with the loader."""
     settings: dict[str, Any] = {"folder": str(folder), "batch_size": BATCH, "num_workers": num_workers}
     found = workers.abreast.run(body("fed_by_a_fit"), devices=devices, **settings)
     assert_fed(found["seen"], digests(folder, 2))
@@ -116,7 +116,7 @@ def test_a_killed_fit_goes_on_in_another_process_bit_for_bit(
     epoch: int,
     batch: int,
 ) -> None:
-    """Its weights, optimizer and the loader's place were saved behind a step; they are those of no interruption then."""
+    """Its weights, optimizer and the loader's place are saved after a step; the results equal those without an interruption."""
     settings: dict[str, Any] = {"folder": str(folder), "devices": devices, "batch_size": BATCH}
     expected = workers.abreast.run(body("without_interruption"), **settings)
     settings |= {"saved": str(tmp_path), "num_workers": num_workers}

@@ -1,4 +1,4 @@
-"""`ImageRecords` in Keras, on each backend: what it trains is what Keras trains on the same arrays."""
+"""`ImageRecords` in Keras, on each backend: training on them equals training on the same arrays."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def expected(folder: Path, workers: Workers) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("devices", [0, 1, 2, 4])
-def test_it_trains_what_its_arrays_train(
+def test_records_train_as_their_arrays_do(
     folder: Path, workers: Workers, expected: dict[str, Any], devices: int
 ) -> None:
     """In plain Keras (0 devices) and in abreast's staged feed; with validation, `predict` and `evaluate`."""
@@ -64,7 +64,7 @@ def test_it_trains_what_its_arrays_train(
     assert [name for name in found["threads"] if name.startswith("abreast-decode")] == []
 
 
-def test_another_order_trains_something_else(folder: Path, workers: Workers, expected: dict[str, Any]) -> None:
+def test_the_comparison_notices_another_order(folder: Path, workers: Workers, expected: dict[str, Any]) -> None:
     """The negative control."""
     found = workers.abreast.run(body("trained_on_records"), folder=str(folder), devices=2, seed=SEED + 1)
     assert (
@@ -92,14 +92,14 @@ def test_several_targets_go_to_their_outputs(folder: Path, workers: Workers) -> 
     assert_close(ours["weights"], plain["weights"])
 
 
-def test_a_loop_gets_what_the_loader_gives(folder: Path, workers: Workers) -> None:
+def test_a_loop_gets_the_batches_of_the_loader(folder: Path, workers: Workers) -> None:
     """NumPy arrays, on each backend."""
     found = workers.abreast.run(body("batches_of_a_loop"), folder=str(folder))
     for one, other in zip(zip(*found, strict=True), epochs(folder, 1)[0], strict=True):
         np.testing.assert_array_equal(np.concatenate(one), other)
 
 
-def test_tensors_keep_what_they_were_made_of(folder: Path, workers: Workers) -> None:
+def test_tensors_keep_the_memory_that_they_were_made_from(folder: Path, workers: Workers) -> None:
     """Memory of a batch is used again only when no framework reads it any more."""
     found = workers.abreast.run(body("tensors_of_batches"), folder=str(folder))
     with Loader(folder, BATCH, size=SIZE, seed=SEED) as batches:
@@ -115,7 +115,7 @@ def test_a_fit_uses_memory_again_and_copies_nothing(folder: Path, workers: Worke
 
 
 @pytest.mark.parametrize("argument", ["y", "sample_weight", "class_weight"])
-def test_what_fit_would_not_look_at_is_refused(folder: Path, workers: Workers, argument: str) -> None:
+def test_arguments_that_fit_would_ignore_are_refused(folder: Path, workers: Workers, argument: str) -> None:
     given: Any = {0: 2.0} if argument == "class_weight" else np.zeros(22)
     with pytest.raises(RemoteError) as caught:
         workers.abreast.run(body("fitted_with"), folder=str(folder), **{argument: given})
@@ -141,7 +141,7 @@ def many(folder: Path, count: int) -> str:
 @pytest.mark.alone
 @pytest.mark.parametrize("devices", [pytest.param(1, marks=pytest.mark.full), 4])
 def test_devices_do_not_wait_for_a_reader_that_is_faster(workers: Workers, tmp_path: Path, devices: int) -> None:
-    """The first step of an epoch waits for its batch to be decoded, 10 ms: epochs of a second are told from that."""
+    """The first step of an epoch waits 10 ms for its batch to be decoded; epochs of a second make that small."""
     folder = many(tmp_path / "out", 3200 if workers.backend == "jax" else 960)
     found = workers.abreast.run(body("waits_of_a_fit"), folder=folder, devices=devices, slow_seconds=0.0)
     assert found["reader"] > 1.2 * found["model"], found

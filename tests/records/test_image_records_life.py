@@ -1,4 +1,4 @@
-"""What a loader takes while it runs, and that it gives it back: threads, memory, files; and damage on its way."""
+"""The resources of a loader while it runs and afterwards: threads, memory, files; and damage on the way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_threads_end_with_the_iteration(folder: Path) -> None:
     assert decode_threads() == []
 
 
-def test_threads_end_with_an_iterator_that_nobody_holds(folder: Path) -> None:
+def test_threads_end_when_their_iterator_is_freed(folder: Path) -> None:
     iterator = iter(loader(folder))
     next(iterator)
     assert decode_threads()
@@ -59,7 +59,7 @@ def test_threads_end_with_an_iterator_that_nobody_holds(folder: Path) -> None:
     assert decode_threads() == []
 
 
-def test_a_loader_that_nobody_holds_is_freed(folder: Path) -> None:
+def test_a_loader_without_references_is_freed(folder: Path) -> None:
     batches = loader(folder)
     list(batches)
     batches[0]
@@ -84,7 +84,7 @@ def test_closing_gives_the_files_back(folder: Path) -> None:
 
 
 def num_changed(folder: Path) -> int:
-    """Of the batches of an epoch that are all kept, and of the views of the next, how many are not what they were."""
+    """How many changed of the batches of an epoch that are all kept, and of the views of the next epoch."""
     plain = loader(folder)
     expected = [images.copy() for _ in range(2) for images, _ in plain]
     batches = loader(folder)
@@ -107,7 +107,7 @@ def test_the_check_of_kept_batches_notices_a_ring(folder: Path, monkeypatch: pyt
     assert num_changed(folder) > 0
 
 
-def test_memory_is_used_again_once_a_batch_is_let_go(folder: Path) -> None:
+def test_memory_is_used_again_after_its_batch_is_freed(folder: Path) -> None:
     batches = loader(folder)
     places = {images.ctypes.data for _ in range(5) for images, _ in batches}
     assert len(places) <= 5  # of 30 batches: two ahead, one in hand, one that its thread has not let go yet
@@ -127,7 +127,7 @@ def test_free_blocks_are_not_kept_without_end() -> None:
 
 
 def damage(folder: Path, number: int) -> tuple[Path, int]:
-    """Flip a bit in the middle of a sample; gives the file and the sample's offset."""
+    """Flip a bit in the middle of a sample; returns the file and the sample's offset."""
     with Records(folder) as records:
         for path, index in records.shards():
             i = number - index.first_sample
@@ -154,7 +154,7 @@ def test_a_damaged_sample_is_named(folder: Path, number: int) -> None:
     assert decode_threads() == []
 
 
-def test_a_data_set_that_is_not_whole_is_refused(folder: Path) -> None:
+def test_an_unfinished_data_set_is_refused(folder: Path) -> None:
     (folder / "manifest.json").unlink()
     with pytest.raises(DataError, match="holds no packed images"):
         loader(folder)
@@ -173,7 +173,7 @@ def test_the_next_batches_are_asked_for_from_the_disk(folder: Path, monkeypatch:
     assert asked == labels  # each sample once, in the order of the epoch
 
 
-def test_what_is_asked_for_is_read_into_memory(folder: Path) -> None:
+def test_requested_samples_are_read_into_memory(folder: Path) -> None:
     with Records(folder) as records:
         records.will_need(range(24))
         with pytest.raises(IndexError):
@@ -181,7 +181,7 @@ def test_what_is_asked_for_is_read_into_memory(folder: Path) -> None:
 
 
 def test_an_iteration_does_not_go_on_in_a_fork(folder: Path) -> None:
-    """Its threads stayed in the parent. Another one may begin there."""
+    """Its threads stayed in the parent. Another iteration may begin there."""
     batches = loader(folder)
     iterator = iter(batches)
     next(iterator)
@@ -198,8 +198,10 @@ def test_an_iteration_does_not_go_on_in_a_fork(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [0, 1])
-def test_no_thread_is_an_error_and_not_a_wait(folder: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    """Where the system starts no more than so many."""
+def test_a_thread_that_cannot_start_is_an_error_and_not_a_wait(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The system starts at most `most` threads."""
     begin = threading.Thread.start
     begun: list[threading.Thread] = []
 

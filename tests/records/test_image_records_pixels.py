@@ -1,4 +1,4 @@
-"""Pixels of a batch are those of the whole image, cropped, resized and mirrored; and crops are what they should be."""
+"""Pixels of a batch are those of the whole image, cropped, resized and mirrored; crops follow their settings."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_gray_images_alone_have_one_channel(tmp_path: Path) -> None:
         np.testing.assert_array_equal(batches[0][1], decode(records[1])[:, 5:35])
 
 
-def test_a_batch_shows_what_its_views_say(folder: Path) -> None:
+def test_a_batch_shows_the_parts_of_its_views(folder: Path) -> None:
     """Through the whole loader: rows, boxes and mirrors belong together."""
     batches = Loader(folder / "jpeg", 2, size=64, targets=None, seed=1)
     _, views = batches._assembly._views(np.array([0, 1]), 1, 0, 0)
@@ -140,7 +140,7 @@ def drawn(crop: RandomCrop, height: int, width: int, count: int = 4000) -> Views
     return crop.views(*sizes, (224, 224), uniforms(0, 0, 0, count, crop.num_draws))
 
 
-def test_random_crops_have_areas_ratios_and_places_as_said() -> None:
+def test_random_crops_have_the_documented_areas_ratios_and_places() -> None:
     views = drawn(RandomCrop(), 480, 640)
     left, top, wide, tall = views.boxes.T
     area, ratio = wide * tall / (480 * 640), np.log(wide / tall)
@@ -153,14 +153,14 @@ def test_random_crops_have_areas_ratios_and_places_as_said() -> None:
     assert abs(views.flips.mean() - 0.5) < 0.03
 
 
-def test_crops_of_images_that_none_fits_into_are_as_large_as_they_can_be() -> None:
+def test_images_too_small_for_a_crop_give_the_largest_possible_one() -> None:
     crop = RandomCrop(scale=(0.9, 1.0))
     assert set(map(tuple, drawn(crop, 10, 1000).boxes[:, 2:].tolist())) == {(13, 10)}
     assert set(map(tuple, drawn(crop, 1000, 10).boxes[:, 2:].tolist())) == {(10, 13)}
     assert set(map(tuple, drawn(crop, 1, 1).boxes.tolist())) == {(0, 0, 1, 1)}
 
 
-def test_crops_can_be_told_not_to_mirror() -> None:
+def test_mirroring_can_be_switched_off() -> None:
     assert not drawn(RandomCrop(flip=False), 100, 100).flips.any()
 
 

@@ -52,7 +52,7 @@ def blank_png(height: int, width: int, depth: int, colours: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "PPM"])
-def test_lossless_files_come_out_as_they_went_in(kind: str) -> None:
+def test_lossless_files_keep_their_pixels(kind: str) -> None:
     assert difference(read_picture(file_of(PHOTO, kind)).pixels, PHOTO) == 0
 
 
@@ -87,7 +87,7 @@ def test_lossy_files_come_out_as_pillow_reads_them(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_an_image_is_turned_as_its_exif_says(kind: str, orientation: int) -> None:
+def test_an_image_is_turned_by_its_exif_orientation(kind: str, orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     data = file_of(PHOTO, kind, exif=exif)
@@ -98,7 +98,7 @@ def test_an_image_is_turned_as_its_exif_says(kind: str, orientation: int) -> Non
     assert (picture.orientation, picture.plain) == (orientation, orientation == 1)
 
 
-def test_an_orientation_that_is_none_is_left_out() -> None:
+def test_an_invalid_orientation_is_ignored() -> None:
     exif = Image.Exif()
     exif[0x0112] = 77
     assert read_picture(file_of(PHOTO, "JPEG", exif=exif)).orientation == 1
@@ -178,7 +178,7 @@ def test_other_modes_become_gray_or_rgb(mode: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP", "TIFF"])
-def test_what_moves_is_refused(kind: str) -> None:
+def test_animated_images_are_refused(kind: str) -> None:
     frames = [image_of(photo(8, 8, seed=seed)) for seed in range(3)]
     data = file_of(frames[0], kind, save_all=True, append_images=frames[1:])
     with pytest.raises(DataError, match=f"refused: an animated or several-page {kind}"):
@@ -237,7 +237,7 @@ def test_numbers_without_a_range_are_refused(mode: str) -> None:
 
 
 def bomb(width: int, height: int) -> bytes:
-    """A PNG of a few bytes that claims so many pixels."""
+    """A PNG of a few bytes that claims this many pixels."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -254,7 +254,7 @@ def test_a_bomb_is_refused_before_it_is_decoded(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"])
-def test_what_is_no_image_is_refused(data: bytes) -> None:
+def test_a_file_that_is_not_an_image_is_refused(data: bytes) -> None:
     with pytest.raises(DataError, match="cannot read the image"):
         read_picture(data)
 
@@ -322,7 +322,7 @@ def test_a_giant_file_is_refused_before_it_is_read(tmp_path: Path, size_bytes: i
 
 
 def scans(count: int) -> bytes:
-    """A progressive JPEG whose last scan comes so many times more."""
+    """A progressive JPEG whose last scan is repeated this many times."""
     data = file_of(photo(64, 64), "JPEG", progressive=True)
     begin = data.rindex(b"\xff\xda")
     return data[:-2] + data[begin:-2] * count + data[-2:]
@@ -345,7 +345,7 @@ def test_a_jpeg_of_many_scans_is_refused() -> None:
         read_picture(scans(200))
 
 
-def test_scans_cannot_be_hidden_behind_an_end_in_a_comment() -> None:
+def test_scans_after_an_end_marker_in_a_comment_are_counted() -> None:
     data = scans(0)
     begin = data.rindex(b"\xff\xda")
     comment = b"\xff\xfe\x00\x04\xff\xd9"

@@ -1,4 +1,4 @@
-"""Our shards are what other tools take for tars and for WebDataset's."""
+"""Other tools read our shards as tars and as WebDataset's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from a JPEG's headers, and that no bytes whatsoever do harm."""
+"""The values read from a JPEG's headers; any bytes are harmless."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_ordinary_names_stay_as_they_are() -> None:
     "key",
     ["..", "../a", "a/..", "/a", "a/", "a//b", "a.b", ".", "", "a\0b", "a\nb", "C:", "a\\b", "nul", "a/AUX", "\ud800"],
 )
-def test_what_could_lead_elsewhere_is_no_key(key: str) -> None:
+def test_a_key_cannot_point_outside_its_folder(key: str) -> None:
     with pytest.raises(DataError, match="cannot have the key"):
         checked_key(key)
 
@@ -42,5 +42,5 @@ def test_a_key_has_at_most_so_many_bytes() -> None:
     assert not is_key("a" * (MAX_BYTES + 1))
 
 
-def test_what_a_terminal_would_obey_is_written_out() -> None:
+def test_control_characters_are_escaped() -> None:
     assert printable("a\n\x1b[31mb\x9bc\ud800ä") == "a\\n\\x1b[31mb\\x9bc\\ud800ä"

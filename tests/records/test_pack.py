@@ -1,4 +1,4 @@
-"""Packing: what comes out, what is skipped, how it goes on after a stop, and that nothing depends on threads."""
+"""Packing: its output, skipped items, continuing after a stop, and that nothing depends on threads."""
 
 from __future__ import annotations
 
@@ -177,8 +177,8 @@ def test_a_stopped_packer_goes_on_to_the_same_bytes(tmp_path: Path, after: int) 
     assert len(summary.skipped) == 4
 
 
-def test_notes_of_what_is_skipped_behind_the_last_shard_stay_with_it(tmp_path: Path) -> None:
-    """The samples that a stopped packer had left are all bad when it goes on, so that no other shard follows."""
+def test_notes_of_items_skipped_after_the_last_shard_stay_with_it(tmp_path: Path) -> None:
+    """All samples that the stopped packer had left are bad when it continues, so that no other shard follows."""
     samples = items(14)
     samples[1] = Item("first", b"bad", {})
     settings: dict[str, Any] = {"storage": "raw", "shard_mb": 0.01, "threads": 1, "on_error": "skip"}
@@ -227,7 +227,7 @@ def test_a_stop_while_the_last_index_gets_its_notes_does_no_harm(
 
 
 def test_notes_outlive_a_stop_before_the_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All shards are there when it goes on, and it packs nothing."""
+    """All shards exist when it continues, and it packs nothing."""
     samples = items(14)
     for bad in (0, 5, 13):
         samples[bad] = Item(f"bad{bad}", b"bad", {})
@@ -248,7 +248,7 @@ def test_notes_outlive_a_stop_before_the_manifest(tmp_path: Path, monkeypatch: p
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_what_was_packed_is_not_packed_again(tmp_path: Path) -> None:
+def test_packed_shards_are_not_packed_again(tmp_path: Path) -> None:
     samples = items(14)
     with pytest.raises(Stop):
         pack(known(stopping(samples, 12)), tmp_path / "out", storage="raw", shard_mb=0.01, threads=1)
@@ -354,7 +354,7 @@ def test_an_iterable_is_not_taken_for_one_that_is_packed(tmp_path: Path) -> None
         (lambda s: [*s[:1], s[2], s[1], *s[3:]], "sample 1 had the key"),
     ],
 )
-def test_another_iterable_does_not_go_on(tmp_path: Path, change: Any, why: str) -> None:
+def test_another_iterable_does_not_continue_a_stopped_packing(tmp_path: Path, change: Any, why: str) -> None:
     samples = items(14)
     samples[1] = Item("bad", b"bad", {})
     settings: dict[str, Any] = {"storage": "raw", "shard_mb": 0.01, "threads": 1, "on_error": "skip"}
@@ -401,7 +401,7 @@ def test_numpys_integers_are_settings_too(tmp_path: Path) -> None:
         assert records[0].height == 8
 
 
-def test_text_that_is_no_utf8_is_skipped(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_skipped(tmp_path: Path) -> None:
     samples = [Item("a", photo(4, 4), {"text": "x"}), Item("b", photo(4, 4), {"text": "\ud800"})]
     summary = pack(samples, tmp_path / "out", storage="raw", on_error="skip")
     assert [note.key for note in summary.skipped] == ["b"] and "not valid UTF-8" in summary.skipped[0].text
@@ -448,7 +448,7 @@ def test_a_second_packer_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / LOCK).exists()
 
 
-def test_of_many_packers_at_once_one_wins(tmp_path: Path) -> None:
+def test_one_of_many_packers_at_once_wins(tmp_path: Path) -> None:
     results: list[str] = []
 
     def race() -> None:
@@ -469,7 +469,7 @@ def test_of_many_packers_at_once_one_wins(tmp_path: Path) -> None:
         assert len(records) == 7
 
 
-def test_what_a_stopped_packer_leaves_is_cleared_away(tmp_path: Path) -> None:
+def test_files_of_a_stopped_packer_are_removed(tmp_path: Path) -> None:
     small_pack(tmp_path / "whole")
     with pytest.raises(Stop):
         pack(known(stopping(items(7), 6)), tmp_path / "out", storage="raw", shard_mb=0.01, threads=1)
@@ -480,7 +480,7 @@ def test_what_a_stopped_packer_leaves_is_cleared_away(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / PACKING).exists()
 
 
-def test_progress_says_how_far_it_is_and_how_long_it_takes(tmp_path: Path) -> None:
+def test_progress_shows_the_share_done_and_the_time_left(tmp_path: Path) -> None:
     heard: list[Progress] = []
     small_pack(tmp_path / "out", progress=heard.append)
     assert (heard[-1].num_done, heard[-1].num_items, heard[-1].num_skipped) == (7, 7, 0)
@@ -506,7 +506,7 @@ def test_progress_says_how_far_it_is_and_how_long_it_takes(tmp_path: Path) -> No
     ],
     ids=str,
 )
-def test_settings_that_mean_nothing_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(DataError):
         pack(items(2), tmp_path / "out", **settings)
     assert not (tmp_path / "out").exists()

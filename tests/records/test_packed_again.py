@@ -1,4 +1,4 @@
-"""A data set of ours is a source too: what is in it stays what it is, and what is damaged or missing is not left out."""
+"""Our own data set is a source too: its content stays the same, and damaged or missing samples are not left out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_it_keeps_its_classes(tmp_path: Path) -> None:
 
 
 def test_its_columns_keep_type_and_value(tmp_path: Path) -> None:
-    """In the tar they are JSON: float32 would become float64, a boolean or a small number another, and NaN nothing."""
+    """In the tar they are JSON: float32 would become float64, a boolean or a small number another type, and NaN null."""
     columns = {
         "label": np.int32(7),
         "weight": np.float32(0.1),
@@ -86,7 +86,7 @@ def test_a_missing_shard_is_named(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "two").exists()
 
 
-def test_what_a_packer_has_not_finished_is_no_source(tmp_path: Path) -> None:
+def test_an_unfinished_data_set_is_refused_as_a_source(tmp_path: Path) -> None:
     small_pack(tmp_path / "one")
     (tmp_path / "one" / "manifest.json").rename(tmp_path / "one" / "packing.json")
     with pytest.raises(DataError, match="is not completely packed"):

@@ -37,7 +37,7 @@ print(json.dumps({"error": error, "seconds": time.monotonic() - began, "peak_mib
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What reading all rows of a file costs, in a process of its own."""
+    """The cost of reading all rows of a file, in a separate process."""
     command = [sys.executable, "-c", _READ, str(path)]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     return dict(json.loads(found.stdout))

@@ -51,7 +51,7 @@ def test_a_sample_without_its_columns_is_the_same_otherwise(folder: Path) -> Non
             assert replace(bare, columns={}, restarts=whole.restarts) == replace(whole, columns={})
 
 
-def test_what_is_read_cannot_be_written_to(folder: Path) -> None:
+def test_data_that_is_read_is_read_only(folder: Path) -> None:
     with Records(folder) as records:
         assert records[0].data.readonly
         for array in (decode(records[0]), records[2].columns["boxes"]):

@@ -127,7 +127,7 @@ def test_a_changed_index_is_another_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left_out", [{0}, {2}, {4}, {3, 4}, {0, 1, 2, 3, 4}], ids=str)
 def test_an_index_without_some_records_is_refused_by_name(tmp_path: Path, left_out: set[int]) -> None:
-    """As one that was cut off at the end of a line."""
+    """An index that was cut off at the end of a line."""
     write(tmp_path / "a.rec", *(im2rec(png(i), [1.0], i) for i in range(5)), index=True)
     lines = (tmp_path / "a.idx").read_text().splitlines(keepends=True)
     first = lines[min(left_out)].split()[1]
@@ -155,7 +155,7 @@ def test_an_index_that_leads_into_a_record_is_refused(tmp_path: Path) -> None:
         pack(tmp_path / "a.rec", tmp_path / "out", on_error="skip")
 
 
-def test_with_an_index_the_records_behind_a_damaged_one_are_packed(tmp_path: Path) -> None:
+def test_with_an_index_the_records_after_a_damaged_one_are_packed(tmp_path: Path) -> None:
     write(tmp_path / "a.rec", *(im2rec(png(i), [i], i) for i in range(4)), index=True)
     broken = bytearray((tmp_path / "a.rec").read_bytes())
     broken[len(recordio(im2rec(png(0), [0], 0)))] ^= 1

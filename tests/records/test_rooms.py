@@ -1,4 +1,4 @@
-"""The sub-packages of `abreast.records`: imports between them point one way, and none hides a public name."""
+"""The sub-packages of `abreast.records`: imports between them point one way, and no name hides a public name."""
 
 from __future__ import annotations
 

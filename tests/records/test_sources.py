@@ -1,4 +1,4 @@
-"""Each kind of source gives its images in order, with keys and columns."""
+"""Each kind of source yields its images in order, with keys and columns."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_list_is_read_as_im2rec_writes_it(tmp_path: Path, text: str, columns: 
     "text",
     ["", "cat.jpg\n", "x\t1\tcat.jpg\n", "0\tx\tcat.jpg\n", "0\t1\ta.jpg\n1\t2\t3\tb.jpg\n", "0\t1e39\ta.jpg\n"],
 )
-def test_a_list_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_list_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "train.lst").write_text(text)
     with pytest.raises(DataError, match=r"train\.lst"):
         source_of(tmp_path / "train.lst")
@@ -95,7 +95,7 @@ def test_a_table_has_columns_of_numbers_and_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "path\n", "path,x\na.jpg\n"])
-def test_a_table_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_table_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(DataError):
         source_of(tmp_path / "t.csv")
@@ -170,12 +170,12 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path, where: str, mo
 
 
 @pytest.mark.parametrize("label", [np.zeros(0, str), 3])
-def test_labels_that_are_no_row_per_image_are_refused(label: Any) -> None:
+def test_labels_without_one_row_per_image_are_refused(label: Any) -> None:
     with pytest.raises(DataError, match="column 'label'"):
         source_of((np.zeros((2, 8, 8), np.uint8), label))
 
 
-def test_no_images_with_labels_of_text_are_a_source_of_none() -> None:
+def test_an_empty_array_with_labels_of_text_is_an_empty_source() -> None:
     source = source_of((np.zeros((0, 8, 8), np.uint8), np.zeros(0, str)))
     assert source.num_items == 0 and source.columns is not None and source.columns[0].type == "text"
 
@@ -206,7 +206,7 @@ def test_a_dictionary_of_arrays_has_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "images", [np.zeros((2, 8, 8, 4), np.uint8), np.zeros((2, 8, 8), np.float32), np.zeros((8, 8), np.uint8)]
 )
-def test_arrays_that_are_no_images_are_refused(images: Any) -> None:
+def test_arrays_that_are_not_images_are_refused(images: Any) -> None:
     with pytest.raises(DataError, match="these are not images"):
         source_of(images)
 
@@ -229,7 +229,7 @@ def test_an_iterable_may_give_samples_in_any_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [3, None, b"bytes", {"label": [1]}, Path("/nowhere/at/all"), __file__])
-def test_what_is_no_source_is_refused(source: Any) -> None:
+def test_an_object_that_is_not_a_source_is_refused(source: Any) -> None:
     with pytest.raises(DataError):
         source_of(source)
 

@@ -46,7 +46,7 @@ def test_a_key_stays_in_its_part_when_others_come(tmp_path: Path) -> None:
     assert 1600 < sum(other.part(key) != part for key, part in parts.items()) < 2000  # 2 x 0.9 x 0.1 x 10,000 = 1800
 
 
-def test_what_a_key_draws_never_changes() -> None:
+def test_the_draw_of_a_key_never_changes() -> None:
     """Data sets that were split are added to by later versions too."""
     draw = Draw({"a": 0.5, "b": 0.25, "c": 0.25}, seed=7)
     assert "".join(draw.part(str(i)) for i in range(24)) == "aaabaaaaaaaacaaaaacaaaab"
@@ -92,7 +92,7 @@ def test_shards_of_parts_are_taken_by_how_their_names_begin(tmp_path: Path) -> N
 
 
 def test_a_shard_belongs_to_one_part_only(tmp_path: Path) -> None:
-    """The name that is longer has it: else what is held out would be trained on."""
+    """A shard belongs to the longer name; otherwise held-out samples would be trained on."""
     for name, begin in (("train-000.tar", 0), ("train_val-000.tar", 3), ("train_valid.tar", 5)):
         write_tar(tmp_path / name, samples(2, begin))
     for split in ("train,train_val", "train_val,train"):
@@ -120,7 +120,7 @@ def test_an_iterable_is_not_split(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_part_without_an_image_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_a_part_without_an_image_is_an_error_with_advice(tmp_path: Path) -> None:
     hint = "hint: give the part a larger share, or another split_seed"
     with pytest.raises(DataError, match=f"no image to pack into .*out/b\n{hint}"):
         pack(known(items(1)), tmp_path / "out", split={"a": 0.99, "b": 0.01})

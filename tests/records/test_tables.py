@@ -156,7 +156,7 @@ def test_a_missing_value_is_refused_by_name(tmp_path: Path, column: list[Any], w
 
 
 def not_utf8() -> Any:
-    """Two texts, of which the second is none: pyarrow believes what a file says of its bytes."""
+    """Two texts, the second of which is invalid: pyarrow believes the type that a file states."""
     offsets = pyarrow.array(["a", "bc"]).buffers()[1]
     return pyarrow.Array.from_buffers(pyarrow.string(), 2, [None, offsets, pyarrow.py_buffer(b"a\xff\xfe")])
 
@@ -164,7 +164,7 @@ def not_utf8() -> Any:
 @pytest.mark.parametrize(
     ("name", "why"), [("x", "column 'x' is not valid UTF-8"), ("path", "the path is not valid UTF-8")]
 )
-def test_text_that_is_none_is_refused_by_name(tmp_path: Path, name: str, why: str) -> None:
+def test_invalid_text_is_refused_by_name(tmp_path: Path, name: str, why: str) -> None:
     columns = {name: not_utf8()} | ({} if name == "path" else {"image": [png(), png(1)]})
     write(tmp_path / "a.parquet", pyarrow.table(columns))
     (tmp_path / "a").write_bytes(png())
@@ -180,7 +180,7 @@ def test_a_missing_image_is_refused_by_name(tmp_path: Path) -> None:
     assert [note.text for note in summary.skipped] == ["the row has no image", "the row has no image"]
 
 
-def test_the_column_of_the_images_is_found_or_asked_for(tmp_path: Path) -> None:
+def test_the_column_of_the_images_is_found_or_must_be_named(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", pyarrow.table({"mask": [b"m"], "jpg": [png()], "n": [1]}))
     assert columns_of(tmp_path / "a.parquet") == [{"mask": b"m", "n": 1}]
     assert columns_of(tmp_path / "a.parquet", image="mask") == [{"jpg": png(), "n": 1}]
@@ -206,7 +206,7 @@ def test_the_only_column_of_classes_is_the_label(tmp_path: Path) -> None:
     assert source.class_names == ("a", "b") and columns_of(tmp_path / "a.parquet")[1] == {"label": 1}
 
 
-def test_of_several_columns_of_classes_one_is_to_be_chosen(tmp_path: Path) -> None:
+def test_one_of_several_class_columns_must_be_chosen(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", named({"fine": ["a", "b"], "coarse": ["c", "d"]}))
     with pytest.raises(
         DataError, match=r"several columns have class names: fine, coarse\nhint: .*--columns label=fine"
@@ -223,7 +223,7 @@ def test_a_table_is_not_shuffled(tmp_path: Path) -> None:
         pack(tmp_path / "a.parquet", tmp_path / "out", shuffle_seed=1)
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_file_is_refused(tmp_path: Path) -> None:
     whole = write(tmp_path / "a.parquet", table()).read_bytes()
     for data in (b"", b"PAR1", whole[:-1], whole[: len(whole) // 2], bytes(100)):
         (tmp_path / "b.parquet").write_bytes(data)
@@ -240,7 +240,7 @@ def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_large_table_takes_little_memory(tmp_path: Path) -> None:
-    """120 MB in one row group: what the reader allocates stays far below."""
+    """120 MB in one row group: the reader's allocations stay far below that."""
     noise = np.random.default_rng(0).integers(0, 256, 2_000_000, np.uint8).tobytes()
     content = pyarrow.table({"image": [noise] * 60})
     write(tmp_path / "a.parquet", content, use_dictionary=False, compression="none")
@@ -264,7 +264,7 @@ class Features(dict[str, Any]):
 
 
 class Dataset:
-    """Stands for `datasets.Dataset`: what is used of it, over a table."""
+    """A replacement for `datasets.Dataset`: the parts of it that we use, over a table."""
 
     __module__ = "datasets.arrow_dataset"
 
@@ -350,7 +350,7 @@ print("packed")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("datasets") is None, reason="datasets is not installed")
-def test_what_datasets_makes_is_packed(tmp_path: Path) -> None:
+def test_tables_that_datasets_writes_are_packed(tmp_path: Path) -> None:
     search = os.pathsep.join([str(ROOT / "src"), str(ROOT), *sys.path])
     environment = {**os.environ, "PYTHONPATH": search, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
     command = [sys.executable, "-c", _REAL, str(tmp_path)]

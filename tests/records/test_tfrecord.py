@@ -219,13 +219,13 @@ def test_every_shorter_example_is_refused() -> None:
         (field(1, b"".join(field(1, field(1, b"%d" % i)) for i in range(1100))), "more than 1024 features"),
     ],
 )
-def test_what_is_no_example_is_refused_with_its_place(data: bytes, why: str) -> None:
+def test_a_record_that_is_not_an_example_is_refused_with_its_place(data: bytes, why: str) -> None:
     with pytest.raises(DataError, match=why):
         read_example(data)
 
 
 def test_numbers_may_have_a_field_each() -> None:
-    """As writers of the second version of protocol buffers had it."""
+    """As writers of the second version of protocol buffers wrote it."""
     integers = field(3, b"".join(varint(1 << 3) + varint(number) for number in (5, -5)))
     floats = field(2, b"".join(varint(1 << 3 | 5) + struct.pack("<f", number) for number in (0.5, 2)))
     entries = [field(1, field(1, name) + field(2, data)) for name, data in ((b"i", integers), (b"f", floats))]
@@ -283,7 +283,7 @@ with tf.io.TFRecordWriter(sys.argv[1]) as writer:
 
 
 @pytest.mark.tensorflow
-def test_what_tensorflow_writes_is_packed(tmp_path: Path) -> None:
+def test_records_that_tensorflow_writes_are_packed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _WRITE, str(tmp_path / "a.tfrecord")]
     subprocess.run(command, check=True, timeout=200, stderr=subprocess.DEVNULL)
     pack(tmp_path / "a.tfrecord", tmp_path / "out", storage="keep")

@@ -1,4 +1,4 @@
-"""Tars and folders in WebDataset's layout are packed; what is not as it should be is named with its file and byte."""
+"""Tars and folders in WebDataset's layout are packed; invalid items are named with file and byte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.records.shards import jpeg, png, samples, write_tar
 
 
 def values(source: Any, **settings: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Keys and columns; what is wrong with an item in their place."""
+    """Keys and columns; an invalid item is replaced by its error."""
     found = []
     for item in source_of(source, **settings).items(0):
         wrong = [str(each) for each in (item.image, *item.columns.values()) if isinstance(each, DataError)]
@@ -102,7 +102,7 @@ def test_numbers_that_are_whole_in_some_samples_are_decimal_in_all(tmp_path: Pat
         ("0.jpeg", b"", "several images: it has .png, .jpeg\nhint: name the extension of the image: --image png"),
     ],
 )
-def test_what_is_wrong_with_a_sample_is_said(tmp_path: Path, file: str, data: bytes, why: str) -> None:
+def test_errors_of_a_sample_are_named(tmp_path: Path, file: str, data: bytes, why: str) -> None:
     write_tar(tmp_path / "a.tar", [("0.png", png()), (file, data)])
     ((_, found),) = values(tmp_path / "a.tar")
     assert why in found["wrong"][0]
@@ -205,7 +205,7 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> Non
         (b"S", "of type"),
     ],
 )
-def test_what_is_no_file_is_refused(tmp_path: Path, kind: bytes, what: str) -> None:
+def test_a_member_that_is_not_a_file_is_refused(tmp_path: Path, kind: bytes, what: str) -> None:
     with pytest.raises(DataError, match=rf"at byte 0 the member 'x\.png' is {what}"):
         values(hostile(tmp_path / "a.tar", "x.png", kind, "/etc/passwd"))
 
@@ -253,7 +253,7 @@ def test_a_giant_size_is_refused(tmp_path: Path) -> None:
             list(members(tmp_path / "b.tar"))
 
 
-def test_tars_behind_one_another_are_refused(tmp_path: Path) -> None:
+def test_concatenated_tars_are_refused(tmp_path: Path) -> None:
     data = write_tar(tmp_path / "a.tar", samples(1)).read_bytes()
     (tmp_path / "b.tar").write_bytes(data + data)
     with pytest.raises(DataError, match=r"b\.tar has data after its end"):
@@ -294,7 +294,7 @@ def test_images_beside_shards_are_refused(tmp_path: Path) -> None:
         source_of(tmp_path)
 
 
-def test_a_changed_tar_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_a_changed_tar_is_refused_after_a_stop(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", samples(2))
     pack(tmp_path / "a.tar", tmp_path / "out")
     assert pack(tmp_path / "a.tar", tmp_path / "out").num_now == 0
@@ -326,7 +326,7 @@ with webdataset.ShardWriter(sys.argv[1] + "/w-%03d.tar", maxcount=3, verbose=0) 
 """
 
 
-def test_what_webdataset_writes_is_packed(tmp_path: Path) -> None:
+def test_tars_that_webdataset_writes_are_packed(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     subprocess.run([sys.executable, "-W", "ignore", "-c", _WRITE, str(tmp_path / "in")], check=True, timeout=120)
     assert len(list((tmp_path / "in").glob("*.tar"))) == 3

@@ -78,7 +78,7 @@ def test_nvidia_devices_are_sampled_through_their_driver() -> None:
 
 
 @pytest.mark.parametrize(("has_driver", "said"), [(False, "no NVIDIA driver"), (True, "no NVIDIA device")])
-def test_where_there_is_no_nvidia_device_nothing_is_sampled_and_it_says_so(has_driver: bool, said: str) -> None:
+def test_without_an_nvidia_device_nothing_is_sampled_and_a_note_says_so(has_driver: bool, said: str) -> None:
     nvml = FakeNvml(has_driver)
     devices = NvidiaDevices(GPUS[2:], nvml)
     assert devices.sample() == []
@@ -87,7 +87,7 @@ def test_where_there_is_no_nvidia_device_nothing_is_sampled_and_it_says_so(has_d
     assert nvml.users == 0
 
 
-def test_a_busy_process_is_seen_to_be_busy() -> None:
+def test_the_utilisation_of_a_busy_process_is_high() -> None:
     processor = Processor()
     assert processor.sample() == []
     started = time.process_time()

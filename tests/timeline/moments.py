@@ -1,4 +1,4 @@
-"""What `accounts.py` adds up, moment by moment and step by step: slow, and plain to see."""
+"""The sums of `accounts.py`, moment by moment and step by step: slow, and easy to check."""
 
 from __future__ import annotations
 

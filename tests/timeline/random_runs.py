@@ -11,7 +11,7 @@ MOST_DEVICES = 3
 
 
 class Run:
-    """Epochs of steps, each with what may happen in and around it; the training thread does one thing after the other."""
+    """Epochs of steps with random events in and around them; the training thread does one thing after the other."""
 
     def __init__(self, random: Random) -> None:
         self.num_devices = random.randint(1, MOST_DEVICES)

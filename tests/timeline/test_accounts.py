@@ -1,4 +1,4 @@
-"""From spans to rows: which spans are a step's. Times are in milliseconds; every step takes 100 of them."""
+"""From spans to rows: which spans belong to a step. Times are in milliseconds; every step takes 100 of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def call(start: float, wait: float = 20) -> list[Span]:
 
 
 def enter(accounts: Accounts, closed: Window) -> Parts:
-    """Of a step, in milliseconds."""
+    """The parts of a step, in milliseconds."""
     (row,) = accounts.enter([closed])
     told = dict(zip(STEP.names or (), row.tolist(), strict=True))
     return Parts(*(told[part] // MILLISECOND for part in Parts._fields))
@@ -72,14 +72,14 @@ def test_devices_that_finish_later_compute_into_the_next_step() -> None:
     assert accounts.table.device_seconds[1] == pytest.approx([0.050, 0.060])
 
 
-def test_an_all_reduce_inside_computing_is_told_apart() -> None:
+def test_an_all_reduce_inside_computing_is_separated() -> None:
     accounts = Accounts(0, ("cpu:0",), keep_steps=10)
     accounts.take([*call(0), span(MAIN, "all-reduce", 60, 75), span(MAIN, "all-reduce", 70, 80)])
     parts = enter(accounts, window(0))
     assert (parts.compute, parts.all_reduce) == (38, 20)
 
 
-def test_a_fit_inside_a_callback_is_that_callback() -> None:
+def test_a_fit_inside_a_callback_counts_as_that_callback() -> None:
     accounts = Accounts(0, ("cpu:0",), keep_steps=10)
     nested = [span(MAIN, "wait", 1, 2, batch=0), span(MAIN, "step", 0.5, 4, kind=0)]
     accounts.take([*nested, span(MAIN, "all-reduce", 2, 3), *call(0)])
@@ -138,7 +138,7 @@ def test_the_batches_of_a_step_are_those_that_it_took() -> None:
     assert (row["batches"], row["rows"], row["bytes"]) == (3, 96, 24)
 
 
-def test_epochs_that_are_told_of_at_once_keep_their_batches_apart() -> None:
+def test_epochs_reported_together_keep_their_own_batches() -> None:
     accounts = Accounts(0, ("cpu:0",), keep_steps=10)
     for start in (100, 200):
         put = span(STAGER, "put", start - 10, start - 5, batch=0, bytes=start, rows=32)
@@ -173,6 +173,6 @@ def test_memory_is_bounded_where_no_step_follows() -> None:
 
 
 def test_a_step_without_spans_computes_during_its_call() -> None:
-    """A model that abreast has not placed leaves none."""
+    """A model that abreast has not placed has no spans."""
     accounts = Accounts(0, ("cpu",), keep_steps=10)
     assert enter(accounts, window(0)) == Parts(0, 0, 80, 0, 10, 10)

@@ -1,4 +1,4 @@
-"""What random runs add up to, against the rule as `moments.py` says it; wherever they are cut into rounds."""
+"""The sums of random runs, against the rule in `moments.py`, for any division into rounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ randoms = st.randoms(use_true_random=False)
 
 @settings(max_examples=300, deadline=None)
 @given(randoms)
-def test_a_run_adds_up_to_what_its_moments_do(random: Random) -> None:
+def test_a_run_is_the_sum_of_its_moments(random: Random) -> None:
     run = Run(random)
     accounts = in_rounds(run, random)
     expected = steps_by_moments(run.windows, run.spans, run.num_devices)
@@ -56,7 +56,7 @@ def in_rounds(run: Run, random: Random) -> Accounts:
 
 
 def numbers(row: tuple[float, ...]) -> tuple[int, ...]:
-    """All that is told of a step but its epoch, number and begin; times in nanoseconds."""
+    """All numbers of a step except its epoch, number and begin; times in nanoseconds."""
     told = dict(zip(STEP.names or (), row, strict=True))
     units = {name: 1e9 if STEP[name].kind == "f" else 1 for name in told}
     return tuple(round(told[name] * units[name]) for name in told if name not in ("epoch", "step", "begin"))

@@ -33,7 +33,7 @@ def test_a_training_that_ends_inside_the_window_ends_the_trace(workers: Workers,
     assert workers.abreast.run(traced_steps, logdir=str(tmp_path)) >= STEPS
 
 
-def test_a_training_that_is_too_short_says_so(workers: Workers, tmp_path: Path) -> None:
+def test_a_training_that_is_too_short_is_reported(workers: Workers, tmp_path: Path) -> None:
     said = workers.abreast.run(traced_fit, logdir=str(tmp_path), steps=(50, 60))
     assert "no device trace: the training had 6 steps, and the trace begins at step 50\nhint:" in said
     assert list(tmp_path.iterdir()) == []
@@ -76,7 +76,7 @@ def task() -> tuple[Any, Any, Any]:
 
 
 def traced_fit(logdir: str, steps: tuple[int, int], steps_per_execution: int = 1) -> str:
-    """What the callback says. Six steps: three in each of two epochs."""
+    """The output of the callback. Six steps: three in each of two epochs."""
     import contextlib
     import io
 

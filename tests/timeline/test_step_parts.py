@@ -37,16 +37,16 @@ def test_each_moment_belongs_to_one_part() -> None:
     assert found == [Parts(wait=20, copy=10, compute=30, all_reduce=20, callbacks=10, rest=10)]
 
 
-def test_what_is_hidden_behind_computing_counts_as_computing() -> None:
+def test_time_that_overlaps_with_computing_counts_as_computing() -> None:
     found = parts((0, 100), busy=[(0, 90)], waits=[(10, 50)], callbacks=[(60, 100)])
     assert found == [Parts(wait=0, copy=0, compute=90, all_reduce=0, callbacks=10, rest=0)]
 
 
-def test_a_copy_that_nobody_waits_for_is_hidden() -> None:
+def test_a_copy_without_a_wait_is_hidden() -> None:
     assert parts((0, 100), puts=[(20, 80)])[0].copy == 0
 
 
-def test_what_goes_on_through_several_steps_is_shared_out() -> None:
+def test_an_interval_over_several_steps_is_divided_among_them() -> None:
     found = parts((0, 10), (10, 30), (50, 60), busy=[(5, 55)])
     assert [step.compute for step in found] == [5, 20, 5]
     assert [step.rest for step in found] == [5, 0, 5]
@@ -68,7 +68,7 @@ def test_every_moment_of_every_step_is_split_by_the_rule(bounds: list[int], list
 
 
 @given(pairs)
-def test_disjoint_intervals_are_the_same_moments_once(some: Pairs) -> None:
+def test_disjoint_intervals_cover_the_same_moments_once(some: Pairs) -> None:
     found = disjoint(array(some))
     assert moments(listed(found)) == moments(some)
     assert (found[0] < found[1]).all()
@@ -88,7 +88,7 @@ def test_holes_are_cut_out_of_their_owners(some: Pairs, holes: Pairs) -> None:
     assert lengths_without(whole, cut, owners).tolist() == [len(each) for each in left]
 
 
-def test_no_intervals_are_none() -> None:
+def test_operations_on_no_intervals_give_no_intervals() -> None:
     empty = array([])
     assert empty.shape == (2, 0)
     assert np.array_equal(disjoint(empty), empty)

@@ -1,4 +1,4 @@
-"""What steps add up to, on numbers that one can check by hand."""
+"""Sums of steps, on numbers that can be checked by hand."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_a_run_of_one_step_keeps_it() -> None:
     assert summary(warm_up_steps=4)["num_steps"] == 4
 
 
-def test_what_is_not_told_is_none_and_not_zero() -> None:
+def test_an_unknown_part_is_none_and_not_zero() -> None:
     found = summary(rows=0, all_reduce_told=False)
     assert found["rows_per_second"] is None
     assert found["parts"]["all_reduce"] is None
     assert {name for name in PARTS if found["parts"][name] is None} == {"all_reduce"}
 
 
-def test_utilisation_that_no_driver_tells_is_none() -> None:
+def test_utilisation_without_a_driver_is_none() -> None:
     found = summary(samples=[DeviceSample("gpu:0", 0, float("nan"), 1 << 30)])
     assert found["samples"]["gpu:0"]["utilisation"] is None
     assert "gpu:0: 1,024 MiB at most" in str(found).splitlines()
@@ -66,7 +66,7 @@ def test_the_table_has_a_line_per_part() -> None:
     assert lines[-1] == "note: all is well"
 
 
-def test_nothing_was_recorded() -> None:
+def test_a_summary_of_no_steps_is_empty() -> None:
     found = summarize(
         np.zeros(0, STEP), np.zeros((0, 1)), ("cpu:0",), {f"{name}_seconds": [] for name in ("total", "validation", "epoch")},
         warm_up_steps=1, all_reduce_told=True,

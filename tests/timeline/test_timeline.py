@@ -1,4 +1,4 @@
-"""`abreast.Timeline` on every backend: what it sees where time is lost on purpose, and what it leaves behind."""
+"""`abreast.Timeline` on every backend: it finds planted losses of time, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_parts_of_every_step_add_up_to_its_time(workers: Workers) -> None:
     assert end["negative"] == 0
 
 
-def test_epochs_and_validation_are_told_apart_from_steps(workers: Workers) -> None:
+def test_epochs_and_validation_are_separated_from_steps(workers: Workers) -> None:
     history = workers.abreast.run(ordinary_fit)["history"]
     assert history["epoch"] == [0, 1]
     assert history["num_steps"] == [6, 6]
@@ -37,7 +37,7 @@ def test_epochs_and_validation_are_told_apart_from_steps(workers: Workers) -> No
         assert history["wait_seconds"][epoch] < 0.1
 
 
-def test_what_only_one_program_does_is_not_told_apart(workers: Workers) -> None:
+def test_computing_and_summing_in_one_program_are_not_separated(workers: Workers) -> None:
     end = workers.abreast.run(ordinary_fit)
     told = workers.backend in TOLD_APART
     assert (end["all_reduce"] is not None) == told
@@ -84,7 +84,7 @@ def test_scalars_for_tensorboard_need_no_tensorflow(workers: Workers, tmp_path: 
     assert not end["loaded_tensorflow"]
 
 
-def test_without_the_package_tensorboard_an_error_says_so(workers: Workers) -> None:
+def test_a_missing_package_tensorboard_is_an_error(workers: Workers) -> None:
     with pytest.raises(RemoteError, match="hint: pip install tensorboard") as caught:
         workers.abreast.run(scalars_without_tensorboard)
     assert "BackendError" in caught.value.kinds

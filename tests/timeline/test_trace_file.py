@@ -1,4 +1,4 @@
-"""The trace as a file: what the published format asks for, and what a reader looks for in it."""
+"""The trace as a file: the requirements of the published format, and of its readers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_trace_is_of_the_published_format(tmp_path: Path) -> None:
     assert faults(written(tmp_path)) == []
 
 
-def test_what_a_driver_does_not_tell_is_left_out(tmp_path: Path) -> None:
+def test_values_that_a_driver_does_not_report_are_left_out(tmp_path: Path) -> None:
     """A MIG instance knows no utilisation; a NaN in the file would be no JSON."""
     samples = [DeviceSample("gpu:0", 1_500, float("nan"), 1 << 30), SAMPLES[1]]
     write_trace(tmp_path / "trace.json", SPANS, (), samples)

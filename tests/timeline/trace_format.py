@@ -1,4 +1,4 @@
-"""What a trace must be, after the published "Trace Event Format" of Chrome's tracing; `faults` names what is not so."""
+"""The rules of a trace, after the published "Trace Event Format" of Chrome's tracing; `faults` names violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in the files of a `DeviceTrace`. Runs in a process with a backend; imports no pytest."""
+"""The content of a `DeviceTrace`'s files. Runs in a process with a backend; imports no pytest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def device_events(logdir: str) -> int:
 
 
 def num_on_gpus(events: list[dict[str, Any]]) -> int:
-    """Of a Chrome trace by XLA, the events with a duration in processes that are GPUs."""
+    """The events with a duration in GPU processes of a Chrome trace by XLA."""
     named = [event for event in events if event.get("name") == "process_name"]
     gpus = {event["pid"] for event in named if "/device:GPU" in event["args"]["name"]}
     return sum(event.get("ph") == "X" and event["pid"] in gpus for event in events)

@@ -1,1 +1,1 @@
-"""The bodies of the parts: each module has `run(place) -> Found`, called in a process of its own by `body.py`."""
+"""The bodies of the parts: each module has `run(place) -> Found`, called in its own process by `body.py`."""

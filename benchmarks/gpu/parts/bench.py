@@ -19,12 +19,12 @@ def run(place: Place) -> Found:
 
 
 def resnet50(place: Place) -> Found:
-    """With bfloat16: steps as long as those of real trainings."""
+    """ResNet-50, with bfloat16 too: its steps are as long as those of real trainings."""
     return _benched(place, "resnet50", "--precision", "bfloat16", "--batch", "64", "--steps", "10")
 
 
 def _benched(place: Place, model: str, *options: str) -> Found:
-    """What the command measures of one model; a side without a measurement is a problem."""
+    """The measurements of the command for one model; a side without a measurement is a problem."""
     with tempfile.TemporaryDirectory() as folder:
         output, report = Path(folder) / "bench.jsonl", Path(folder) / "report"
         command = [sys.executable, "-m", "abreast", "bench", model, "--backend", place.backend]

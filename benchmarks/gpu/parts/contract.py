@@ -1,7 +1,7 @@
 """The contract on real devices: jobs trained by plain Keras on one of them and by abreast on all, with equal numbers.
 
-The jobs are some of `tests/contract/catalogue.py`. TensorFloat-32 is off on both sides: it keeps 10 bits, and which products take
-it is up to each program.
+The jobs are some of `tests/contract/catalogue.py`. TensorFloat-32 is off on both sides: it keeps 10 bits, and each program
+chooses which products use it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.contract.catalogue import CASES
 from tests.contract.compare import Comparison, compare, relative_difference, tolerance
 from tests.contract.oracle import PLAIN_IS_WRONG
 
-# The first ones count most: a time limit leaves out the last. Those that only train have fewer programs to compile.
+# The most important first: a time limit leaves out the last. Jobs that only train have fewer programs to compile.
 NAMES = (
     "convolution and batch normalization",
     "gradient accumulation",
@@ -44,7 +44,7 @@ NAMES = (
     "several steps per execution",
     "validation_split",
 )
-# A GPU adds up in any order, and in another one each time: not yet measured, so ten times what the CPU needs.
+# A GPU adds up in an order that changes between runs. Not measured yet, so ten times the tolerance of the CPU.
 _ALLOWED_TIMES = {"cpu": 1, "gpu": 10}
 _FULL_PRECISION = {"NVIDIA_TF32_OVERRIDE": "0", "JAX_DEFAULT_MATMUL_PRECISION": "highest"}
 _START_SECONDS = 15.0
@@ -72,7 +72,7 @@ def run(place: Place) -> Found:
 def verdict(
     found: dict[str, Comparison], own: dict[str, float], left_out: Sequence[str], ended: Sequence[str] = ()
 ) -> Found:
-    """`own`: by how much plain Keras differs from itself, for jobs that differ; by twice as much abreast may."""
+    """`own`: for jobs that differ, the difference between two runs of plain Keras. abreast may differ by twice as much."""
     bad = {
         name: one
         for name, one in found.items()
@@ -120,7 +120,7 @@ def compared(place: Place, name: str, plain: Results, parallel: Results) -> Comp
 def _differences_of_plain(
     place: Place, names: Sequence[str], plain: dict[str, Results], path: Path
 ) -> dict[str, float]:
-    """Jobs trained by plain Keras once more, where there is time: which differences are the devices' own."""
+    """Differences between two runs of plain Keras, if there is time: they come from the devices and not from abreast."""
     if not names or place.left_seconds() < _START_SECONDS:
         return {}
     _begun(place, 0, path, names).wait()

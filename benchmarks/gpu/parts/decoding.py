@@ -1,6 +1,6 @@
-"""JPEGs decoded by NVIDIA DALI with `decoder="gpu"` and `"auto"`: the CPU's pixels but for rounding, and a fit with them.
+"""JPEGs decoded by NVIDIA DALI with `decoder="gpu"` and `"auto"`: the CPU's pixels except for rounding, and a fit with them.
 
-For simulated devices, what the tests take stands in for the GPU: DALI on the CPU, or OpenCV where DALI is not installed.
+With simulated devices, the decoder of the tests replaces the GPU: DALI on the CPU, or OpenCV if DALI is not installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.gpu.place import Found, Missing, Place
 
 _NUM_IMAGES, _SIDE, _SIZE, _ROWS = 256, 480, 224, 32
-_MOST_MEAN = 2.0  # of 255, of the worst image: decoders round otherwise, and libjpeg halves otherwise
+_MOST_MEAN = 2.0  # of 255, for the worst image: decoders round differently, and libjpeg halves differently
 _RATE_SECONDS = 2.0
 
 
@@ -59,7 +59,7 @@ def problems(facts: dict[str, Any]) -> list[str]:
 
 @contextlib.contextmanager
 def _decoder(place: Place) -> Iterator[str]:
-    """What decodes, while this is open."""
+    """The decoder in use while this context is open."""
     from abreast.records.decoding import gpu_pipeline
 
     there = gpu_pipeline.is_installed()
@@ -98,7 +98,7 @@ def _loader(data: Path, decoder: str, **settings: Any) -> Any:
 
 
 def _difference(data: Path, whole: bool) -> tuple[float, int]:
-    """The mean of the image that differs most, and the largest of all pixels, between what both decode."""
+    """The mean difference of the image that differs most, and the largest difference of any pixel, between both decoders."""
     import numpy as np
 
     settings: dict[str, Any] = {"augment": not whole, **({"size": _SIDE} if whole else {})}
@@ -113,7 +113,7 @@ def _difference(data: Path, whole: bool) -> tuple[float, int]:
 
 def _images_per_second(data: Path, decoder: str) -> float:
     with _loader(data, decoder) as batches:
-        _epoch(batches)  # pipelines are made
+        _epoch(batches)  # makes the pipelines
         images, began = 0, time.perf_counter()
         while time.perf_counter() - began < _RATE_SECONDS:
             images += _epoch(batches)
@@ -125,7 +125,7 @@ def _epoch(batches: Any) -> int:
 
 
 def _auto(data: Path) -> tuple[str, str]:
-    """Which decoder is taken, and what is said of it."""
+    """The decoder that `"auto"` chooses, and the line that it prints."""
     with contextlib.redirect_stderr(io.StringIO()) as said, _loader(data, "auto") as batches:
         _epoch(batches)
         return str(batches.state()["decoder"]), said.getvalue()

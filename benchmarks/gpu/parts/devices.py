@@ -1,4 +1,4 @@
-"""Whether a framework sees the devices that the driver lists, and computes on them."""
+"""Checks that a framework sees the devices that the driver lists, and computes on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchmarks.gpu.place import Found, Missing, Place
 
 
 def run(place: Place) -> Found:
-    """`facts["num_devices"]` is how many all other parts may use."""
+    """`facts["num_devices"]` is the number of devices that all other parts may use."""
     import keras
 
     import abreast

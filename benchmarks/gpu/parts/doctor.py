@@ -1,4 +1,4 @@
-"""The doctor on planted causes: those of any device, and those that only a GPU has. The first finding must name the cause."""
+"""The doctor on planted causes: causes on any device, and causes that only a GPU has. The first finding must name the cause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Plant:
     on_gpus_only: bool = False
 
 
-# The first ones count most: a time limit leaves out the last.
+# The most important first: a time limit leaves out the last.
 PLANTS = (
     Plant("reading", "slow-reading", {"ms": 80}),
     Plant("float32_layers", "precision", {"rows": 8192, "width": 4096}, on_gpus_only=True),
@@ -47,7 +47,7 @@ def run(place: Place) -> Found:
 
 
 def diagnosed(diagnose: Callable[[], dict[str, Any]], cause: str, place: Place) -> dict[str, Any]:
-    """A diagnosis; a second one where the first names another cause, if there is time: other programs run too."""
+    """A diagnosis, and a second one if the first names another cause and there is time: other programs may have disturbed it."""
     found = diagnose()
     is_named = [finding["cause"] for finding in found["findings"]][:1] == [cause]
     return found if is_named or place.left_seconds() < found["seconds"] else diagnose()

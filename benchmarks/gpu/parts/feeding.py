@@ -1,4 +1,4 @@
-"""Steps from a source that takes as long as a step, by `benchmarks/feeding.py`: 1 is hidden in full, 2 is added up."""
+"""Steps from a source that takes as long as a step, by `benchmarks/feeding.py`: 1 if the source is hidden, 2 if both add up."""
 
 from __future__ import annotations
 

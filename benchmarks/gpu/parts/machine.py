@@ -1,4 +1,4 @@
-"""`abreast machine`: the GPUs, their links, and what copies were measured to carry."""
+"""`abreast machine`: the GPUs, their links, and the measured rates of copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.gpu.place import Found, Place
 
 # Notes on what the machine lacks.
 _SAID_AS_ABSENT = ("it takes 2 devices", "no backend is installed")
-_LEAST_PINNED = 1e9  # bytes per second, of one lane of PCIe 3
+_LEAST_PINNED = 1e9  # bytes per second: one lane of PCIe 3
 
 
 def run(place: Place) -> Found:
@@ -29,7 +29,7 @@ def run(place: Place) -> Found:
 
 
 def figure(facts: dict[str, Any]) -> str:
-    """Rates in GB/s: of copies to a GPU from pinned memory and from any, or of the host."""
+    """Rates in GB/s: of copies to a GPU from pinned and from pageable memory, or of the host."""
     if facts["gpus"]:
         there = facts.get("host_to_device_bytes_per_second", {})
         return ", ".join(f"{kind} {_gigabytes(there[kind][0])}" for kind in ("pinned", "pageable") if there.get(kind))
@@ -53,7 +53,7 @@ def problems(facts: dict[str, Any], place: Place) -> list[str]:
 
 
 def absent(facts: dict[str, Any], place: Place) -> list[str]:
-    """What takes a second GPU, or a program that is not here."""
+    """Values that need a second GPU, or a program that is missing here."""
     found = ["a GPU: copies, links"] if place.simulated else []
     found += [] if place.backend else ["a framework: all-reduce"]
     if not place.simulated and len(facts["gpus"]) < 2:

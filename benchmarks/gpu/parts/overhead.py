@@ -1,4 +1,4 @@
-"""What abreast adds to a step, by `benchmarks/step_overhead.py`: short steps, where it is most of them, and longer ones."""
+"""The overhead of abreast per step, by `benchmarks/step_overhead.py`: in short steps, where it is largest, and in longer ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.gpu.place import Found, Place
 
 _STEPS = {"gpu": {"mlp": 100, "convnet": 20}, "cpu": {"mlp": 50, "convnet": 4}}  # of a turn
 _ROUNDS = 3
-_MOST_TIMES = 2.0  # the slower rival's best step: more is no overhead but a fault
+_MOST_TIMES = 2.0  # times the slower rival's best step: more is a fault, not overhead
 
 
 def run(place: Place) -> Found:
@@ -24,7 +24,7 @@ def run(place: Place) -> Found:
 
 
 def problems(samples: dict[str, dict[str, list[float]]]) -> list[str]:
-    """Steps that take far longer than those of the slowest rival, at the best of times."""
+    """Steps whose fastest turn takes far longer than that of the slowest rival."""
     found = []
     for model, sides in samples.items():
         slowest = max(min(values) for name, values in sides.items() if name != "abreast")

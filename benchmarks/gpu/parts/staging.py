@@ -1,4 +1,4 @@
-"""Batches that are on the devices before their step: faster than copies between steps, and with the same weights at the end.
+"""Staged batches: faster than copies between steps, and with the same weights at the end.
 
 One source makes new arrays, the other writes each batch into the same array, over the batch before: a step or a copy that is
 still under way then takes the next batch's rows. Where plain Keras does so, too, the part reports it and does not judge it.
@@ -19,7 +19,7 @@ _ROUNDS, _DROPPED = 3, 4
 KERAS, NEW_ARRAYS, ONE_ARRAY = "keras", "new arrays", "one array"
 SIDES = (KERAS, "prefetch=0", "prefetch=2")
 _MOST_DIFFERENCE = 1e-4
-_MOST_TIMES = 1.25  # with batches ahead over without
+_MOST_TIMES = 1.25  # time with staged batches over time without
 
 
 def run(place: Place) -> Found:
@@ -48,7 +48,7 @@ def run(place: Place) -> Found:
 
 
 def verdict(seconds: dict[str, list[float]], differences: dict[tuple[str, str], float], place: Place) -> Found:
-    """`differences`: of the weights from those of plain Keras that was given new arrays, by side and source."""
+    """`differences`: of the weights to those of plain Keras with new arrays, by side and source."""
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     times = medians["prefetch=2"] / medians["prefetch=0"]
     wrong = {key: off for key, off in differences.items() if not off < _MOST_DIFFERENCE}
@@ -64,7 +64,7 @@ def verdict(seconds: dict[str, list[float]], differences: dict[tuple[str, str], 
 
 
 def _not_judged(wrong: dict[tuple[str, str], float]) -> tuple[str, ...]:
-    """Differences where plain Keras, too, has trained on rows of other batches."""
+    """Differences if plain Keras, too, has trained on rows of other batches."""
     if (KERAS, ONE_ARRAY) not in wrong:
         return ()
     off = ", ".join(f"{name} by {off:.1e}" for (name, source), off in wrong.items() if source == ONE_ARRAY)
@@ -72,7 +72,7 @@ def _not_judged(wrong: dict[tuple[str, str], float]) -> tuple[str, ...]:
 
 
 def difference(weights: Any, others: Any) -> float:
-    """The largest, relative to the largest number."""
+    """The largest difference, relative to the largest number."""
     import numpy as np
 
     one, other = (np.concatenate([np.ravel(each) for each in all_]) for all_ in (weights, others))
@@ -95,7 +95,7 @@ def _weights_after(model: Any, batches: Iterator[Any], steps: int) -> list[Any]:
 
 
 def _seconds_per_step(model: Any, steps: int, native: Any) -> float:
-    """Of a fit whose first steps are left out."""
+    """Seconds per step of a fit, without its first steps."""
     from abreast.bench import clock
 
     arguments = {"x": one_array(), "steps_per_epoch": _DROPPED + steps + 1}
@@ -103,12 +103,12 @@ def _seconds_per_step(model: Any, steps: int, native: Any) -> float:
 
 
 def new_arrays() -> Iterator[Any]:
-    """The same batches, each in arrays of its own."""
+    """The same batches, each in its own arrays."""
     return ((x.copy(), y.copy()) for x, y in one_array())
 
 
 def one_array() -> Iterator[Any]:
-    """Batches without end, all in the same two arrays."""
+    """An endless source of batches in the same two arrays."""
     import numpy as np
 
     draws = np.random.default_rng(0)

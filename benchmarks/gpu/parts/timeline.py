@@ -1,4 +1,4 @@
-"""`abreast.Timeline` on real devices: parts that add up, devices that computed, what the driver samples, and its cost."""
+"""`abreast.Timeline` on real devices: parts that add up, devices that computed, samples of the driver, and its cost."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _task(place: Place) -> tuple[Any, Any, Any]:
 
 
 def _ratio(samples: dict[str, Any]) -> float:
-    """Steps in turns with a timeline over those in the turns around them."""
+    """The time of steps in turns with a timeline over the time of steps in the turns around them."""
     medians = {side: [statistics.median(turn) for turn in samples[side]] for side in ("without", "with", "control")}
     around = map(statistics.fmean, zip(medians["without"], medians["control"], strict=False))
     return float(statistics.median(one / other for one, other in zip(medians["with"], around, strict=False)))

@@ -1,4 +1,4 @@
-"""`abreast.DeviceTrace` on real devices: the chosen steps are in its files, with what the devices did in them."""
+"""`abreast.DeviceTrace` on real devices: the chosen steps are in its files, with the devices' work."""
 
 from __future__ import annotations
 
