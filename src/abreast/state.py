@@ -1,7 +1,7 @@
 """`TrainingState`: what a training is at one moment, read from a model and put back.
 
 Here: variables of the model, its optimizers and metrics, what `fit` keeps on the model, callbacks, and random generators.
-Not here yet: the place in the data source, and the generators of PyTorch's worker processes.
+Not here yet: the place in the data source, and the generators of ranks that a launcher started.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 from abreast.backend import current_backend
 from abreast.keras_private import global_state
 
-_SEEDS = "global_seed_generator"
 # Attributes of a model that calls of `fit` and its siblings change.
 _OF_CALLS = (
     *("train_function", "test_function", "predict_function", "history", "stop_training", "steps_per_execution"),
@@ -28,7 +27,7 @@ _OF_CALLS = (
 
 @dataclass(frozen=True)
 class RandomState:
-    """The global random generators: Python's, NumPy's, the framework's and Keras's.
+    """The global random generators: Python's, NumPy's, the framework's and Keras's, and those of PyTorch's workers for a model.
 
     Keras's generator is a variable that Keras creates on first use: None before.
     """
@@ -39,15 +38,15 @@ class RandomState:
     keras: Any
 
     @staticmethod
-    def read() -> RandomState:
-        framework = current_backend().instruments.random_state()
+    def read(model: Any) -> RandomState:
+        framework = current_backend().instruments.random_state(model)
         return RandomState(random.getstate(), np.random.get_state(), framework, _keras_generator())
 
-    def put_back(self) -> None:
+    def put_back(self, model: Any) -> None:
         random.setstate(self.python)
         np.random.set_state(self.numpy)
-        current_backend().instruments.set_random_state(self.framework)
-        global_state.set_global_attribute(_SEEDS, self.keras)
+        current_backend().instruments.set_random_state(self.framework, model)
+        global_state.set_global_attribute(global_state.GLOBAL_SEED_GENERATOR, self.keras)
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def variables_of(model: Any) -> Sequence[Any]:
 
 
 def _keras_generator() -> Any:
-    return global_state.get_global_attribute(_SEEDS)
+    return global_state.get_global_attribute(global_state.GLOBAL_SEED_GENERATOR)
 
 
 def _copied(value: Any) -> Any:

@@ -28,7 +28,10 @@ def keep(model: Any, replica: Replica) -> None:
 
 
 def forget(model: Any) -> None:
-    vars(model).pop(_REPLICA, None)
+    """Let the model be sent anew, and the workers free their copies of it."""
+    replica: Replica | None = vars(model).pop(_REPLICA, None)
+    if replica is not None:
+        replica.forget()
 
 
 class Replica:
