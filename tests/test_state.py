@@ -28,7 +28,7 @@ def test_it_goes_another_way_where_a_part_is_not_put_back(workers: Workers, left
 def train_twice(moment: str = "between two", left_out: str = "") -> list[dict[str, Any]]:
     """In a worker: the same fit twice, from the same state; gives weights, optimizer, losses and draws of each.
 
-    On PyTorch, each device draws what its rows drop.
+    On PyTorch, each device draws what its rows drop, and a module has buffers.
     """
     import random
     from dataclasses import replace
@@ -40,7 +40,12 @@ def train_twice(moment: str = "between two", left_out: str = "") -> list[dict[st
     from abreast.state import RandomState, TrainingState
 
     keras.utils.set_random_seed(1)  # else TensorFlow draws the order of rows from nowhere
-    layers = [keras.layers.Dense(4), keras.layers.Dropout(0.5), keras.layers.Dense(1)]
+    wrapped: list[Any] = []
+    if keras.backend.backend() == "torch":
+        import torch
+
+        wrapped = [keras.layers.TorchModuleWrapper(torch.nn.BatchNorm1d(4))]
+    layers = [keras.layers.Dense(4), *wrapped, keras.layers.Dropout(0.5), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((3,)), *layers])
     model.compile(keras.optimizers.Adam(0.1), "mse", metrics=["mae"])
     placement = abreast.DataParallel(2)
@@ -59,6 +64,7 @@ def train_twice(moment: str = "between two", left_out: str = "") -> list[dict[st
     for _ in range(2):
         history = model.fit(x, x[:, :1], batch_size=4, epochs=2, verbose=0, callbacks=[halving]).history
         weights = {variable.path: np.array(variable) for variable in (*model.variables, *model.optimizer.variables)}
+        weights |= {name: np.array(buffer) for each in wrapped for name, buffer in each.module.named_buffers()}
         numbers = {"python": random.random(), "numpy": np.random.random(), "best": float(halving.best)}
         found.append(weights | {name: np.array(values) for name, values in history.items()} | numbers)
         if moment == "before the workers end":

@@ -1,6 +1,7 @@
 """`TrainingState`: what a training is at one moment, read from a model and put back.
 
-Here: variables of the model, its optimizers and metrics, what `fit` keeps on the model, callbacks, and random generators.
+Here: variables of the model, its optimizers and metrics, buffers of PyTorch's modules, what `fit` keeps on the model, callbacks,
+and random generators.
 Not here yet: the place in the data source, and the generators of ranks that a launcher started.
 """
 
@@ -16,6 +17,7 @@ import keras
 import numpy as np
 
 from abreast.backend import current_backend
+from abreast.backend.instruments import Kept
 from abreast.keras_private import global_state
 
 # Attributes of a model that calls of `fit` and its siblings change.
@@ -55,6 +57,7 @@ class TrainingState:
 
     model: Any
     variables: tuple[tuple[Any, Any], ...]  # each Keras variable with its value in NumPy
+    buffers: Kept | None
     attributes: dict[str, Any]  # by name, of the model
     callbacks: tuple[tuple[Any, dict[str, Any]], ...]  # each callback with its attributes
 
@@ -63,6 +66,7 @@ class TrainingState:
         return TrainingState(
             model,
             tuple((variable, np.array(variable)) for variable in variables_of(model)),
+            current_backend().instruments.keep_buffers(model),
             {name: model.__dict__[name] for name in _OF_CALLS if name in model.__dict__},
             tuple(
                 (callback, {name: _copied(value) for name, value in vars(callback).items()}) for callback in callbacks
@@ -72,6 +76,8 @@ class TrainingState:
     def put_back(self) -> None:
         for variable, value in self.variables:
             variable.assign(value)
+        if self.buffers is not None:
+            self.buffers.put_back()
         for name, value in self.attributes.items():
             object.__setattr__(self.model, name, value)
         for callback, attributes in self.callbacks:

@@ -233,6 +233,9 @@ class FakeInstruments:
         for generator, its in zip(self._backend.generators, state or (), strict=False):
             generator.bit_generator.state = its
 
+    def keep_buffers(self, model: Any) -> None:
+        return None
+
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return size_bytes / self._backend.plan.all_reduce_bytes_per_second if placement.num_devices > 1 else 0.0
 

@@ -53,5 +53,8 @@ class JaxInstruments:
     def set_random_state(self, state: None, model: Any) -> None:
         pass
 
+    def keep_buffers(self, model: Any) -> None:
+        return None
+
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return all_reduce.seconds(sharded_over(placement.devices), replicated_over(placement.devices), size_bytes)

@@ -51,5 +51,8 @@ class TensorFlowInstruments:
             context.context()._rng.setstate(state)
             context.context().clear_kernel_cache()  # a kernel that has drawn with a seed draws on with the same seed
 
+    def keep_buffers(self, model: Any) -> None:
+        return None
+
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return all_reduce.seconds(tf_names(placement.devices), size_bytes)

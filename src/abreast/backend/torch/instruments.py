@@ -11,6 +11,7 @@ import torch
 from abreast.backend.contract import Placement
 from abreast.backend.instruments import DeviceTimes, Tracer
 from abreast.backend.torch import seeds
+from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.devices import device_names
 from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode
@@ -60,6 +61,11 @@ class TorchInstruments:
             own, of_workers = state
             seeds.write_torch(own)
             self._leader.set_random_states(model, of_workers)
+
+    def keep_buffers(self, model: Any) -> Buffers:
+        buffers = Buffers(model, global_batch_norm=True)
+        buffers.keep()
+        return buffers
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return self._mode_of(placement).all_reduce_seconds(placement, size_bytes)

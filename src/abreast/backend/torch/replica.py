@@ -56,6 +56,8 @@ class Replica:
     @contextmanager
     def undone_by_failure(self) -> Iterator[None]:
         """Inside, undo the changes of a step that fails. Weights change only after the ranks' last exchange, so they stay."""
+        # Not a `TrainingState` of `state.py`, which copies everything to the host: this runs at every step, and keeps on the
+        # device what a step changes before the ranks' last exchange. `Buffers` serves both.
         with torch.no_grad():
             for copy, tensor in zip(self._before, self._frozen, strict=True):
                 copy.copy_(tensor)
