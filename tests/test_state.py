@@ -25,6 +25,11 @@ def test_it_goes_another_way_where_a_part_is_not_put_back(workers: Workers, left
     assert any(not np.array_equal(value, second[name]) for name, value in first.items())
 
 
+def test_generators_are_put_back_without_the_rest(workers: Workers) -> None:
+    first, second = workers.abreast.run(draw_twice)
+    assert first == second
+
+
 def train_twice(moment: str = "between two", left_out: str = "") -> list[dict[str, Any]]:
     """In a worker: the same fit twice, from the same state; gives weights, optimizer, losses and draws of each.
 
@@ -72,4 +77,22 @@ def train_twice(moment: str = "between two", left_out: str = "") -> list[dict[st
         state.put_back()
         if left_out != "random":
             draws.put_back(model)
+    return found
+
+
+def draw_twice() -> list[list[float]]:
+    """In a worker: numbers of the generators of Python, NumPy and Keras, twice from the same state."""
+    import random
+
+    import keras
+
+    from abreast.state import RandomState
+
+    model = keras.Sequential([keras.layers.Dense(1)])
+    keras.random.uniform(())  # makes Keras's generator
+    draws = RandomState.read(model)
+    found = []
+    for _ in range(2):
+        found.append([random.random(), np.random.random(), float(keras.random.uniform(()))])
+        draws.put_back(model)
     return found

@@ -38,17 +38,22 @@ class RandomState:
     numpy: Any
     framework: Any
     keras: Any
+    keras_value: Any
 
     @staticmethod
     def read(model: Any) -> RandomState:
         framework = current_backend().instruments.random_state(model)
-        return RandomState(random.getstate(), np.random.get_state(), framework, _keras_generator())
+        own = global_state.get_global_attribute(global_state.GLOBAL_SEED_GENERATOR)
+        value = None if own is None else np.array(own.state)
+        return RandomState(random.getstate(), np.random.get_state(), framework, own, value)
 
     def put_back(self, model: Any) -> None:
         random.setstate(self.python)
         np.random.set_state(self.numpy)
         current_backend().instruments.set_random_state(self.framework, model)
         global_state.set_global_attribute(global_state.GLOBAL_SEED_GENERATOR, self.keras)
+        if self.keras is not None:
+            self.keras.state.assign(self.keras_value)
 
 
 @dataclass(frozen=True)
@@ -86,18 +91,13 @@ class TrainingState:
 
 
 def variables_of(model: Any) -> Sequence[Any]:
-    """Every variable of a model, its metrics and its optimizers, and the state of Keras's global random generator."""
+    """Every variable of a model, its metrics and its optimizers."""
     optimizers = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
     if (own := getattr(model, "optimizer", None)) is not None:
         optimizers.append(own)
     found = [*model.variables, *model.metrics_variables]
     found += [variable for optimizer in optimizers for variable in optimizer.variables]
-    found += [] if (seeds := _keras_generator()) is None else [seeds.state]
     return list({id(variable): variable for variable in found}.values())
-
-
-def _keras_generator() -> Any:
-    return global_state.get_global_attribute(global_state.GLOBAL_SEED_GENERATOR)
 
 
 def _copied(value: Any) -> Any:
