@@ -25,6 +25,7 @@ class Seam(Protocol):
     """A backend with two devices or more, and linear models that it can train: `x @ weights`, by `RATE` on the squared error."""
 
     backend: Backend[Any]
+    noise: Any  # a model whose output is drawn on each device
 
     def model(self, weights: np.ndarray[Any, Any], steps_per_execution: int = 1) -> Any: ...
 
@@ -38,8 +39,8 @@ class Seam(Protocol):
         """The memory of batches under way; on a framework, the memory of this process."""
         ...
 
-    def draw(self) -> float:
-        """A number of the framework's global generator."""
+    def draw(self) -> Sequence[float]:
+        """Numbers of the framework's global generator, and of those of both devices that `noise` runs on, if they have some."""
         ...
 
 
@@ -235,9 +236,10 @@ def a_trace_leaves_files_and_says_how_to_open_them(seam: Seam, folder: str) -> N
 
 def random_state_is_put_back(seam: Seam) -> None:
     instruments = seam.backend.instruments
-    state = instruments.random_state()
+    seam.draw()
+    state = instruments.random_state(seam.noise)
     drawn = [seam.draw(), seam.draw()]
-    instruments.set_random_state(state)
+    instruments.set_random_state(state, seam.noise)
     if state is not None:
         assert [seam.draw(), seam.draw()] == drawn
 
@@ -282,6 +284,7 @@ class RealSeam:
         from abreast.backend import current_backend
 
         self.backend: Backend[Any] = current_backend()
+        self.noise: Any = _noise_of_torch() if self.backend.name == "torch" else None
 
     def model(self, weights: np.ndarray[Any, Any], steps_per_execution: int = 1) -> Any:
         import keras
@@ -305,16 +308,30 @@ class RealSeam:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * 4096
 
-    def draw(self) -> float:
+    def draw(self) -> list[float]:
         if self.backend.name == "torch":
             import torch
 
-            return float(torch.rand(()))
+            drawn = run(self, "predict", self.noise, placement_on(self, 2), [data(2)])[0]
+            return [float(torch.rand(())), *drawn.flatten().tolist()]
         if self.backend.name == "tensorflow":
             import tensorflow as tf
 
-            return float(tf.random.uniform(()))
-        return 0.0
+            return [float(tf.random.uniform(()))]
+        return []
+
+
+def _noise_of_torch() -> Any:
+    import keras
+    import torch
+
+    class Noise(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
+        def call(self, x: Any) -> Any:
+            return torch.rand((len(x), 1))
+
+    model = keras.Sequential([Noise()])
+    model.compile("sgd", "mse")
+    return model
 
 
 def check_in_worker(name: str, **arguments: Any) -> None:

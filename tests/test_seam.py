@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from abreast.backend.contract import Backend
-from abreast.backend.fake import FakeBackend, FakeModel, FakeSettings, PlainBatch
+from abreast.backend.fake import FakeBackend, FakeInstruments, FakeModel, FakeSettings, PlainBatch
 from abreast.errors import BackendError
 from tests import seam_checks
 from tests.harness.client import ROOT, Workers
@@ -31,6 +31,7 @@ class FakeSeam:
     def __init__(self, plan: FakeSettings | None = None) -> None:
         self.fake = FakeBackend(plan)
         self.backend: Backend[Any] = self.fake
+        self.noise = FakeModel(first_weights())
 
     def model(self, weights: np.ndarray[Any, Any], steps_per_execution: int = 1) -> FakeModel:
         return FakeModel(weights.astype("float64"), RATE, steps_per_execution)
@@ -44,8 +45,8 @@ class FakeSeam:
     def held_bytes(self) -> int:
         return self.fake.staged_bytes
 
-    def draw(self) -> float:
-        return float(self.fake.generator.random())
+    def draw(self) -> list[float]:
+        return [float(generator.random()) for generator in self.fake.generators]
 
 
 @pytest.mark.parametrize("check", seam_checks.CHECKS, **_IDS)
@@ -92,6 +93,19 @@ def test_the_checks_notice_memory_that_is_kept() -> None:
     seam.fake = seam.backend = Keeps()
     with pytest.raises(AssertionError):
         seam_checks.discarded_batches_give_back_their_memory(seam)
+
+
+def test_the_checks_notice_a_generator_that_is_left_out() -> None:
+    """The negative control: the state holds the first device's generator only."""
+
+    class Alone(FakeInstruments):
+        def random_state(self, model: Any) -> list[Any]:
+            return super().random_state(model)[:1]
+
+    seam = FakeSeam()
+    seam.fake.instruments = Alone(seam.fake)
+    with pytest.raises(AssertionError):
+        seam_checks.random_state_is_put_back(seam)
 
 
 def test_a_step_that_a_test_lets_fail_leaves_the_weights_of_the_one_before() -> None:

@@ -38,6 +38,18 @@ def test_a_model_that_is_sent_anew_draws_other_numbers(workers: Workers) -> None
     assert np.abs(first - second).max() > 1e-3
 
 
+@pytest.mark.parametrize("source", SOURCES[:-1])
+def test_a_state_that_is_put_back_repeats_a_training(workers: Workers, source: str) -> None:
+    one, other, without_generators = workers.abreast.run(trained_from_a_state, source=source)
+    np.testing.assert_array_equal(one, other)
+    assert np.abs(one - without_generators).max() > 1e-4
+
+
+def test_a_seed_set_after_a_state_was_put_back_holds(workers: Workers) -> None:
+    one, other = workers.abreast.run(trained_after_a_state)
+    np.testing.assert_array_equal(one, other)
+
+
 def _noisy(source: str) -> Any:
     import random
 
@@ -100,6 +112,40 @@ def trained_on(source: str, seeds: tuple[int, ...]) -> list[Any]:
         for layer in model._flatten_layers():
             if isinstance(layer, keras.layers.Dropout):
                 layer.seed_generator.state.assign([seed, 0])
+        found.append(_fit(model))
+    return found
+
+
+def trained_from_a_state(source: str) -> list[Any]:
+    """The same fit three times, from the same weights: before the last, the generators are not put back."""
+    from abreast.state import RandomState, TrainingState
+
+    model = _model(source, 3)
+    _fit(model)
+    state, draws = TrainingState.read(model), RandomState.read(model)
+    found = []
+    for puts_draws_back in (True, False, False):
+        found.append(_fit(model))
+        state.put_back()
+        if puts_draws_back:
+            draws.put_back(model)
+    return found
+
+
+def trained_after_a_state() -> list[Any]:
+    """The same fit twice, from the same weights and seed: before the seed, the generators are put back, each time others."""
+    import keras
+
+    from abreast.state import RandomState, TrainingState
+
+    model = _model("torch", 3)
+    state = TrainingState.read(model)
+    found = []
+    for _ in range(2):
+        _fit(model)
+        state.put_back()
+        RandomState.read(model).put_back(model)
+        keras.utils.set_random_seed(5)
         found.append(_fit(model))
     return found
 

@@ -1,7 +1,8 @@
 """`TrainingState`: what a training is at one moment, read from a model and put back.
 
-Here: variables of the model, its optimizers and metrics, what `fit` keeps on the model, callbacks, and random generators.
-Not here yet: the place in the data source, and the generators of PyTorch's worker processes.
+Here: variables of the model, its optimizers and metrics, buffers of PyTorch's modules, what `fit` keeps on the model, callbacks,
+and random generators.
+Not here yet: the place in the data source, and the generators of ranks that a launcher started.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import keras
 import numpy as np
 
 from abreast.backend import current_backend
+from abreast.backend.instruments import Kept
 from abreast.keras_private import global_state
 
-_SEEDS = "global_seed_generator"
 # Attributes of a model that calls of `fit` and its siblings change.
 _OF_CALLS = (
     *("train_function", "test_function", "predict_function", "history", "stop_training", "steps_per_execution"),
@@ -28,7 +29,7 @@ _OF_CALLS = (
 
 @dataclass(frozen=True)
 class RandomState:
-    """The global random generators: Python's, NumPy's, the framework's and Keras's.
+    """The global random generators: Python's, NumPy's, the framework's and Keras's, and those of PyTorch's workers for a model.
 
     Keras's generator is a variable that Keras creates on first use: None before.
     """
@@ -37,17 +38,22 @@ class RandomState:
     numpy: Any
     framework: Any
     keras: Any
+    keras_value: Any
 
     @staticmethod
-    def read() -> RandomState:
-        framework = current_backend().instruments.random_state()
-        return RandomState(random.getstate(), np.random.get_state(), framework, _keras_generator())
+    def read(model: Any) -> RandomState:
+        framework = current_backend().instruments.random_state(model)
+        own = global_state.get_global_attribute(global_state.GLOBAL_SEED_GENERATOR)
+        value = None if own is None else np.array(own.state)
+        return RandomState(random.getstate(), np.random.get_state(), framework, own, value)
 
-    def put_back(self) -> None:
+    def put_back(self, model: Any) -> None:
         random.setstate(self.python)
         np.random.set_state(self.numpy)
-        current_backend().instruments.set_random_state(self.framework)
-        global_state.set_global_attribute(_SEEDS, self.keras)
+        current_backend().instruments.set_random_state(self.framework, model)
+        global_state.set_global_attribute(global_state.GLOBAL_SEED_GENERATOR, self.keras)
+        if self.keras is not None:
+            self.keras.state.assign(self.keras_value)
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class TrainingState:
 
     model: Any
     variables: tuple[tuple[Any, Any], ...]  # each Keras variable with its value in NumPy
+    buffers: Kept | None
     attributes: dict[str, Any]  # by name, of the model
     callbacks: tuple[tuple[Any, dict[str, Any]], ...]  # each callback with its attributes
 
@@ -64,6 +71,7 @@ class TrainingState:
         return TrainingState(
             model,
             tuple((variable, np.array(variable)) for variable in variables_of(model)),
+            current_backend().instruments.keep_buffers(model),
             {name: model.__dict__[name] for name in _OF_CALLS if name in model.__dict__},
             tuple(
                 (callback, {name: _copied(value) for name, value in vars(callback).items()}) for callback in callbacks
@@ -73,6 +81,8 @@ class TrainingState:
     def put_back(self) -> None:
         for variable, value in self.variables:
             variable.assign(value)
+        if self.buffers is not None:
+            self.buffers.put_back()
         for name, value in self.attributes.items():
             object.__setattr__(self.model, name, value)
         for callback, attributes in self.callbacks:
@@ -81,18 +91,13 @@ class TrainingState:
 
 
 def variables_of(model: Any) -> Sequence[Any]:
-    """Every variable of a model, its metrics and its optimizers, and the state of Keras's global random generator."""
+    """Every variable of a model, its metrics and its optimizers."""
     optimizers = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
     if (own := getattr(model, "optimizer", None)) is not None:
         optimizers.append(own)
     found = [*model.variables, *model.metrics_variables]
     found += [variable for optimizer in optimizers for variable in optimizer.variables]
-    found += [] if (seeds := _keras_generator()) is None else [seeds.state]
     return list({id(variable): variable for variable in found}.values())
-
-
-def _keras_generator() -> Any:
-    return global_state.get_global_attribute(_SEEDS)
 
 
 def _copied(value: Any) -> Any:

@@ -102,7 +102,7 @@ class FakeBackend:
         self.staged_bytes = 0
         self.log: list[str] = []
         self.ends_ns: tuple[int, ...] = ()  # of the newest step, by device
-        self.generator = np.random.default_rng(0)
+        self.generators = [np.random.default_rng(device) for device in range(self.plan.devices)]
         self._num_puts = self._num_steps = 0
         self._has_started = False
 
@@ -226,12 +226,15 @@ class FakeInstruments:
         self._tracer = FakeTracer(Path(logdir) / "fake.trace")
         return self._tracer
 
-    def random_state(self) -> dict[str, Any]:
-        return dict(self._backend.generator.bit_generator.state)
+    def random_state(self, model: FakeModel) -> list[Any]:
+        return [generator.bit_generator.state for generator in self._backend.generators]
 
-    def set_random_state(self, state: dict[str, Any] | None) -> None:
-        if state is not None:
-            self._backend.generator.bit_generator.state = state
+    def set_random_state(self, state: list[Any] | None, model: FakeModel) -> None:
+        for generator, its in zip(self._backend.generators, state or (), strict=False):
+            generator.bit_generator.state = its
+
+    def keep_buffers(self, model: Any) -> None:
+        return None
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return size_bytes / self._backend.plan.all_reduce_bytes_per_second if placement.num_devices > 1 else 0.0

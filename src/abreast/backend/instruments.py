@@ -41,6 +41,12 @@ class Tracer(Protocol):
         ...
 
 
+class Kept(Protocol):
+    """Values at one moment."""
+
+    def put_back(self) -> None: ...
+
+
 class Instruments(Protocol[Mark, RandomState]):
     """The instruments of one backend: `Mark` is work on devices that it can wait for, `RandomState` that of its generator."""
 
@@ -60,12 +66,19 @@ class Instruments(Protocol[Mark, RandomState]):
         """Start the framework's profiler; raises `BackendError` when one runs already."""
         ...
 
-    def random_state(self) -> RandomState | None:
-        """The state of the framework's global random generator; None where the framework has none."""
+    def random_state(self, model: Any) -> RandomState | None:
+        """The state of the framework's global random generator, in each process that steps of a model draw in.
+
+        None where the framework has none.
+        """
         ...
 
-    def set_random_state(self, state: RandomState | None) -> None:
-        """Put back what `random_state` returned."""
+    def set_random_state(self, state: RandomState | None, model: Any) -> None:
+        """Put back what `random_state` returned. Processes of the backend's own take it over at the model's next step."""
+        ...
+
+    def keep_buffers(self, model: Any) -> Kept | None:
+        """Keep what layers hold outside of Keras's variables, as PyTorch's modules do; None where there is no such thing."""
         ...
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:

@@ -49,7 +49,7 @@ def check(
     check_steps(steps)
     if inspect.isgenerator(x):
         x = _KeptBatches(tuple(itertools.islice(x, steps)))
-    with kept_random(), tempfile.TemporaryDirectory(prefix="abreast-check-") as folder:
+    with kept_random(model), tempfile.TemporaryDirectory(prefix="abreast-check-") as folder:
         call = FitCall.of(model, _source(x), y, **fit_arguments)
         with quiet():
             build(model, SourceAlone(call).first())

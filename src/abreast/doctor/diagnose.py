@@ -72,7 +72,7 @@ def diagnose_call(
     call = FitCall.of(model, *args, **kwargs)
     placement = placed_models.placement_of(model)
     source = SourceAlone(call, placement.staging.input_timeout if placement is not None else None)
-    with kept_random():
+    with kept_random(model):
         tell("reading the first batch")
         build(model, source.first())
         with kept(model, call.callbacks):

@@ -46,13 +46,13 @@ def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
 
 
 @contextmanager
-def kept_random() -> Iterator[None]:
-    """Put back the global random generators at the end of the block."""
-    state = RandomState.read()
+def kept_random(model: Any) -> Iterator[None]:
+    """Put back the random generators that the steps of a model draw from at the end of the block."""
+    state = RandomState.read(model)
     try:
         yield
     finally:
-        state.put_back()
+        state.put_back(model)
 
 
 @contextmanager

@@ -7,5 +7,6 @@ from keras.src.backend.common.global_state import (
     get_global_attribute,
     set_global_attribute,
 )
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
 
-__all__ = ["GLOBAL_STATE_TRACKER", "get_global_attribute", "set_global_attribute"]
+__all__ = ["GLOBAL_SEED_GENERATOR", "GLOBAL_STATE_TRACKER", "get_global_attribute", "set_global_attribute"]

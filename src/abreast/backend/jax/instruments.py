@@ -47,11 +47,14 @@ class JaxInstruments:
     def trace(self, logdir: str) -> Tracer:
         return JaxTracer(logdir)
 
-    def random_state(self) -> None:
+    def random_state(self, model: Any) -> None:
         return None
 
-    def set_random_state(self, state: None) -> None:
+    def set_random_state(self, state: None, model: Any) -> None:
         pass
+
+    def keep_buffers(self, model: Any) -> None:
+        return None
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return all_reduce.seconds(sharded_over(placement.devices), replicated_over(placement.devices), size_bytes)

@@ -40,16 +40,19 @@ class TensorFlowInstruments:
     def trace(self, logdir: str) -> Tracer:
         return TensorFlowTracer(logdir)
 
-    def random_state(self) -> tuple[Any, ...] | None:
+    def random_state(self, model: Any) -> tuple[Any, ...] | None:
         # Where operations without a seed of their own get one: among them the shuffling of a dataset.
         generator = getattr(context.context(), "_rng", None)
         state: tuple[Any, ...] | None = None if generator is None else generator.getstate()
         return state
 
-    def set_random_state(self, state: tuple[Any, ...] | None) -> None:
+    def set_random_state(self, state: tuple[Any, ...] | None, model: Any) -> None:
         if state is not None:
             context.context()._rng.setstate(state)
             context.context().clear_kernel_cache()  # a kernel that has drawn with a seed draws on with the same seed
+
+    def keep_buffers(self, model: Any) -> None:
+        return None
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return all_reduce.seconds(tf_names(placement.devices), size_bytes)

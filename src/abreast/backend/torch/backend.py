@@ -47,8 +47,8 @@ class TorchBackend:
     instruments: TorchInstruments
 
     def __init__(self) -> None:
-        self.instruments = TorchInstruments(self._mode)
         self.leader = Leader()
+        self.instruments = TorchInstruments(self._mode, self.leader)
         self._alone = Alone()
         self._launched: Launched | None = None
 

@@ -10,18 +10,22 @@ import torch
 
 from abreast.backend.contract import Placement
 from abreast.backend.instruments import DeviceTimes, Tracer
+from abreast.backend.torch import seeds
+from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.devices import device_names
+from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode
 from abreast.backend.torch.trace import TorchTracer
 
-RandomState = tuple[torch.Tensor, list[torch.Tensor]]  # of the CPU's generator, and of those of the GPUs
+RandomState = tuple[seeds.TorchState, list[seeds.Generators] | None]  # of this process, and of its workers
 
 
 class TorchInstruments:
-    """See `backend/instruments.py`. `mode_of` gives the mode of a placement."""
+    """See `backend/instruments.py`. `mode_of` gives the mode of a placement; `leader` has workers, if any are there."""
 
-    def __init__(self, mode_of: Callable[[Placement], Mode]) -> None:
+    def __init__(self, mode_of: Callable[[Placement], Mode], leader: Leader) -> None:
         self._mode_of = mode_of
+        self._leader = leader
         self._tracer: TorchTracer | None = None
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
@@ -49,16 +53,19 @@ class TorchInstruments:
         if self._tracer is not None:
             self._tracer.stop()
 
-    def random_state(self) -> RandomState:
-        return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    def random_state(self, model: Any) -> RandomState:
+        return seeds.read_torch(), self._leader.random_states(model)
 
-    def set_random_state(self, state: RandomState | None) -> None:
-        if state is None:
-            return
-        on_cpu, on_gpus = state
-        torch.set_rng_state(on_cpu)
-        for index, each in enumerate(on_gpus):
-            torch.cuda.set_rng_state(each, index)
+    def set_random_state(self, state: RandomState | None, model: Any) -> None:
+        if state is not None:
+            own, of_workers = state
+            seeds.write_torch(own)
+            self._leader.set_random_states(model, of_workers)
+
+    def keep_buffers(self, model: Any) -> Buffers:
+        buffers = Buffers(model, global_batch_norm=True)
+        buffers.keep()
+        return buffers
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return self._mode_of(placement).all_reduce_seconds(placement, size_bytes)

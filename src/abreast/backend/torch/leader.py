@@ -17,10 +17,11 @@ from abreast.backend.torch.channel import ChannelClosed
 from abreast.backend.torch.joint_steps import JointSteps, times_of_rank
 from abreast.backend.torch.memory import note_requests
 from abreast.backend.torch.mode import StagedBatch
-from abreast.backend.torch.seeds import drawn_on_cpu
+from abreast.backend.torch.seeds import Generators, drawn_on_cpu, go_on_with, to_go_on_with
 from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.step_lock import StepLock
 from abreast.backend.torch.team import Team
+from abreast.backend.torch.team_model import forget, team_model_of
 from abreast.feed import HostBatch, Taken
 from abreast.shares import shares_of
 from abreast.staging import Stage
@@ -76,6 +77,18 @@ class Leader:
         if self.team is not None:
             self.team.collect_gradients(model)
 
+    def random_states(self, model: Any) -> list[Generators] | None:
+        """The state of the workers' random generators; None if the model's next step seeds them."""
+        with self.step_lock:
+            team_model, team = team_model_of(model), self._usable_team
+            return to_go_on_with(model) if team_model is None or team is None else team.random_states(team_model)
+
+    def set_random_states(self, model: Any, states: list[Generators] | None) -> None:
+        """Put back what `random_states` returned: the model's next step sends it anew, perhaps to other workers."""
+        with self.step_lock:
+            forget(model)
+            go_on_with(model, states)
+
     def device_times(self, placement: Placement) -> DeviceTimes:
         return times_of_rank(0, placement.devices[0], placement)
 
@@ -90,11 +103,14 @@ class Leader:
                 self.team.close()
                 self.team = None
 
+    @property
+    def _usable_team(self) -> Team | None:
+        team = self.team
+        return None if team is None or team.closed or team.job.failure or team.job.forked else team
+
     def _team_for(self, placement: Placement) -> Team:
         """The running team when the placement's devices are its first ones; else a new one in its place."""
-        team = self.team
-        if team is not None and (team.closed or team.job.failure or team.job.forked):
-            team = None
+        team = self._usable_team
         if team is None or team.devices[: placement.num_devices] != placement.devices:
             while self._is_used_by_another_thread():
                 self.step_lock.let_others()

@@ -12,6 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from abreast import exact
+from abreast.backend.torch import seeds
 from abreast.backend.torch.buffers import Buffers
 from abreast.keras_private.torch import TorchModuleWrapper
 
@@ -39,7 +40,7 @@ class TorchProbe:
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
-        self._drawn = torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+        self._drawn = seeds.read_torch()
         optimizers: dict[Any, Any] = {}
         handle = register_optimizer_step_pre_hook(lambda optimizer, *_: _note(optimizer, optimizers))
         gradients = [(parameter, parameter.grad) for parameter in self._model.parameters()]
@@ -70,10 +71,7 @@ class TorchProbe:
         return list(self._model.parameters()) if self._with_gradients else []
 
     def rewind_generators(self) -> None:
-        on_cpu, on_gpus = self._drawn
-        torch.set_rng_state(on_cpu)
-        for index, state in enumerate(on_gpus):
-            torch.cuda.set_rng_state(state, index)
+        seeds.write_torch(self._drawn)
 
     def drew(self) -> bool:
         on_cpu, on_gpus = self._drawn

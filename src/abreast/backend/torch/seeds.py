@@ -1,14 +1,24 @@
-"""Seeds of the ranks: code without a seed of its own draws different numbers on each rank, and restarts when the user seeds."""
+"""Random generators of the ranks: code without a seed of its own draws different numbers on each rank, and restarts when the
+user seeds. Here too: the state of a rank's generators, for `state.py`.
+"""
 
 from __future__ import annotations
 
 import functools
+import random
+from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 import torch
 
+from abreast.keras_private import global_state
+
+TorchState = tuple[torch.Tensor, list[torch.Tensor]]  # of the CPU's generator, and of those of the GPUs
+
 _num_seeded = 0
+_GO_ON_WITH = "_abreast_generators"  # an attribute of a model
 
 
 def seeded() -> tuple[int, int]:
@@ -30,6 +40,54 @@ def drawn_on_cpu() -> bytes:
 def seed_rank(seed: int, rank: int) -> None:
     """Seed the generators of torch, NumPy and Python, differently on every rank."""
     keras.utils.set_random_seed((seed + rank * 1_000_003) % 2**32)
+
+
+def read_torch() -> TorchState:
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+
+
+def write_torch(state: TorchState) -> None:
+    on_cpu, on_gpus = state
+    torch.set_rng_state(on_cpu)
+    for index, each in enumerate(on_gpus):
+        torch.cuda.set_rng_state(each, index)
+
+
+@dataclass(frozen=True)
+class Generators:
+    """The state of a rank's generators, those that `seed_rank` seeds. Keras's is None until Keras makes it."""
+
+    torch: TorchState
+    numpy: Any
+    python: Any
+    keras: Any
+
+    @staticmethod
+    def read() -> Generators:
+        own = global_state.get_global_attribute(global_state.GLOBAL_SEED_GENERATOR)
+        value = None if own is None else np.array(own.state)
+        return Generators(read_torch(), np.random.get_state(), random.getstate(), value)
+
+    def put_back(self) -> None:
+        own = None
+        if self.keras is not None:
+            own = keras.random.SeedGenerator(0)
+            own.state.assign(self.keras)
+        global_state.set_global_attribute(global_state.GLOBAL_SEED_GENERATOR, own)
+        write_torch(self.torch)
+        np.random.set_state(self.numpy)
+        random.setstate(self.python)
+
+
+def go_on_with(model: Any, states: list[Generators] | None) -> None:
+    """Let the workers take these states when they get the model, unless the user seeds before."""
+    vars(model)[_GO_ON_WITH] = (_num_seeded, states)
+
+
+def to_go_on_with(model: Any) -> list[Generators] | None:
+    """The states given to `go_on_with`, of ranks 1 and up."""
+    count, states = vars(model).get(_GO_ON_WITH, (None, None))
+    return states if count == _num_seeded else None
 
 
 @functools.cache

@@ -125,7 +125,6 @@ class Team:
             if team_model is not None:
                 self.collect_gradients(model)
                 forget(model)  # before sending, which may fail
-                team_model.forget()
             team_model = self._send(model, size, global_batch_norm, identity)
             self._models.add(model)
             keep(model, team_model)
@@ -145,6 +144,10 @@ class Team:
                 self._send_all(range(1, len(self.devices)), messages.GROUP, size)
                 self.groups.open(size)
             self._send_all(range(1, size), messages.MODEL, (key, size, data, global_batch_norm, seeds.seed_of(model)))
+            states = seeds.to_go_on_with(model) or []
+            for rank, state in enumerate(states, start=1) if len(states) == size - 1 else ():
+                self._channels[rank].send_object(messages.GENERATORS, state)
+            seeds.go_on_with(model, None)
             step = ReplicaStep(model, self.groups.link(size), global_batch_norm)
         team_model = TeamModel(key, step, identity, python_state)
         team_model.forget = weakref.finalize(team_model, self._forgotten.append, key)
@@ -263,6 +266,13 @@ class Team:
         with self._translated(), self.job.work(first=True):
             self._send_all(range(1, size), messages.SUM, (size, size_bytes))
             return all_reduce.seconds(self.groups.link(size).group, size_bytes)
+
+    def random_states(self, team_model: TeamModel) -> list[seeds.Generators]:
+        """The state of the random generators on ranks 1 and up of those that have the model."""
+        ranks = range(1, team_model.size)
+        with self._translated(), self.job.work():
+            self._send_all(ranks, messages.GENERATORS, None)
+            return [self._channels[rank].receive().object() for rank in ranks]
 
     def collect_gradients(self, model: Any) -> None:
         team_model = team_model_of(model)

@@ -28,7 +28,10 @@ def keep(model: Any, team_model: TeamModel) -> None:
 
 
 def forget(model: Any) -> None:
-    vars(model).pop(_TEAM_MODEL, None)
+    """Let the model be sent anew, and the workers free their copies of it."""
+    team_model: TeamModel | None = vars(model).pop(_TEAM_MODEL, None)
+    if team_model is not None:
+        team_model.forget()
 
 
 class TeamModel:
@@ -53,6 +56,8 @@ class TeamModel:
     @contextmanager
     def undone_by_failure(self) -> Iterator[None]:
         """Inside, undo the changes of a step that fails. Weights change only after the ranks' last exchange, so they stay."""
+        # Not a `TrainingState` of `state.py`, which copies everything to the host: this runs at every step, and keeps on the
+        # device what a step changes before the ranks' last exchange. `Buffers` serves both.
         with torch.no_grad():
             for copy, tensor in zip(self._before, self._frozen, strict=True):
                 copy.copy_(tensor)

@@ -93,6 +93,11 @@ class _Replicas:
             self.settings.write(message.object())
         elif message.kind == self.messages.SEED:
             self.seeds.seed_rank(message.object(), self.worker.rank)
+        elif message.kind == self.messages.GENERATORS:
+            if (state := message.object()) is not None:
+                state.put_back()
+            else:
+                self.channel.send_object(message.kind, self.seeds.Generators.read())
         elif message.kind == self.messages.COLLECT:
             self.steps[message.object()].collect_gradients()
         elif message.kind == self.messages.FORGET:
