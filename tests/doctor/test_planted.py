@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from tests.doctor import planted, table
 from tests.doctor.cases import CASES, QUICK
 from tests.harness.client import BACKENDS, Worker
+from tests.harness.installed import skip_unless_installed
 
 # Of a full run: the share of planted causes named first, and of promises kept.
 LEAST_NAMED = 46 / 48
@@ -23,10 +22,7 @@ def worker_of() -> Iterator[Callable[[str], Worker]]:
     workers: dict[str, Worker] = {}
 
     def of(backend: str) -> Worker:
-        if importlib.util.find_spec(backend) is None:
-            if backend in os.environ.get("ABREAST_REQUIRE_BACKENDS", "").split(","):
-                pytest.fail(f"{backend} is not installed, and ABREAST_REQUIRE_BACKENDS asks for it")
-            pytest.skip(f"{backend} is not installed")
+        skip_unless_installed(backend)
         return workers.setdefault(backend, Worker(backend, planted.NUM_DEVICES))
 
     yield of
