@@ -40,12 +40,10 @@ def test_what_passes_plainly_passes_on_several_devices_or_is_named(backend: str,
     assert not unnamed, "\n".join(map(str, unnamed))
 
 
-@pytest.mark.skipif(not measure.OUTPUT.exists(), reason="python -m tests.keras_own.measure was not run yet")
 def test_the_page_is_what_the_lines_say() -> None:
     assert page.main(["--check"]) == 0
 
 
-@pytest.mark.skipif(not measure.OUTPUT.exists(), reason="python -m tests.keras_own.measure was not run yet")
 def test_every_difference_that_was_measured_is_named() -> None:
     lines = [json.loads(line) for line in measure.OUTPUT.read_text().splitlines()]
     assert not [line for line in lines if line["kind"] == "differs" and line["reason"] is None]
