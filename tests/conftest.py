@@ -6,7 +6,6 @@ same for the browser of the tests of pages. Without `-m "not full"`, each job ru
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
@@ -19,6 +18,7 @@ import pytest
 from tests.contract.oracle import Contract, Ledger
 from tests.harness.browser import NAMES, Browser, find
 from tests.harness.client import BACKENDS, Workers
+from tests.harness.installed import skip_unless_installed
 
 _LEDGERS: dict[str, Ledger] = {}
 _SAID: list[str] = []  # by processes of `-n`
@@ -45,10 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def backend(request: pytest.FixtureRequest) -> str:
     """The name of a backend that is installed."""
     name: str = request.param
-    if importlib.util.find_spec(name) is None:
-        if name in os.environ.get("ABREAST_REQUIRE_BACKENDS", "").split(","):
-            pytest.fail(f"{name} is not installed, and ABREAST_REQUIRE_BACKENDS asks for it")
-        pytest.skip(f"{name} is not installed")
+    skip_unless_installed(name)
     return name
 
 

@@ -18,6 +18,8 @@ import sys
 import time
 from typing import Any
 
+from tests.harness.differences import largest_difference
+
 BACKENDS = ("jax", "tensorflow", "torch")
 LIMIT_SECONDS = 300
 MOST_DIFFERENCE = 1e-5
@@ -65,7 +67,7 @@ def check(backend: str) -> None:
     for name in modules:
         importlib.import_module(name)
     plain, placed = trained(model()), trained(abreast.parallelize(model(), 2))
-    found = max(difference(one, other) for one, other in zip(plain, placed, strict=True))
+    found = largest_difference(plain, placed)
     assert found < MOST_DIFFERENCE, f"plain Keras and two devices differ by {found:.1e}"
     print(f"Keras {keras.__version__}, {backend}: {len(modules)} modules, difference {found:.1e}")
 
@@ -105,12 +107,6 @@ def trained(model: Any) -> list[Any]:
         model.predict(x, batch_size=20, verbose=0),
         *model.get_weights(),
     ]
-
-
-def difference(one: Any, other: Any) -> float:
-    import numpy as np
-
-    return float(np.abs(np.subtract(one, other)).max())
 
 
 if __name__ == "__main__":

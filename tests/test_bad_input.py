@@ -65,9 +65,9 @@ def test_errors_are_of_the_kinds_that_scripts_catch(kind: str, built_in: type[Ex
     assert str(error) == "what\nhint: how"
 
 
-LATER = {
+LATER: dict[str, tuple[str, ...]] = {
     "structure_change": ("a batch has the arrays", "the first one had", "same structure"),
-    "batch_without_rows": ("a batch without rows", "", "check its length"),
+    "batch_without_rows": ("a batch without rows", "check its length"),
 }
 
 

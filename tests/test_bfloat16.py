@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tests.harness.client import Workers
+from tests.harness.differences import largest_difference
 
 
 def test_a_generator_of_bfloat16_rows_trains_as_plain_keras_does(workers: Workers) -> None:
     plain = workers.plain.run(losses_of_bfloat16_rows, devices=0)
     placed = workers.abreast.run(losses_of_bfloat16_rows, devices=4)
-    assert max(abs(one - other) for one, other in zip(plain, placed, strict=True)) < 2e-2  # bfloat16 has 8 bits
+    assert largest_difference(plain, placed) < 2e-2  # bfloat16 has 8 bits
 
 
 def losses_of_bfloat16_rows(devices: int) -> list[float]:

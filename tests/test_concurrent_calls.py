@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from tests.harness.client import Workers
+from tests.harness.differences import largest_difference
 
 
 def test_two_fits_in_two_threads_train_as_alone(workers: Workers) -> None:
     alone, together = workers.abreast.run(fits_alone_and_together, devices=[4, 4])
-    assert difference(alone, together) < 1e-6  # measured 0
+    assert largest_difference(alone, together) < 1e-6  # measured 0
 
 
 @pytest.mark.full
@@ -20,24 +21,20 @@ def test_models_predict_in_threads_while_one_trains(workers: Workers) -> None:
     # While `fit` runs on JAX, Keras has taken the variables out of the model: nobody can predict with it.
     found = workers.abreast.run(fit_beside_predictions, predicts_with_same=workers.backend != "jax")
     assert found["errors"] == [] and found["predictions"] > 0
-    assert difference(found["alone"], found["beside"]) < 1e-6
+    assert largest_difference(found["alone"], found["beside"]) < 1e-6
 
 
 @pytest.mark.full
 def test_a_callback_may_wait_for_a_thread_that_trains_and_predicts(workers: Workers) -> None:
     found = workers.abreast.run(fit_whose_callback_waits_for_a_thread)
     assert found["errors"] == [] and found["calls"] == 2
-    assert difference(found["alone"], found["waiting"]) < 1e-6
+    assert largest_difference(found["alone"], found["waiting"]) < 1e-6
 
 
 @pytest.mark.full
 def test_fits_on_different_devices_in_two_threads_train_as_alone(workers: Workers) -> None:
     alone, together = workers.abreast.run(fits_alone_and_together, devices=[4, 2], timeout_seconds=280)
-    assert difference(alone, together) < 1e-6
-
-
-def difference(one: Any, other: Any) -> float:
-    return max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
+    assert largest_difference(alone, together) < 1e-6
 
 
 # In a worker.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -15,6 +16,8 @@ from abreast.cli import _parser
 from tests.harness.client import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+REFERENCE = ROOT / "docs" / "reference" / "cli.md"
 
 # Each block has names of its own and says where it stands, for the traceback.
 _RUN_BLOCKS = """
@@ -94,23 +97,54 @@ def test_the_links_lead_somewhere(page: Path) -> None:
 
 def test_the_reference_names_every_public_name() -> None:
     text = (ROOT / "docs/reference/api.md").read_text()
-    assert [name for name in abreast.__all__ if f"`{name}" not in text] == []
+    assert [name for name in abreast.__all__ if not re.search(rf"`{name}[`(]", text)] == []
 
 
 def test_the_reference_names_every_option() -> None:
-    text = (ROOT / "docs/reference/cli.md").read_text()
-    subparsers = next(action for action in _parser()._actions if isinstance(action.choices, dict))
-    assert isinstance(subparsers.choices, dict)
-    for name, parser in subparsers.choices.items():
-        assert f"## `abreast {name}" in text
-        shown = {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
-        assert [option for option in shown - {"--help"} if "_" not in option and f"`{option}" not in text] == []
+    """And no other one, in the section of its command. A spelling with `_` is that of the option with `-`."""
+    shown = {command: section(command) for command in options()}
+    for command in ("doctor", "check"):
+        assert "The options are those of `abreast run`, and these:" in " ".join(shown[command].split())
+        shown[command] += shown["run"]
+    word = r"(?<![\w-])--?[a-z][\w-]*"
+    named = {(command, option) for command, text in shown.items() for option in re.findall(word, code_of(text))}
+    assert named == {(command, option) for command, its_own in options().items() for option in its_own}
+
+
+def options() -> dict[str, set[str]]:
+    """The options by command, as `records show`; `--version` is one."""
+    found = {"--version": spellings(_parser()) - {"--help", "-h"}}
+    for name, parser in commands_of(_parser()).items():
+        for part, action in commands_of(parser).items() or [("", parser)]:
+            found[f"{name} {part}".strip()] = spellings(action) - {"--help", "-h"}
+    return found
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    return next((dict(each.choices) for each in parser._actions if isinstance(each, argparse._SubParsersAction)), {})
+
+
+def spellings(parser: argparse.ArgumentParser) -> set[str]:
+    return {option.replace("_", "-") for action in parser._actions for option in action.option_strings}
+
+
+def section(command: str) -> str:
+    """The part of the reference about a command; a list's entry about `records show`."""
+    name, _, part = command.partition(" ")
+    found = re.search(rf"^## `abreast {name}\b.*?(?=^## |\Z)", REFERENCE.read_text(), re.DOTALL | re.MULTILINE)
+    if found and part:
+        found = re.search(rf"^- `{part}\b.*?(?=^- |\n\n)", found[0], re.DOTALL | re.MULTILINE)
+    assert found, f"the reference has no section about {command}"
+    return found[0]
+
+
+def code_of(text: str) -> str:
+    """What stands between backticks, without fenced blocks."""
+    return "\n".join(re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)))
 
 
 def test_the_reference_names_every_variable_of_ours() -> None:
     text = (ROOT / "docs/reference/environment.md").read_text()
     sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     internal = {"ABREAST_RANK", "ABREAST_WORLD_SIZE"}
-    assert (
-        set(re.findall(r"\bABREAST_[A-Z_]+", sources)) - internal - set(re.findall(r"ABREAST_[A-Z_]+", text)) == set()
-    )
+    assert set(re.findall(r"\bABREAST_[A-Z_]+", sources)) - internal == set(re.findall(r"\bABREAST_[A-Z_]+", text))

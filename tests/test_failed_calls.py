@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import Workers
+from tests.harness.differences import largest_difference
 
 PLANTED = "planted in a source"
 
@@ -90,11 +91,11 @@ def end_of_fit(source: str, step: int) -> dict[str, Any]:
         end = end_of(lambda: model.fit(x, y, batch_size=16, shuffle=False, verbose=0, callbacks=[callback]))
     else:
         end = end_of(lambda: model.fit(failing(source, x, y, step), steps_per_epoch=6, shuffle=False, verbose=0))
-    after = state(model)
+    after = state(model) if step else model.get_weights()
     finished, x, y = task()
     if step:
         finished.fit(x[: 16 * step], y[: 16 * step], batch_size=16, shuffle=False, verbose=0)
-    end["difference"] = difference(after, state(finished) if step else before)
+    end["difference"] = largest_difference(after, state(finished) if step else before)
     return end | standing(model, x, y)
 
 
@@ -103,7 +104,7 @@ def end_of_call(call: str) -> dict[str, Any]:
     model.fit(x, y, batch_size=16, shuffle=False, verbose=0)
     before = state(model)
     end = end_of(lambda: getattr(model, call)(failing("generator", x, y, 2), steps=6, verbose=0))
-    return end | {"difference": difference(before, state(model))} | standing(model, x, y)
+    return end | {"difference": largest_difference(before, state(model))} | standing(model, x, y)
 
 
 def end_of(call: Any) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def standing(model: Any, x: Any, y: Any) -> dict[str, Any]:
     missing = [variable.path for variable in variables if variable._value is None]
     before = model.get_weights()
     model.fit(x, y, batch_size=16, shuffle=False, verbose=0)
-    return {"missing": missing, "next_difference": difference(before, model.get_weights())}
+    return {"missing": missing, "next_difference": largest_difference(before, model.get_weights())}
 
 
 def state(model: Any) -> list[Any]:
@@ -135,11 +136,3 @@ def state(model: Any) -> list[Any]:
     import numpy as np
 
     return [*model.get_weights(), *(np.array(variable) for variable in model.optimizer.variables)]
-
-
-def difference(some: list[Any], others: list[Any]) -> float:
-    """The largest difference over the common arrays; NaN counts as infinitely far."""
-    import numpy as np
-
-    found = [float(np.abs(a.astype("float64") - b).max()) for a, b in zip(some, others, strict=False)]
-    return max(value if np.isfinite(value) else float("inf") for value in found)

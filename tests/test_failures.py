@@ -22,6 +22,8 @@ import psutil
 import pytest
 
 from tests.harness.client import ROOT, Worker
+from tests.harness.differences import largest_difference
+from tests.harness.installed import skip_unless_installed
 
 pytestmark = [
     pytest.mark.torch,
@@ -34,7 +36,7 @@ STEP = 2  # the step that fails: two have been finished
 
 @pytest.fixture(scope="module")
 def caller() -> Iterator[Worker]:
-    pytest.importorskip("torch", reason="torch is not installed")
+    skip_unless_installed("torch")
     worker = Worker("torch", 3, {"ABREAST_HANG_SECONDS": str(HANG_SECONDS)})
     yield worker
     left = worker.close()
@@ -151,7 +153,7 @@ def test_an_exception_in_a_callback_keeps_the_workers(caller: Worker, kind: str)
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Script]]:
     """Three scripts that train until something stops them, all past their third step."""
-    pytest.importorskip("torch", reason="torch is not installed")
+    skip_unless_installed("torch")
     run = ["-m", "abreast", "run", "--cpu-devices", "2"]
     prefixes: dict[str, list[str]] = {"interrupted": [], "interrupted below abreast run": run, "killed": []}
     running: dict[str, Script] = {}
@@ -410,10 +412,10 @@ def end_of_fit(
     left = still_running(workers) if not callback_raises else []
     finished, x, y = task(large=large)
     finished.fit(x[: 30 * STEP], y[: 30 * STEP], **options())
-    end["difference"] = difference(after, finished.get_weights())
+    end["difference"] = largest_difference(after, finished.get_weights())
     end["same_workers"] = workers_of_team() == workers
     model.fit(x, y, **options())  # the same object goes on
-    end["next_difference"] = difference(after, model.get_weights())
+    end["next_difference"] = largest_difference(after, model.get_weights())
     del kept
     return end | {"left": left}
 
@@ -466,14 +468,6 @@ def still_running(workers: dict[int, int]) -> list[int]:
     return left
 
 
-def difference(some: list[Any], others: list[Any]) -> float:
-    """The largest one; NaN counts as infinitely far."""
-    import numpy as np
-
-    values = [float(np.abs(a - b).max()) for a, b in zip(some, others, strict=True)]
-    return max(value if np.isfinite(value) else float("inf") for value in values)
-
-
 def end_of_predict(fired: str) -> dict[str, Any]:
     model, x, y = task("raise", fired)
     model.fit(x, y, **options())
@@ -482,7 +476,7 @@ def end_of_predict(fired: str) -> dict[str, Any]:
     try:
         model.predict(x, batch_size=30, verbose=0)
     except Exception as error:
-        return description(error) | {"difference": difference(before, model.get_weights())}
+        return description(error) | {"difference": largest_difference(before, model.get_weights())}
     raise AssertionError("predict did not fail")
 
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from tests.harness.client import RemoteError, Workers
+from tests.harness.differences import largest_difference
 
 
 def test_a_jax_layer_with_batch_normalization_trains_as_on_one_device(workers: Workers) -> None:
     only(workers, "jax")
     plain = workers.plain.run(train_jax_layer, devices=0)
     placed = workers.abreast.run(train_jax_layer, devices=4)
-    assert difference(plain["weights"], placed["weights"]) < 1e-5
+    assert largest_difference(plain["weights"], placed["weights"]) < 1e-5
     assert placed["warnings"] == []
 
 
@@ -23,7 +24,7 @@ def test_local_statistics_do_not_reach_a_jax_layer_and_a_warning_says_so(workers
     only(workers, "jax")
     plain = workers.plain.run(train_jax_layer, devices=0)
     placed = workers.abreast.run(train_jax_layer, devices=4, batch_norm="local")
-    assert difference(plain["weights"], placed["weights"]) < 1e-5
+    assert largest_difference(plain["weights"], placed["weights"]) < 1e-5
     assert ["see the global batch" in text for text in placed["warnings"]] == [True]
 
 
@@ -31,7 +32,7 @@ def test_the_state_of_a_jax_layer_on_tensorflow_is_announced(workers: Workers) -
     only(workers, "tensorflow")
     plain = workers.plain.run(train_jax_layer, devices=0)
     placed = workers.abreast.run(train_jax_layer, devices=4)
-    assert difference(plain["weights"], placed["weights"]) < 1e-5
+    assert largest_difference(plain["weights"], placed["weights"]) < 1e-5
     assert ["Each device computes jax_layer (JaxLayer) for all rows" in text for text in placed["warnings"]] == [True]
 
 
@@ -48,16 +49,12 @@ def test_a_frozen_saved_model_gives_what_it_gives_on_one_device(workers: Workers
     workers.plain.run(export, folder=str(tmp_path))
     plain = workers.plain.run(train_on_saved_model, folder=str(tmp_path), devices=0, trainable=False)
     placed = workers.abreast.run(train_on_saved_model, folder=str(tmp_path), devices=4, trainable=False)
-    assert difference(plain, placed) < 1e-5
+    assert largest_difference(plain, placed) < 1e-5
 
 
 def only(workers: Workers, backend: str) -> None:
     if workers.backend != backend:
         pytest.skip(f"a layer on {backend}")
-
-
-def difference(one: Any, other: Any) -> float:
-    return max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
 
 
 # In a worker.

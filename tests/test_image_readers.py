@@ -33,13 +33,15 @@ def image_check(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(
     "readers", [_QUICK, pytest.param((), id="every reader", marks=[pytest.mark.full, pytest.mark.timeout(900)])]
 )
-def test_every_reader_gives_right_batches(readers: tuple[str, ...]) -> None:
+def test_every_reader_gives_right_batches(image_check: Any, readers: tuple[str, ...]) -> None:
     command = [sys.executable, "benchmarks/image_check.py", *(["--readers", ";".join(readers)] if readers else [])]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     found = dict(line.rsplit(": ", 1) for line in done.stdout.splitlines())
-    assert set(readers) <= set(found) and all(each == "right" or "without" in each for each in found.values())
+    assert list(found) == list(readers or image_check.image_readers.READERS)
+    assert found["abreast"] == "right"
+    assert {name: each for name, each in found.items() if each != "right" and "left out, without" not in each} == {}
 
 
 def test_readers_that_need_a_gpu_are_left_out_without_one(image_check: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 from tests.harness.client import ROOT, RemoteError, Workers
+from tests.harness.differences import largest_difference
+from tests.harness.installed import skip_unless_installed
 
 SIZE = 2
 
@@ -39,12 +41,6 @@ def trained(model: Any) -> Any:
     return {"history": history, "evaluated": model.evaluate(x, y, verbose=0), "weights": model.get_weights()}
 
 
-def difference(one: Any, other: Any) -> float:
-    if isinstance(one, dict):
-        return max(difference(one[name], other[name]) for name in one)
-    return max(float(np.abs(np.subtract(a, b)).max()) for a, b in zip(one, other, strict=True))
-
-
 def placed_then_plain() -> Any:
     """A placed model, and then plain Keras in the process that is rank 0 of PyTorch's workers."""
     import abreast
@@ -61,8 +57,8 @@ def plain() -> Any:
 
 def test_a_placed_model_and_plain_ones_beside_it_train_as_on_one_device(workers: Workers) -> None:
     expected, found = workers.plain.run(plain), workers.abreast.run(placed_then_plain)
-    assert difference(expected, found["placed"]) < 1e-5  # measured 1e-7
-    assert difference(expected, found["plain"]) < 1e-6  # measured 0
+    assert largest_difference(expected, found["placed"]) < 1e-5  # measured 1e-7
+    assert largest_difference(expected, found["plain"]) < 1e-6  # measured 0
     assert found["wrapped"] == [False, False]
 
 
@@ -135,16 +131,16 @@ if size > 1:
 @pytest.mark.torch
 @pytest.mark.parametrize("order", ["placed first", "plain first"])
 def test_under_a_process_group_of_the_users_a_placed_model_is_not_wrapped(order: str) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
+    skip_unless_installed("torch")
     from tests.test_world_torchrun import free_port, result  # imports abreast, which plain workers must not
 
     port = free_port()
     started = [start(rank, SIZE, port, order) for rank in range(SIZE)] + [start(0, 1, port, order)]
     *ranks, alone = [result(process) for process in started]
     for rank in ranks:
-        assert difference(alone["weights"], rank["weights"]) < 1e-5
-        assert difference(alone["history"], rank["history"]) < 1e-5
-        assert difference([alone["evaluated"]], [rank["evaluated"]]) < 1e-5
+        assert largest_difference(alone["weights"], rank["weights"]) < 1e-5
+        assert largest_difference(alone["history"], rank["history"]) < 1e-5
+        assert largest_difference([alone["evaluated"]], [rank["evaluated"]]) < 1e-5
 
 
 def start(rank: int, size: int, port: int, order: str) -> subprocess.Popen[str]:

@@ -14,11 +14,12 @@ import pytest
 
 from abreast.backend.tensorflow.guard import keep_off_gpus
 from tests.harness.client import RemoteError, Worker
+from tests.harness.installed import skip_unless_installed
 
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
-    pytest.importorskip("tensorflow", reason="tensorflow is not installed")
+    skip_unless_installed("tensorflow")
     worker = Worker("tensorflow", 4)
     yield worker
     assert not worker.close()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.harness.client import Worker, Workers
+from tests.harness.installed import skip_unless_installed
 
 pytestmark = pytest.mark.torch
 
@@ -17,7 +18,7 @@ TOLERANCE = 2e-5  # measured 2e-6; 1e-1 with the moments of each replica's own r
 
 @pytest.fixture(scope="module")
 def torch_workers() -> Iterator[Workers]:
-    pytest.importorskip("torch", reason="torch is not installed")
+    skip_unless_installed("torch")
     workers = Workers("torch", Worker("torch", 0), Worker("torch", 4))
     yield workers
     left = workers.close()

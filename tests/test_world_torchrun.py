@@ -15,6 +15,8 @@ from abreast.backend.torch import interface
 from abreast.backend.torch.interface import choose_interface, interface_towards
 from benchmarks.slow_links import ADDRESSES, DEVICE, Namespace, NotPermitted, inside, slow_link
 from tests.harness.client import ROOT, RemoteError, Workers
+from tests.harness.differences import largest_difference
+from tests.harness.installed import skip_unless_installed
 
 SIZE = 3
 
@@ -42,7 +44,7 @@ print(json.dumps(found))
 
 @pytest.mark.torch
 def test_processes_of_torchrun_train_what_one_process_trains() -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
+    skip_unless_installed("torch")
     started = [start("abreast", rank, free_port()) for rank in [None]] + start_all("abreast")
     alone, *ranks = [result(process) for process in started]
     assert len(ranks) == SIZE
@@ -54,7 +56,7 @@ def test_processes_of_torchrun_train_what_one_process_trains() -> None:
 @pytest.mark.torch
 def test_two_hosts_train_what_one_process_trains() -> None:
     """Emulated hosts whose own name stands for the loopback, as on many real ones."""
-    pytest.importorskip("torch", reason="torch is not installed")
+    skip_unless_installed("torch")
     try:
         with slow_link() as link:
             started = [start("abreast", rank, 20000, 2, host=host) for rank, host in enumerate(link.hosts)]
@@ -100,7 +102,7 @@ def test_an_interface_that_the_user_chose_is_not_looked_up(monkeypatch: pytest.M
 @pytest.mark.torch
 def test_without_abreast_the_processes_train_different_models() -> None:
     """The negative control, and the behaviour of plain Keras today: no synchronisation, and no error."""
-    pytest.importorskip("torch", reason="torch is not installed")
+    skip_unless_installed("torch")
     first, second, *_ = [result(process) for process in start_all("plain", size=2)]
     assert largest_difference(first["weights"], second["weights"]) > 1e-2
 
@@ -175,14 +177,3 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def largest_difference(some: Any, others: Any) -> float:
-    """Over all numbers of two nested lists or dicts of the same shape."""
-    if isinstance(some, dict):
-        assert some.keys() == others.keys()
-        return max(largest_difference(some[name], others[name]) for name in some)
-    if isinstance(some, list):
-        assert len(some) == len(others)
-        return max(largest_difference(a, b) for a, b in zip(some, others, strict=True))
-    return float(abs(some - others))

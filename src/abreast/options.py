@@ -26,4 +26,5 @@ def add_option(parser: argparse.ArgumentParser, name: str, elsewhere: Sequence[s
 
 
 def _underscored(option: str) -> str:
-    return "--" + option.removeprefix("--").replace("-", "_")
+    dashes = "--" if option.startswith("--") else "-"
+    return dashes + option.removeprefix(dashes).replace("-", "_")

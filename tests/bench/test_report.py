@@ -7,6 +7,7 @@ import json
 import math
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -205,10 +206,19 @@ def test_names_of_a_user_are_no_markup(tmp_path: Path) -> None:
     assert "train:&lt;script&gt;" in text
 
 
-def test_numbers_that_are_none_break_nothing() -> None:
-    broken = line(2, 0.1) | {"quartiles": [math.nan, math.inf]}
-    (found,) = comparisons([line(1, 0.1), broken])
-    ET.fromstring(alone(figure("speed-up", found)))
+@pytest.mark.parametrize("quartiles", [[math.nan, 0.1], [0.1, math.nan], [1e-320, math.inf]])
+def test_a_point_whose_range_is_not_finite_is_left_out_of_its_curve(quartiles: list[float]) -> None:
+    broken = line(2, 0.1) | {"quartiles": quartiles}
+    sound = [line(1, 0.1), line(4, 0.1)]
+    assert len(marks_of([*sound, line(2, 0.1)])) == 3
+    assert marks_of([*sound, broken]) == marks_of(sound) != []
+
+
+def marks_of(found: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """The marks of the points in the figure of the speed-up, with their places."""
+    (comparison,) = comparisons(found)
+    circles = ET.fromstring(figure("speed-up", comparison)).iter(f"{SVG}circle")
+    return [each.attrib for each in circles if each.find(f"{SVG}title") is not None]
 
 
 @pytest.mark.parametrize(

@@ -88,11 +88,8 @@ def test_headings_tables_and_pictures_have_labels(browser: Browser, report: Path
         assert (role, name) in named
 
 
-def test_png_files_are_what_the_browser_draws(report: Path, tmp_path: Path) -> None:
-    from tests.harness.browser import find
-
-    if find() is None:
-        pytest.skip("no browser")
+@pytest.mark.usefixtures("browser")
+def test_png_files_are_what_the_browser_draws(tmp_path: Path) -> None:
     files = write_report(comparisons(scaling()), tmp_path, png=True)
     pictures = [path for path in files if path.suffix == ".png"]
     assert len(pictures) == 3

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import BACKENDS, NUM_DEVICES, ROOT, Worker, Workers
+from tests.harness.differences import largest_difference
 from tests.test_cli import Folder
 
 BEGIN = """
@@ -205,7 +206,7 @@ def check_model() -> dict[str, Any]:
     model.fit(x, y, verbose=0)
     before = model.get_weights()
     verdict = abreast.check(model, x, y, batch_size=10, steps=5, devices=4)
-    moved = max(float(np.abs(a - b).max()) for a, b in zip(before, model.get_weights(), strict=True))
+    moved = largest_difference(before, model.get_weights())
     model.fit(x, y, verbose=0)
     return {
         "exact": verdict.exact,
@@ -284,7 +285,7 @@ def check_local_norm() -> dict[str, Any]:
     model.compile("sgd", "mse")
     before = model.get_weights()
     verdict = abreast.check(model, x, y, batch_size=16, steps=2, devices=4, batch_norm="local")
-    moved = max(float(np.abs(a - b).max()) for a, b in zip(before, model.get_weights(), strict=True))
+    moved = largest_difference(before, model.get_weights())
     model.fit(x, y, verbose=0)
     trained = float(np.abs(before[2] - model.get_weights()[2]).max())
     return {"reason": verdict.reasons[0].name, "text": str(verdict), "moved": moved, "trained": trained}

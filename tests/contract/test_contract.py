@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from tests.contract import catalogue
 from tests.contract.oracle import Contract
 from tests.contract.turns import TURNS, devices_in_turn
+from tests.harness.installed import skip_unless_installed
 
 # torch.compile takes minutes; the others need a package that a backend's own requirements do not bring.
 SLOW = {("torch", "jit_compile")}
@@ -18,7 +17,8 @@ NEEDS = {"tf_data": "tensorflow", "endless_dataset": "tensorflow", "torch_loader
 @pytest.mark.parametrize("name", catalogue.CASES)
 def test_any_number_of_devices_learns_what_one_learns(contract: Contract, name: str) -> None:
     case = catalogue.CASES[name]
-    _skip_unless_there_is(case.source)
+    if case.source in NEEDS:
+        skip_unless_installed(NEEDS[case.source])
     if (contract.workers.backend, name) in SLOW and not contract.full:
         pytest.skip("takes minutes; run with -m full")
     refused = contract.workers.backend in catalogue.REFUSED_BY_KERAS.get(name, ())
@@ -37,9 +37,3 @@ def _devices(name: str, contract: Contract) -> tuple[int, ...]:
 def test_every_job_has_its_turn_on_one_backend() -> None:
     named = [name for of_backend in TURNS.values() for names in of_backend.values() for name in names]
     assert sorted(named) == sorted(catalogue.CASES.keys() - catalogue.EVERY_NUMBER_OF_DEVICES)
-
-
-def _skip_unless_there_is(source: str) -> None:
-    package = NEEDS.get(source)
-    if package is not None and importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed")

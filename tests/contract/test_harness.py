@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pytest
 
 from tests.contract import sabotage
 from tests.contract.cases import Case, run
 from tests.contract.compare import TOLERANCES, compare
 from tests.harness.client import RemoteError, Worker, WorkerLost, Workers
+from tests.harness.differences import largest_difference
+from tests.harness.installed import skip_unless_installed
 
 CASE = Case(metrics=("accuracy",), model="conv_norm", epochs=1)
 
@@ -59,3 +62,21 @@ def test_a_worker_that_dies_or_hangs_fails_one_call_and_comes_back() -> None:
         worker.run(sabotage.sleep, minutes=60)
     assert worker.run(sabotage.loaded_modules)
     assert worker.close() == []
+
+
+def test_the_largest_difference_counts_what_is_no_number_and_needs_equal_shapes() -> None:
+    assert largest_difference({"a": [1.0, [2.0, 3.0]]}, {"a": [1.0, [2.0, 3.5]]}) == 0.5
+    assert largest_difference([np.zeros(2), np.array([1.0, np.nan])], [np.zeros(2), np.array([1.0, 2.0])]) == np.inf
+    for some, others in (([1.0], [1.0, 2.0]), (np.zeros(3), np.zeros((3, 1))), ({"a": 1.0}, {"b": 1.0}), ([], [])):
+        with pytest.raises((AssertionError, ValueError)):
+            largest_difference(some, others)
+
+
+@pytest.mark.parametrize(("required", "outcome"), [("jax", "Skipped"), ("jax,no_such_framework", "Failed")])
+def test_a_missing_framework_skips_its_tests_unless_it_is_required(
+    monkeypatch: pytest.MonkeyPatch, required: str, outcome: str
+) -> None:
+    monkeypatch.setenv("ABREAST_REQUIRE_BACKENDS", required)
+    with pytest.raises((pytest.skip.Exception, pytest.fail.Exception), match="no_such_framework is not") as caught:
+        skip_unless_installed("no_such_framework")
+    assert caught.typename == outcome

@@ -111,6 +111,5 @@ def test_the_same_job_gives_the_same_numbers_again(workers: Workers) -> None:
     """A placement does not affect the next job."""
     case = Case(script="train", model="conv_norm", epochs=1)
     first, second = (workers.abreast.run(run, case=case, devices=3) for _ in range(2))
-    assert not {
-        name: (first[name], second[name]) for name in first if name != "error" and (first[name] != second[name]).any()
-    }
+    assert "error" not in first, first
+    assert {name: (first[name], second[name]) for name in first if (first[name] != second[name]).any()} == {}

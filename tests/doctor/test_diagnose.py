@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import RemoteError, Worker, Workers
+from tests.harness.differences import largest_difference
 
 
 @pytest.mark.parametrize("devices", [2, pytest.param(0, marks=pytest.mark.full)])
@@ -150,10 +151,6 @@ def jax_worker() -> Any:
     worker = Worker("jax", 2)
     yield worker
     assert not worker.close()
-
-
-def largest_difference(some: list[Any], others: list[Any]) -> float:
-    return max(float(abs(a - b).max()) for a, b in zip(some, others, strict=True))
 
 
 # Bodies.

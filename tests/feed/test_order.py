@@ -38,6 +38,7 @@ def test_sources_that_share_a_random_generator_draw_in_the_order_of_keras(worker
     generator = reads_as_it_steps(workers)
     plain = workers.plain.run(bodies.shared_draws, devices=0, generator=generator)
     placed = workers.abreast.run(bodies.shared_draws, devices=2, generator=generator)
+    assert placed.keys() == plain.keys() >= {"loss", "val_loss", "alone", "next"}
     for name, values in plain.items():
         assert placed[name] == pytest.approx(values, rel=1e-5), name  # measured 1e-7
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.harness.client import Workers
+from tests.harness.differences import largest_difference
 
 KINDS = {
     "csr": ("jax", "tensorflow", "torch"),
@@ -46,7 +47,7 @@ def comparison(workers: Workers, kind: str) -> float:
         assert isinstance(placed, str) or more, f"plain Keras refuses it: {plain}"
         return 0.0
     assert not isinstance(placed, str), placed
-    return max(float(np.abs(one - other).max(initial=0)) for one, other in zip(plain, placed, strict=True))
+    return largest_difference(plain, placed)
 
 
 def trained_on(kind: str) -> Any:

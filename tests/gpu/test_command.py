@@ -15,6 +15,7 @@ from benchmarks.gpu import machine as machines
 from benchmarks.gpu.catalogue import DEVICES, PARTS, USUAL_SECONDS
 from tests.gpu.test_wheels import wheel
 from tests.harness.client import ROOT
+from tests.harness.installed import skip_unless_installed
 
 
 def command(*options: str, timeout_seconds: float = 280.0, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -59,8 +60,7 @@ def test_wheels_of_another_python_are_an_error_with_a_hint(tmp_path: Path) -> No
 
 @pytest.mark.jax
 def test_a_part_on_simulated_devices_gives_a_table_and_lines(tmp_path: Path) -> None:
-    if importlib.util.find_spec("jax") is None:
-        pytest.skip("jax is not installed")
+    skip_unless_installed("jax")
     output = tmp_path / "gpu.jsonl"
     done = command("--devices", "cpu:2", "--only", "jax,device trace", "--seconds", "250", "--output", str(output))
     assert done.returncode == 0, done.stderr

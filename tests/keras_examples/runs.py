@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -113,7 +114,7 @@ def _differences(plain: list[Any], placed: list[Any]) -> Iterator[tuple[float, s
     """Relative differences of all numbers, each with its place."""
     for number, (one, other) in enumerate(zip(plain, placed, strict=True)):
         before, after = dict(_flat(one["values"])), dict(_flat(other["values"]))
-        for name in before.keys() | after.keys():
+        for name in {**before, **after}:
             place = f"{one['call']} {number}: {name}"
             yield _difference(before.get(name), after.get(name)), place
 
@@ -133,4 +134,6 @@ def _difference(one: float | None, other: float | None) -> float:
         return float("inf")
     if one == other or (one != one and other != other):  # both no numbers
         return 0.0
+    if not (math.isfinite(one) and math.isfinite(other)):
+        return float("inf")
     return abs(one - other) / max(abs(one), abs(other), 1e-3)

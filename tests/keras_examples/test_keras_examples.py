@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -27,6 +28,22 @@ def test_an_example_trains_on_several_devices_as_on_one(example: catalogue.Examp
         pytest.skip(f"{verdict.verdict} with plain Keras: {verdict.where}")
     known = (example.name, backend) in catalogue.REASONS
     assert known or verdict.verdict in ("equal", "equal in float64", "announced", "refused"), verdict
+
+
+@pytest.mark.parametrize("other", [math.nan, math.inf, 1.1])
+def test_another_number_or_none_on_one_side_is_a_difference(other: float) -> None:
+    for one, second in ((1.0, other), (other, 1.0)):
+        assert verdict_of([1.0, one], [1.0, second]) == "different"
+    assert verdict_of([1.0, other], [1.0, other]) == "equal"
+
+
+def verdict_of(plain: list[float], placed: list[float]) -> str:
+    """Of the same call with these values on each side."""
+    one, other = (
+        {"error": None, "draws": [], "warnings": [], "calls": [{"call": "fit", "values": values}]}
+        for values in (plain, placed)
+    )
+    return runs._verdict(one, other, 1e-3).verdict
 
 
 def test_every_difference_that_was_measured_has_a_reason() -> None:

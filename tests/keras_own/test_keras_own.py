@@ -40,12 +40,10 @@ def test_tests_that_pass_with_plain_keras_pass_on_several_devices_or_are_named(b
     assert not unnamed, "\n".join(map(str, unnamed))
 
 
-@pytest.mark.skipif(not measure.OUTPUT.exists(), reason="python -m tests.keras_own.measure was not run yet")
 def test_the_page_matches_the_lines() -> None:
     assert page.main(["--check"]) == 0
 
 
-@pytest.mark.skipif(not measure.OUTPUT.exists(), reason="python -m tests.keras_own.measure was not run yet")
 def test_every_difference_that_was_measured_is_named() -> None:
     lines = [json.loads(line) for line in measure.OUTPUT.read_text().splitlines()]
     assert not [line for line in lines if line["kind"] == "differs" and line["reason"] is None]

@@ -60,4 +60,5 @@ def _far(a: Any, b: Any) -> float:
         return 0.0 if a == b else float("inf")
     if a.shape != b.shape:
         return float("inf")
-    return float(np.max(np.abs(a.astype("float64") - b), initial=0.0)) / max(1.0, float(np.max(np.abs(a), initial=0.0)))
+    far = float(np.max(np.abs(a.astype("float64") - b), initial=0.0)) / max(1.0, float(np.max(np.abs(a), initial=0.0)))
+    return far if np.isfinite(far) else float("inf")  # NaN is above no tolerance

@@ -225,7 +225,8 @@ def test_feeding_without_staging_costs_the_time_that_staging_hides() -> None:
 )
 def test_less_to_exchange_helps_where_links_are_slow(better: dict[str, object]) -> None:
     slow = replace(SLOW, overlap=False)
-    assert predict(replace(slow, **better), 4).rows_per_second > predict(slow, 4).rows_per_second * 0.999  # type: ignore[arg-type]
+    # Measured 1.08 times as fast with overlap, and 1.5 to 3.1 times with the others.
+    assert predict(replace(slow, **better), 4).rows_per_second > 1.05 * predict(slow, 4).rows_per_second  # type: ignore[arg-type]
 
 
 def test_stragglers_and_bad_links_cost() -> None:

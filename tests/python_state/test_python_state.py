@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.harness.client import Workers
+from tests.harness.differences import largest_difference
 from tests.python_state import bodies
 
 
@@ -27,7 +27,7 @@ def differing(plain: dict[str, Any], placed: dict[str, Any]) -> dict[str, Any]:
 def _difference(one: Any, other: Any) -> Any:
     if isinstance(one, str) or isinstance(other, str):
         return f"{one} | {other}"
-    return float(np.max(np.abs(np.subtract(one, other))))
+    return largest_difference(one, other)
 
 
 def hold(workers: Workers, names: tuple[str, ...], moment: str, as_script: bool) -> None:

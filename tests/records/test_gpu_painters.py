@@ -53,7 +53,7 @@ def loader(folder: Path, decoder: str = "gpu", **settings: Any) -> Loader:
 
 def differences(found: list[Any], expected: list[Any]) -> tuple[float, int]:
     """The largest mean difference of an image, and the largest difference of any pixel; labels are equal."""
-    assert len(found) == len(expected)
+    assert len(found) == len(expected) > 0
     worst, largest = 0.0, 0
     for (images, labels), (others, other_labels) in zip(found, expected, strict=True):
         np.testing.assert_array_equal(labels, other_labels)

@@ -157,7 +157,7 @@ def test_every_changed_byte_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
-        with pytest.raises(DataError, match=r"a\.tfrecord.*byte (0|\d+)"):  # noqa: PT012
+        with pytest.raises(DataError, match=r"a\.tfrecord.*byte \d+"):  # noqa: PT012
             for item in source_of(path).items(0):
                 if isinstance(item.image, DataError):
                     raise item.image

@@ -136,9 +136,14 @@ def test_the_sampler_ends_its_thread_and_closes_its_sources() -> None:
     deadline = time.monotonic() + 10
     while len(sampler.samples) < 3 and time.monotonic() < deadline:
         time.sleep(0.01)
+    assert sampler_threads() == 1
     sampler.stop()
     sampler.stop()
     assert len(sampler.samples) >= 3
     assert closed == [True]
     assert sampler.notes == ["half blind"]
-    assert [thread.name for thread in threading.enumerate() if thread.name == "abreast-sampler"] == []
+    assert sampler_threads() == 0
+
+
+def sampler_threads() -> int:
+    return sum(thread.name == "abreast-sampler" for thread in threading.enumerate())
