@@ -19,8 +19,6 @@ def test_a_diagnosis_leaves_everything_as_it_was(workers: Workers, devices: int)
     assert after["changed"] == 0.0
     assert after["callback"] == without["callback"]
     assert after["placed"] == without["placed"] == (devices > 0)
-    if devices and workers.backend == "torch":
-        return  # workers draw their dropout from generators of their own
     assert (
         largest_difference(after["weights"], without["weights"]) < 1e-6
     )  # measured 0; 1e-1 with another order of rows
