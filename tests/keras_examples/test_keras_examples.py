@@ -39,11 +39,11 @@ def test_another_number_or_none_on_one_side_is_a_difference(other: float) -> Non
 
 def verdict_of(plain: list[float], placed: list[float]) -> str:
     """Of the same call with these values on each side."""
-    sides = [
+    one, other = (
         {"error": None, "draws": [], "warnings": [], "calls": [{"call": "fit", "values": values}]}
         for values in (plain, placed)
-    ]
-    return runs._verdict(*sides, 1e-3).verdict  # type: ignore[arg-type]
+    )
+    return runs._verdict(one, other, 1e-3).verdict
 
 
 def test_every_difference_that_was_measured_has_a_reason() -> None:
