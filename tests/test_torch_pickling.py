@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,46 +18,62 @@ pytestmark = pytest.mark.torch
 _SENDER = ROOT / "tests" / "torch_sender.py"
 
 
-def _run(name: str, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def sender() -> Iterator[subprocess.Popen[str]]:
+    """One process for all models: it and its receiver take longer to start than to train."""
     environment = os.environ | {
         "KERAS_BACKEND": "torch",
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
     }
-    command = [sys.executable, str(_SENDER), name, str(folder)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
-    assert f"passed {name}\n" in ended.stdout, ended.stderr
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, str(_SENDER)], env=environment, stdin=pipe, stdout=pipe, text=True
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def _run(sender: subprocess.Popen[str], name: str, folder: Path) -> None:
+    assert sender.stdin is not None and sender.stdout is not None
+    sender.stdin.write(f"{name} {folder}\n")
+    sender.stdin.flush()
+    answer = json.loads(sender.stdout.readline())
+    assert answer == "passed", answer
 
 
 @pytest.mark.parametrize(
     "model",
     [
         "momentum",
-        pytest.param("adam", marks=pytest.mark.full),
-        pytest.param("adamw_clipped", marks=pytest.mark.full),
-        pytest.param("average", marks=pytest.mark.full),
+        "adam",
+        "adamw_clipped",
+        "average",
         "accumulation",
         "loss_scale",
-        pytest.param("loss_object", marks=pytest.mark.full),
-        pytest.param("functional", marks=pytest.mark.full),
+        "loss_object",
+        "functional",
         "subclassed",
         "closures",
-        pytest.param("recurrent", marks=pytest.mark.full),
+        "recurrent",
         "attention",
-        pytest.param("seeded_dropout", marks=pytest.mark.full),
+        "seeded_dropout",
         "very_deep",
-        pytest.param("mixed_bfloat16", marks=pytest.mark.full),
+        "mixed_bfloat16",
         "torch_module",
     ],
 )
-def test_a_half_trained_model_goes_on_elsewhere_as_here(model: str, tmp_path: Path) -> None:
-    _run(model, tmp_path)
+def test_a_half_trained_model_goes_on_elsewhere_as_here(
+    sender: subprocess.Popen[str], model: str, tmp_path: Path
+) -> None:
+    _run(sender, model, tmp_path)
 
 
-def test_what_was_shared_stays_shared_and_what_was_apart_apart(tmp_path: Path) -> None:
-    _run("sharing_and_identities", tmp_path)
+def test_what_was_shared_stays_shared_and_what_was_apart_apart(sender: subprocess.Popen[str], tmp_path: Path) -> None:
+    _run(sender, "sharing_and_identities", tmp_path)
 
 
-def test_what_cannot_be_sent_is_named_with_its_path(tmp_path: Path) -> None:
-    _run("unpicklable", tmp_path)
+def test_what_cannot_be_sent_is_named_with_its_path(sender: subprocess.Popen[str], tmp_path: Path) -> None:
+    _run(sender, "unpicklable", tmp_path)

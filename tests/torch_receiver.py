@@ -1,4 +1,4 @@
-"""Loads a PyTorch model that `torch_sender.py` has sent, and trains it on: the process that knows none of its classes."""
+"""Loads the PyTorch models that `torch_sender.py` sends, and trains them on: the process that knows none of its classes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ def take_part(model: Any, x: Any, y: Any) -> list[Any]:
     return results
 
 
-def main(folder: Path) -> None:
+def main() -> None:
+    """Serve one folder per line of the standard input; answer each with a line."""
     from abreast.backend.torch.unpickle_model import load_model
 
-    model = load_model((folder / "model").read_bytes())
-    x, y = pickle.loads((folder / "data").read_bytes())
-    model._ran_in_receiver = True
-    (folder / "result").write_bytes(pickle.dumps(take_part(model, x, y)))
+    for line in sys.stdin:
+        folder = Path(line.rstrip("\n"))
+        model = load_model((folder / "model").read_bytes())
+        x, y = pickle.loads((folder / "data").read_bytes())
+        model._ran_in_receiver = True
+        (folder / "result").write_bytes(pickle.dumps(take_part(model, x, y)))
+        print("done", flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

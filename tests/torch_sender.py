@@ -1,17 +1,19 @@
-"""Models that a user's script may have, half trained and sent to another process: `torch_sender.py NAME FOLDER`.
+"""Models that a user's script may have, half trained and sent to another process.
 
-`test_torch_model.py` runs this file by its path, as `__main__` like a user's script: the process that loads a model,
+`test_torch_pickling.py` runs this file by its path, as `__main__` like a user's script: the process that loads a model,
 `torch_receiver.py`, cannot import the classes and functions that are here.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import pickle
 import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,6 +203,20 @@ def torch_module() -> Made:
     return model, rows(16, 6), rows(16, 1)
 
 
+@functools.cache
+def _receiver() -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, torch_receiver.__file__], stdin=pipe, stdout=pipe, text=True)
+
+
+def _serve_elsewhere(folder: Path) -> None:
+    receiver = _receiver()
+    assert receiver.stdin is not None and receiver.stdout is not None
+    receiver.stdin.write(f"{folder}\n")
+    receiver.stdin.flush()
+    assert receiver.stdout.readline() == "done\n"
+
+
 def round_trip(make: Callable[[], Made], folder: Path) -> None:
     keras.utils.set_random_seed(1)
     model, x, y = make()
@@ -208,7 +224,7 @@ def round_trip(make: Callable[[], Made], folder: Path) -> None:
     model.predict(x, verbose=0)
     (folder / "model").write_bytes(dump_model(model))
     (folder / "data").write_bytes(pickle.dumps((x, y)))
-    subprocess.run([sys.executable, torch_receiver.__file__, folder], check=True, timeout=120)
+    _serve_elsewhere(folder)
     received = keras.tree.flatten(pickle.loads((folder / "result").read_bytes()))
     here = keras.tree.flatten(torch_receiver.take_part(model, x, y))
     assert len(here) == len(received) > 5
@@ -268,6 +284,20 @@ CHECKS: dict[str, Callable[[Path], None]] = {
     "unpicklable": unpicklable,
 }
 
+
+def main() -> None:
+    """Serve `NAME FOLDER` per line of the standard input; answer each with a line, `passed` or a traceback in JSON."""
+    for line in sys.stdin:
+        name, _, folder = line.rstrip("\n").partition(" ")
+        try:
+            CHECKS[name](Path(folder))
+            answer = "passed"
+        except Exception:
+            answer = traceback.format_exc()
+        finally:
+            keras.config.set_dtype_policy("float32")
+        print(json.dumps(answer), flush=True)
+
+
 if __name__ == "__main__":
-    CHECKS[sys.argv[1]](Path(sys.argv[2]))
-    print("passed", sys.argv[1])
+    main()
