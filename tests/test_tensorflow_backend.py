@@ -14,6 +14,7 @@ import pytest
 
 from abreast.backend.tensorflow.guard import keep_off_gpus
 from tests.harness.client import RemoteError, Worker
+from tests.harness.differences import largest_difference
 from tests.harness.installed import skip_unless_installed
 
 
@@ -175,7 +176,6 @@ def test_a_model_moves_between_numbers_of_devices_in_one_process(worker: Worker)
 
 def largest_difference_after_moves() -> float:
     import keras
-    import numpy as np
 
     import abreast
 
@@ -184,8 +184,8 @@ def largest_difference_after_moves() -> float:
         abreast.parallelize(moved, devices=devices)
         for model in (plain, moved):
             model.fit(x, y, batch_size=16, verbose=0)
-    pairs = zip(plain.variables + plain.optimizer.variables, moved.variables + moved.optimizer.variables, strict=True)
-    return max(float(np.max(np.abs(np.subtract(*map(keras.ops.convert_to_numpy, pair))))) for pair in pairs)
+    both = [[*model.variables, *model.optimizer.variables] for model in (plain, moved)]
+    return largest_difference(*([keras.ops.convert_to_numpy(each) for each in variables] for variables in both))
 
 
 def test_accumulated_gradients_survive_a_save(worker: Worker) -> None:

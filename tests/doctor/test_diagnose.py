@@ -53,7 +53,7 @@ def test_a_fit_of_the_models_own_is_diagnosed_by_what_it_calls(jax_worker: Worke
 
 
 def test_every_optimizer_of_a_model_is_put_back(jax_worker: Worker) -> None:
-    assert jax_worker.run(diagnose_two_optimizers) == 0
+    assert jax_worker.run(diagnose_two_optimizers) == {"moved": True, "iterations": 0}
 
 
 def test_rows_per_second_are_those_of_a_mean_batch(jax_worker: Worker) -> None:
@@ -327,7 +327,7 @@ def diagnose_own_fit() -> dict[str, Any]:
     return {"experiments": {one.name for one in found[0].experiments}}
 
 
-def diagnose_two_optimizers() -> int:
+def diagnose_two_optimizers() -> dict[str, Any]:
     import keras
     import numpy as np
 
@@ -344,12 +344,15 @@ def diagnose_two_optimizers() -> int:
     model.build((None, 4))
     model.second.build(model.trainable_variables)
 
+    seen = []
+
     class Counts(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.model.second.iterations.assign_add(1)
+            seen.append(int(self.model.second.iterations.numpy()))
 
     abreast.diagnose(model, x, y, callbacks=[Counts()], steps=5, verbose=0)
-    return int(model.second.iterations.numpy())
+    return {"moved": max(seen, default=0) > 0, "iterations": int(model.second.iterations.numpy())}
 
 
 def diagnose_uneven() -> dict[str, float]:

@@ -180,8 +180,10 @@ def source_hangs() -> dict[str, Any]:
 
 def stopped_early(how: str) -> list[str]:
     model = model_on(2, prefetch=2)
+    during: set[str] = set()
 
     def stop(step: int) -> None:
+        during.update(feed_threads())
         if step == 3 and how == "stop_training":
             model.stop_training = True
         if step == 3 and how == "KeyboardInterrupt":
@@ -189,6 +191,7 @@ def stopped_early(how: str) -> list[str]:
 
     with contextlib.suppress(KeyboardInterrupt):
         model.fit(Counted().rows(), steps_per_epoch=8, epochs=2, callbacks=[Steps(stop)], verbose=0)
+    assert during, "no thread of the feed was seen while it ran"
     model.evaluate(*batch(1), verbose=0)
     model.predict(batch(1)[0], verbose=0)
     return feed_threads()

@@ -31,7 +31,9 @@ def test_on_any_number_of_devices(workers: Workers, moment: str, optimizer: str,
 
 def _differences(workers: Workers, moment: str, optimizer: str, devices: int) -> list[str]:
     found = []
-    for name in workers.plain.run(remote.names):
+    names = workers.plain.run(remote.names)
+    assert names
+    for name in names:
         job = {"name": name, "moment": moment, "optimizer": optimizer}
         workers.plain.begin(remote.numbers, **job, devices=0)
         placed = _result(partial(workers.abreast.run, remote.numbers, **job, devices=devices))

@@ -140,9 +140,12 @@ def edits_that_travel() -> list[str]:
     from abreast.backend.torch.python_state import PythonState
 
     sent: list[str] = []
+    looks = 0
     plain = PythonState.dump_changes
 
     def dump_changes(self: Any) -> Any:
+        nonlocal looks
+        looks += 1
         sent.extend(change.name for change in self.changes())
         return plain(self)
 
@@ -152,6 +155,7 @@ def edits_that_travel() -> list[str]:
         train(["counter_of_a_step"], "epoch", devices=2, changes=False)
     finally:
         PythonState.dump_changes = plain  # type: ignore[method-assign]
+    assert looks
     return sent
 
 

@@ -45,7 +45,7 @@ def test_a_fit_that_fails_inside_the_window_stops_the_profiler(
 ) -> None:
     end = workers.abreast.run(failed_fit, logdir=str(tmp_path / "first"), keeps_traceback=keeps_traceback)
     assert end["kind"] == "RuntimeError"
-    assert end["threads"] == []
+    assert (end["threads_meanwhile"], end["threads"]) == (["abreast-device-trace"], [])
     assert workers.abreast.run(traced_steps, logdir=str(tmp_path / "first"))
     workers.abreast.run(traced_fit, logdir=str(tmp_path / "second"), steps=(2, 4))
     assert workers.abreast.run(traced_steps, logdir=str(tmp_path / "second")) == STEPS
@@ -101,8 +101,14 @@ def failed_fit(logdir: str, keeps_traceback: bool) -> dict[str, Any]:
 
     model, x, y = task()
 
+    def threads() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "abreast-device-trace"]
+
+    meanwhile: list[str] = []
+
     def fail(batch: int, logs: Any) -> None:
         if batch == 4:
+            meanwhile.extend(threads())
             raise RuntimeError("planted")
 
     callbacks = [
@@ -117,13 +123,10 @@ def failed_fit(logdir: str, keeps_traceback: bool) -> dict[str, Any]:
         if keeps_traceback:
             kept.append(error)
 
-    def threads() -> list[str]:
-        return [thread.name for thread in threading.enumerate() if thread.name == "abreast-device-trace"]
-
     deadline = time.monotonic() + 30
     while threads() and time.monotonic() < deadline:
         time.sleep(0.05)
-    return {"kind": kind, "threads": threads()}
+    return {"kind": kind, "threads": threads(), "threads_meanwhile": meanwhile}
 
 
 def fit_under_a_profiler(logdir: str) -> None:

@@ -176,7 +176,7 @@ def test_a_finished_fit_leaves_nothing(workers: Workers) -> None:
 def test_a_failed_fit_leaves_nothing(workers: Workers, kind: str, keeps_traceback: bool) -> None:
     end = workers.abreast.run(what_a_failed_fit_leaves, kind=kind, keeps_traceback=keeps_traceback)
     assert end["kind"] == kind
-    assert end["threads"] == []
+    assert (end["threads_meanwhile"], end["threads"]) == (["abreast-sampler", "abreast-timeline"], [])
     assert end["listeners"] == 0
     assert end["steps"] == 2  # the third one failed
     assert end["steps_of_the_next"] == 6
@@ -482,8 +482,11 @@ def what_a_failed_fit_leaves(kind: str, keeps_traceback: bool) -> dict[str, Any]
     model, x, y = task()
     timeline = abreast.Timeline()
 
+    meanwhile: list[str] = []
+
     def fail(batch: int, logs: Any) -> None:
         if batch == 2:
+            meanwhile.extend(sorted(left()["threads"]))
             raise getattr(builtins, kind)("planted")
 
     callback = keras.callbacks.LambdaCallback(on_train_batch_begin=fail)
@@ -498,7 +501,7 @@ def what_a_failed_fit_leaves(kind: str, keeps_traceback: bool) -> dict[str, Any]
     deadline = time.monotonic() + 10
     while (left()["threads"] or left()["listeners"]) and time.monotonic() < deadline:
         time.sleep(0.05)
-    end = left() | {"kind": name, "steps": len(timeline.steps)}
+    end = left() | {"kind": name, "steps": len(timeline.steps), "threads_meanwhile": meanwhile}
     model.fit(x, y, batch_size=16, verbose=0, callbacks=[timeline])
     return end | {"steps_of_the_next": len(timeline.steps)}
 
