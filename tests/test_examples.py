@@ -36,25 +36,16 @@ def run(backend: str, output: Path, *arguments: str, under: tuple[str, ...] = ()
     return found
 
 
-def test_the_example_learns_to_distinguish_photographs(backend: str, tmp_path: Path) -> None:
+def test_photographs_are_classified_and_the_saved_model_is_fine_tuned_on_several_devices(
+    backend: str, tmp_path: Path
+) -> None:
+    """The second run is on a folder with other classes, and on one backend in the folder of the first run."""
     pytest.importorskip("skimage")
     found = run(backend, tmp_path)
     assert len(found["class_names"]) == 9 and found["num_tested"] > 60
     assert found["accuracy"] > 0.75  # by chance 0.11
-
-
-def test_the_example_may_be_run_again(tmp_path: Path) -> None:
-    pytest.importorskip("skimage")
-    for _ in range(2):
-        run("jax", tmp_path, "--epochs", "1")
-
-
-def test_a_saved_model_is_fine_tuned_on_several_devices(backend: str, tmp_path: Path) -> None:
-    """On a folder with other classes, with the model that a first run saved."""
-    first = class_folder(tmp_path / "first", per_class=20)
-    run(backend, tmp_path / "one", "--folder", str(first), "--epochs", "1")
-    second = class_folder(tmp_path / "second", per_class=20, classes=("apple", "birch", "cloud"))
-    start = str(tmp_path / "one" / "images.keras")
-    arguments = ("--folder", str(second), "--start", start, "--epochs", "1")
-    found = run(backend, tmp_path / "two", *arguments, under=("-m", "abreast", "run", "--cpu-devices", "2"))
+    other = class_folder(tmp_path / "other", per_class=20, classes=("apple", "birch", "cloud"))
+    arguments = ("--folder", str(other), "--start", str(tmp_path / "images.keras"), "--epochs", "1")
+    output = tmp_path if backend == "jax" else tmp_path / "second"
+    found = run(backend, output, *arguments, under=("-m", "abreast", "run", "--cpu-devices", "2"))
     assert found["class_names"] == ["apple", "birch", "cloud"]
