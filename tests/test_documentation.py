@@ -148,3 +148,12 @@ def test_the_reference_names_every_variable_of_ours() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     internal = {"ABREAST_RANK", "ABREAST_WORLD_SIZE"}
     assert set(re.findall(r"\bABREAST_[A-Z_]+", sources)) - internal == set(re.findall(r"\bABREAST_[A-Z_]+", text))
+
+
+def test_the_guide_explains_every_reason_of_a_check() -> None:
+    source = (ROOT / "src/abreast/checking/reasons.py").read_text()
+    reasons = set(re.findall(r'Reason\(\s*"([\w ]+)"', source))
+    assert len(reasons) > 10
+    guide = (ROOT / "docs/guides/is-my-script-exact.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \|", guide, re.MULTILINE)
+    assert reasons - {name for row in rows for name in row.split(", ")} == set()
