@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 BackendName = Literal["jax", "tensorflow", "torch"]
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
 TITLES: dict[BackendName, str] = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
+# One compiled program drives all devices, so layers and losses see the rows of all of them.
+SEE_ALL_ROWS: frozenset[str] = frozenset({"jax"})
+# On several devices, Keras trains by itself there. Keras 3.16 will do so on PyTorch.
+KERAS_HAS_A_WAY: tuple[BackendName, ...] = ("jax", "tensorflow")
 
 
 def current_backend() -> Backend[Any]:

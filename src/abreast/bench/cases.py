@@ -11,15 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from abreast.backend.registry import BACKENDS
+from abreast.backend.registry import BACKENDS, KERAS_HAS_A_WAY
 from abreast.bench import models
 from abreast.errors import DataError
 from abreast.nearest import did_you_mean
 
 PRECISIONS = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 RIVALS = ("keras", "native")
-# Backends on which Keras itself trains on several devices. Keras 3.16 will do so on PyTorch.
-_KERAS_HAS_A_WAY = ("jax", "tensorflow")
 # Settings of `DataParallel`, each with the function that parses its value.
 _SETTINGS: dict[str, Any] = {
     "batch_norm": lambda text: _one_of("batch_norm", text, ("global", "local")),
@@ -112,11 +110,11 @@ class Request:
         """A sentence for each side that does not exist and is left out."""
         if "keras" not in self.against or max(self.devices) == 1:
             return []
-        without = [name for name in self.backends if name not in _KERAS_HAS_A_WAY]
+        without = [name for name in self.backends if name not in KERAS_HAS_A_WAY]
         return [f"Keras does not train on several devices on {name}: it is measured on one" for name in without]
 
     def _sides(self, backend: str, devices: int) -> tuple[str, ...]:
-        rivals = [name for name in self.against if name != "keras" or devices == 1 or backend in _KERAS_HAS_A_WAY]
+        rivals = [name for name in self.against if name != "keras" or devices == 1 or backend in KERAS_HAS_A_WAY]
         variants = dict.fromkeys(f"abreast {checked_variant(text)}" for text in self.variants)
         return ("abreast", *variants, *dict.fromkeys(rivals))
 

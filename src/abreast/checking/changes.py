@@ -10,14 +10,13 @@ import numpy as np
 
 from abreast.checking.compare import coarsest
 from abreast.checking.facts import RATES, is_random, layers_of
-from abreast.keras_private.dtypes import BIT64_TO_BIT32_DTYPE
+from abreast.keras_private.dtypes import keep_float64
 from abreast.stderr import tell
 
 
 def compute_in_float64() -> None:
     """Make float64 Keras's type, whatever policy the script asks for."""
-    if keras.backend.backend() != "tensorflow":
-        BIT64_TO_BIT32_DTYPE["float64"] = "float64"  # else Keras converts the results of sums and means to float32
+    keep_float64()
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
     for owner in (keras.config, keras.mixed_precision):

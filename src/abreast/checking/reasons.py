@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from abreast.backend.registry import SEE_ALL_ROWS
 from abreast.checking.compare import Difference
 from abreast.checking.process import SideRun
 
@@ -48,8 +49,8 @@ class Evidence:
         return next((facts[what] for facts in sides if facts.get(what)), None)
 
     @property
-    def is_jax(self) -> bool:
-        return bool(self.placed.facts.get("backend") == "jax")
+    def sees_all_rows(self) -> bool:
+        return self.placed.facts.get("backend") in SEE_ALL_ROWS
 
     def owner(self, name: str) -> list[Any] | None:
         """For a variable: its layer's name, whether the layer is the user's, and whether the variable is trained."""
@@ -164,7 +165,7 @@ def _local_norm(evidence: Evidence) -> Reason | None:
 
 def _random(evidence: Evidence) -> Reason | None:
     layers = evidence.models("random")
-    if not layers or evidence.is_jax or evidence.difference.call.startswith(("evaluate", "predict")):
+    if not layers or evidence.sees_all_rows or evidence.difference.call.startswith(("evaluate", "predict")):
         return None
     return Reason(
         "random layers",
@@ -176,7 +177,7 @@ def _random(evidence: Evidence) -> Reason | None:
 
 def _rows(evidence: Evidence) -> Reason | None:
     layers = evidence.models("own_layers")
-    if not layers or evidence.is_jax:
+    if not layers or evidence.sees_all_rows:
         return None
     return Reason(
         "relates rows",
@@ -217,7 +218,7 @@ def _layer_state(evidence: Evidence) -> Reason | None:
 
 def _added_loss(evidence: Evidence) -> Reason | None:
     layers = evidence.placed.facts.get("add_loss", [])
-    if not layers or evidence.is_jax:
+    if not layers or evidence.sees_all_rows:
         return None
     return Reason(
         "add_loss",
@@ -228,7 +229,7 @@ def _added_loss(evidence: Evidence) -> Reason | None:
 
 def _own_step(evidence: Evidence) -> Reason | None:
     methods = evidence.models("own_methods")
-    if not methods or evidence.is_jax:
+    if not methods or evidence.sees_all_rows:
         return None
     return Reason(
         "own step",
