@@ -12,7 +12,7 @@ _RATE = "bytes_per_second, as 12e9 for 12 GB/s (12 GB/s = 96 Gb/s)"
 _KINDS = {list: "list", dict: "object", bool: "true or false"}
 
 
-class Facts:
+class JsonFacts:
     """One JSON object. `where` names it in errors, and `needed` is their hint when a fact is missing."""
 
     def __init__(self, content: Any, where: str, needed: str) -> None:
@@ -27,15 +27,15 @@ class Facts:
             raise DataError(f"{self.where}: {name} is missing", self._needed)
         return self.content[name]
 
-    def inner(self, name: str) -> Facts:
-        return Facts(self[name], f"{self.where}: {name}", self._needed)
+    def inner(self, name: str) -> JsonFacts:
+        return JsonFacts(self[name], f"{self.where}: {name}", self._needed)
 
-    def objects(self, name: str) -> list[Facts]:
+    def objects(self, name: str) -> list[JsonFacts]:
         """A list of objects, each called by its own name in errors; empty if it is missing."""
         found = self.content.get(name, [])
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
             raise DataError(f"{self.where}: {name} is not a list of objects", self._needed)
-        return [Facts(each, f"{self.where}: {each.get('name', name)}", self._needed) for each in found]
+        return [JsonFacts(each, f"{self.where}: {each.get('name', name)}", self._needed) for each in found]
 
     def text(self, name: str) -> str:
         value = self[name]

@@ -19,7 +19,7 @@ from abreast import plain_json
 from abreast.errors import DataError
 from abreast.nearest import nearest
 from abreast.plan import measured_machine
-from abreast.plan.facts import Facts
+from abreast.plan.facts import JsonFacts
 from abreast.plan.software import LINKS, NETWORKS
 
 _HOST_COPY_BYTES_PER_SECOND = 10e9  # pinned, PCIe 3 x16; for machines without this fact
@@ -96,7 +96,7 @@ def read_machine(path: str | Path) -> Machine:
 
 def machine_from(content: Any, where: str = "the machine") -> Machine:
     """A machine from parsed JSON; `where` names it in errors."""
-    facts = Facts(content, where, _NEEDED)
+    facts = JsonFacts(content, where, _NEEDED)
     if isinstance(facts["device"], str):
         device = find_device(facts["device"])
     else:
@@ -116,7 +116,7 @@ def machine_from(content: Any, where: str = "the machine") -> Machine:
     )
 
 
-def _host_copies(facts: Facts) -> float:
+def _host_copies(facts: JsonFacts) -> float:
     given = any(name.startswith("host_copy_") for name in facts.content)  # another unit is an error
     return facts.rate("host_copy_bytes_per_second") if given else _HOST_COPY_BYTES_PER_SECOND
 
@@ -131,7 +131,8 @@ def machines() -> dict[str, Machine]:
 def devices() -> dict[str, DeviceSpeed]:
     """The GPUs that ship, by name."""
     return {
-        name: _device(name, Facts(facts, f"device {name}", _NEEDED)) for name, facts in _shipped()["devices"].items()
+        name: _device(name, JsonFacts(facts, f"device {name}", _NEEDED))
+        for name, facts in _shipped()["devices"].items()
     }
 
 
@@ -159,7 +160,7 @@ def _suggest(name: str, known: Mapping[str, Any]) -> str:
     return f"{begin} are {', '.join(known)}"
 
 
-def _link(facts: Facts, name: str, kinds: tuple[str, ...]) -> LinkSpeed:
+def _link(facts: JsonFacts, name: str, kinds: tuple[str, ...]) -> LinkSpeed:
     inner = facts.inner(name)
     kind = inner.text("kind")
     if kind not in kinds:
@@ -170,7 +171,7 @@ def _link(facts: Facts, name: str, kinds: tuple[str, ...]) -> LinkSpeed:
     return LinkSpeed(kind, inner.rate("bytes_per_second"), float(latency))
 
 
-def _device(name: str, facts: Facts) -> DeviceSpeed:
+def _device(name: str, facts: JsonFacts) -> DeviceSpeed:
     peaks = facts.optional("peak_flops", dict, {})
     for precision, flops in peaks.items():
         if not plain_json.positive(flops) or not 1e9 <= flops <= 1e18:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from abreast.errors import DataError
-from abreast.plan.facts import Facts
+from abreast.plan.facts import JsonFacts
 from abreast.plan.rings import has_ring, slowest_of_fastest_ring
 from abreast.units import byte_count, counted
 
@@ -22,7 +22,7 @@ _AGAIN = "`abreast machine > machine.json` writes a new one"
 _NVLINK_CLASS = "NV"
 # Share of a PCIe link's rate that copies from pinned memory reach: 0.763 of 0.985 GB/s, and 6.07 of 7.88, in Rossum's tests.
 _COPIED_SHARE = 0.77
-Pairs = dict[tuple[int, int], Facts]
+Pairs = dict[tuple[int, int], JsonFacts]
 
 
 def is_measured(content: Any) -> bool:
@@ -37,7 +37,7 @@ def described(content: dict[str, Any], where: str, known: Mapping[str, str]) -> 
     """
     if content.get("format") != FORMAT:
         raise DataError(f"{where}: format is {content.get('format')!r}, and this version reads {FORMAT}", _AGAIN)
-    facts = Facts(content, where, _AGAIN)
+    facts = JsonFacts(content, where, _AGAIN)
     gpus = facts.objects("gpus")
     machine = _with_gpus(facts, gpus, known) if gpus else _simulated(facts)
     when = ", ".join(str(content[name]) for name in ("made_by", "date") if name in content)
@@ -47,7 +47,7 @@ def described(content: dict[str, Any], where: str, known: Mapping[str, str]) -> 
     return machine | {"assumed": [*machine["assumed"], *added] if isinstance(added, list) else added}
 
 
-def _with_gpus(facts: Facts, gpus: Sequence[Facts], known: Mapping[str, str]) -> dict[str, Any]:
+def _with_gpus(facts: JsonFacts, gpus: Sequence[JsonFacts], known: Mapping[str, str]) -> dict[str, Any]:
     models = Counter(str(gpu.content.get("model", "GPU without a name")) for gpu in gpus)
     found = [_device(gpu, known) for gpu in gpus]
     link, source = _device_link(facts, gpus)
@@ -63,7 +63,7 @@ def _with_gpus(facts: Facts, gpus: Sequence[Facts], known: Mapping[str, str]) ->
     return machine | ({} if copies is None else {"host_copy_bytes_per_second": copies})
 
 
-def _device(gpu: Facts, known: Mapping[str, str]) -> Any:
+def _device(gpu: JsonFacts, known: Mapping[str, str]) -> Any:
     """The name of a GPU that ships, or the facts from its driver."""
     model = str(gpu.content.get("model", ""))
     if model.removeprefix("NVIDIA ") in known:
@@ -78,13 +78,13 @@ def _device(gpu: Facts, known: Mapping[str, str]) -> Any:
     return {"name": model, "memory_bytes_per_second": rate, "source": "the GPU's driver", **more}
 
 
-def _slowest(gpus: Sequence[Facts]) -> int:
+def _slowest(gpus: Sequence[JsonFacts]) -> int:
     """The index of the GPU with the slowest memory; unknown rates count as fast."""
     rates = [gpu.known("memory_bytes_per_second") or math.inf for gpu in gpus]
     return rates.index(min(rates))
 
 
-def _device_link(facts: Facts, gpus: Sequence[Facts]) -> tuple[dict[str, Any], str]:
+def _device_link(facts: JsonFacts, gpus: Sequence[JsonFacts]) -> tuple[dict[str, Any], str]:
     """The link between the GPUs, and the source of that fact."""
     if facts.content.get("all_reduce") and not facts.content.get("all_reduce_simulated", False):
         link, source, count = _all_reduce(facts)
@@ -100,7 +100,7 @@ def _device_link(facts: Facts, gpus: Sequence[Facts]) -> tuple[dict[str, Any], s
     return _nominal(facts, pairs, gpus)
 
 
-def _all_reduce(facts: Facts) -> tuple[dict[str, Any], str, int]:
+def _all_reduce(facts: JsonFacts) -> tuple[dict[str, Any], str, int]:
     """The all-reduce over the most devices: the rate of its largest buffer, and the latency of its smallest."""
     entries = facts.objects("all_reduce")
     most = max(entry.count("devices") for entry in entries)
@@ -115,7 +115,7 @@ def _all_reduce(facts: Facts) -> tuple[dict[str, Any], str, int]:
     return _link("all-reduce", rate, latency), source, most
 
 
-def _alone(facts: Facts, gpu: Facts) -> tuple[dict[str, Any], str]:
+def _alone(facts: JsonFacts, gpu: JsonFacts) -> tuple[dict[str, Any], str]:
     """The only GPU of a host has no link to another; its link to the host stands for it."""
     rate = gpu.known("pcie_bytes_per_second_each_way")
     if rate is not None:
@@ -126,7 +126,7 @@ def _alone(facts: Facts, gpu: Facts) -> tuple[dict[str, Any], str]:
     raise DataError(f"{facts.where}: nothing is known about the GPU's PCIe link", _AGAIN)
 
 
-def _nominal(facts: Facts, pairs: Pairs, gpus: Sequence[Facts]) -> tuple[dict[str, Any], str]:
+def _nominal(facts: JsonFacts, pairs: Pairs, gpus: Sequence[JsonFacts]) -> tuple[dict[str, Any], str]:
     """The link as the driver describes it, where nothing was measured."""
     links = {pair: entry.content for pair, entry in pairs.items()}
     nvlinks = [pair for pair, link in links.items() if str(link.get("class", "")).startswith(_NVLINK_CLASS)]
@@ -143,7 +143,7 @@ def _nominal(facts: Facts, pairs: Pairs, gpus: Sequence[Facts]) -> tuple[dict[st
     return _link(kind, _least(lanes)), "the GPUs' driver: PCIe generation, width and peer access"
 
 
-def _pairs(facts: Facts, gpus: Sequence[Facts]) -> Pairs:
+def _pairs(facts: JsonFacts, gpus: Sequence[JsonFacts]) -> Pairs:
     """The entries of `links` by the indices of their GPUs, in both orders."""
     places = {str(gpu.content.get("name")): place for place, gpu in enumerate(gpus)}
     found: Pairs = {}
@@ -157,7 +157,7 @@ def _pairs(facts: Facts, gpus: Sequence[Facts]) -> Pairs:
     return found
 
 
-def _copy_rate(entry: Facts) -> float | None:
+def _copy_rate(entry: JsonFacts) -> float | None:
     """The rate of the faster way between two GPUs; collectives choose it too."""
     names = ("bytes_per_second_with_peer_access", "bytes_per_second_without_peer_access")
     return max((rate for name in names if (rate := entry.known(name)) is not None), default=None)
@@ -170,19 +170,19 @@ def _latency(pairs: Pairs) -> float:
     return max((_least(each) for each in measured if any(each)), default=0.0)
 
 
-def _host_copies(facts: Facts, gpus: Sequence[Facts]) -> float | None:
+def _host_copies(facts: JsonFacts, gpus: Sequence[JsonFacts]) -> float | None:
     """Bytes per second from the host to one GPU while it feeds all."""
     rates = facts.content.get("host_to_device_bytes_per_second")
     if not isinstance(rates, dict) or not isinstance(rates.get("pinned"), list):
         lanes = [gpu.known("pcie_bytes_per_second_each_way") for gpu in gpus]
         return None if None in lanes else _COPIED_SHARE * _least(lanes)
     where = f"{facts.where}: host_to_device_bytes_per_second"
-    pinned = [Facts({"pinned": rate}, where, _AGAIN).number("pinned") for rate in rates["pinned"]]
-    together = Facts(rates, where, _AGAIN).known("pinned_all_at_once")
+    pinned = [JsonFacts({"pinned": rate}, where, _AGAIN).number("pinned") for rate in rates["pinned"]]
+    together = JsonFacts(rates, where, _AGAIN).known("pinned_all_at_once")
     return min([*pinned, *([] if together is None else [together / len(gpus)])], default=None)
 
 
-def _simulated(facts: Facts) -> dict[str, Any]:
+def _simulated(facts: JsonFacts) -> dict[str, Any]:
     """A machine without a GPU, whose devices are simulated on its processor."""
     if not facts.content.get("all_reduce"):
         raise DataError(
