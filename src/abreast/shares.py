@@ -1,6 +1,6 @@
 """`Shares`: which rows of a global batch belong to which process, device and part of a device. Rows are cut here, once.
 
-Not here: cutting arrays. Every framework has its own way of slicing, and takes the slices from here.
+Not here: cutting arrays. Every framework does so in its own way (`feed/batch.py`, `backend/*/staging.py`).
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def test_a_page_of_much_data_stays_small_and_reports_omissions() -> None:
     assert text.count('class="span ') == 1200
 
 
-def test_findings_come_in_the_order_of_their_cost_and_the_first_one_is_the_headline() -> None:
+def test_findings_keep_the_order_of_the_ranking_and_the_first_one_is_the_headline() -> None:
     text = page(diagnoses.starving())
     places = [text.rindex(f">{cause}<") for cause in ("slow-source", "float32-input", "slow-callback")]
     assert places == sorted(places)

@@ -82,7 +82,7 @@ def breakdown(diagnosis: Diagnosis) -> Markup:
 
 def findings(diagnosis: Diagnosis) -> Markup:
     """The findings, most expensive first."""
-    found = ranked(diagnosis)
+    found = diagnosis.findings
     if not found:
         nothing = tag("p", "Nothing stands out: no cause of lost time is worth a change.", class_="none")
         return section("Findings", "", nothing)
@@ -117,10 +117,6 @@ def facts(diagnosis: Diagnosis) -> Markup:
     return section("Facts", "", fact_list(diagnosis.facts))
 
 
-def ranked(diagnosis: Diagnosis) -> list[Finding]:
-    return sorted(diagnosis.findings, key=lambda finding: -finding.lost_seconds)
-
-
 def rate(diagnosis: Diagnosis, seconds: float) -> str:
     """Rows per second if a step takes `seconds`, without the unit."""
     return count(diagnosis.rows_per_second_of(seconds)) if seconds > 0 else UNKNOWN
@@ -134,7 +130,7 @@ def _named(devices: Sequence[str]) -> str:
 
 
 def _verdict(diagnosis: Diagnosis) -> Markup:
-    found = ranked(diagnosis)
+    found = diagnosis.findings
     if not found:
         return tag(
             "div",
@@ -165,7 +161,7 @@ def _figures(diagnosis: Diagnosis) -> list[Markup]:
     per_device = diagnosis.batch_rows / max(1, len(diagnosis.devices))
     figures = [("rows per second", now, ""), ("median step", duration(diagnosis.step_seconds), "")]
     figures.append(("rows per device", count(per_device), ""))
-    after = next((one.rows_per_second_after for one in ranked(diagnosis)[:1]), None)
+    after = next((one.rows_per_second_after for one in diagnosis.findings[:1]), None)
     if after is not None and diagnosis.step_seconds > 0:
         figures.insert(
             1, ("rows per second once that is fixed", count(after), times(after / diagnosis.rows_per_second))

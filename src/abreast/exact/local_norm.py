@@ -1,7 +1,8 @@
 """BatchNormalization over the rows of each device, in a program that sees the rows of all devices (JAX, `batch_norm="local"`).
 
 `Shares` defines the rows of a device, as on every backend. The moving statistics are the mean of the devices' statistics,
-weighted by their rows. Imports no framework.
+weighted by their rows. Not here: the layer on TensorFlow and PyTorch, whose replicas see their own rows (`layers.py`), and
+PyTorch's own modules (`backend/torch/batch_norm.py`). Imports no framework.
 """
 
 from __future__ import annotations

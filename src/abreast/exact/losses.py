@@ -1,4 +1,7 @@
-"""Losses of replicas that add up to the loss of the global batch, for every reduction."""
+"""Losses of replicas that add up to the loss of the global batch, for every reduction.
+
+On JAX there are no such replicas: one program computes the loss of all rows, as on one device.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One compact row of numbers per training step, for any number of steps."""
+"""One compact row of numbers per training step, for any number of steps.
+
+A new column is an entry of `STEP` here, a value in `accounts.py`, and a field of the file's format in `step_file.py`.
+"""
 
 from __future__ import annotations
 

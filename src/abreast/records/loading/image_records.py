@@ -1,7 +1,7 @@
 """`ImageRecords`: the loader of packed images as a `PyDataset` for Keras's `fit`, `evaluate` and `predict`.
 
 It is also its own Keras data adapter. Keras shuffles the batches of any other `PyDataset` with its own generator, so that
-the next batch could not be known.
+the next batch could not be known. Not here: the place in an epoch where reading goes on (`loader.py`).
 """
 
 from __future__ import annotations
