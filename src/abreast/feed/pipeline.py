@@ -72,6 +72,8 @@ class BatchPipeline(Generic[Staged]):
     def take(self) -> Taken[Staged | None]:
         """The next batch. An iterator's first batch is not yet staged, because Keras may only read it to build a model.
 
+        So each epoch begins with one batch that the training thread stages.
+
         Raises `DataError`, `StopIteration`, and whatever the source raises.
         """
         start = perf_counter_ns()

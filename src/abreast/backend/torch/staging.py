@@ -1,7 +1,8 @@
 """The copy of a shard from host memory to this rank's device.
 
 On a GPU, the copy runs from pinned memory on a stream of its own, beside the step that computes. On the CPU, the
-shard stays where it is, except that read-only memory is copied.
+shard stays where it is, except that read-only memory is copied. Keras's loader gives tensors that share their memory with the
+source's arrays, and `numpy()` shares it again: a worker's shard is copied once, into the memory that it maps (`shards.py`).
 """
 
 from __future__ import annotations

@@ -73,7 +73,11 @@ class ReplicaStep:
                 return _shared_logs(running, logs)
 
     def predict(self, shard: Any, counts: Sequence[int]) -> Any:
-        """The outputs for the rows of all ranks, on every rank."""
+        """The outputs for the rows of all ranks, on every rank.
+
+        A launched rank's script needs them. Workers drop them: gathering on rank 0 alone would take as long, because rank 0
+        receives the same rows.
+        """
         running = self._replica(counts, own_step=True, kind="predict")
         with torch.no_grad(), exact.replica(running), exact.gathering(self.model, self.relations):
             outputs = self.model.predict_step(shard)
