@@ -172,3 +172,26 @@ def noise_before_and_after_a_freeze() -> list[Any]:
     model.layers[0].trainable = False
     model.compile("sgd", "mse")
     return [first, model.predict(zeros, verbose=0)[4:]]
+
+
+def test_seeding_a_worker_does_not_load_tensorflow(workers: Workers) -> None:
+    """It would take seconds and hundreds of megabytes in each of them."""
+    rank_0, rank_1 = workers.abreast.run(tensorflow_is_loaded)
+    assert rank_1 == 0, f"rank 0: {rank_0}"
+
+
+def tensorflow_is_loaded() -> list[float]:
+    """In a worker of the tests: whether each rank of two has loaded it, as numbers."""
+    import sys
+
+    import keras
+
+    import abreast
+
+    class Loaded(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return x * 0 + float("tensorflow" in sys.modules)
+
+    model = abreast.parallelize(keras.Sequential([keras.Input((1,)), Loaded()]), 2)
+    loaded: list[float] = model.predict(np.zeros((2, 1)), verbose=0).ravel().tolist()
+    return loaded

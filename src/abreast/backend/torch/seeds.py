@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from abreast.keras_private import global_state
+from abreast.keras_private.seeds import set_random_seed
 
 TorchState = tuple[torch.Tensor, list[torch.Tensor]]  # of the CPU's generator, and of those of the GPUs
 
@@ -39,7 +40,7 @@ def drawn_on_cpu() -> bytes:
 
 def seed_rank(seed: int, rank: int) -> None:
     """Seed the generators of torch, NumPy and Python, differently on every rank."""
-    keras.utils.set_random_seed((seed + rank * 1_000_003) % 2**32)
+    set_random_seed((seed + rank * 1_000_003) % 2**32)
 
 
 def read_torch() -> TorchState:
