@@ -162,11 +162,11 @@ def test_each_device_gets_its_shard_only(worker: Worker) -> None:
 
 def staged_shards() -> list[tuple[str, int]]:
     import abreast
-    from abreast.backend.tensorflow.staging import put
+    from abreast.backend.tensorflow.staging import put_shards
     from abreast.feed import HostBatch
 
     _, x, y = model_and_data()
-    staged = put(HostBatch.of((x, y)), abreast.DataParallel(4).placement)
+    staged = put_shards(HostBatch.of((x, y)), abreast.DataParallel(4).placement)
     return [(tensors[0].device.rpartition("device:")[2], len(tensors[0])) for tensors in staged.shards]
 
 

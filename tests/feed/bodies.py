@@ -410,3 +410,21 @@ def change_of_threads(devices: int, seed: int | None) -> dict[str, Any]:
         "changes": changes,
         "threads": feed_threads(),
     }
+
+
+def pace_after(threaded_us: int, inline_us: int, measures: bool = True, slow_reads: int = 0) -> dict[str, bool]:
+    """What `Pace` decides after 200 steps of these durations, in epochs of 20 with a long time between them."""
+    from abreast.feed.pace import Pace
+
+    pace, now, tried = Pace(measures), 0, False
+    for step in range(200):
+        if step % 20 == 0:
+            pace.begin()
+            now += 10**9
+        now += 1000 * (inline_us if pace.inline else threaded_us)
+        pace.step(now)
+        tried = tried or pace.inline
+    for _ in range(slow_reads):
+        pace.has_read(100)
+        pace.has_read(5_000_000)
+    return {"inline": pace.inline, "tried": tried}

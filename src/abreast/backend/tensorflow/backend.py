@@ -24,7 +24,7 @@ from abreast.backend.tensorflow.build import build
 from abreast.backend.tensorflow.devices import device_names, grow_memory, tf_names
 from abreast.backend.tensorflow.instruments import TensorFlowInstruments
 from abreast.backend.tensorflow.probe import TensorFlowProbe
-from abreast.backend.tensorflow.staging import put, to_device
+from abreast.backend.tensorflow.staging import put_shards, to_device
 from abreast.backend.tensorflow.step import Program, StagedBatch
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import BackendError, ModelError
@@ -135,7 +135,10 @@ class TensorFlowBackend:
         return epoch
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
-        return Stage(functools.partial(put, placement=placement), leaves=Leaves(text=True))
+        return Stage(functools.partial(self.put, placement=placement), leaves=Leaves(text=True))
+
+    def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
+        return put_shards(batch, placement)
 
     def place(self, model: Any, placement: Placement) -> None:
         devices = tf_names(placement.devices)

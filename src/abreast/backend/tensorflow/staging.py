@@ -14,7 +14,7 @@ from abreast.feed import HostBatch
 from abreast.shares import Shares, shares_of
 
 
-def put(batch: HostBatch, placement: Placement) -> StagedBatch:
+def put_shards(batch: HostBatch, placement: Placement) -> StagedBatch:
     """A batch on its way to the devices, one shard on each."""
     shares = shares_of(batch.rows, placement.num_devices)
     leaves = [leaf for leaf in tree.flatten(batch.data) if leaf is not None]
