@@ -1,4 +1,4 @@
-"""What `abreast devices` lists: the devices of this machine, and facts about each. `devices_command.py` prints them.
+"""The devices of this machine, as `abreast devices` lists them, and facts about each. `devices_command.py` prints them.
 
 Asks the driver (NVML) and reads the system's files, so that no framework starts and no device memory is used. Not here: the
 devices that a backend can use (`Backend.device_names`), and the choice of some of them (`device_request.py`).

@@ -6,7 +6,6 @@ stderr. Nothing else turns it on, because reading the loss at every step waits f
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from keras import tree
 
 from abreast.errors import NumericsError
 from abreast.feed import Feed
+from abreast.stderr import tell
 
 
 class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
@@ -39,7 +39,7 @@ class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         hint = "check the rows of that step; if they are valid, a lower learning rate or clipping helps"
         if self.stop:
             raise NumericsError(message, hint)
-        print(f"abreast: {message}\nhint: {hint}", file=sys.stderr)
+        tell(f"{message}\nhint: {hint}")
 
     def _where(self) -> str:
         batch = self.feed.last_batch

@@ -25,6 +25,7 @@ from abreast.backend.registry import BACKENDS, BackendName, not_installed, requi
 from abreast.device_request import DeviceSpec, parse_devices
 from abreast.errors import AbreastError, BackendError, LaunchError
 from abreast.staging import Staging
+from abreast.stderr import tell
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def run_script(
         finally:
             placing.unwatch()
         if not placing.placed:
-            print(f"abreast: {target} imported no Keras, so nothing was placed on devices", file=sys.stderr)
+            tell(f"{target} imported no Keras, so nothing was placed on devices")
     return 0
 
 

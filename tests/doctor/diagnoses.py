@@ -192,3 +192,6 @@ def _samples(names: tuple[str, ...], busy: float, num_samples: int) -> tuple[Dev
         for index, name in enumerate(names)
         for number in range(num_samples)
     )
+
+
+EVERY = [starving, healthy, bare, hostile, broken, enormous]

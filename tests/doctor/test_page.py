@@ -21,14 +21,6 @@ from abreast.doctor.page import page, write_page
 from abreast.errors import AbreastError
 from tests.doctor import diagnoses
 
-EVERY = [
-    diagnoses.starving,
-    diagnoses.healthy,
-    diagnoses.bare,
-    diagnoses.hostile,
-    diagnoses.broken,
-    diagnoses.enormous,
-]
 _CLOSED_BY_THEMSELVES = {"meta", "link"}
 
 
@@ -58,7 +50,7 @@ class Elements(HTMLParser):
         self.texts.append(data)
 
 
-@pytest.mark.parametrize("make", EVERY)
+@pytest.mark.parametrize("make", diagnoses.EVERY)
 def test_every_element_is_closed_and_the_page_has_one_script(make: Callable[[], Diagnosis]) -> None:
     elements = Elements(page(make()))
     assert elements.open == []
@@ -72,7 +64,7 @@ def test_names_of_a_user_stay_text() -> None:
     assert "<script>alert" not in page(diagnoses.hostile())
 
 
-@pytest.mark.parametrize("make", EVERY)
+@pytest.mark.parametrize("make", diagnoses.EVERY)
 def test_the_page_names_no_address_to_load_from(make: Callable[[], Diagnosis]) -> None:
     text = html.unescape(page(make()))
     assert "default-src 'none'" in text

@@ -16,14 +16,6 @@ from tests.harness.browser import Browser
 from tests.harness.page_checks import FAINT, SHIFTS, pixels, unseen
 
 WIDE, PHONE = 1280, 390
-EVERY = [
-    diagnoses.starving,
-    diagnoses.healthy,
-    diagnoses.bare,
-    diagnoses.hostile,
-    diagnoses.broken,
-    diagnoses.enormous,
-]
 
 
 def written(diagnosis: Diagnosis, folder: Path) -> Path:
@@ -32,7 +24,7 @@ def written(diagnosis: Diagnosis, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("width", [WIDE, PHONE])
-@pytest.mark.parametrize("make", EVERY)
+@pytest.mark.parametrize("make", diagnoses.EVERY)
 def test_a_page_is_silent_fits_its_width_and_does_not_move(
     browser: Browser, tmp_path: Path, make: Callable[[], Diagnosis], width: int
 ) -> None:

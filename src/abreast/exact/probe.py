@@ -1,4 +1,4 @@
-"""What the search for related rows needs from a backend: see `relation_search.py`."""
+"""`Probe`: the functions of a backend that the search for related rows uses (`relation_search.py`)."""
 
 from __future__ import annotations
 

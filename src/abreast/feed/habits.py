@@ -6,7 +6,6 @@ learnt from the first batches, which are read while no step runs. Imports no fra
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from abreast.feed.in_process import runs_here
@@ -15,6 +14,7 @@ from abreast.feed.shared_random import SharedDraws
 from abreast.feed.turns import variables_of
 from abreast.keras_private.data_adapters import DataAdapter
 from abreast.staging import Leaves, Staging
+from abreast.stderr import tell
 
 _HINT = "prefetch=2 (abreast run --prefetch 2) reads ahead anyway, and so do workers of the source"
 _reported: set[str] = set()
@@ -64,4 +64,4 @@ class Habits:
         self.between = True
         if why not in _reported:
             _reported.add(why)
-            print(f"abreast: reading ahead is off: {why}\nhint: {_HINT}", file=sys.stderr)
+            tell(f"reading ahead is off: {why}\nhint: {_HINT}")

@@ -6,7 +6,6 @@ epochs and the adapter that Keras sees (`adapter.py`).
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from abreast.feed.habits import Habits
 from abreast.feed.pace import Pace
 from abreast.feed.turns import taking
 from abreast.staging import Stage, Staged, Staging
+from abreast.stderr import tell
 
 WARN_SECONDS = 30.0
 
@@ -136,10 +136,8 @@ class BatchPipeline(Generic[Staged]):
             self._batches = iter(())  # drop the iterator: a source's threads may live as long as it does
         if not (reader_ended and stager_ended):
             where = self._reader.where()
-            print(
-                f"abreast: the data source has not returned{f' ({where})' if where else ''}; "
-                "its thread ends when the source returns",
-                file=sys.stderr,
+            tell(
+                f"the data source has not returned{f' ({where})' if where else ''}; its thread ends when the source returns"
             )
         unread: list[Unread] = [(None if taken is None else taken.host, error) for taken, error in staged]
         return unread + list(self._reader.left())
@@ -235,7 +233,7 @@ class BatchPipeline(Generic[Staged]):
     def _say(self, seconds: float) -> None:
         message = f"a step has waited {seconds:.0f} s for batch {self.num_taken}: {self._who()}"
         hint = "the wait goes on; input_timeout (abreast run --input-timeout) would end it"
-        print(f"abreast: {message}\nhint: {hint}", file=sys.stderr)
+        tell(f"{message}\nhint: {hint}")
 
     def _timeout(self, seconds: float) -> DataError:
         return DataError(

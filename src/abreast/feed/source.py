@@ -19,6 +19,7 @@ from abreast import users_line
 from abreast.feed.batch import Unread
 from abreast.keras_private.data_adapters import NUM_BATCHES_FOR_TENSOR_SPEC, DataAdapter
 from abreast.keras_private.data_adapters import registry as data_adapters
+from abreast.stderr import tell
 
 _kept: WeakKeyDictionary[Generator[Any, Any, Any], deque[Unread]] = WeakKeyDictionary()
 
@@ -48,10 +49,9 @@ class Source:
             kept = [(batch, error) for batch, error in unread[peeked:] if not isinstance(error, StopIteration)]
             _kept.setdefault(self.x, deque()).extendleft(reversed(kept))
         elif runs_here and (lost := sum(batch is not None for batch, _ in unread)):
-            print(
-                f"abreast: the steps ended early, and {lost} batches that were read ahead from the data source are lost\n"
-                "hint: with prefetch=0 (abreast run --prefetch 0) it is read as far as plain Keras reads it",
-                file=sys.stderr,
+            tell(
+                f"the steps ended early, and {lost} batches that were read ahead from the data source are lost\n"
+                "hint: with prefetch=0 (abreast run --prefetch 0) it is read as far as plain Keras reads it"
             )
 
 
