@@ -24,9 +24,9 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
             {"backend"},
             {"exact", "feed", "workers"},
             {
-                *("cpu", "device_list", "device_request", "errors", "gradient_bytes", "keras_private", "launchers"),
-                *("nearest", "options", "plain_json", "provenance", "shares", "spans", "staging", "stderr", "stdout"),
-                *("system_files", "threads", "units", "users_line", "whole_file"),
+                *("cpu", "device_list", "device_request", "errors", "gradient_bytes", "installing", "keras_private"),
+                *("launchers", "nearest", "options", "plain_json", "provenance", "shares", "spans", "staging", "stderr"),
+                *("stdout", "system_files", "threads", "units", "users_line", "whole_file"),
             },
         ),
     )

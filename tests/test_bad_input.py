@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from abreast import errors
+from abreast.installing import install_command
 from tests.harness.client import BACKENDS, ROOT, RemoteError, Workers
 
 # name of a body below -> the exception, and words of its message and hint
@@ -155,7 +156,7 @@ def test_a_framework_that_is_not_installed_is_named(name: str, tmp_path: Path) -
     done = python(_HIDE + f"raise SystemExit(main(['run', '--backend', {name!r}, {str(script)!r}]))", HIDDEN=name)
     assert done.returncode == 2
     assert f"abreast: error: {name} is not installed" in done.stderr
-    assert f'hint: pip install "abreast[{name}]"' in done.stderr
+    assert f"hint: {install_command(name)}" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -163,7 +164,7 @@ def test_a_framework_that_is_not_installed_is_named_in_a_script_too() -> None:
     done = python(_HIDE + "import abreast; abreast.DataParallel()", HIDDEN="jax", KERAS_BACKEND="jax")
     assert done.returncode == 1
     assert "BackendError: jax is not installed" in done.stderr
-    assert 'hint: pip install "abreast[jax]"' in done.stderr
+    assert f"hint: {install_command('jax')}" in done.stderr
 
 
 _HIDE = """

@@ -20,6 +20,7 @@ from abreast import cli, provenance
 from abreast.bench import lines
 from abreast.doctor.diagnosis import Diagnosis
 from abreast.errors import AbreastError
+from abreast.installing import install_command
 from tests.bench.samples import line
 from tests.harness.client import ROOT
 
@@ -335,7 +336,7 @@ def test_a_backend_that_is_not_installed_is_named_with_its_extra(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["run", "--backend", "jax", "script.py"]) == 2
-    assert capsys.readouterr().err == 'abreast: error: jax is not installed\nhint: pip install "abreast[jax]"\n'
+    assert capsys.readouterr().err == f"abreast: error: jax is not installed\nhint: {install_command('jax')}\n"
 
 
 def test_an_installed_backend_is_offered_for_a_missing_one(
@@ -343,14 +344,14 @@ def test_an_installed_backend_is_offered_for_a_missing_one(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "jax" else object())
     cli.main(["run", "--backend", "jax", "script.py"])
-    hint = 'hint: pip install "abreast[jax]", or choose one that is: --backend tensorflow, --backend torch\n'
+    hint = f"hint: {install_command('jax')}, or choose one that is: --backend tensorflow, --backend torch\n"
     assert capsys.readouterr().err.endswith(hint)
 
 
 def test_a_framework_that_keras_misses_is_named_without_a_traceback(fake_keras: Folder) -> None:
     result = fake_keras.abreast("run", fake_keras.write("train.py", "import keras\n"))
     assert result.code == 2
-    assert result.err.startswith('abreast: error: torch is not installed\nhint: pip install "abreast[torch]"')
+    assert result.err.startswith(f"abreast: error: torch is not installed\nhint: {install_command('torch')}")
 
 
 WHERE = """

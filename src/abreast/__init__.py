@@ -58,11 +58,12 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         from abreast.backend.registry import BACKENDS
         from abreast.errors import BackendError
+        from abreast.installing import install_command
 
         if error.name not in BACKENDS:
             raise
 
-        hint = f'pip install "abreast[{error.name}]", or set KERAS_BACKEND to a framework that is installed'
+        hint = f"{install_command(error.name)}, or set KERAS_BACKEND to a framework that is installed"
         raise BackendError(f"{error.name} is not installed", hint) from None
 
 

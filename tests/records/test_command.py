@@ -12,6 +12,7 @@ from PIL import Image
 
 from abreast import cli
 from abreast.errors import DataError
+from abreast.installing import install_command
 from abreast.records import Item, Progress, Records, extract, pack
 from abreast.records.format.manifest import bound, unbound
 from abreast.records.packing.command import ProgressLine
@@ -247,7 +248,7 @@ def test_a_missing_package_is_named_with_its_extra(
     np.save(tmp_path / "unused.npy", photo(2, 2))
     monkeypatch.setitem(sys.modules, "simplejpeg", None)
     code, _, err = abreast(capsys, "pack", class_folder(tmp_path / "in"), tmp_path / "out")
-    assert code == 2 and 'hint: pip install "abreast[images]"' in err
+    assert code == 2 and f"hint: {install_command('images')}" in err
     assert len(items(2)) == 2
 
 

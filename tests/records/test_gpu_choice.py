@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from abreast.errors import DataError, DeviceError
+from abreast.installing import install_command
 from abreast.launchers import World
 from abreast.records import pack
 from abreast.records.decoding import gpu_choice, gpu_pipeline
@@ -77,7 +78,7 @@ def test_a_missing_dali_is_an_error_that_names_the_package(folder: Path, monkeyp
     with pytest.raises(DataError) as caught:
         open_loader(folder, "gpu")
     assert str(caught.value) == (
-        'decoding on a GPU needs NVIDIA DALI, which is not installed\nhint: pip install "abreast[dali]"'
+        f"decoding on a GPU needs NVIDIA DALI, which is not installed\nhint: {install_command('dali')}"
     )
 
 
@@ -113,7 +114,7 @@ def test_processes_are_not_for_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPat
     ("missing", "why"),
     [
         (no_gpu, 'there is no NVIDIA GPU to decode on\nhint: decoder="cpu" needs no GPU'),
-        (no_dali, 'decoding on a GPU needs NVIDIA DALI, which is not installed\nhint: pip install "abreast[dali]"'),
+        (no_dali, f"decoding on a GPU needs NVIDIA DALI, which is not installed\nhint: {install_command('dali')}"),
     ],
 )
 def test_auto_takes_the_cpu_and_prints_the_reason_once(

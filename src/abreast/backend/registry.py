@@ -10,6 +10,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from abreast.errors import BackendError
+from abreast.installing import install_command
 
 if TYPE_CHECKING:
     from abreast.backend.contract import Backend
@@ -70,7 +71,7 @@ def not_installed(backend: str) -> BackendError:
     """The error of a framework that is missing."""
     there = [name for name in installed() if name != backend]
     other = f", or choose one that is: {', '.join(f'--backend {name}' for name in there)}" if there else ""
-    return BackendError(f"{backend} is not installed", f'pip install "abreast[{backend}]"{other}')
+    return BackendError(f"{backend} is not installed", f"{install_command(backend)}{other}")
 
 
 def _either(names: tuple[str, ...]) -> str:

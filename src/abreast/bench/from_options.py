@@ -13,6 +13,7 @@ from abreast.bench.case_file import read_requests
 from abreast.bench.cases import Case, Cell, Request
 from abreast.device_list import CPU_DEVICES, list_devices
 from abreast.errors import DataError, DeviceError
+from abreast.installing import install_command
 
 
 def cells_of(options: argparse.Namespace, tell: Callable[[str], None]) -> list[Cell]:
@@ -86,5 +87,5 @@ def _backends(text: str | None) -> tuple[str, ...]:
         return (set_,)
     there = installed()
     if not there:
-        raise DataError("no backend is installed", 'pip install "abreast[jax]"')
+        raise DataError("no backend is installed", install_command("jax"))
     return there[:1]

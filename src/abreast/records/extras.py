@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from abreast.errors import DataError
+from abreast.installing import install_command
 
 # The modules that every data set needs, with the package to install for each.
 PACKAGES = {
@@ -25,6 +26,6 @@ def extra(module: str) -> Any:
         top = module.partition(".")[0]
         if error.name != top:
             raise
-        hint = f'pip install "abreast[{_OTHERS.get(top, "images")}]"'
+        hint = install_command(_OTHERS.get(top, "images"))
         needed = f"this source needs {top}" if top in _OTHERS else f"image records need {PACKAGES[top]}"
         raise DataError(f"{needed}, which is not installed", hint) from None

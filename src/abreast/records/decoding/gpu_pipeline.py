@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from abreast.errors import DataError, DeviceError
+from abreast.installing import install_command
 from abreast.records.decoding.decode_smaller import ViewWindow
 from abreast.records.decoding.images import Pixels
 from abreast.records.decoding.jpeg import Bytes
@@ -72,7 +73,7 @@ def is_installed() -> bool:
 
 
 def not_installed() -> DataError:
-    return DataError("decoding on a GPU needs NVIDIA DALI, which is not installed", 'pip install "abreast[dali]"')
+    return DataError("decoding on a GPU needs NVIDIA DALI, which is not installed", install_command("dali"))
 
 
 class Pipeline:
@@ -201,7 +202,7 @@ def _imported() -> tuple[Any, Any, Any]:
     except ImportError as error:
         if error.name in ("nvidia", "nvidia.dali"):
             raise not_installed() from None
-        raise DeviceError(f"NVIDIA DALI cannot be imported: {error}", 'pip install "abreast[dali]"') from error
+        raise DeviceError(f"NVIDIA DALI cannot be imported: {error}", install_command("dali")) from error
     return dali, fn, types
 
 
