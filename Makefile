@@ -20,7 +20,7 @@ NIGHTLY_TESTS := tests/contract tests/feed tests/test_exact.py tests/test_keras_
 WHEELS ?=
 GPU_PYTHON ?= 3.12
 GPU_FLAGS ?=
-.PHONY: help demo test test-full test-oldest test-nightly nightly check-nightly lint format bench gpu gpu-wheels clean
+.PHONY: help demo test test-full test-oldest test-nightly nightly check-nightly lint format bench dist gpu gpu-wheels clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -77,6 +77,13 @@ format: $(READY)  ## put the code in the project's format
 
 bench: $(READY)  ## measure the overhead of a step over a hand-written loop
 	$(BIN)/python benchmarks/step_overhead.py
+
+# Twice, because everybody must be able to build the same bytes from the same commit.
+dist: $(READY)  ## build the package into dist/, and see that a second build gives the same bytes
+	@rm -rf dist build/again
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir build/again . >/dev/null
+	@cd dist && sha256sum * | (cd ../build/again && sha256sum --check --quiet) && sha256sum *
 
 # With the Python and the frameworks that are there: nothing is set up.
 gpu:  ## try on the GPUs of this machine all that needs one, in eight minutes, with the frameworks that PYTHON has

@@ -25,7 +25,17 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
             {"exact", "feed", "workers"},
             {
                 *("cpu", "device_list", "device_request", "errors", "gradient_bytes", "installing", "keras_private"),
-                *("launchers", "nearest", "options", "plain_json", "provenance", "shares", "spans", "staging", "stderr"),
+                *(
+                    "launchers",
+                    "nearest",
+                    "options",
+                    "plain_json",
+                    "provenance",
+                    "shares",
+                    "spans",
+                    "staging",
+                    "stderr",
+                ),
                 *("stdout", "system_files", "threads", "units", "users_line", "whole_file"),
             },
         ),
