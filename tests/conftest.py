@@ -18,6 +18,7 @@ import pytest
 from tests.contract.oracle import Contract, Ledger
 from tests.harness.browser import NAMES, Browser, find
 from tests.harness.client import BACKENDS, Workers
+from tests.harness.in_turn import others, turn
 from tests.harness.installed import skip_unless_installed
 
 _LEDGERS: dict[str, Ledger] = {}
@@ -39,6 +40,13 @@ def pytest_configure(config: pytest.Config) -> None:
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "not full" in config.option.markexpr and (present := turn()) is not None:
+        left_out = others(items, present)
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture(scope="session", params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in BACKENDS])

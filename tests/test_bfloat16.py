@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.harness.client import Workers
 from tests.harness.differences import largest_difference
 
 
+@pytest.mark.in_turn
 def test_a_generator_of_bfloat16_rows_trains_as_plain_keras_does(workers: Workers) -> None:
     plain = workers.plain.run(losses_of_bfloat16_rows, devices=0)
     placed = workers.abreast.run(losses_of_bfloat16_rows, devices=4)

@@ -50,6 +50,7 @@ def run(command: list[str], folder: Path, environment: dict[str, str], shim: Pat
     return result.stdout
 
 
+@pytest.mark.in_turn
 def test_the_python_blocks_run(backend: str, tmp_path: Path) -> None:
     scripts = []
     for page, number, text in blocks("python"):

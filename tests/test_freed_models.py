@@ -13,6 +13,7 @@ from tests.harness.client import Workers
 _OBJECTS = 300  # a model that stays has 900 on PyTorch, 11,000 on TensorFlow, where plain Keras leaves 3,700
 
 
+@pytest.mark.in_turn
 def test_a_deleted_model_is_freed(workers: Workers) -> None:
     found = workers.abreast.run(train_and_delete, warm_up=2, models=3)
     assert found["alive"] == 0

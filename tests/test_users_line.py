@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.harness.client import Workers
 
 
@@ -53,6 +55,7 @@ def fit_what_is_warned_of() -> dict[str, list[str]]:
     return files
 
 
+@pytest.mark.in_turn
 def test_warnings_point_at_the_users_line(workers: Workers) -> None:
     """Of the frozen model, Keras on JAX says nothing; there, steps and dropout are exact."""
     said = {"staging"} if workers.backend == "jax" else {"staging", "dropout", "own step", "frozen"}

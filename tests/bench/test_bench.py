@@ -40,6 +40,7 @@ def sides(backend: str, devices: int) -> set[str]:
     return {"abreast", "abreast prefetch=0", *rivals}
 
 
+@pytest.mark.in_turn
 def test_every_side_is_measured_on_every_number_of_devices(backend: str, measured: tuple[Folder, Result]) -> None:
     folder, result = measured
     found = lines_of(folder)
@@ -50,6 +51,7 @@ def test_every_side_is_measured_on_every_number_of_devices(backend: str, measure
     assert (left_out in result.err) == (backend == "torch")
 
 
+@pytest.mark.in_turn
 def test_a_line_describes_its_measurement_completely(backend: str, measured: tuple[Folder, Result]) -> None:
     folder, _ = measured
     line = next(each for each in lines_of(folder) if each["case"]["side"] == "abreast" and each["case"]["devices"] == 2)
@@ -79,6 +81,7 @@ def test_a_line_describes_its_measurement_completely(backend: str, measured: tup
     assert sum(line["step_parts_seconds"].values()) == pytest.approx(line["median"], rel=1e-3)
 
 
+@pytest.mark.in_turn
 def test_the_table_goes_to_stdout_and_the_rest_to_stderr(backend: str, measured: tuple[Folder, Result]) -> None:
     _, result = measured
     title, where, heads, *rows = result.out.splitlines()
@@ -90,6 +93,7 @@ def test_the_table_goes_to_stdout_and_the_rest_to_stderr(backend: str, measured:
     assert "[2/2] tiny on " in result.err
 
 
+@pytest.mark.in_turn
 def test_the_report_is_there(measured: tuple[Folder, Result]) -> None:
     folder, _ = measured
     names = {path.name for path in (folder.path / "out").iterdir()}
@@ -97,6 +101,7 @@ def test_the_report_is_there(measured: tuple[Folder, Result]) -> None:
     assert len([name for name in names if name.endswith(".svg")]) == 3
 
 
+@pytest.mark.in_turn
 def test_a_measured_case_is_not_measured_again(backend: str, measured: tuple[Folder, Result]) -> None:
     folder, _ = measured
     before = lines_of(folder)

@@ -185,6 +185,7 @@ def test_ctrl_c_ends_a_check_and_its_side(folder: Folder) -> None:
     assert not subprocess.run(["pgrep", "-s", str(process.pid)], capture_output=True, check=False).stdout
 
 
+@pytest.mark.in_turn
 def test_a_model_is_checked_and_left_as_it_was(workers: Workers) -> None:
     result = workers.abreast.run(check_model)
     assert result["exact"], result["text"]
@@ -216,6 +217,7 @@ def check_model() -> dict[str, Any]:
     }
 
 
+@pytest.mark.in_turn
 def test_a_process_that_begins_with_a_check_trains_as_plain_keras(workers: Workers) -> None:
     fresh = Worker(workers.backend, devices=NUM_DEVICES)
     try:

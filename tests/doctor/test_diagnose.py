@@ -13,6 +13,7 @@ from tests.harness.differences import largest_difference
 
 
 @pytest.mark.parametrize("devices", [2, pytest.param(0, marks=pytest.mark.full)])
+@pytest.mark.in_turn
 def test_a_diagnosis_leaves_everything_as_it_was(workers: Workers, devices: int) -> None:
     """Also the random generators: the next fit shuffles, drops and ends as if there had been no diagnosis."""
     after, without = (workers.abreast.run(fit_after, devices=devices, diagnosed=each) for each in (True, False))

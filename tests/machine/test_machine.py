@@ -28,6 +28,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
+@pytest.mark.in_turn
 def test_existing_hardware_is_measured_and_every_key_documented(folder: Folder, backend: str) -> None:
     result = folder.abreast("machine", "-o", "machine.json", "--backend", backend, "--cpu-devices", "2")
     assert result.code == 0, result.err

@@ -62,6 +62,7 @@ def with_threads(folder: Path, workers: Workers) -> dict[int, Any]:
     return {devices: workers.abreast.run(body("fed_by_a_fit"), devices=devices, **settings) for devices in (1, 2, 4)}
 
 
+@pytest.mark.in_turn
 def test_a_fit_takes_the_same_batches_on_any_devices(folder: Path, with_threads: dict[int, Any]) -> None:
     for found in with_threads.values():
         assert_fed(found["seen"], digests(folder, 2))
@@ -69,6 +70,7 @@ def test_a_fit_takes_the_same_batches_on_any_devices(folder: Path, with_threads:
 
 @pytest.mark.parametrize("devices", [1, 2, 4])
 @pytest.mark.parametrize("num_workers", [1, 3])
+@pytest.mark.in_turn
 def test_a_fit_takes_the_same_batches_of_any_processes(
     folder: Path, workers: Workers, with_threads: dict[int, Any], devices: int, num_workers: int
 ) -> None:
@@ -106,6 +108,7 @@ def full(*case: int) -> Any:
     ("devices", "num_workers", "epoch", "batch"),
     [(2, 0, 1, 2), full(4, 3, 0, 0), full(1, 1, 1, 3), full(2, 3, 2, 3), full(4, 0, 1, 0)],
 )
+@pytest.mark.in_turn
 def test_a_killed_fit_goes_on_in_another_process_bit_for_bit(
     folder: Path,
     workers: Workers,
@@ -132,6 +135,7 @@ def test_a_killed_fit_goes_on_in_another_process_bit_for_bit(
 
 @pytest.mark.parametrize("built", [True, False])
 @pytest.mark.parametrize("devices", [0, 1, 2])
+@pytest.mark.in_turn
 def test_epochs_of_a_single_batch_follow_one_another(folder: Path, workers: Workers, devices: int, built: bool) -> None:
     """Keras may look at the first batch to build a model, and with it has used up no epoch."""
     every = batches(folder, 5, ROWS)

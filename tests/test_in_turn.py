@@ -1,0 +1,36 @@
+"""Slow tests take turns: each commit runs each on one backend, and within three turns on all."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from tests.harness.client import BACKENDS
+from tests.harness.in_turn import others
+
+
+def item(name: str, backend: str | None, marked: bool = True) -> Any:
+    callspec = SimpleNamespace(params={"backend": backend} if backend else {})
+    return SimpleNamespace(
+        nodeid=f"{name}::test[{backend}]", callspec=callspec, get_closest_marker=lambda _: object() if marked else None
+    )
+
+
+SLOW = [item(name, backend) for name in ("first", "second") for backend in BACKENDS]
+
+
+def run(turn: int) -> set[str]:
+    left_out = others(SLOW, turn)
+    return {each.nodeid for each in SLOW if each not in left_out}
+
+
+def test_each_file_runs_on_one_backend_and_not_all_on_the_same() -> None:
+    assert run(0) == {"first::test[jax]", "second::test[tensorflow]"}
+
+
+def test_three_turns_run_everything() -> None:
+    assert run(4) | run(5) | run(6) == {each.nodeid for each in SLOW}
+
+
+def test_tests_without_mark_or_backend_always_run() -> None:
+    assert others([item("quick", "jax", marked=False), item("pure", None)], 1) == []
