@@ -15,30 +15,56 @@ import pytest
 SRC = Path(__file__).resolve().parents[1] / "src"
 # From top to bottom. A package or module imports from its own layer and those below it.
 LAYERS: tuple[frozenset[str], ...] = tuple(
-    map(
-        frozenset,
-        (
-            {"__main__", "cli"},
-            {"bench", "checking", "doctor", "machine", "page", "plan", "records", "samplers", "timeline"},
-            {"devices_command", "keras_fit", "numerics", "parallel", "placed_models", "run", "run_command", "state"},
-            {"backend"},
-            {"exact", "feed", "workers"},
-            {
-                *("cpu", "device_list", "device_request", "errors", "gradient_bytes", "installing", "keras_private"),
-                *(
-                    "launchers",
-                    "nearest",
-                    "options",
-                    "plain_json",
-                    "provenance",
-                    "shares",
-                    "spans",
-                    "staging",
-                    "stderr",
-                ),
-                *("stdout", "system_files", "threads", "units", "users_line", "whole_file"),
-            },
-        ),
+    frozenset(layer.split())
+    for layer in (
+        "__main__ cli",
+        """
+        bench
+        checking
+        doctor
+        machine
+        page
+        plan
+        records
+        samplers
+        timeline
+        """,
+        """
+        devices_command
+        keras_fit
+        numerics
+        parallel
+        placed_models
+        run
+        run_command
+        state
+        """,
+        "backend",
+        "exact feed workers",
+        """
+        cpu
+        device_list
+        device_request
+        errors
+        gradient_bytes
+        installing
+        keras_private
+        launchers
+        nearest
+        options
+        plain_json
+        provenance
+        shares
+        spans
+        staging
+        stderr
+        stdout
+        system_files
+        threads
+        units
+        users_line
+        whole_file
+        """,
     )
 )
 FRAMEWORKS = {"jax", "tensorflow", "torch"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import pyarrow.parquet
 import pytest
 
 from abreast.errors import DataError
+from abreast.installing import install_command
 from abreast.records import Records, pack
 from abreast.records.sources.choose import source_of
 from tests.harness.client import ROOT
@@ -235,7 +237,7 @@ def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
     write(tmp_path / "a.parquet", table())
     for name in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(DataError, match=r'needs pyarrow, .*\nhint: pip install "abreast\[parquet\]"'):
+    with pytest.raises(DataError, match=re.escape(f"\nhint: {install_command('parquet')}")):
         source_of(tmp_path / "a.parquet")
 
 
