@@ -31,6 +31,8 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         """,
         """
         devices_command
+        env_command
+        environment_facts
         keras_fit
         numerics
         parallel
@@ -60,6 +62,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         stderr
         stdout
         system_files
+        text_table
         threads
         units
         users_line

@@ -94,7 +94,7 @@ def test_help_shows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
-    commands = ("devices", "run", "doctor", "check", "bench", "machine", "plan", "pack", "records")
+    commands = ("devices", "env", "run", "doctor", "check", "bench", "machine", "plan", "pack", "records")
     assert tuple(cli._COMMANDS) == commands
     assert [name for name in commands if f" {name} {cli._COMMANDS[name][1]}" not in text] == []
 
@@ -131,7 +131,17 @@ def test_a_command_loads_no_other_command(folder: Folder) -> None:
         print(*sorted({name.split(".")[1] for name in sys.modules if name.startswith("abreast.")}), file=sys.stderr)
     """
     loaded = folder.python("-c", textwrap.dedent(code)).err.split()
-    assert loaded == ["cli", "cpu", "device_list", "devices_command", "errors", "options", "stdout", "system_files"]
+    assert loaded == [
+        "cli",
+        "cpu",
+        "device_list",
+        "devices_command",
+        "errors",
+        "options",
+        "stdout",
+        "system_files",
+        "text_table",
+    ]
 
 
 @pytest.mark.parametrize("command", ["run", "doctor", "check"])

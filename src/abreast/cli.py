@@ -22,6 +22,10 @@ _COMMANDS = {
         "abreast.devices_command",
         "list the devices of this machine, without starting a framework or taking memory of a device",
     ),
+    "env": (
+        "abreast.env_command",
+        "describe this installation and this machine for a bug report: versions, frameworks, driver, devices, variables",
+    ),
     "run": ("abreast.run_command", "run an unchanged Keras script with its models on several devices"),
     "doctor": (
         "abreast.doctor.command",

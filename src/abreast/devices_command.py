@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from abreast.device_list import Device, list_devices
 from abreast.stdout import say
+from abreast.text_table import text_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +25,7 @@ def run(options: argparse.Namespace) -> int:
 def _table(devices: Sequence[Device]) -> str:
     rows = [("NAME", "MODEL", "MEMORY", "UUID", "BUS ID")]
     rows += [(d.name, d.model, _gib(d.memory_bytes), d.uuid or "-", d.bus_id or "-") for d in devices]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return text_table(rows)
 
 
 def _gib(size_bytes: int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from abreast.bench.series import Comparison, Point, Series
+from abreast.text_table import text_table
 from abreast.units import count, duration, share, times
 
 HEADS = ("side", "devices", "rows/s", "step", "quartiles", "speed-up", "efficiency")
@@ -12,7 +13,9 @@ HEADS = ("side", "devices", "rows/s", "step", "quartiles", "speed-up", "efficien
 
 def report(found: Sequence[Comparison]) -> str:
     """Each comparison with its title and a table."""
-    return "\n\n".join(f"{each.title}\n{each.devices}\n{_table(rows(each))}" for each in found)
+    return "\n\n".join(
+        f"{each.title}\n{each.devices}\n{text_table([HEADS, *rows(each)], numbers=True)}" for each in found
+    )
 
 
 def rows(comparison: Comparison) -> list[tuple[str, ...]]:
@@ -31,13 +34,3 @@ def _row(series: Series, point: Point) -> tuple[str, ...]:
         "" if speed_up is None else times(speed_up),
         "" if efficiency is None else share(efficiency),
     )
-
-
-def _table(found: Sequence[tuple[str, ...]]) -> str:
-    cells = [HEADS, *found]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(HEADS))]
-    return "\n".join("  ".join(map(_aligned, row, widths, range(len(row)))).rstrip() for row in cells)
-
-
-def _aligned(text: str, width: int, column: int) -> str:
-    return text.rjust(width) if column else text.ljust(width)

@@ -11,6 +11,7 @@ from abreast.plan.measured_steps import at
 from abreast.plan.predict import Prediction
 from abreast.plan.questions import Cost, Help
 from abreast.plan.setup import Setup
+from abreast.text_table import text_table
 from abreast.units import count, counted, duration, share, times
 
 
@@ -82,8 +83,7 @@ def _table(plan: Plan) -> list[str]:
         found = [at(plan.measured, point.num_devices) for point in plan.points]
         rates = ["MEASURED", *("-" if point is None else rate_words(point.rows_per_second) for point in found)]
         rows = [(*row[:4], rate, *row[4:]) for row, rate in zip(rows, rates, strict=True)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return text_table(rows).splitlines()
 
 
 def _row(point: Prediction) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from abreast.records.format.columns import ColumnType
 from abreast.records.format.index import ENCODINGS
 from abreast.records.reading.reader import Records
+from abreast.text_table import text_table
 from abreast.units import counted
 
 _SHOWN_CLASSES = 10
@@ -38,8 +39,7 @@ def report(folder: str | PathLike[str]) -> str:
             ("settings", ", ".join(f"{name} {value}" for name, value in facts.settings.items() if name != "source")),
             ("written by", ", ".join(f"{name} {version}" for name, version in facts.written_by.items())),
         ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+    return text_table(rows)
 
 
 def _encodings(records: Records) -> str:
