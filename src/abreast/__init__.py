@@ -50,7 +50,8 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def _loaded(name: str) -> Any:
+    """The public name, imported when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'abreast' has no attribute {name!r}")
     try:
@@ -65,6 +66,10 @@ def __getattr__(name: str) -> Any:
 
         hint = f"{install_command(error.name)}, or set KERAS_BACKEND to a framework that is installed"
         raise BackendError(f"{error.name} is not installed", hint) from None
+
+
+if not TYPE_CHECKING:  # a type checker that sees it takes every name for one of ours
+    __getattr__ = _loaded
 
 
 def __dir__() -> list[str]:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from abreast.records import Item, pack
+from abreast.records.packing.prepare import Storage
 from abreast.records.packing.progress import Summary
 from abreast.records.sources.iterable import Iterated
 
@@ -75,7 +76,9 @@ def known(samples: Any, name: str = "items") -> Known:
     return Known(samples, identity={"kind": name})
 
 
-def small_pack(dest: Path, count: int = 7, storage: str = "raw", shard_mb: float = 0.01, **settings: Any) -> Summary:
+def small_pack(
+    dest: Path, count: int = 7, storage: Storage = "raw", shard_mb: float = 0.01, **settings: Any
+) -> Summary:
     """A data set of a few kilobytes in several shards."""
     return pack(known(items(count)), dest, storage=storage, shard_mb=shard_mb, threads=1, **settings)
 

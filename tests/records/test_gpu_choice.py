@@ -18,6 +18,7 @@ from abreast.records.decoding import gpu_choice, gpu_pipeline
 from abreast.records.loading import loader, rate
 from abreast.records.loading.assembly import Started
 from abreast.records.loading.loader import Loader
+from abreast.records.packing.prepare import Storage
 from tests.records.dali import OpenCvPipeline, let_there_be_a_gpu
 from tests.records.pieces import assert_same, copied, photo
 
@@ -90,7 +91,7 @@ def test_simulated_devices_are_not_gpus(folder: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("storage", "found"), [("raw", "npy"), ("png", "png")])
 def test_a_data_set_without_jpegs_is_refused_on_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str, found: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: Storage, found: str
 ) -> None:
     let_there_be_a_gpu(monkeypatch)
     pack([photo(8, 8)], tmp_path / "out", storage=storage)

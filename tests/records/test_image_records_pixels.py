@@ -16,6 +16,7 @@ from abreast.records.decoding.resize import Painter
 from abreast.records.loading.draws import uniforms
 from abreast.records.loading.loader import Loader
 from abreast.records.loading.views import Views
+from abreast.records.packing.prepare import Storage
 from tests.records.pieces import file_of, image_of, photo
 
 
@@ -64,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("storage", ["jpeg", "png", "raw", "kept"])
 @pytest.mark.parametrize("box", [Box(11, 7, 60, 50), Box(0, 0, 20, 17), Box(81, 51, 9, 9)], ids=["1.5", "0.5", "0.2"])
-def test_a_view_is_the_crop_of_the_whole_image_made_to_size(folder: Path, storage: str, box: Box) -> None:
+def test_a_view_is_the_crop_of_the_whole_image_made_to_size(folder: Path, storage: Storage, box: Box) -> None:
     with Records(folder / storage) as records:
         for number, sample in enumerate(records):
             whole = decode(sample)
@@ -75,7 +76,7 @@ def test_a_view_is_the_crop_of_the_whole_image_made_to_size(folder: Path, storag
 
 
 @pytest.mark.parametrize("storage", ["jpeg", "png", "raw"])
-def test_gray_views_are_mirrored_as_colours_are(folder: Path, storage: str) -> None:
+def test_gray_views_are_mirrored_as_colours_are(folder: Path, storage: Storage) -> None:
     box = Box(11, 7, 60, 50)
     with Records(folder / storage) as records:
         straight, mirrored = (painted(records, 1, box, 40, flip, channels=1) for flip in (False, True))
@@ -119,7 +120,7 @@ def test_a_batch_shows_the_parts_of_its_views(folder: Path) -> None:
     ("side", "plain", "fine"), [(420, 3.0, 0.45), (460, 1.3, 1.3), (900, 0.8, 0.7), (1900, 1.1, 1.1)]
 )
 def test_large_crops_are_made_smaller_without_holes(
-    tmp_path: Path, storage: str, side: int, plain: float, fine: float
+    tmp_path: Path, storage: Storage, side: int, plain: float, fine: float
 ) -> None:
     """Mean difference from Pillow, whose filter sees every pixel, of a picture full of grain.
 
@@ -182,7 +183,7 @@ def test_the_centre_has_the_shape_of_the_batch(
 
 
 @pytest.mark.parametrize("storage", ["jpeg", "raw"])
-def test_a_crop_that_is_decoded_smaller_is_not_moved(tmp_path: Path, storage: str) -> None:
+def test_a_crop_that_is_decoded_smaller_is_not_moved(tmp_path: Path, storage: Storage) -> None:
     """A ramp by half a step of 255 for each pixel, of which nine become one; at the next whole one it was off by up to 3.5."""
     ramp = np.broadcast_to((np.arange(512) / 2).astype(np.uint8)[None, :, None], (512, 512, 3))
     pack([np.ascontiguousarray(ramp)], tmp_path / "out", storage=storage)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from abreast.records import Item, Records, decode, pack
+from abreast.records.packing.prepare import Storage
 from tests.records import plain_reader
 from tests.records.pieces import contents, file_of, items, photo, small_pack
 
@@ -90,7 +91,7 @@ def test_two_packs_of_the_same_are_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("storage", ["raw", "jpeg", "keep"])
-def test_a_reader_written_from_the_specification_reads_the_same(tmp_path: Path, storage: str) -> None:
+def test_a_reader_written_from_the_specification_reads_the_same(tmp_path: Path, storage: Storage) -> None:
     samples = items(7)
     if storage == "keep":
         samples = [Item(item.key, file_of(item.image, "WEBP"), item.columns) for item in samples]  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from abreast.errors import DataError
 from abreast.records import Item, Progress, Records, decode, pack, verify
 from abreast.records.format.manifest import LOCK, MANIFEST, PACKING
 from abreast.records.packing.durable import Files
+from abreast.records.packing.prepare import Storage
 from tests.records.crashes import Failing
 from tests.records.pieces import class_folder, contents, file_of, items, known, photo, small_pack
 
@@ -36,7 +37,7 @@ def test_a_folder_is_packed_with_labels_and_class_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("storage", ["raw", "png"])
-def test_lossless_storages_keep_every_pixel(tmp_path: Path, storage: str) -> None:
+def test_lossless_storages_keep_every_pixel(tmp_path: Path, storage: Storage) -> None:
     samples = items(5)
     pack(samples, tmp_path / "out", storage=storage, shard_mb=0.01)
     with Records(tmp_path / "out") as records:

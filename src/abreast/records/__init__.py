@@ -62,10 +62,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def _loaded(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+if not TYPE_CHECKING:  # a type checker that sees it takes every name for one of ours
+    __getattr__ = _loaded
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from os import fspath
 
 from abreast.errors import DataError
 from abreast.records.decoding.decode_process import ProcessSettings
-from abreast.records.decoding.gpu_choice import Choice, find_gpu
+from abreast.records.decoding.gpu_choice import Choice, Decoder, find_gpu
 from abreast.records.decoding.gpu_painters import Gpu
 from abreast.records.decoding.painters import Batches, Painters, Threads
 from abreast.records.decoding.processes import ProcessPool
@@ -18,7 +18,7 @@ from abreast.records.decoding.processes import ProcessPool
 class Decoding:
     """Makes the painters of each iteration over batches. Raises `AbreastError`."""
 
-    def __init__(self, decoder: str, batches: Batches, num_threads: int, num_workers: int) -> None:
+    def __init__(self, decoder: Decoder, batches: Batches, num_threads: int, num_workers: int) -> None:
         if num_workers and decoder == "gpu":
             hint = "worker processes decode on the CPU: leave out one of the two"
             raise DataError(f'num_workers={num_workers} with decoder="gpu"', hint)
@@ -31,11 +31,11 @@ class Decoding:
         self._choice = Choice(decoder, self._find_gpu)
 
     @property
-    def decoder(self) -> str:
+    def decoder(self) -> Decoder:
         """Either "cpu" or "gpu", or "auto" until it is decided."""
         return self._choice.decoder
 
-    def decided(self, images_per_second: Callable[[Painters], float]) -> str:
+    def decided(self, images_per_second: Callable[[Painters], float]) -> Decoder:
         """Either "cpu" or "gpu". If it is still "auto", the rates of both are measured now, and the faster is taken."""
         if self.decoder == "auto":
             self._choice.decide(
@@ -56,7 +56,7 @@ class Decoding:
         """End the processes and free the GPU's memory, after the work that has begun."""
         self._close(keep=None)
 
-    def _close(self, keep: str | None) -> None:
+    def _close(self, keep: Decoder | None) -> None:
         if self._processes is not None and keep != "cpu":
             self._processes.close()
             self._processes = None
@@ -64,7 +64,7 @@ class Decoding:
             self._gpu.close()
             self._gpu = None
 
-    def _of(self, decoder: str) -> Painters:
+    def _of(self, decoder: Decoder) -> Painters:
         if decoder == "gpu":
             self._gpu = self._gpu or Gpu(self._batches, self._num_threads, self._find_gpu())
             return self._gpu.painters()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 from abreast import users_line
 from abreast.device_list import list_nvidia_devices
@@ -16,6 +16,8 @@ from abreast.records.decoding.gpu_pipeline import DaliDevice, gpu, is_installed,
 from abreast.records.format.index import ENCODINGS
 from abreast.records.reading.reader import Records
 from abreast.stderr import tell
+
+Decoder = Literal["cpu", "gpu", "auto"]
 
 _HINT = 'decoder="cpu" needs no GPU, and "auto" uses a GPU only where one can decode'
 _JPEG = ENCODINGS.index("jpg")
@@ -31,15 +33,16 @@ class Choice:
     the errors of `find`.
     """
 
-    def __init__(self, wish: str, find: Callable[[], DaliDevice]) -> None:
-        if wish not in ("cpu", "gpu", "auto"):
+    def __init__(self, wish: Decoder, find: Callable[[], DaliDevice]) -> None:
+        if wish not in get_args(Decoder):
             raise DataError(f"decoder={wish!r}", 'give "cpu", "gpu", or "auto" for the faster one')
-        self.decoder = self._wish = wish
+        self.decoder: Decoder = wish
+        self._wish = wish
         self._find = find
         if wish == "gpu":
             find()
 
-    def decide(self, measure: Callable[[str], float], what: str) -> None:
+    def decide(self, measure: Callable[[Decoder], float], what: str) -> None:
         """Choose the faster one by `measure`, in images per second. Print one line that names `what` and both rates."""
         try:
             self._find()

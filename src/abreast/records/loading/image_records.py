@@ -6,8 +6,9 @@ the next batch could not be known. Not here: the place in an epoch where reading
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 import keras
 import numpy as np
@@ -15,9 +16,14 @@ import numpy as np
 from abreast.backend.reading import pipeline_of
 from abreast.keras_private.data_adapters import DataAdapter, get_torch_dataloader, super_batch_iterator
 from abreast.records.loading.loader import Loader
+from abreast.records.loading.typed import Batch
+
+if TYPE_CHECKING:
+    from abreast.records.decoding.images import Pixels
+    from abreast.records.loading import typed
 
 
-class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[misc]  # Keras has no types
+class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Batch]):  # type: ignore[misc]  # Keras has no types
     """Batches of packed images, for Keras and for loops of one's own.
 
     `batch_size` is the number of rows of the global batch. `augment=True` takes a random part of each image, and mirrors
@@ -28,6 +34,70 @@ class ImageRecords(Loader, keras.utils.PyDataset, DataAdapter):  # type: ignore[
     pixels as its place in the batch. `decoder` is "cpu", "gpu", or "auto" for the one that is measured to be faster. Raises
     `DataError`, and `DeviceError` if there is no GPU to decode on.
     """
+
+    if TYPE_CHECKING:
+        # The arguments are those of `Loader`; here they choose the type of the batches.
+        @overload
+        def __init__(
+            self: ImageRecords[typed.WithTarget],
+            folder: str | PathLike[str],
+            batch_size: int,
+            *,
+            targets: str = "label",
+            weights: None = None,
+            **settings: Unpack[typed.Settings],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: ImageRecords[Pixels],
+            folder: str | PathLike[str],
+            batch_size: int,
+            *,
+            targets: None,
+            weights: None = None,
+            **settings: Unpack[typed.Settings],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: ImageRecords[typed.WithTargets],
+            folder: str | PathLike[str],
+            batch_size: int,
+            *,
+            targets: Sequence[str],
+            weights: None = None,
+            **settings: Unpack[typed.Settings],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: ImageRecords[typed.WithTargetAndWeights],
+            folder: str | PathLike[str],
+            batch_size: int,
+            *,
+            targets: str = "label",
+            weights: str,
+            **settings: Unpack[typed.Settings],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: ImageRecords[typed.WithWeights],
+            folder: str | PathLike[str],
+            batch_size: int,
+            *,
+            targets: None,
+            weights: str,
+            **settings: Unpack[typed.Settings],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: ImageRecords[typed.WithTargetsAndWeights],
+            folder: str | PathLike[str],
+            batch_size: int,
+            *,
+            targets: Sequence[str],
+            weights: str,
+            **settings: Unpack[typed.Settings],
+        ) -> None: ...
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     _goes_on = False  # True if Keras has asked for another iterator since it took a batch of the last one
 

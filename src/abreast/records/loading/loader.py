@@ -10,17 +10,19 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, Generic, Self, cast
 
 from abreast.cpu import num_cores
 from abreast.errors import DataError
 from abreast.records.decoding.choose import Decoding
+from abreast.records.decoding.gpu_choice import Decoder
 from abreast.records.decoding.painters import Painters
 from abreast.records.extras import extra
 from abreast.records.loading.assembly import Assembly, Look, Started, Targets
 from abreast.records.loading.draws import checked_seed
 from abreast.records.loading.rate import images_per_second
 from abreast.records.loading.sampling import Place, Sampling
+from abreast.records.loading.typed import Batch
 from abreast.records.loading.views import CenterCrop, RandomCrop
 from abreast.records.reading.reader import Numbers, Records
 from abreast.records.reading.sizes import Sizes
@@ -29,7 +31,7 @@ _TASKS_PER_THREAD = 2  # in a batch, and in the batches that are begun ahead
 _MAX_SIDE = 65_500
 
 
-class Loader:
+class Loader(Generic[Batch]):
     """Batches of `uint8` images, rows by `size` by channels, with columns as targets.
 
     An iteration gives the batches of an epoch. After a complete iteration, the next one gives the next epoch. `loader[i]`
@@ -52,7 +54,7 @@ class Loader:
         smaller: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
         num_threads: int | None = None,
         num_workers: int = 0,
-        decoder: str = "cpu",
+        decoder: Decoder = "cpu",
         shard: int = 0,
         num_shards: int = 1,
     ) -> None:
@@ -104,7 +106,7 @@ class Loader:
         """The number of batches of an epoch."""
         return self._sampling.num_batches
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         """The rest of the epoch. Its threads end with it, or when it is closed; processes wait for the next iteration."""
         return self._rest_of_epoch()
 
@@ -159,7 +161,7 @@ class Loader:
         num_tasks = _TASKS_PER_THREAD * self.num_threads
         return self._assembly.start(numbers, self._sampling.seed, epoch, positions.start, painters, num_tasks)
 
-    def __getitem__(self, batch: int) -> Any:
+    def __getitem__(self, batch: int) -> Batch:
         """Batch `batch` of the epoch that the next iteration begins with, made at once."""
         if not -len(self) <= batch < len(self):
             raise IndexError(f"batch {batch} of {len(self)}")
@@ -167,14 +169,14 @@ class Loader:
         numbers = self._order_of(epoch)[positions.start : positions.stop]
         place = numbers, self._sampling.seed, epoch, positions.start
         if self._decoding.decided(self._images_per_second) == "cpu":
-            return self._assembly.make(*place)
+            return cast(Batch, self._assembly.make(*place))
         painters = self._decoding.painters()
         try:
-            return self._assembly.start(*place, painters, num_tasks=1).wait()
+            return cast(Batch, self._assembly.start(*place, painters, num_tasks=1).wait())
         finally:
             painters.leave()
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -285,7 +287,7 @@ class Loader:
                 self._assembly.will_need(numbers, self._sampling.seed, epoch, positions.start)
 
 
-def _again(kind: type[Loader], folder: str, settings: dict[str, Any], begin: Place) -> Loader:
+def _again(kind: type[Loader[Any]], folder: str, settings: dict[str, Any], begin: Place) -> Loader[Any]:
     loader = kind(folder, **settings)
     loader._begin = loader._next = begin
     return loader

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from abreast.cpu import num_cores
 from abreast.errors import DataError
@@ -22,7 +22,7 @@ from abreast.records.format.keys import printable
 from abreast.records.format.manifest import Manifest
 from abreast.records.packing.destination import check_parts, opened
 from abreast.records.packing.durable import Files
-from abreast.records.packing.prepare import STORAGES, Recipe, prepare
+from abreast.records.packing.prepare import STORAGES, Recipe, Storage, prepare
 from abreast.records.packing.progress import Progress, Summary, Ticker, together
 from abreast.records.packing.repeated import check_repeated
 from abreast.records.packing.shard_writer import Packed
@@ -33,6 +33,8 @@ from abreast.records.sources.choose import shuffled, source_of
 from abreast.records.sources.selected import Selected, selection
 from abreast.records.sources.source import Item, ItemSource
 from abreast.records.threads import Pool
+
+OnError = Literal["stop", "skip"]
 
 _AHEAD_PER_THREAD = 4
 _DEFAULT_QUALITY = 95
@@ -47,7 +49,7 @@ def pack(
     *,
     size: int | None = None,
     quality: int | None = None,
-    storage: str = "jpeg",
+    storage: Storage = "jpeg",
     threads: int | None = None,
     shard_mb: float = 1000,
     shuffle_seed: int | None = None,
@@ -55,7 +57,7 @@ def pack(
     split_seed: int = 0,
     image: str | None = None,
     columns: str | Sequence[str] | Mapping[str, str] | None = None,
-    on_error: str = "stop",
+    on_error: OnError = "stop",
     progress: Callable[[Progress], None] | None = None,
 ) -> Summary:
     """Pack images into the folder `dest`. After a stop, the same call continues after the last whole shard.
@@ -162,7 +164,7 @@ def _check_apart(source: Any, folder: Path) -> None:
             raise DataError(f"{folder} is inside of its source, {source}", "name a folder outside of it")
 
 
-def _recipe(storage: str, size: int | None, quality: int | None) -> Recipe:
+def _recipe(storage: Storage, size: int | None, quality: int | None) -> Recipe:
     if storage not in STORAGES:
         raise DataError(f"storage cannot be {storage!r}", f"use one of {', '.join(STORAGES)}")
     if quality is not None and storage != "jpeg":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -17,14 +17,15 @@ from abreast.records.packing.encoder import encode
 from abreast.records.packing.shard_writer import Packed
 from abreast.records.sources.source import Item
 
-STORAGES = ("jpeg", "raw", "png", "keep")
+Storage = Literal["jpeg", "raw", "png", "keep"]
+STORAGES: tuple[str, ...] = get_args(Storage)
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How images are stored. `size` is the largest short side in pixels, None for no limit."""
 
-    storage: str = "jpeg"
+    storage: Storage = "jpeg"
     size: int | None = None
     quality: int = 95
 
