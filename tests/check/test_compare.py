@@ -12,6 +12,7 @@ import pytest
 from abreast.checking import log
 from abreast.checking.compare import PRECISIONS, Difference, Ruler, compare
 from abreast.checking.log import Event, LogWriter
+from abreast.checking.order import compare_runs
 from abreast.checking.process import SideRun
 from abreast.checking.reasons import Evidence, reasons
 
@@ -118,3 +119,34 @@ def test_the_batch_of_an_earlier_step_is_found(tmp_path: Path) -> None:
     other = events(tmp_path / "b", [1.0], [2.0], [3.5], batches=".aa")
     difference, _ = compare([replace(one[0]), replace(one[1], batch="a"), one[2]], other, FLOAT32)
     assert difference is not None and difference.same_batch is False and difference.shifted == -1
+
+
+REFUSAL = {"kind": "ModelError", "message": "hooks on gradients are refused\nhint: leave them out", "refused": True}
+
+
+def never_again(moves: bool) -> SideRun:
+    raise AssertionError("a refusal needs no further run")
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_refusal_is_the_verdict_and_its_only_reason(tmp_path: Path, steps: int) -> None:
+    """A refused script ends early, so the final state of its model is not that of plain Keras."""
+    random = {"models": {"model 1": {name: ["dropout"] for name in ("random", "own_layers", "own_methods", "dtypes")}}}
+    run = replace(RUN, facts=FACTS | random)
+    plain = events(tmp_path / "a", [1.0], [2.0], [3.0])
+    end = replace(plain[0], kind="end", call="model (model 1)")
+    refused = replace(run, events=[*plain[:steps], end], error=REFUSAL)
+    verdict = compare_runs("train.py", replace(run, events=[*plain, replace(plain[2], kind="end")]), refused, never_again)
+    assert verdict.outcome == "refused"
+    assert [reason.name for reason in verdict.reasons] == ["refused"]
+    place = "before anything was compared" if steps == 0 else "after fit of model, before its first step"
+    first, *rest = (line for line in str(verdict).splitlines() if not line.startswith("before that: "))
+    assert first == f"refused: {place} (0 devices, torch)"
+    assert rest == ["reason: abreast refuses it: hooks on gradients are refused", "hint: leave them out"]
+
+
+def test_a_difference_before_a_refusal_counts(tmp_path: Path) -> None:
+    plain, other = events(tmp_path / "a", [1.0], [2.0]), events(tmp_path / "b", [1.5])
+    refused = replace(RUN, events=other, error=REFUSAL)
+    verdict = compare_runs("train.py", replace(RUN, events=plain), refused, lambda _: replace(RUN, events=plain))
+    assert (verdict.outcome, verdict.reasons[0].name) == ("differs", "beginning")

@@ -127,13 +127,18 @@ def _precision(plain: SideRun) -> Precision:
 def _first(
     plain: SideRun, placed: SideRun, precision: Precision, ruler: Ruler | None = None
 ) -> tuple[Difference | None, Largest]:
-    """The first difference. A failure of one side, or further events of one side, count after all events of both sides."""
-    difference, largest = compare(plain.events, placed.events, precision, ruler)
+    """The first difference. A failure of one side, or further events of one side, count after all events of both sides.
+
+    A side that fails has not reached the end of the script, so the final state of its models is not compared.
+    """
+    fails = _kind(placed) != _kind(plain)
+    reached = [event for event in placed.events if event.kind != "end"] if fails else placed.events
+    difference, largest = compare(plain.events, reached, precision, ruler)
     if difference is not None:
         return difference, largest
-    if _kind(placed) != _kind(plain):
-        last = placed.events[-1] if placed.events else None
-        call, step = (last.call, last.step) if last is not None else ("the script", 0)
+    if fails:
+        last = reached[-1] if reached else None
+        call, step = (last.call, last.step) if last is not None else ("", 0)
         return Difference("failure", call, last.kind if last is not None else "", step), largest
     if len(plain.events) != len(placed.events):
         longer = max(plain.events, placed.events, key=len)[min(len(plain.events), len(placed.events))]

@@ -62,9 +62,11 @@ Rule = Callable[[Evidence], Reason | None]
 
 
 def reasons(evidence: Evidence) -> list[Reason]:
-    """The reasons that apply, likeliest first; if none does, one that says so."""
+    """The reasons that apply, likeliest first; if none does, one that says so. A refusal is the only reason."""
     if not evidence.repeats:
         return [_DOES_NOT_REPEAT]
+    if (refusal := _refusal(evidence)) is not None:
+        return [refusal]
     found = [reason for rule in _RULES if (reason := rule(evidence)) is not None]
     return found or [_UNKNOWN]
 
@@ -81,12 +83,18 @@ _UNKNOWN = Reason(
 )
 
 
-def _failure(evidence: Evidence) -> Reason | None:
-    if evidence.difference.kind != "failure" or evidence.placed.error is None:
-        return None
+def _refusal(evidence: Evidence) -> Reason | None:
     error = evidence.placed.error
-    if error["refused"]:
-        return Reason("refused", f"abreast refuses it: {error['message']}", f"see {CONTRACT}", announced=True)
+    if evidence.difference.kind != "failure" or error is None or not error["refused"]:
+        return None
+    message, _, hint = error["message"].partition("\nhint: ")
+    return Reason("refused", f"abreast refuses it: {message}", hint or f"see {CONTRACT}")
+
+
+def _failure(evidence: Evidence) -> Reason | None:
+    error = evidence.placed.error
+    if evidence.difference.kind != "failure" or error is None:
+        return None
     return Reason("failed", f"{error['kind']}: {error['message']}", "its traceback is above")
 
 

@@ -63,9 +63,7 @@ def _equal(verdict: Verdict) -> list[str]:
 
 
 def _different(verdict: Verdict, difference: Difference) -> list[str]:
-    place = when(difference.event, difference.call, difference.step)
-    head = {"failure": "the devices fail after", "calls": "the script takes another path at"}
-    lines = [f"{verdict.outcome}: {head.get(difference.kind, 'first at')} {place} ({_devices(verdict)})"]
+    lines = [f"{verdict.outcome}: {_where(verdict.outcome, difference)} ({_devices(verdict)})"]
     lines += [f"  {_part(part)}" for part in _shown(difference)]
     if (hidden := len(difference.parts) - _SHOWN) > 0:
         lines.append(f"  and {hidden} more of the {difference.num_compared} compared there")
@@ -76,6 +74,14 @@ def _different(verdict: Verdict, difference: Difference) -> list[str]:
         lines.append(f"{kind}: {reason.what}{' (the contract says so)' if reason.announced else ''}")
         lines.append(f"hint: {reason.hint}")
     return lines
+
+
+def _where(outcome: Outcome, difference: Difference) -> str:
+    place = when(difference.event, difference.call, difference.step)
+    if difference.kind == "failure":
+        after = f"after {place}" if place else "before anything was compared"
+        return after if outcome == "refused" else f"the devices fail {after}"
+    return f"the script takes another path at {place}" if difference.kind == "calls" else f"first at {place}"
 
 
 def _shown(difference: Difference) -> list[ArrayDifference]:
