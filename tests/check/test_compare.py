@@ -136,7 +136,9 @@ def test_a_refusal_is_the_verdict_and_its_only_reason(tmp_path: Path, steps: int
     plain = events(tmp_path / "a", [1.0], [2.0], [3.0])
     end = replace(plain[0], kind="end", call="model (model 1)")
     refused = replace(run, events=[*plain[:steps], end], error=REFUSAL)
-    verdict = compare_runs("train.py", replace(run, events=[*plain, replace(plain[2], kind="end")]), refused, never_again)
+    verdict = compare_runs(
+        "train.py", replace(run, events=[*plain, replace(plain[2], kind="end")]), refused, never_again
+    )
     assert verdict.outcome == "refused"
     assert [reason.name for reason in verdict.reasons] == ["refused"]
     place = "before anything was compared" if steps == 0 else "after fit of model, before its first step"
