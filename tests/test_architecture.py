@@ -30,6 +30,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         timeline
         """,
         """
+        backend_choice
         devices_command
         env_command
         environment_facts

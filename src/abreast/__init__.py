@@ -1,12 +1,15 @@
 """abreast: Keras 3 models train on every GPU of a machine, with TensorFlow, JAX or PyTorch underneath.
 
-The public names. Importing this loads neither Keras nor a framework: these are loaded when a name is first used.
+The public names. Importing this loads neither Keras nor a framework: these are loaded when a name is first used. Keras, if it
+is imported later, then takes a framework that is installed (`backend_choice.py`).
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from abreast.backend_choice import watch_keras
 
 __version__ = "0.1.0"
 __all__ = [
@@ -54,18 +57,7 @@ def _loaded(name: str) -> Any:
     """The public name, imported when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'abreast' has no attribute {name!r}")
-    try:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    except ModuleNotFoundError as error:
-        from abreast.backend.registry import BACKENDS
-        from abreast.errors import BackendError
-        from abreast.installing import install_command
-
-        if error.name not in BACKENDS:
-            raise
-
-        hint = f"{install_command(error.name)}, or set KERAS_BACKEND to a framework that is installed"
-        raise BackendError(f"{error.name} is not installed", hint) from None
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 if not TYPE_CHECKING:  # a type checker that sees it takes every name for one of ours
@@ -74,3 +66,6 @@ if not TYPE_CHECKING:  # a type checker that sees it takes every name for one of
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+watch_keras()

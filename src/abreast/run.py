@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
-from abreast.backend.registry import BACKENDS, BackendName, not_installed, require
+from abreast.backend.registry import BACKENDS, BackendName, require
 from abreast.device_request import DeviceSpec, parse_devices
 from abreast.errors import AbreastError, BackendError, LaunchError
 from abreast.staging import Staging
@@ -151,8 +151,8 @@ class _Placing(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname not in ("keras", *BACKENDS) and not fullname.startswith("abreast."):
             return None
-        others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next(filter(None, others), None)
+        following = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in following)), None)
         if spec is not None and spec.loader is not None:
             # Only this method is replaced, so that `importlib.resources` and others still find a loader of the known type.
             spec.loader.exec_module = functools.partial(self._execute, spec.loader.exec_module)  # type: ignore[method-assign]
@@ -162,10 +162,9 @@ class _Placing(importlib.abc.MetaPathFinder):
         self._depth += 1
         try:
             plain(module)
-        except ModuleNotFoundError as error:
-            if module.__name__ == "keras" and error.name in BACKENDS:
-                self.error = not_installed(error.name)
-                raise self.error from None
+        except AbreastError as error:
+            if module.__name__ == "keras":  # no framework for it
+                self.error = error
             raise
         finally:
             self._depth -= 1

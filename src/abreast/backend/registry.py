@@ -58,20 +58,29 @@ def title(name: str) -> str:
 
 def installed() -> tuple[BackendName, ...]:
     """The frameworks that are there, found without importing them."""
-    return tuple(name for name in BACKENDS if importlib.util.find_spec(name) is not None)
+    return tuple(name for name in BACKENDS if _is_installed(name))
 
 
-def require(backend: str) -> None:
-    """Raise `BackendError` unless the framework is installed; looks for it without importing it."""
-    if importlib.util.find_spec(backend) is None:
-        raise not_installed(backend)
+def require(backend: str, chooses: str = "--backend ") -> None:
+    """Raise `BackendError` unless the framework is installed; looks for it without importing it.
+
+    `chooses`: the words that choose another framework, before its name.
+    """
+    if not _is_installed(backend):
+        others = ", ".join(f"{chooses}{name}" for name in installed())
+        hint = f"{install_command(backend)}, or choose one that is: {others}" if others else install_command(backend)
+        raise BackendError(f"{backend} is not installed", hint)
 
 
-def not_installed(backend: str) -> BackendError:
-    """The error of a framework that is missing."""
-    there = [name for name in installed() if name != backend]
-    other = f", or choose one that is: {', '.join(f'--backend {name}' for name in there)}" if there else ""
-    return BackendError(f"{backend} is not installed", f"{install_command(backend)}{other}")
+def _is_installed(name: str) -> bool:
+    """A folder of that name without `__init__.py`, as an uninstallation may leave, has no origin."""
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
+
+
+def no_backend() -> BackendError:
+    """The error where no framework is installed."""
+    return BackendError(f"none of {_either(BACKENDS)} is installed", install_command(BACKENDS[0]))
 
 
 def _either(names: tuple[str, ...]) -> str:

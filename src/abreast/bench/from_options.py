@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from abreast.backend.registry import BACKENDS, installed, require
+from abreast.backend.registry import BACKENDS, require
+from abreast.backend_choice import choose_backend
 from abreast.bench import cases
 from abreast.bench.case_file import read_requests
 from abreast.bench.cases import Case, Cell, Request
 from abreast.device_list import CPU_DEVICES, list_devices
 from abreast.errors import DataError, DeviceError
-from abreast.installing import install_command
 
 
 def cells_of(options: argparse.Namespace, tell: Callable[[str], None]) -> list[Cell]:
@@ -80,12 +80,4 @@ def _check_there(request: Request, most: int, simulated: bool) -> None:
 
 
 def _backends(text: str | None) -> tuple[str, ...]:
-    if text:
-        return tuple(text.split(","))
-    set_ = os.environ.get("KERAS_BACKEND")
-    if set_:
-        return (set_,)
-    there = installed()
-    if not there:
-        raise DataError("no backend is installed", install_command("jax"))
-    return there[:1]
+    return tuple(text.split(",")) if text else (choose_backend(),)

@@ -116,6 +116,8 @@ def _repeats(plain: SideRun, again: SideRun, difference: Difference, precision: 
 
 def _plain_failed(plain: SideRun) -> AbreastError:
     assert plain.error is not None
+    if plain.error["refused"]:  # no framework, for instance; the hint is part of the message
+        return LaunchError(plain.error["message"])
     message = f"the script fails with plain Keras on one device: {plain.error['kind']}: {plain.error['message']}"
     return LaunchError(message, "there is nothing to compare with: make the script work without abreast first")
 

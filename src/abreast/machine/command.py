@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 
 from abreast import whole_file
-from abreast.backend.registry import BACKENDS, require
+from abreast.backend.registry import BACKENDS, installed, require
+from abreast.backend_choice import choose_backend
 from abreast.errors import DataError
 from abreast.machine.machine import machine
 from abreast.options import add_option
@@ -33,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
         raise DataError(f"--disk {options.disk}: there is no such folder", "name a folder that you may write to")
     if options.backend is not None:
         require(options.backend)
-    found = machine(Path(options.disk), options.backend, options.cpu_devices, measures=not options.quick, tell=tell)
+    backend = options.backend or (choose_backend() if installed() and not options.quick else None)
+    found = machine(Path(options.disk), backend, options.cpu_devices, measures=not options.quick, tell=tell)
     text = json.dumps(found, indent=2) + "\n"
     if target is None:
         say(text.removesuffix("\n"))

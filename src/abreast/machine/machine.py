@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from abreast import __version__, provenance
-from abreast.backend.registry import BACKENDS, installed
 from abreast.cpu import num_cores
 from abreast.device_list import CPU_DEVICES, Device, list_devices
 from abreast.errors import AbreastError
@@ -32,7 +31,7 @@ Tell = Callable[[str], None]
 def machine(
     folder: Path, backend: str | None = None, cpu_devices: int | None = None, *, measures: bool = True, tell: Tell
 ) -> dict[str, Any]:
-    """All facts about this machine, and, with `measures`, the measured rates of its links."""
+    """All facts about this machine, and, with `measures`, the measured rates of its links. No `backend`: none is installed."""
     devices = list_devices({name: value for name, value in os.environ.items() if name != CPU_DEVICES})
     gpus = [device for device in devices if device.kind == "gpu"]
     found = _system() | _links(gpus)
@@ -88,9 +87,7 @@ def _links(gpus: Sequence[Device]) -> dict[str, Any]:
 
 
 def _all_reduce(gpus: Sequence[Device], backend: str | None, cpu_devices: int | None) -> dict[str, Any]:
-    there = sorted(installed(), key=lambda name: name != "torch")  # PyTorch comes first
-    name = backend or next((each for each in (os.environ.get("KERAS_BACKEND", ""), *there) if each in BACKENDS), None)
-    if name is None:
+    if backend is None:
         return {"notes": ["all-reduce was not measured: no backend is installed"]}
     simulated = cpu_devices is not None or not gpus
     most = cpu_devices or len(gpus) or max(2, min(4, num_cores()))
@@ -99,7 +96,7 @@ def _all_reduce(gpus: Sequence[Device], backend: str | None, cpu_devices: int | 
     counts = sorted({*(1 << power for power in range(1, most.bit_length())), most})
     request = {"devices": counts, "sizes": _CPU_SIZES if simulated else _GPU_SIZES, "simulated": simulated}
     command = [sys.executable, "-m", "abreast.machine.all_reduce_times", json.dumps(request)]
-    environment = os.environ | {"KERAS_BACKEND": name, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    environment = os.environ | {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_ALL_REDUCE_SECONDS, check=True

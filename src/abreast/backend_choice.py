@@ -1,0 +1,94 @@
+"""The framework that Keras will use: the user's choice, or an installed one.
+
+Keras alone takes TensorFlow where nothing is chosen, installed or not. `import abreast` calls `watch_keras`, so that the choice
+is made when Keras is imported: until then a script may set `KERAS_BACKEND`. Importing this loads nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+_VARIABLE = "KERAS_BACKEND"
+_DEFAULT_OF_KERAS = "tensorflow"
+
+
+def choose_backend() -> str:
+    """The framework that Keras uses in this environment; for another one than Keras would take, sets `KERAS_BACKEND` and says so.
+
+    Raises `BackendError` if `KERAS_BACKEND` names a framework that is not installed, or if there is none.
+    """
+    from abreast.backend.registry import BACKENDS, installed, no_backend, require
+
+    if asked := os.environ.get(_VARIABLE):
+        if asked in BACKENDS:
+            require(asked, f"{_VARIABLE}=")
+        return asked
+    there: tuple[str, ...] = installed()
+    configured = _configured()
+    alone = configured or _DEFAULT_OF_KERAS
+    if alone in there or alone not in BACKENDS:
+        return alone
+    if not there:
+        raise no_backend()
+    chosen = _DEFAULT_OF_KERAS if _DEFAULT_OF_KERAS in there else there[0]
+    os.environ[_VARIABLE] = chosen
+    _tell(chosen, there, alone, configured is not None)
+    return chosen
+
+
+def _tell(chosen: str, there: tuple[str, ...], alone: str, is_configured: bool) -> None:
+    from abreast.backend.registry import title
+    from abreast.stderr import tell
+
+    whose = f"the backend in {_configuration_file()}" if is_configured else "the default of Keras"
+    names = " and ".join(title(name) for name in there)
+    tell(
+        f"Keras runs on {title(chosen)}: {names} {'is' if len(there) == 1 else 'are'} installed, and not {title(alone)}, "
+        f"{whose}; {_VARIABLE}={chosen} says so without this line"
+    )
+
+
+def _configured() -> str | None:
+    """The backend of Keras's configuration file; None where there is no file, or Keras would not read it."""
+    import json
+
+    try:
+        with open(_configuration_file()) as file:
+            return str(json.load(file)["backend"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _configuration_file() -> str:
+    """As in `keras/src/backend/config.py`."""
+    home = os.path.expanduser("~")
+    folder = os.environ.get("KERAS_HOME") or os.path.join(home if os.access(home, os.W_OK) else "/tmp", ".keras")
+    return os.path.expanduser(os.path.join(folder, "keras.json"))
+
+
+def watch_keras() -> None:
+    """Let the import of Keras begin with `choose_backend`."""
+    if "keras" not in sys.modules:
+        sys.meta_path.insert(0, _BeforeKeras())
+
+
+class _BeforeKeras:
+    """Finds Keras as the finders after it do, and chooses the backend when its module is executed, not when it is found."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        if fullname != "keras":
+            return None
+        following = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in following)), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                choose_backend()
+                execute(module)
+
+            # Only this method is replaced, so that `importlib.resources` and others still find a loader of the known type.
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
