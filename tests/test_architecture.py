@@ -54,6 +54,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         keras_private
         launchers
         nearest
+        notebook
         options
         plain_json
         provenance

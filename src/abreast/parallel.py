@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import keras
 
-from abreast import keras_fit
+from abreast import keras_fit, notebook
 from abreast.backend import current_backend
 from abreast.backend.contract import BatchNorm, Placement
 from abreast.device_request import DeviceSpec, choose
@@ -63,6 +63,21 @@ class DataParallel:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         scopes().pop()
+
+    def __repr__(self) -> str:
+        names, placement = ", ".join(self.devices), self.placement
+        return f'<DataParallel on {names}: {placement.backend.name}, batch_norm="{placement.batch_norm}">'
+
+    def _repr_html_(self) -> str:
+        placement = self.placement
+        facts = {
+            "backend": placement.backend.name,
+            "devices": ", ".join(self.devices),
+            "batch_norm": placement.batch_norm,
+            "check_numerics": placement.check_numerics,
+            "check_rows": placement.check_rows,
+        }
+        return notebook.shown("DataParallel", facts)
 
     def close(self) -> None:
         """End the worker processes and free their memory; a later `fit` starts them again."""

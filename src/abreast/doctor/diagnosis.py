@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from abreast import notebook
+from abreast.doctor.report import report, summary
 from abreast.samplers.sample import DeviceSample
 from abreast.spans import Span
+from abreast.units import duration
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,21 @@ class Diagnosis:
     samples: tuple[DeviceSample, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)  # versions, machine, sizes
     mean_rows: float = 0.0  # rows of a step on average; 0: `batch_rows`, the rows of the largest batch
+
+    def __str__(self) -> str:
+        return report(self)
+
+    def __repr__(self) -> str:
+        causes = ", ".join(finding.cause for finding in self.findings) or "nothing found"
+        return f"<Diagnosis of {self.model}: {duration(self.step_seconds)} a step, {causes}>"
+
+    def _repr_html_(self) -> str:
+        run, parts = summary(self)
+        rows = [
+            (each.cause, duration(each.lost_seconds), each.what, each.evidence, each.advice) for each in self.findings
+        ]
+        heads = ("cause", "lost in a step", "what", "evidence", "hint")
+        return notebook.shown("Diagnosis", {"run": run, "parts": parts}, heads, rows)
 
     @property
     def rows_per_second(self) -> float:

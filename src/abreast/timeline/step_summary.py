@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from abreast import notebook
 from abreast.samplers.sample import DeviceSample
 from abreast.timeline.step_parts import COMPUTE_WITH_ALL_REDUCE, LABELS, PARTS
 from abreast.units import count, duration, share
@@ -21,6 +22,9 @@ class TimelineSummary(dict[str, Any]):
 
     def __str__(self) -> str:
         return _table(self)
+
+    def _repr_html_(self) -> str:
+        return _html(self)
 
 
 def summarize(
@@ -90,26 +94,52 @@ def _samples(samples: Sequence[DeviceSample]) -> dict[str, Any]:
 
 
 def _table(summary: TimelineSummary) -> str:
+    lines = [_steps(summary)]
+    for number, (label, median, quartiles, part) in enumerate(_rows(summary)):
+        times = f"{'  ' * (number > 0) + label:<28}{median:>12}  ({quartiles})"
+        lines.append(f"{times:<66}{part:>6}".rstrip())
+    if summary["rows_per_second"] is not None:
+        lines.append(f"{count(summary['rows_per_second'])} rows per second")
+    lines.append(f"devices wait for input {share(summary['starvation'])} of the time")
+    lines += [f"{device}: {use}" for device, use in _uses(summary).items()]
+    return "\n".join([*lines, *(f"note: {note}" for note in summary["notes"])])
+
+
+def _html(summary: TimelineSummary) -> str:
+    facts = {"waiting for input": f"{share(summary['starvation'])} of the time"}
+    if summary["rows_per_second"] is not None:
+        facts["rows per second"] = count(summary["rows_per_second"])
+    notes = {f"note {number}": note for number, note in enumerate(summary["notes"], start=1)}
+    heads = ("part of a step", "median", "quartiles", "share")
+    return notebook.shown(f"Timeline: {_steps(summary)}", facts | _uses(summary) | notes, heads, _rows(summary))
+
+
+def _steps(summary: TimelineSummary) -> str:
+    dropped = f", the first {summary['warm_up_steps']} left out" if summary["warm_up_steps"] else ""
+    return f"{count(summary['num_steps'])} steps{dropped}"
+
+
+def _uses(summary: TimelineSummary) -> dict[str, str]:
+    """By device: how busy it was, and its memory."""
+    found = {}
+    for device, use in summary["samples"].items():
+        busy = "" if use["utilisation"] is None else f"{share(use['utilisation'])} busy on average, "
+        found[device] = f"{busy}{use['memory_bytes'] / 2**20:,.0f} MiB at most"
+    return found
+
+
+def _rows(summary: TimelineSummary) -> list[tuple[str, str, str, str]]:
+    """Label, median, quartiles and share of a step and of each known part of it."""
     step = summary["step_seconds"]
-    rows = [_row("step", step, None, step["median"])]
+    rows = [_row("step", step, "", step["median"])]
     for name in PARTS:
         part = summary["parts"][name]
         if part is not None:
             label = COMPUTE_WITH_ALL_REDUCE if name == "compute" and not summary["all_reduce_told"] else LABELS[name]
-            rows.append(_row(f"  {label}", part, part["share"], step["median"]))
-    dropped = f", the first {summary['warm_up_steps']} left out" if summary["warm_up_steps"] else ""
-    lines = [f"{count(summary['num_steps'])} steps{dropped}", *rows]
-    if summary["rows_per_second"] is not None:
-        lines.append(f"{count(summary['rows_per_second'])} rows per second")
-    lines.append(f"devices wait for input {share(summary['starvation'])} of the time")
-    for device, found in summary["samples"].items():
-        busy = "" if found["utilisation"] is None else f"{share(found['utilisation'])} busy on average, "
-        lines.append(f"{device}: {busy}{found['memory_bytes'] / 2**20:,.0f} MiB at most")
-    return "\n".join([*lines, *(f"note: {note}" for note in summary["notes"])])
+            rows.append(_row(label, part, share(part["share"]), step["median"]))
+    return rows
 
 
-def _row(label: str, spread: dict[str, Any], part: float | None, like: float) -> str:
+def _row(label: str, spread: dict[str, Any], part: str, like: float) -> tuple[str, str, str, str]:
     low, high = (duration(value, like) for value in spread["quartiles"])
-    shown = "" if part is None else share(part)
-    times = f"{label:<28}{duration(spread['median'], like):>12}  ({low} to {high})"
-    return f"{times:<66}{shown:>6}".rstrip()
+    return label, duration(spread["median"], like), f"{low} to {high}", part

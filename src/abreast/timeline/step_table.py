@@ -63,4 +63,4 @@ class StepTable:
     @property
     def device_seconds(self) -> np.ndarray[Any, Any]:
         """Seconds that each device computed: steps x devices."""
-        return np.array(self._devices[: len(self) * self._num_devices]).reshape(-1, self._num_devices)
+        return np.array(self._devices[: len(self) * self._num_devices]).reshape(len(self), self._num_devices)

@@ -36,6 +36,7 @@ from abreast.timeline.step_table import Numbers, StepTable
 from abreast.timeline.tensorboard import write_scalars
 from abreast.timeline.trace_file import write_trace
 from abreast.timeline.windows import EpochRecord
+from abreast.units import counted
 
 
 class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
@@ -105,6 +106,13 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
                 tell(f"the timeline is not complete: {recorder.error!r}")
 
     # Called by the user.
+
+    def __repr__(self) -> str:
+        where = f" on {', '.join(self.devices)}" if self.devices else ""
+        return f"<Timeline: {counted(self._num_steps, 'step')}{where}>"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
 
     @property
     def steps(self) -> np.ndarray[Any, Any]:

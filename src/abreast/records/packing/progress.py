@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from abreast import notebook
 from abreast.records.format.index import Note
 from abreast.units import counted
 
@@ -63,15 +64,28 @@ class Summary:
     def images_per_second(self) -> float:
         return self.num_now / self.seconds if self.seconds else 0.0
 
+    @property
+    def _size(self) -> str:
+        counts = f"{counted(self.num_samples, 'image')} in {counted(self.num_shards, 'shard')}"
+        return f"{counts}, {self.file_bytes / 1e6:,.1f} MB"
+
+    def __repr__(self) -> str:
+        return f"<Summary of {self.folder}: {self._size}, {len(self.skipped):,} skipped>"
+
+    def _repr_html_(self) -> str:
+        facts = {"images": self._size, "packed now": f"{self.num_now:,} in {_clock(self.seconds)}"}
+        parts = {f"part {name}": part._size for name, part in self.parts.items()}
+        rows = [("skipped" if note.skipped else "packed", note.key, note.text) for note in self.notes]
+        return notebook.shown(f"Summary of {self.folder}", facts | parts, ("image", "key", "note"), rows)
+
     def __str__(self) -> str:
         if self.parts:
             return "\n".join(map(str, self.parts.values()))
-        size = f"{counted(self.num_samples, 'image')} in {counted(self.num_shards, 'shard')}, {self.file_bytes / 1e6:,.1f} MB"
         if self.num_now:
             speed = f"packed {self.num_now:,} in {_clock(self.seconds)}, {self.images_per_second:,.0f} images/s"
         else:
             speed = "all were packed already"
-        lines = [f"{self.folder}: {size}", speed]
+        lines = [f"{self.folder}: {self._size}", speed]
         for title, notes in (
             ("skipped", self.skipped),
             ("packed with a note", tuple(note for note in self.notes if not note.skipped)),

@@ -24,11 +24,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abreast import notebook
 from abreast.errors import DataError
 from abreast.records.format import index_file, manifest
 from abreast.records.format.checksum import crc32c
-from abreast.records.format.columns import Array, ColumnType
+from abreast.records.format.columns import BYTES, TEXT, Array, ColumnType
 from abreast.records.format.index import ENCODINGS, HINT, Index, Note
+from abreast.units import counted
 
 Numbers = npt.NDArray[np.int64]  # of samples
 
@@ -149,6 +151,20 @@ class Records:
 
     def __reduce__(self) -> tuple[type[Records], tuple[str]]:
         return Records, (str(self.folder),)
+
+    def __repr__(self) -> str:
+        names = ", ".join(column.name for column in self.columns) or "none"
+        shards = counted(len(self._ends), "shard")
+        return f"<Records {self.folder}: {counted(len(self), 'sample')} in {shards}, columns: {names}>"
+
+    def _repr_html_(self) -> str:
+        facts = self.manifest
+        size = sum(shard.tar_bytes + shard.index_bytes for shard in facts.shards)
+        rows = [(each.name, each.type if each.type in (TEXT, BYTES) else each.element) for each in self.columns]
+        shown = {"samples": f"{len(self):,}", "shards": f"{len(facts.shards):,}", "size": f"{size / 1e6:,.1f} MB"}
+        if self.class_names is not None:
+            shown["classes"] = f"{len(self.class_names):,}: {', '.join(self.class_names)}"
+        return notebook.shown(f"Records {self.folder}", shown, ("column", "type"), rows)
 
     @property
     def columns(self) -> tuple[ColumnType, ...]:
