@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_LONG = ((3600.0, "h"), (60.0, "min"), *_SECONDS)
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "bytes"))
 UNKNOWN = "unknown"
 
@@ -17,6 +18,14 @@ def duration(seconds: float, like: float | None = None) -> str:
     size, unit = _unit(measure, _SECONDS)
     decimals = _decimals(measure / size) if like is None else max(1, _decimals(measure / size))
     return f"{seconds / size:,.{decimals}f} {unit}"
+
+
+def long_duration(seconds: float) -> str:
+    """A time in hours, minutes or seconds as it is long: `1.25 h`, `2.22 min`, `38.2 s`, `5.00 ms`."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
+    size, unit = _unit(seconds, _LONG) if seconds >= 1 else _unit(seconds, _SECONDS)
+    return f"{seconds / size:,.{_decimals(seconds / size)}f} {unit}"
 
 
 def byte_count(num_bytes: float) -> str:

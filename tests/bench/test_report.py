@@ -34,10 +34,11 @@ def figure(name: str, comparison: Comparison) -> Markup:
 
 
 def test_throughput_speed_up_and_efficiency_are_what_one_counts_by_hand() -> None:
-    mine = the_comparison().series[0]
+    comparison = the_comparison()
+    mine = comparison.series[0]
     eight = mine.points[-1]
     assert eight.rows_per_second == 512 / 0.125
-    assert mine.speed_up(eight) == pytest.approx(4096 / 640)
+    assert comparison.speed_up(eight) == pytest.approx(4096 / 640)
     assert mine.efficiency(eight) == pytest.approx(0.8)
 
 

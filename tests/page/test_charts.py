@@ -128,6 +128,23 @@ def test_durations_have_three_digits_and_a_unit(seconds: float, text: str) -> No
     assert units.duration(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (4530, "1.26 h"),
+        (360_000, "100 h"),
+        (133.2, "2.22 min"),
+        (59.98, "1.00 min"),
+        (38.2, "38.2 s"),
+        (0.0921, "92.1 ms"),
+        (0, "0 ms"),
+        (float("nan"), "unknown"),
+    ],
+)
+def test_long_durations_are_in_hours_and_minutes(seconds: float, text: str) -> None:
+    assert units.long_duration(seconds) == text
+
+
 def test_a_column_of_durations_lines_up() -> None:
     assert [units.duration(part, like=0.0921) for part in (0.0382, 0.0001, 0.0)] == ["38.2 ms", "0.1 ms", "0.0 ms"]
     assert [units.duration(part, like=0.122) for part in (0.1216, 0.0003)] == ["121.6 ms", "0.3 ms"]

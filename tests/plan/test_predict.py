@@ -17,6 +17,7 @@ from abreast.plan.gradients import parse_format
 from abreast.plan.machine import DeviceSpeed, LinkSpeed, Machine, find_machine
 from abreast.plan.models import find_model
 from abreast.plan.predict import buckets, predict, predictions, scenario_of
+from abreast.plan.price import Price
 from abreast.plan.questions import cost, helps, worth
 from abreast.plan.roofline import StepTime
 from abreast.plan.scenario import Scenarios
@@ -201,6 +202,7 @@ def test_the_input_rate_limits_a_host() -> None:
     point = predict(replace(RESNET, input_rows_per_second=1000), 8)
     assert point.rows_per_second == pytest.approx(1000, rel=0.001)
     assert point.bottleneck == "input"
+    assert predict(replace(RESNET, input_rows_per_second=2600), 8).bottleneck == "compute"  # it takes most of a step
     assert predict(replace(RESNET, input_rows_per_second=1000), 16, 2).rows_per_second == pytest.approx(2000, rel=0.001)
 
 
@@ -297,11 +299,11 @@ def test_the_largest_help_comes_first() -> None:
 
 def test_an_epoch_costs_its_hours_times_its_devices() -> None:
     point = predict(RESNET, 8)
-    found = cost(point, 3600 * point.rows_per_second, 3.0)
+    found = cost(point, 3600 * point.rows_per_second, Price(3.0))
     assert found.hours == pytest.approx(1.0) and found.price == pytest.approx(24.0)
     assert found.low < found.price < found.high
-    with pytest.raises(DataError, match="-1 rows"):
-        cost(point, -1, 3.0)
+    with pytest.raises(DataError, match="--epoch-rows -1"):
+        cost(point, -1, Price(3.0))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_computing_and_summing_in_one_program_are_not_separated(workers: Workers
     told = workers.backend in TOLD_APART
     assert (end["all_reduce"] is not None) == told
     assert (end["all_reduce_seconds"] > 0) == told
-    assert ("compute (with all-reduce)" in end["table"]) == (not told)
+    assert ("computing with all-reduce" in end["table"]) == (not told)
     assert any("all-reduce" in note for note in end["notes"])
 
 

@@ -99,7 +99,7 @@ _CASE: Checks = {
     "side": _is_word,
 }
 _CASE_OPTIONAL: Checks = {"input_shape": _is_list}
-_OPTIONAL: Checks = {"step_parts_seconds": _are_parts, "versions": _are_versions}
+_OPTIONAL: Checks = {"step_parts_seconds": _are_parts, "versions": _are_versions, "cores_of_others": _is_part}
 _PREDICTED: Checks = {"median": measurable}
 _PREDICTED_OPTIONAL: Checks = {"interval": _are_quartiles, "step_parts_seconds": _are_parts}
 _PREDICTED_CASE: Checks = {"side": _is_word, "rows": measurable}

@@ -18,15 +18,20 @@ _MORE_COLOURS = ("c3", "c1", "c6", "c5", "c7")
 
 
 def figures(comparison: Comparison) -> Iterator[tuple[str, str, Markup]]:
-    """The short name, the caption and the drawing of each figure that has numbers."""
-    base = next((series.base for series in comparison.series if series.base is not None), None)
+    """The short name, the caption and the drawing of each figure that has numbers. Points that are too noisy are left out."""
+    base = comparison.base_series
     if base is not None:
-        yield "speed-up", _speed_up_words(comparison), _speed_up(comparison, base)
-        words = "Throughput on n devices over n times that of the same side on one; 100% is ideal."
-        yield "efficiency", words, _efficiency(comparison)
-    bars = [bar for series in comparison.series for bar in _bars(series)]
+        faster = list(_curves(comparison, lambda series: base))
+        if faster:
+            drawing = curves_figure("Speed-up", faster, "times one device", count, float)
+            yield "speed-up", _speed_up_words(base.name, faster), drawing
+        shares = list(_curves(comparison, lambda series: series, per_device=True))
+        if shares:
+            words = "Rows per second on n devices over n times those of the same side on one; 100% is ideal."
+            yield "efficiency", words, _efficiency(shares)
+    bars = _bars(comparison)
     if bars:
-        yield "step", _step_words(bars), _step(comparison, bars)
+        yield "step", _step_words(comparison, bars), _step(bars)
 
 
 def colours(comparison: Comparison) -> dict[str, str]:
@@ -36,68 +41,72 @@ def colours(comparison: Comparison) -> dict[str, str]:
     return {side: _COLOURS.get(side) or next(others, "c7") for side in sides}
 
 
-def _speed_up_words(comparison: Comparison) -> str:
-    series = next(series for series in comparison.series if series.base is not None)
+def _speed_up_words(base: str, curves: list[Curve]) -> str:
     ranges = {False: "the quartiles", True: "the interval of 80%"}
-    shown = " or ".join(
-        words for kind, words in ranges.items() if any(one.predicted is kind for one in comparison.series)
-    )
-    return f"Rows per second over the rows per second of {series.name} on one device, with {shown}; the dotted line is ideal."
+    shown = " or ".join(words for kind, words in ranges.items() if any(one.predicted is kind for one in curves))
+    return f"Rows per second over those of {base} on one device, with {shown}; the dotted line is ideal."
 
 
-def _step_words(bars: list[Bar]) -> str:
+def _step_words(comparison: Comparison, bars: list[Bar]) -> str:
     if all(bar.predicted for bar in bars):
         return "The predicted step and its parts."
-    return "The median step of abreast, in the shares that a timeline over one more turn found."
+    words = "The median step of abreast, in the shares that a timeline over one more turn found."
+    held = any(_holds_all_reduce(point) for series in comparison.series for point in series.points)
+    if held and any(LABELS["compute"] in bar.parts for bar in bars):
+        words += " Measured computing includes the all-reduce, which this backend does not separate."
+    return words
 
 
-def _speed_up(comparison: Comparison, base: Point) -> Markup:
-    one = base.rows_per_second
-    curves = list(_curves(comparison, lambda series, point, rate: rate / one))
-    return curves_figure("Speed-up", curves, "times one device", count, float)
-
-
-def _efficiency(comparison: Comparison) -> Markup:
-    def value(series: Series, point: Point, rate: float) -> float:
-        assert series.base is not None
-        return rate / series.base.rows_per_second / point.devices
-
-    curves = list(_curves(comparison, value, only_with_base=True))
+def _efficiency(curves: list[Curve]) -> Markup:
     ideal: Callable[[float], float] = lambda _: 1.0  # noqa: E731
     return curves_figure("Efficiency", curves, "of linear scaling", share, ideal, unit=0.01, scales_with_devices=False)
 
 
-def _curves(
-    comparison: Comparison, value: Callable[[Series, Point, float], float], only_with_base: bool = False
-) -> Iterator[Curve]:
+def _curves(comparison: Comparison, base_of: Callable[[Series], Series], per_device: bool = False) -> Iterator[Curve]:
+    """The rates of each series over the rate of a base, whose noise would be in all of them."""
     named = colours(comparison)
     for series in comparison.series:
-        if only_with_base and series.base is None:
+        base = base_of(series).base
+        if base is None or base.noise:
             continue
         points = []
         for point in series.points:
+            over = base.rows_per_second * (point.devices if per_device else 1)
             low, high = point.range_per_second
-            rates = (point.rows_per_second, low, high)
-            points.append((float(point.devices), *(value(series, point, rate) for rate in rates)))
-        yield Curve(series.name, points, named[series.side], series.predicted)  # type: ignore[arg-type]
+            if not point.noise:
+                points.append((float(point.devices), point.rows_per_second / over, low / over, high / over))
+        if points:
+            yield Curve(series.name, points, named[series.side], series.predicted)
 
 
-def _bars(series: Series) -> Iterator[Bar]:
-    if series.side != "abreast":
-        return
-    for point in series.points:
-        if point.parts:
-            known = point.line is None or point.line.get("all_reduce_told", True)
-            parts = {_label(name, known): seconds for name, seconds in point.parts.items()}
-            predicted = ", predicted" if series.predicted else ""
-            yield Bar(f"{counted(point.devices, 'device')}{predicted}", parts, predicted=series.predicted)
+def _bars(comparison: Comparison) -> list[Bar]:
+    points = [
+        (series, point)
+        for series in comparison.series
+        for point in series.points
+        if series.side == "abreast" and point.parts
+    ]
+    labels = LABELS | {"compute": _compute_label([point for _, point in points])}
+    found = []
+    for series, point in points:
+        kind = ", predicted" if series.predicted else ", too noisy" if point.noise else ""
+        parts = {labels.get(name, name): seconds for name, seconds in (point.parts or {}).items()}
+        found.append(Bar(f"{counted(point.devices, 'device')}{kind}", parts, predicted=series.predicted))
+    return found
 
 
-def _label(name: str, all_reduce_known: bool) -> str:
-    return COMPUTE_WITH_ALL_REDUCE if name == "compute" and not all_reduce_known else LABELS.get(name, name)
+def _compute_label(points: list[Point]) -> str:
+    """One name for computing in all bars, so that the key has its colour once."""
+    apart = any((point.parts or {}).get("all_reduce") for point in points)
+    return COMPUTE_WITH_ALL_REDUCE if any(map(_holds_all_reduce, points)) and not apart else LABELS["compute"]
 
 
-def _step(comparison: Comparison, bars: list[Bar]) -> Markup:
+def _holds_all_reduce(point: Point) -> bool:
+    """Whether the computing of a measured step includes the all-reduce, which its backend does not separate."""
+    return point.line is not None and not point.line.get("all_reduce_told", True)
+
+
+def _step(bars: list[Bar]) -> Markup:
     named = colour_classes(name for bar in bars for name in bar.parts)
     longest = max(bar.total for bar in bars)
     describe: Describe = partial(duration, like=longest)

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from abreast import whole_file
 from abreast.bench import plots, table
+from abreast.bench.noise import HINT
 from abreast.bench.series import Comparison
 from abreast.errors import AbreastError, DataError
 from abreast.page.document import asset, document
 from abreast.page.drawings import drawings, numbers, style
 from abreast.page.figures import WIDTH
-from abreast.page.markup import Markup, joined, tag
+from abreast.page.markup import Markup, joined, sentence, tag
 from abreast.page.sections import anchor, origin, section
 
 PAGE = "report.html"
@@ -74,7 +75,16 @@ def _contents(found: Sequence[Comparison]) -> Markup:
 def _section(number: int, comparison: Comparison) -> Markup:
     rows = numbers(f"Measurements of {comparison.title}", table.HEADS, table.rows(comparison))
     drawn = drawings(plots.figures(comparison))
-    return section(comparison.title, comparison.devices, drawn, rows, _origin(comparison))
+    return section(comparison.title, comparison.devices, _noisy(comparison), drawn, rows, _origin(comparison))
+
+
+def _noisy(comparison: Comparison) -> Markup:
+    """A warning with the measurements that are too noisy, and the advice; nothing if all are steady."""
+    if not comparison.noisy:
+        return joined()
+    heading = tag("p", tag("strong", "Too noisy to be compared, and left out of speed-up and efficiency:"))
+    entries = [tag("li", f"{name}: {reason}") for name, reason in comparison.noisy.items()]
+    return tag("div", heading, tag("ul", *entries), tag("p", sentence(HINT), class_="advice"), class_="verdict bad")
 
 
 def _origin(comparison: Comparison) -> Markup:

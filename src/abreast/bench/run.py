@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from abreast import provenance
 from abreast.bench import lines
 from abreast.bench.cases import Cell
 from abreast.bench.line_check import wrong_with
+from abreast.bench.load import LoadOfOthers
+from abreast.bench.noise import TOO_NOISY, noise
 from abreast.device_list import CPU_DEVICES
 from abreast.errors import AbreastError, DataError, WorkerError
 from abreast.units import counted, duration
@@ -82,9 +83,10 @@ def measure(cells: Sequence[Cell], output: Path, listener: ProgressListener, tim
             failures.append(f"{described(cell)}: {error}")
             listener.done(f"{name}: failed: {error}")
             continue
-        lines.append(output, list(_lines(cell, result)))
-        for side, samples in result["samples"].items():
-            listener.done(f"{name}, {_said(cell, side, samples)}")
+        made = list(_lines(cell, result))
+        lines.append(output, made)
+        for line in made:
+            listener.done(f"{name}, {_said(line)}")
         for side, reason in result["failed"].items():
             failures.append(f"{described(cell)}, {side}: {reason}")
             listener.done(f"{name}, {side}: failed: {reason}")
@@ -96,9 +98,10 @@ def described(cell: Cell) -> str:
     return f"{case.model} on {case.backend}, {counted(case.devices, 'device')}, {case.precision}"
 
 
-def _said(cell: Cell, side: str, samples: Sequence[float]) -> str:
-    step = statistics.median(samples)
-    return f"{side}: {duration(step)} a step, {cell.case.rows / step:,.0f} rows per second"
+def _said(line: dict[str, Any]) -> str:
+    case, step, reason = line["case"], line["median"], noise(line)
+    noisy = f"; {TOO_NOISY}: {reason}" if reason else ""
+    return f"{case['side']}: {duration(step)} a step, {case['rows'] / step:,.0f} rows per second{noisy}"
 
 
 def _time_left(begin: float, done: int, total: int) -> str:
@@ -111,7 +114,9 @@ def _time_left(begin: float, done: int, total: int) -> str:
 def _lines(cell: Cell, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     origin = provenance.origin_of(provenance.command(), provenance.commit(Path.cwd()))
     notes: dict[str, Any] = {
-        name: result[name] for name in ("source", "num_parameters", "gradient_tensor_bytes") if name in result
+        name: result[name]
+        for name in ("source", "num_parameters", "gradient_tensor_bytes", "cores_of_others")
+        if name in result
     }
     notes |= {
         "steps_per_sample": result["steps"],
@@ -133,7 +138,14 @@ def _lines(cell: Cell, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _run(cell: Cell, tell: Tell, timeout_seconds: float) -> dict[str, Any]:
-    """The result of a cell. Raises `AbreastError` for a cell that fails, dies or takes too long."""
+    """The result of a cell, with the load of other processes. Raises `AbreastError` if it fails, dies or takes too long."""
+    load = LoadOfOthers()
+    result = _measured(cell, tell, timeout_seconds)
+    used = load.cores()
+    return result if used is None else result | {"cores_of_others": round(used, 3)}
+
+
+def _measured(cell: Cell, tell: Tell, timeout_seconds: float) -> dict[str, Any]:
     kept = {name: value for name, value in os.environ.items() if name != CPU_DEVICES}
     environment = kept | lines.STEADY_HEAP | {"KERAS_BACKEND": cell.case.backend}
     environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

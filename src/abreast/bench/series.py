@@ -13,6 +13,7 @@ from typing import Any
 
 from abreast.bench import lines
 from abreast.bench.line_check import wrong_with_prediction
+from abreast.bench.noise import noise
 from abreast.bench.run import key_of
 from abreast.errors import DataError
 from abreast.units import counted
@@ -23,7 +24,10 @@ _PER_POINT = ("devices", "rows", "rows_per_device")  # these differ within a ser
 
 @dataclass(frozen=True)
 class Point:
-    """A step on a number of devices: its median, and its range (quartiles, or the interval of a prediction)."""
+    """A step on a number of devices: its median, and its range (quartiles, or the interval of a prediction).
+
+    `noise` is the reason why it is too noisy to be compared; empty for a steady one.
+    """
 
     devices: int
     rows: float
@@ -32,6 +36,7 @@ class Point:
     high_seconds: float
     parts: dict[str, float] | None = None
     line: dict[str, Any] | None = None
+    noise: str = ""
 
     @property
     def rows_per_second(self) -> float:
@@ -59,13 +64,9 @@ class Series:
         """The point on one device."""
         return next((point for point in self.points if point.devices == 1), None)
 
-    def speed_up(self, point: Point) -> float | None:
-        return None if self.base is None else point.rows_per_second / self.base.rows_per_second
-
     def efficiency(self, point: Point) -> float | None:
-        """Throughput on n devices over n times the throughput on one."""
-        speed_up = self.speed_up(point)
-        return None if speed_up is None else speed_up / point.devices
+        """Throughput on n devices over n times the throughput of the same side on one."""
+        return None if self.base is None else point.rows_per_second / self.base.rows_per_second / point.devices
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,30 @@ class Comparison:
     facts: dict[str, Any]
     machine: dict[str, Any]
     series: tuple[Series, ...]
+
+    @property
+    def base_series(self) -> Series | None:
+        """The series whose throughput on one device is a speed-up of 1: measured abreast, else the first that has one."""
+        found = [series for series in self.series if series.base is not None]
+        return min(found, key=lambda series: (series.side != "abreast", series.predicted), default=None)
+
+    @property
+    def base(self) -> Point | None:
+        return None if self.base_series is None else self.base_series.base
+
+    def speed_up(self, point: Point) -> float | None:
+        """Throughput over that of `base`: one scale for all sides."""
+        return None if self.base is None else point.rows_per_second / self.base.rows_per_second
+
+    @property
+    def noisy(self) -> dict[str, str]:
+        """The measurements that are too noisy to be compared, as `keras on 2 devices`, with the reason."""
+        return {
+            f"{series.name} on {counted(point.devices, 'device')}": point.noise
+            for series in self.series
+            for point in series.points
+            if point.noise
+        }
 
     @property
     def title(self) -> str:
@@ -156,7 +181,8 @@ def _sorted(points: Iterable[Point]) -> tuple[Point, ...]:
 
 def _point(line: dict[str, Any]) -> Point:
     case, (low, high) = line["case"], line["quartiles"]
-    return Point(case["devices"], case["rows"], line["median"], low, high, line.get("step_parts_seconds"), line)
+    parts = line.get("step_parts_seconds")
+    return Point(case["devices"], case["rows"], line["median"], low, high, parts, line, noise(line))
 
 
 def _belongs(case: dict[str, Any], measured: dict[str, Any]) -> bool:

@@ -1,9 +1,10 @@
-"""Measurements as text: a row per side and number of devices."""
+"""Measurements as text: a row per side and number of devices, and the measurements that are too noisy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from abreast.bench.noise import HINT, TOO_NOISY
 from abreast.bench.series import Comparison, Point, Series
 from abreast.text_table import text_table
 from abreast.units import count, duration, share, times
@@ -13,17 +14,20 @@ HEADS = ("side", "devices", "rows/s", "step", "quartiles", "speed-up", "efficien
 
 def report(found: Sequence[Comparison]) -> str:
     """Each comparison with its title and a table."""
-    return "\n\n".join(
-        f"{each.title}\n{each.devices}\n{text_table([HEADS, *rows(each)], numbers=True)}" for each in found
-    )
+    return "\n\n".join(map(_report, found))
+
+
+def _report(comparison: Comparison) -> str:
+    table = text_table([HEADS, *rows(comparison)], numbers=True)
+    return "\n".join((comparison.title, comparison.devices, table, *_notes(comparison)))
 
 
 def rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    return [_row(series, point) for series in comparison.series for point in series.points]
+    return [_row(comparison, series, point) for series in comparison.series for point in series.points]
 
 
-def _row(series: Series, point: Point) -> tuple[str, ...]:
-    speed_up, efficiency = series.speed_up(point), series.efficiency(point)
+def _row(comparison: Comparison, series: Series, point: Point) -> tuple[str, ...]:
+    speed_up, efficiency = comparison.speed_up(point), series.efficiency(point)
     spread = f"{duration(point.low_seconds, point.seconds)} to {duration(point.high_seconds, point.seconds)}"
     return (
         series.name,
@@ -31,6 +35,19 @@ def _row(series: Series, point: Point) -> tuple[str, ...]:
         count(point.rows_per_second),
         duration(point.seconds),
         spread,
-        "" if speed_up is None else times(speed_up),
-        "" if efficiency is None else share(efficiency),
+        "" if speed_up is None else _steady(times(speed_up), point, comparison.base),
+        "" if efficiency is None else _steady(share(efficiency), point, series.base),
     )
+
+
+def _steady(text: str, *compared: Point | None) -> str:
+    """The text of a ratio, unless one of the compared measurements is too noisy."""
+    return TOO_NOISY if any(point is not None and point.noise for point in compared) else text
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    noisy = comparison.noisy
+    return [
+        *(f"{TOO_NOISY}: {name}: {reason}" for name, reason in noisy.items()),
+        *([f"hint: {HINT}"] if noisy else []),
+    ]

@@ -18,6 +18,7 @@ _PAD = 16  # between the plot's left and right edges and its points
 _LOGARITHMIC_FROM = 32  # devices
 _LEAST_TICK_PIXELS = 26
 _ROW, _BAR = 34, 20  # heights of a row and of the bar in it
+_LEAST_BAR = 2  # pixels: a part that is narrower in every bar is not drawn, and not in the key
 _KEY_ROW = 20
 _LETTER_WIDTH = 6.6
 
@@ -89,7 +90,8 @@ def bars_figure(title: str, bars: Sequence[Bar], colours: Mapping[str, str], des
     longest = max((bar.total for bar in bars), default=0.0) or 1.0
     left = 24 + _LETTER_WIDTH * max((len(bar.name) for bar in bars), default=0)
     width = WIDTH - left - 84
-    shown = {name: colour for name, colour in colours.items() if any(bar.parts.get(name) for bar in bars)}
+    least = _LEAST_BAR * longest / width
+    shown = {name: colour for name, colour in colours.items() if any(bar.parts.get(name, 0.0) >= least for bar in bars)}
     rows, top = [], _TOP + 4
     for number, bar in enumerate(bars):
         rows.append(_bar(bar, shown, describe, left, top + number * _ROW, width / longest))

@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "--lost", metavar="SHARE", type=float, default=0.0, help="share of transfers that fail and are repeated"
     )
     add_option(parser, "--epoch-rows", metavar="N", type=float, help="rows of an epoch, for its price")
-    parser.add_argument("--price", metavar="PRICE", type=float, help="price of one device for one hour")
+    parser.add_argument("--price", metavar="PRICE", help='price of one device for one hour, as 2.50 or "2.50 EUR"')
     parser.add_argument("--html", metavar="FILE", help="also write the plan as a page")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 

@@ -14,6 +14,7 @@ from abreast.plan.machine import find_machine
 from abreast.plan.measured_steps import measured_steps, rows_of, with_measured_shape
 from abreast.plan.models import Model, find_model, is_known, model_of, with_tensors
 from abreast.plan.predict import Prediction, predictions
+from abreast.plan.price import parse_price
 from abreast.plan.questions import cost, helps, worth
 from abreast.plan.report import Plan
 from abreast.plan.setup import Setup, check_rows
@@ -40,12 +41,13 @@ def make_plan(options: argparse.Namespace) -> Plan:
     hosts = -(-most // setup.machine.devices_per_host) if options.hosts is None else options.hosts
     _check_even(setup, most, hosts)
     points = predictions(setup, most, hosts)
-    price = None
+    epoch = price = None
     if options.price is not None or options.epoch_rows is not None:
         if options.price is None or options.epoch_rows is None:
             raise DataError("the cost of an epoch needs its rows and a price", "give --epoch-rows and --price")
-        price = cost(_last_predicted(points), options.epoch_rows, options.price)
-    return Plan(setup, points, worth(points), helps(setup, points[-1]), price, measured)
+        price = parse_price(options.price)
+        epoch = cost(_last_predicted(points), options.epoch_rows, price)
+    return Plan(setup, points, worth(points), helps(setup, points[-1]), epoch, price, measured)
 
 
 def _last_predicted(points: Sequence[Prediction]) -> Prediction:

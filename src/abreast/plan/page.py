@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 
 from abreast import whole_file
 from abreast.bench import plots
+from abreast.bench.noise import TOO_NOISY
 from abreast.bench.series import Comparison, Point, Series
 from abreast.page import drawings
 from abreast.page.document import document
@@ -14,12 +16,21 @@ from abreast.page.markup import Markup, joined, sentence, shortened, tag
 from abreast.page.sections import origin, section
 from abreast.plan.measured_steps import at
 from abreast.plan.predict import Prediction
-from abreast.plan.report import Plan, epoch_words, helps_words, rate_words, row_words, worth_words
-from abreast.timeline.step_parts import LABELS
-from abreast.units import count, counted, duration, share, times
+from abreast.plan.report import (
+    MEASURED_NAMES,
+    Plan,
+    bottleneck_words,
+    epoch_words,
+    helps_words,
+    part_name,
+    rate_words,
+    row_words,
+    worth_words,
+)
+from abreast.units import count, counted, duration, long_duration, share, times
 
-# The parts of a predicted step that a measured step has under another name.
-_MEASURED_NAMES = {"compute": "compute", "exchange": "all_reduce", "copies": "copy", "input": "wait"}
+_LEAST_SHARE = 0.01  # of a step, for the second longest part
+
 _MEANINGS = (
     "All-reduce: the part that computing does not hide. Stragglers: the time that the other replicas wait for the slowest. "
     "Launches: the time to start the exchange of each gradient tensor. Update: the optimizer."
@@ -61,7 +72,7 @@ def _comparison(plan: Plan, shown: Sequence[Prediction]) -> Comparison:
 def series_point(point: Prediction) -> Point:
     """A prediction as a point of a series, with the names that a measured step has for its parts."""
     rows = point.rows_per_second * point.step_seconds
-    parts = {_MEASURED_NAMES.get(name, name): seconds for name, seconds in point.parts.items() if seconds > 0}
+    parts = {MEASURED_NAMES.get(name, name): seconds for name, seconds in point.parts.items() if seconds > 0}
     return Point(point.num_devices, rows, point.step_seconds, rows / point.high, rows / point.low, parts)
 
 
@@ -79,7 +90,7 @@ def _header(plan: Plan) -> Markup:
     verdict = tag(
         "div",
         tag("p", tag("strong", sentence(worth_words(plan)))),
-        tag("p", " ".join([_in_the_way(last), *answers]), class_="advice"),
+        tag("p", " ".join([_longest(last), *answers]), class_="advice"),
         class_="verdict note",
     )
     return tag(
@@ -92,31 +103,31 @@ def _header(plan: Plan) -> Markup:
     )
 
 
-def _in_the_way(point: Prediction) -> str:
+def _longest(point: Prediction) -> str:
     if point.abstains:
         return f"No prediction for {counted(point.num_devices, 'device')}: {point.abstains}."
-    part = share(point.parts[point.bottleneck] / point.step_seconds)
-    if point.bottleneck == "compute":
-        return f"Computing is {part} of a step of {counted(point.num_devices, 'device')}: nothing else is in the way."
-    return f"In the way: {_label(point.bottleneck)}, {part} of a step of {counted(point.num_devices, 'device')}."
+    words = f"Longest part of a step of {counted(point.num_devices, 'device')}: {bottleneck_words(point)}"
+    others = {name: seconds for name, seconds in point.parts.items() if name != point.bottleneck}
+    name = max(others, key=lambda name: others[name])
+    part = others[name] / point.step_seconds
+    return f"{words}; then {part_name(name)} {share(part)}." if part >= _LEAST_SHARE else f"{words}."
 
 
 def _figures(plan: Plan) -> list[Markup]:
     last = plan.points[-1]
-    figures = [("step of one device", duration(plan.setup.step.seconds))]
+    figures = [("step of one device", long_duration(plan.setup.step.seconds))]
     if not last.abstains:
         figures += [
             (f"rows per second of {counted(last.num_devices, 'device')}", rate_words(last.rows_per_second)),
             ("of linear scaling", share(last.efficiency)),
         ]
-    if plan.cost is not None:
-        figures.append(("price of an epoch", f"{plan.cost.price:,.2f}"))
+    if plan.cost is not None and plan.price is not None:
+        figures.append(("price of an epoch", plan.price.words(plan.cost.price)))
     return [tag("div", tag("dt", name), tag("dd", tag("b", value))) for name, value in figures]
 
 
 def _scaling(plan: Plan, comparison: Comparison) -> Markup:
     figures = [each for each in plots.figures(comparison) if each[0] != "step"]
-    base = plan.points[0].rows_per_second
     rows = []
     for point in plan.points:
         counts = (f"{point.num_devices:,}", f"{point.num_hosts:,}")
@@ -124,11 +135,9 @@ def _scaling(plan: Plan, comparison: Comparison) -> Markup:
             rows.append((*counts, "no prediction", "", "", "", point.abstains))
             continue
         interval = f"{rate_words(point.low)} to {rate_words(point.high)}"
-        speed_up = times(point.rows_per_second / base)
-        bottleneck = f"{_label(point.bottleneck)} {share(point.parts[point.bottleneck] / point.step_seconds)}"
-        rows.append(
-            (*counts, rate_words(point.rows_per_second), interval, speed_up, share(point.efficiency), bottleneck)
-        )
+        speed_up = times(comparison.speed_up(series_point(point)) or math.nan)
+        ratios = (speed_up, share(point.efficiency))
+        rows.append((*counts, rate_words(point.rows_per_second), interval, *ratios, bottleneck_words(point)))
     heads = ("devices", "hosts", "rows/s", "80% interval", "speed-up", "efficiency", "bottleneck")
     about = "The interval contains the measured rate in four cases of five."
     if plan.setup.machine.shares_cores:
@@ -154,8 +163,8 @@ def _beside(plan: Plan, shown: Sequence[Prediction]) -> Markup:
                 rate_words(point.rows_per_second),
                 rate_words(found.rows_per_second),
                 f"{rate_words(low)} to {rate_words(high)}",
-                f"{point.rows_per_second / found.rows_per_second - 1:+.1%}",
-                "given" if point.num_devices == 1 else inside,
+                TOO_NOISY if found.noise else f"{point.rows_per_second / found.rows_per_second - 1:+.1%}",
+                "given" if point.num_devices == 1 else TOO_NOISY if found.noise else inside,
             )
         )
     if plan.measured is None:
@@ -176,7 +185,7 @@ def _steps(comparison: Comparison, shown: Sequence[Prediction]) -> Markup:
         low, high = (duration(rows_of_step / rate, longest) for rate in (point.high, point.low))
         parts = (duration(point.parts[name], longest) for name in names)
         rows.append((f"{point.num_devices:,}", duration(point.step_seconds, longest), f"{low} to {high}", *parts))
-    heads = ("devices", "step", "80% interval", *map(_label, names))
+    heads = ("devices", "step", "80% interval", *map(part_name, names))
     figures = [each for each in plots.figures(comparison) if each[0] == "step"]
     table = drawings.numbers("Parts of a predicted step", heads, rows)
     return section("Where a step goes", _MEANINGS, drawings.drawings(figures), table)
@@ -205,7 +214,3 @@ def _origin(plan: Plan) -> Markup:
         **{name.replace("_", " "): str(text) for name, text in machine.sources.items()},
     }
     return origin(entries)
-
-
-def _label(part: str) -> str:
-    return LABELS.get(_MEASURED_NAMES.get(part, part), part)

@@ -35,8 +35,8 @@ _WIDEST = 6.0  # highest over lowest; beyond it a prediction says nothing
 class Prediction:
     """Rates are rows per second of all devices; `parts` are seconds of a step and add up to `step_seconds`.
 
-    `efficiency` is the rate over the rate of as many devices that each train alone with the same settings. `busy` has the seconds
-    of each simulated resource.
+    `bottleneck` is the longest part. `efficiency` is the rate over the rate of as many devices that each train alone
+    with the same settings. `busy` has the seconds of each simulated resource.
     """
 
     num_devices: int
@@ -90,9 +90,7 @@ def predict(setup: Setup, num_devices: int, num_hosts: int = 1, constants: Const
     if setup.machine.shares_cores:
         low /= num_devices
     low, high = low / setup.step.factor, high * setup.step.factor
-    bottleneck = max((name for name in parts if name not in ("compute", "update")), key=lambda name: parts[name])
-    if parts[bottleneck] < 0.02 * step:
-        bottleneck = "compute"
+    bottleneck = max(parts, key=lambda name: parts[name])
     abstains = _abstains(low, high, setup)
     return Prediction(
         num_devices,

@@ -10,6 +10,7 @@ from itertools import pairwise
 from abreast.errors import AbreastError, DataError
 from abreast.plan.gradients import parse_format
 from abreast.plan.predict import Prediction, predict
+from abreast.plan.price import Price
 from abreast.plan.setup import Setup
 
 _WORTH = 0.5  # the share of its own throughput that an added device has to bring
@@ -25,13 +26,17 @@ class Help:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one pass over the data; `low` and `high` are the ends of the 80 % interval of `price`."""
+    """The cost of one pass over the data, in `currency` if one was given.
+
+    `low` and `high` are the ends of the 80 % interval of `price`.
+    """
 
     num_devices: int
     hours: float
     price: float
     low: float
     high: float
+    currency: str | None = None
 
 
 def worth(found: Sequence[Prediction]) -> Prediction:
@@ -89,13 +94,10 @@ def _changes(setup: Setup) -> list[tuple[str, Setup]]:
     return changes
 
 
-def cost(point: Prediction, rows_per_epoch: float, price_per_device_hour: float) -> Cost:
-    if not 0 < rows_per_epoch < math.inf or not 0 <= price_per_device_hour < math.inf:
-        raise DataError(
-            f"{rows_per_epoch:g} rows at {price_per_device_hour:g} per device and hour",
-            "--epoch-rows is above zero, --price zero or more",
-        )
+def cost(point: Prediction, rows_per_epoch: float, per_device_hour: Price) -> Cost:
+    if not 0 < rows_per_epoch < math.inf:
+        raise DataError(f"--epoch-rows {rows_per_epoch:g}", "give a number above zero")
     hours = rows_per_epoch / point.rows_per_second / 3600
-    price = hours * point.num_devices * price_per_device_hour
-    rate = point.rows_per_second
-    return Cost(point.num_devices, hours, price, price * rate / point.high, price * rate / point.low)
+    price = hours * point.num_devices * per_device_hour.amount
+    low, high = (price * point.rows_per_second / rate for rate in (point.high, point.low))
+    return Cost(point.num_devices, hours, price, low, high, per_device_hour.currency)

@@ -9,10 +9,15 @@ from typing import Any
 from abreast.bench.series import Comparison
 from abreast.plan.measured_steps import at
 from abreast.plan.predict import Prediction
+from abreast.plan.price import Price
 from abreast.plan.questions import Cost, Help
 from abreast.plan.setup import Setup
 from abreast.text_table import text_table
-from abreast.units import count, counted, duration, share, times
+from abreast.timeline.step_parts import LABELS
+from abreast.units import count, counted, long_duration, share, times
+
+# The parts of a predicted step that a measured step has under another name.
+MEASURED_NAMES = {"compute": "compute", "exchange": "all_reduce", "copies": "copy", "input": "wait"}
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,7 @@ class Plan:
     worth: Prediction
     helps: Sequence[Help]
     cost: Cost | None = None
+    price: Price | None = None
     measured: Comparison | None = None
 
 
@@ -67,7 +73,7 @@ def _what(setup: Setup) -> list[str]:
     model, machine = setup.model, setup.machine
     lines = [
         f"predicted, not measured: {model.name} ({count(round(model.num_parameters))} parameters) on {machine.name}",
-        f"step of one device: {duration(setup.step.seconds)} for {row_words(setup.rows)} ({setup.step.source})",
+        f"step of one device: {long_duration(setup.step.seconds)} for {row_words(setup.rows)} ({setup.step.source})",
     ]
     if setup.accumulation > 1:
         lines.append(f"a step below is {setup.accumulation} such steps with accumulated gradients, and one update")
@@ -95,8 +101,8 @@ def _row(point: Prediction) -> tuple[str, ...]:
         rate_words(point.rows_per_second),
         f"{rate_words(point.low)} to {rate_words(point.high)}",
         share(point.efficiency),
-        duration(point.step_seconds),
-        f"{point.bottleneck} {share(point.parts[point.bottleneck] / point.step_seconds)}",
+        long_duration(point.step_seconds),
+        bottleneck_words(point),
     )
 
 
@@ -111,7 +117,17 @@ def _answers(plan: Plan) -> list[str]:
 
 def _parts(point: Prediction) -> str:
     shown = [(name, seconds) for name, seconds in point.parts.items() if seconds > 0.001 * point.step_seconds]
-    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in shown)
+    return ", ".join(f"{part_name(name)} {long_duration(seconds)}" for name, seconds in shown)
+
+
+def bottleneck_words(point: Prediction) -> str:
+    """The part that takes most of a step, with its share."""
+    return f"{part_name(point.bottleneck)} {share(point.parts[point.bottleneck] / point.step_seconds)}"
+
+
+def part_name(part: str) -> str:
+    """The name of a part of a predicted step, as in a timeline where that has such a part."""
+    return LABELS.get(MEASURED_NAMES.get(part, part), part)
 
 
 def worth_words(plan: Plan) -> str:
@@ -134,11 +150,11 @@ def helps_words(plan: Plan) -> str:
 
 
 def epoch_words(plan: Plan) -> str:
-    """Hours and price of an epoch; only for a plan with a price."""
-    assert plan.cost is not None
-    cost = plan.cost
-    price = f"{cost.price:,.2f} ({cost.low:,.2f} to {cost.high:,.2f})"
-    return f"an epoch on {cost.num_devices}: {cost.hours:.3g} h, price {price}"
+    """Time and price of an epoch; only for a plan with a price."""
+    assert plan.cost is not None and plan.price is not None
+    cost, words = plan.cost, plan.price.words
+    price = f"{words(cost.price)} ({words(cost.low)} to {words(cost.high)})"
+    return f"an epoch on {counted(cost.num_devices, 'device')}: {long_duration(3600 * cost.hours)}, price {price}"
 
 
 def row_words(rows: float) -> str:

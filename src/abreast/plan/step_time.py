@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from abreast import plain_json
+from abreast.bench.noise import TOO_NOISY
 from abreast.bench.series import Comparison
 from abreast.errors import DataError
 from abreast.plan.machine import Machine
@@ -39,7 +40,8 @@ def step_time(
         return _from_file(options.step_from, rows)
     one = at(measured, 1)
     if one is not None:
-        return StepTime(one.seconds, 1.0, f"measured, {options.measured}")
+        noisy = f"; {TOO_NOISY}: {one.noise}" if one.noise else ""
+        return StepTime(one.seconds, 1.0, f"measured, {options.measured}{noisy}")
     return roofline(model, machine.device, rows, options.precision)
 
 

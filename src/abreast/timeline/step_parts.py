@@ -21,7 +21,7 @@ LABELS = {
     "callbacks": "callbacks",
     "rest": "rest of Python",
 }
-COMPUTE_WITH_ALL_REDUCE = "compute (with all-reduce)"
+COMPUTE_WITH_ALL_REDUCE = "computing with all-reduce"
 
 # A state is a number of five bits: one for each thing that can be true at a moment.
 _PUTTING, _WAITING, _CALLING, _COMPUTING, _SUMMING = _BITS = (1, 2, 4, 8, 16)
