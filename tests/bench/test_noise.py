@@ -42,7 +42,7 @@ def test_load_is_all_work_without_our_own(monkeypatch: pytest.MonkeyPatch) -> No
     values = {"_busy_seconds": [10.0, 16.0], "_own_seconds": [3.0, 7.0]}
     for name, found in values.items():
         monkeypatch.setattr(load, name, iter(found).__next__)
-    monkeypatch.setattr(load.time, "monotonic", iter([100.0, 104.0]).__next__)
+    monkeypatch.setattr("time.monotonic", iter([100.0, 104.0]).__next__)
     assert LoadOfOthers().cores() == 0.5
 
 
