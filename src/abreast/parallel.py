@@ -120,6 +120,12 @@ def devices() -> tuple[str, ...]:
     return current_backend().device_names()
 
 
+def num_devices(devices: DeviceSpec, cpu_devices: int | None) -> int:
+    """Number of the devices that a request means, of `cpu_devices` simulated ones or of those that are there."""
+    there = current_backend().device_names() if cpu_devices is None else [f"cpu:{i}" for i in range(cpu_devices)]
+    return len(choose(devices, there))
+
+
 @contextmanager
 def default_placement(
     devices: DeviceSpec = "auto",

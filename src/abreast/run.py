@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
-from abreast.backend.registry import BACKENDS, BackendName, require
+from abreast.backend.registry import BACKENDS, BackendName, current_backend, require
 from abreast.device_request import DeviceSpec, parse_devices
 from abreast.errors import AbreastError, BackendError, LaunchError
 from abreast.staging import Staging
@@ -183,6 +183,7 @@ class _Placing(importlib.abc.MetaPathFinder):
                 parallel.use_cpu_devices(1 if self.plain else options.cpu_devices)
             if self.plain:
                 self.stack.enter_context(placed_models.nothing_placed())
+                self._take_over(parallel.num_devices(options.devices, options.cpu_devices))
             else:
                 placement = parallel.default_placement(
                     options.devices,
@@ -191,12 +192,15 @@ class _Placing(importlib.abc.MetaPathFinder):
                     check_rows=options.check_rows,
                     staging=Staging(options.prefetch, options.prefetch_bytes, options.input_timeout),
                 )
-                self.stack.enter_context(placement)
+                self._take_over(self.stack.enter_context(placement).num_devices)
             if self.when_placed is not None:
                 self.when_placed()
         except AbreastError as error:
             self.error = error
             raise
+
+    def _take_over(self, num_devices: int) -> None:
+        self.stack.enter_context(current_backend().taking_over(num_devices))
 
     def _check_backend(self) -> None:
         running = sys.modules["keras"].backend.backend()

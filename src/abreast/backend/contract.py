@@ -7,6 +7,7 @@ looks on (`instruments.py`). Importing this loads neither Keras nor a framework.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -82,6 +83,10 @@ class Backend(Protocol[Staged]):
 
     def install(self, devices: tuple[str, ...]) -> None:
         """Let Keras's trainer of this backend accept our feed; hide all other accelerators if nothing has started yet."""
+        ...
+
+    def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
+        """Inside, the framework's own means to place Keras models lead to `num_devices` devices of abreast, or are refused."""
         ...
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:

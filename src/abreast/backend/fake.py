@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -122,6 +123,9 @@ class FakeBackend:
 
     def install(self, devices: tuple[str, ...]) -> None:
         self.log.append(f"install {' '.join(devices)}")
+
+    def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         return lambda: iter(adapter)

@@ -8,6 +8,7 @@ shards uneven arrays itself: no mask is needed, and a user's own `train_step` is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -80,6 +81,9 @@ class JaxBackend:
             return iter(self.data_adapter) if isinstance(self.data_adapter, Feed) else plain(self)
 
         epoch_iterator._get_iterator = get_iterator
+
+    def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
+        return nullcontext()  # `keras.distribution` is Keras's own
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         if isinstance(adapter, TFDatasetAdapter):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -26,6 +27,7 @@ from abreast.backend.tensorflow.instruments import TensorFlowInstruments
 from abreast.backend.tensorflow.probe import TensorFlowProbe
 from abreast.backend.tensorflow.staging import put_shards, to_device
 from abreast.backend.tensorflow.step import Program, StagedBatch
+from abreast.backend.tensorflow.strategies import taking_over
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import BackendError, ModelError
 from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, take
@@ -111,6 +113,9 @@ class TensorFlowBackend:
         epoch_iterator.__init__, epoch_iterator._get_iterator = init, get_iterator
         for name in ("reset_metrics", "_get_metrics_result_or_logs"):  # an epoch begins and ends with these
             setattr(TensorFlowTrainer, name, self._at_rest(getattr(TensorFlowTrainer, name)))
+
+    def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
+        return taking_over(num_devices)
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):

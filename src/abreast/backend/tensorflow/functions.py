@@ -47,10 +47,15 @@ def inlined(num_replicas: int) -> Iterator[None]:
         _thread.num_replicas = before
 
 
+def in_a_step() -> bool:
+    """Whether this thread is inside of `inlined`."""
+    return bool(getattr(_thread, "num_replicas", 0))
+
+
 def _unless_outside(plain: Callable[..., Any], called: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-        if not getattr(_thread, "num_replicas", 0):
+        if not in_a_step():
             return plain(function, *args, **kwargs)
         return called(plain, function, args, kwargs)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -79,6 +79,9 @@ class TorchBackend:
         keras_ddp.install()
         exact.install()  # before anybody replaces one of these functions for a while
         _install()
+
+    def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         def epoch() -> Iterator[Any]:

@@ -1,0 +1,179 @@
+"""Strategies of `tf.distribute` that place nothing: a script's own ones become these, and abreast places its models.
+
+A `TakenOver` has the class that the script named, so that `isinstance` holds; scopes, data sets and numbers of replicas are those
+of abreast. Loops that call `run` are refused. Not here: which names become what (`strategies.py`). Imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from abreast.backend.tensorflow.functions import in_a_step
+from abreast.errors import DataError, ModelError
+from abreast.stderr import tell
+
+_PLAIN = tf.distribute.get_strategy()  # TensorFlow's default: one device
+_entered = threading.local()
+_told: set[str] = set()
+
+
+def around() -> Any:
+    """The strategy whose scope this thread is in; None outside."""
+    return next(reversed(_scopes()), None)
+
+
+def enter(strategy: Any) -> None:
+    """Be in a strategy's scope from now on."""
+    _scopes().append(strategy)
+
+
+def leave_all() -> None:
+    _scopes().clear()
+
+
+def _scopes() -> list[Any]:
+    if not hasattr(_entered, "stack"):
+        _entered.stack = []
+    stack: list[Any] = _entered.stack
+    return stack
+
+
+class TakenOver(tf.distribute.Strategy):  # type: ignore[misc]  # TensorFlow has no types
+    """A strategy over `num_replicas` devices; without its own, abreast has `num_devices` of them."""
+
+    num_devices: ClassVar[int]
+    title: ClassVar[str]
+
+    def __init__(self, devices: Any = None) -> None:
+        tf.distribute.Strategy.__init__(self, _PLAIN.extended)
+        for device in [devices] if isinstance(devices, str) else devices or ():
+            _check_here(self.title, device)
+        if self.title not in _told:
+            _told.add(self.title)
+            tell(
+                f"takes over {self.title}: its scope places nothing, models train on {_counted(self.num_devices)} of "
+                f"abreast, num_replicas_in_sync is {self._num_replicas}, and a batch is that of all devices"
+            )
+
+    @property
+    def _num_replicas(self) -> int:
+        return self.num_devices
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        if in_a_step():
+            raise ModelError(
+                f"a step reads num_replicas_in_sync of a {self.title}, which abreast takes over: TensorFlow adds the "
+                "replicas' gradients up, and abreast takes their mean",
+                "leave out a division by it (the loss is a mean over the global batch); read the number before training "
+                "for anything else, as for a learning rate",
+            )
+        return self._num_replicas
+
+    @contextmanager
+    def scope(self) -> Iterator[Any]:
+        _scopes().append(self)
+        try:
+            yield self
+        finally:
+            _scopes().remove(self)
+
+    def experimental_distribute_dataset(self, dataset: Any, options: Any = None) -> Any:
+        return dataset
+
+    def distribute_datasets_from_function(self, dataset_fn: Callable[[Any], Any], options: Any = None) -> Any:
+        context = tf.distribute.InputContext(1, 0, self._num_replicas)
+        return joined(dataset_fn(context), self._num_replicas)
+
+    experimental_distribute_datasets_from_function = distribute_datasets_from_function
+
+    def experimental_local_results(self, value: Any) -> tuple[Any, ...]:
+        return (value,)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._own_loop("run")
+
+    def reduce(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._own_loop("reduce")
+
+    def gather(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._own_loop("gather")
+
+    def experimental_distribute_values_from_function(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._own_loop("experimental_distribute_values_from_function")
+
+    def _own_loop(self, method: str) -> ModelError:
+        return ModelError(
+            f"the script calls {method} of a {self.title}: abreast trains models through fit, evaluate, predict and their "
+            "siblings, not in a loop with strategy.run",
+            "put the step into `def train_step(self, data)` of a keras.Model and call model.fit, or call "
+            "model.train_on_batch in the loop; take strategy.run, reduce and gather out",
+        )
+
+
+class MirroredStrategy(TakenOver, tf.distribute.MirroredStrategy):  # type: ignore[misc]
+    title = "tf.distribute.MirroredStrategy"
+
+    def __init__(self, devices: Any = None, cross_device_ops: Any = None) -> None:
+        TakenOver.__init__(self, devices)
+
+
+class OneDeviceStrategy(TakenOver, tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
+    """One replica, as the script says: its batches and learning rates stay what they are."""
+
+    title = "tf.distribute.OneDeviceStrategy"
+
+    def __init__(self, device: Any) -> None:
+        TakenOver.__init__(self, device)
+
+    @property
+    def _num_replicas(self) -> int:
+        return 1
+
+
+def joined(dataset: Any, count: int) -> Any:
+    """The global batches of a data set of replicas' batches: each is the rows of the next `count`, in their order."""
+    if count == 1:
+        return dataset
+    specs = dataset.element_spec
+    for spec in tf.nest.flatten(specs):
+        _check_joins(spec)
+
+    def rows(*batches: Any) -> Any:
+        return tf.nest.map_structure(_rows, batches if isinstance(specs, tuple) else batches[0])
+
+    return dataset.ragged_batch(count).map(rows)
+
+
+@tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+def _rows(batches: Any) -> Any:
+    if isinstance(batches, tf.RaggedTensor):
+        return batches.values
+    return tf.reshape(batches, [-1, *batches.shape[2:]])
+
+
+def _check_joins(spec: Any) -> None:
+    shape = spec.shape if isinstance(spec, tf.TensorSpec) else None
+    if shape is None or shape.rank is None or None in tuple(shape)[1:]:
+        raise DataError(
+            f"distribute_datasets_from_function gives batches of {spec}, which abreast cannot join to a global batch",
+            "call the function yourself for the global batch: dataset = dataset_fn(tf.distribute.InputContext())",
+        )
+
+
+def _check_here(title: str, device: Any) -> None:
+    spec = tf.DeviceSpec.from_string(str(device))
+    if spec.job not in (None, "localhost") or spec.task not in (None, 0):
+        raise ModelError(
+            f"{title} names {device}, a device of another host",
+            "several hosts work with PyTorch only; leave the devices out to train on those of this host",
+        )
+
+
+def _counted(number: int) -> str:
+    return f"{number} device" if number == 1 else f"the {number} devices"
