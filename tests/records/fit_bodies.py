@@ -41,6 +41,23 @@ def records(folder: str, **settings: Any) -> Any:
     return abreast.ImageRecords(folder, BATCH, **{"size": SIZE, "seed": SEED, "num_threads": 2, **settings})
 
 
+def trained_on_classes(folder: str, devices: int, targets: str) -> dict[str, Any]:
+    """A classifier of the classes of one column, on batches whose last one does not divide by the devices."""
+    import abreast
+
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(7)
+    with records(folder, targets=targets) as data:
+        outputs = keras.layers.Dense(len(data.class_names), activation="softmax")
+        model = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), outputs])
+        model.build((None, SIZE, SIZE, 3))
+        model.compile(keras.optimizers.SGD(1e-2), "sparse_categorical_crossentropy", metrics=["accuracy"])
+        if devices:
+            model = abreast.parallelize(model, devices=devices)
+        history = model.fit(data, epochs=2, verbose=0).history
+        return {"weights": model.get_weights(), "history": history, "class_names": data.class_names}
+
+
 def trained_on_records(folder: str, devices: int, **settings: Any) -> dict[str, Any]:
     model = model_on(devices)
     with records(folder, **settings) as data, records(folder, augment=False) as held_out:

@@ -5,24 +5,20 @@ The samples of a batch are chosen in `sampling.py`, and the order of batches in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from abreast.errors import DataError
 from abreast.records.decoding.images import Pixels
 from abreast.records.decoding.painters import Batches, Painters, PaintTask
-from abreast.records.format.columns import Array
 from abreast.records.loading.draws import uniforms
+from abreast.records.loading.targets import ClassNames, Targets, target_columns
 from abreast.records.loading.views import CenterCrop, RandomCrop, Views
-from abreast.records.reading.reader import Numbers, Records
+from abreast.records.reading.reader import Numbers
 from abreast.records.reading.sizes import Sizes
 
 _MAX_ROWS_OF_A_TASK = 16
-
-Targets = str | Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -59,12 +55,14 @@ class Assembly:
         weights: str | None,
         max_rows: int,
         keep_batches: int,
+        class_names: ClassNames = None,
     ) -> None:
         records = sizes.records[0]
         channels = max(int(index.samples["channels"].max(initial=1)) for _, index in records.shards())
         self.look = look
         self.batches = Batches(sizes, (*look.size, channels), look.antialias, max_rows, keep_batches)
-        self._targets = _columns(records, targets)
+        found = target_columns(records, targets, class_names)
+        self._targets, self.class_names = found.arrays, found.class_names
         self._weights = None if weights is None else records.column(weights)
 
     def like(self) -> Any:
@@ -111,14 +109,3 @@ class Assembly:
         if self._weights is not None:
             return images, y, self._weights[numbers]
         return images if y is None else (images, y)
-
-
-def _columns(records: Records, targets: Targets) -> Array | dict[str, Array] | None:
-    if targets is None:
-        return None
-    try:
-        if isinstance(targets, str):
-            return records.column(targets)
-        return {name: records.column(name) for name in targets}
-    except DataError as error:
-        raise DataError(error.message, f"{error.hint}; targets=None gives images alone") from None

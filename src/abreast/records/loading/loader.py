@@ -18,10 +18,11 @@ from abreast.records.decoding.choose import Decoding
 from abreast.records.decoding.gpu_choice import Decoder
 from abreast.records.decoding.painters import Painters
 from abreast.records.extras import extra
-from abreast.records.loading.assembly import Assembly, Look, Started, Targets
+from abreast.records.loading.assembly import Assembly, Look, Started
 from abreast.records.loading.draws import checked_seed
 from abreast.records.loading.rate import images_per_second
 from abreast.records.loading.sampling import Place, Sampling
+from abreast.records.loading.targets import ClassNames, Targets
 from abreast.records.loading.typed import Batch
 from abreast.records.loading.views import CenterCrop, RandomCrop
 from abreast.records.reading.reader import Numbers, Records
@@ -57,6 +58,7 @@ class Loader(Generic[Batch]):
         decoder: Decoder = "cpu",
         shard: int = 0,
         num_shards: int = 1,
+        class_names: ClassNames = None,
     ) -> None:
         view = _view(augment)
         trains = isinstance(view, RandomCrop)
@@ -77,7 +79,8 @@ class Loader(Generic[Batch]):
         self._ahead = max(2, -(-_TASKS_PER_THREAD * self.num_threads // rows))
         keep_batches = self._ahead + 4
         sizes = Sizes(self.records, smaller)
-        self._assembly = Assembly(sizes, look, targets, weights, max_rows=rows, keep_batches=keep_batches)
+        self._assembly = Assembly(sizes, look, targets, weights, rows, keep_batches, class_names)
+        named = isinstance(targets, str) and self._assembly.class_names != self.records.class_names
         self._decoding = Decoding(decoder, self._assembly.batches, self.num_threads, num_workers)
         self._order: tuple[int, Numbers] | None = None
         self._begin = self._next = Place(0, 0)
@@ -96,6 +99,7 @@ class Loader(Generic[Batch]):
             "num_workers": num_workers,
             "shard": shard,
             "num_shards": num_shards,
+            "class_names": self._assembly.class_names if named else class_names,  # as announced; a copy says nothing
         }
         if extra("cv2").getNumThreads() != 1:
             # Each of our threads decodes its own image. A forked child would wait for OpenCV's threads, which it lacks.
@@ -197,8 +201,11 @@ class Loader(Generic[Batch]):
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """The names of the classes that the column `label` counts, None if the source had none."""
-        return self.records.class_names
+        """The names of the classes that the targets count, or the places of a vector; None if they have none.
+
+        Without targets, or with several, these are the names for the column `label`.
+        """
+        return self._assembly.class_names
 
     @property
     def epoch(self) -> int:

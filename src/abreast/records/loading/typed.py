@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from abreast.records.decoding.gpu_choice import Decoder
 from abreast.records.decoding.images import Pixels
 from abreast.records.format.columns import Array
+from abreast.records.loading.targets import ClassNames
 from abreast.records.loading.views import CenterCrop, RandomCrop
 
 Columns = dict[str, Array]
@@ -47,3 +48,4 @@ class Settings(TypedDict, total=False):
     decoder: Decoder
     shard: int
     num_shards: int
+    class_names: ClassNames

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = (
     *("size", "quality", "storage", "threads", "shard_mb", "shuffle_seed", "split", "split_seed"),
-    *("image", "columns", "on_error"),
+    *("image", "columns", "label", "label_separator", "class_names", "on_error"),
 )
 
 
@@ -72,6 +72,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_option(
         parser,
+        "--label",
+        metavar="NAMES",
+        action="append",
+        help="column that labels the images; words become class numbers, several columns (commas, or repeated) a vector",
+    )
+    add_option(
+        parser,
+        "--label-separator",
+        metavar="TEXT",
+        help="text between the tags in a cell of the label, which become a vector",
+    )
+    add_option(
+        parser,
+        "--class-names",
+        metavar="PATH",
+        help="names of the classes, in order: a text file with one on each line, or a packed data set (default: sorted words)",
+    )
+    add_option(
+        parser,
         "--on-error",
         choices=("stop", "skip"),
         default="stop",
@@ -83,6 +102,8 @@ def run(options: argparse.Namespace) -> int:
     from abreast.records.packing import packer
 
     settings = {name: getattr(options, name) for name in _SETTINGS}
+    if options.label is not None:
+        settings["label"] = ",".join(options.label)
     line = ProgressLine()
     try:
         summary = packer.pack(options.source, options.dest, **settings, progress=line.show)

@@ -9,6 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +31,7 @@ from abreast.records.packing.split import Draw, drawn_parts, existing_parts, spl
 from abreast.records.packing.writer import DatasetWriter, Refused
 from abreast.records.reading.reader import Records
 from abreast.records.sources.choose import shuffled, source_of
+from abreast.records.sources.labels import Label, label_of, labelled, with_label
 from abreast.records.sources.selected import Selected, selection
 from abreast.records.sources.source import Item, ItemSource
 from abreast.records.threads import Pool
@@ -57,6 +59,9 @@ def pack(
     split_seed: int = 0,
     image: str | None = None,
     columns: str | Sequence[str] | Mapping[str, str] | None = None,
+    label: str | Sequence[str] | None = None,
+    label_separator: str | None = None,
+    class_names: str | PathLike[str] | Sequence[str] | None = None,
     on_error: OnError = "stop",
     progress: Callable[[Progress], None] | None = None,
 ) -> Summary:
@@ -67,7 +72,10 @@ def pack(
     longer than `size` pixels are made smaller. `quality` is JPEG's, 95 by default. `split` makes a data set of each part,
     in a folder of `dest`: `{"train": 0.9, "val": 0.1}` draws the parts by key and `split_seed`; `["train", "val"]` takes
     the parts that the source has. `image` names the column, feature or extension that holds the images, if it cannot be
-    found automatically. `columns` selects columns, and a dictionary also renames them: `{new name: old name}`.
+    found automatically. `columns` selects columns, and a dictionary also renames them: `{new name: old name}`. `label`
+    names the column that labels the images: its words become class numbers in a column `label`, with their names in
+    order. Several columns, a list of tags, or cells of tags with a `label_separator` between them become one vector
+    of float32. `class_names` gives the names in another order: a list, a file with a name on each line, or a packed data set.
     `on_error="skip"` leaves out images that cannot be packed, and the summary says why. Raises `DataError`.
     """
     for module in PACKAGES:
@@ -83,6 +91,9 @@ def pack(
     with _readable():
         _check_apart(source, folder)
     names = None if columns is None else selection(columns)
+    with _readable():
+        made = label_of(label, label_separator, class_names)
+    names = with_label(names, made)
     asked = {
         "storage": storage,
         "size": size,
@@ -91,6 +102,7 @@ def pack(
         "shuffle_seed": shuffle_seed,
         **({} if image is None else {"image": image}),
         **({} if names is None else {"columns": [f"{new}={old}" for new, old in names.items()]}),
+        **({} if made is None else made.settings),
     }
 
     def packed(found: ItemSource, folder: Path, **part: Any) -> Summary:
@@ -98,14 +110,14 @@ def pack(
         settings = asked | part | {"source": chosen.identity}
         return _packed(chosen, folder, settings, recipe, threads or num_cores(), on_error == "skip", progress)
 
-    wanted = None if names is None else list(names.values())
+    wanted = Wanted(image, None if names is None else list(names.values()), made, shuffle_seed, on_error == "stop")
     if split is None:
         with _readable():
-            found = _ordered(source_of(source, image, wanted), shuffle_seed)
+            found = wanted.whole(source)
         return packed(found, folder)
     chosen = split_of(split, _whole("split_seed", split_seed) or 0)
     with _readable():
-        parts, described = _parts(source, chosen, image, wanted, shuffle_seed)
+        parts, described = _parts(source, chosen, wanted)
         check_parts(folder, list(parts))
     return together(
         folder, {name: packed(part, folder / name, split=[name, *described]) for name, part in parts.items()}
@@ -128,23 +140,43 @@ def _readable() -> Iterator[None]:
         raise DataError(f"cannot read {error.filename or 'the source'}: {error.strerror or error}", hint) from error
 
 
-def _ordered(source: ItemSource, shuffle_seed: int | None) -> ItemSource:
-    return source if shuffle_seed is None else shuffled(source, shuffle_seed)
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of a source: its column of images, the columns to keep, a label, and an order.
+
+    `stop`: an item without a label is an error before anything is packed.
+    """
+
+    image: str | None
+    columns: Sequence[str] | None
+    label: Label | None
+    shuffle_seed: int | None
+    stop: bool
+
+    def whole(self, source: Any) -> ItemSource:
+        return self._finished({"": source_of(source, self.image, *self._columns())})[""]
+
+    def parts(self, source: Any, names: Sequence[str]) -> dict[str, ItemSource]:
+        """The parts that the source has."""
+        return self._finished(existing_parts(source, names, self.image, *self._columns()))
+
+    def _columns(self) -> tuple[Sequence[str] | None, Sequence[str]]:
+        of = () if self.label is None else self.label.columns
+        return None if self.columns is None else [*self.columns, *of], of
+
+    def _finished(self, sources: dict[str, ItemSource]) -> dict[str, ItemSource]:
+        seed = self.shuffle_seed
+        if seed is not None:
+            sources = {name: shuffled(source, seed) for name, source in sources.items()}
+        return sources if self.label is None else labelled(sources, self.label, self.stop)
 
 
-def _parts(
-    source: Any,
-    split: Draw | tuple[str, ...],
-    image: str | None,
-    wanted: Sequence[str] | None,
-    shuffle_seed: int | None,
-) -> tuple[dict[str, ItemSource], list[Any]]:
+def _parts(source: Any, split: Draw | tuple[str, ...], wanted: Wanted) -> tuple[dict[str, ItemSource], list[Any]]:
     """A source for each part, and the settings that identify the split."""
     if isinstance(split, Draw):
-        found = _ordered(source_of(source, image, wanted), shuffle_seed)
-        return drawn_parts(found, split), [split.seed, [[name, share] for name, share in split.shares.items()]]
-    parts = existing_parts(source, split, image, wanted)
-    return {name: _ordered(part, shuffle_seed) for name, part in parts.items()}, []
+        shares = [[name, share] for name, share in split.shares.items()]
+        return drawn_parts(wanted.whole(source), split), [split.seed, shares]
+    return wanted.parts(source, split), []
 
 
 def _whole(name: str, value: int | None) -> int | None:

@@ -101,17 +101,21 @@ def drawn_parts(source: ItemSource, draw: Draw) -> dict[str, ItemSource]:
 
 
 def existing_parts(
-    source: Any, names: Sequence[str], image: str | None = None, wanted: Sequence[str] | None = None
+    source: Any,
+    names: Sequence[str],
+    image: str | None = None,
+    wanted: Sequence[str] | None = None,
+    label: Sequence[str] = (),
 ) -> dict[str, ItemSource]:
     """The parts that `source` has: folders or files of these names in a folder, or entries of a dictionary."""
     parts: dict[str, ItemSource] = {}
     for name in names:
         if isinstance(source, str | PathLike) and Path(fspath(source)).is_dir():
-            parts[name] = source_of(files_of_part(Path(fspath(source)), name, names), image, wanted)
+            parts[name] = source_of(files_of_part(Path(fspath(source)), name, names), image, wanted, label)
         elif isinstance(source, Mapping):
             if name not in source:
                 raise DataError(f"there is no part {name!r}", f"the parts are: {', '.join(map(str, source))}")
-            parts[name] = source_of(source[name], image, wanted)
+            parts[name] = source_of(source[name], image, wanted, label)
         else:
             hint = "write shares to draw parts: train=0.9,val=0.1"
             raise DataError(f"only a folder or a dictionary can have parts named {', '.join(names)}", hint)

@@ -185,6 +185,14 @@ class Records:
             raise DataError(f"{self.folder} has {what}", f"columns of numbers of one shape: {names}")
         return found
 
+    def texts(self, name: str) -> list[str]:
+        """All values of a column of text."""
+        if name not in [each.name for each in self.columns if each.type == TEXT]:
+            names = ", ".join(each.name for each in self.columns if each.type == TEXT) or "none"
+            raise DataError(f"{self.folder} has no column {name!r} of text", f"columns of text: {names}")
+        indexes = (self.index(place) for place in range(len(self._ends)))
+        return [index.columns[name].value(row) for index in indexes for row in range(index.num_samples)]
+
     def _values(self, name: str) -> Array | None:
         if name not in [each.name for each in self.columns]:
             return None

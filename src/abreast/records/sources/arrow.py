@@ -15,6 +15,7 @@ from abreast.records.decoding.images import check_file_bytes
 from abreast.records.extras import extra
 from abreast.records.format.columns import BYTES, TEXT, ColumnType, free_name
 from abreast.records.sources.listing import PATH_COLUMNS
+from abreast.records.sources.source import Missing
 
 _IMAGE_NAMES = ("image", "img", "image_bytes", "bytes", "jpg", "jpeg", "png", "webp", "picture", "photo", "encoded")
 
@@ -36,10 +37,11 @@ class Layout:
         return tuple(self.types.values())
 
 
-def layout_of(schema: Any, image: str | None, wanted: Sequence[str] | None) -> Layout:
+def layout_of(schema: Any, image: str | None, wanted: Sequence[str] | None, label: Sequence[str] = ()) -> Layout:
     """The layout of tables with this schema. Raises `DataError` if no image is found, or if a column's type is unknown.
 
-    `wanted` names the columns to keep, by our names; None keeps all.
+    `wanted` names the columns to keep, by our names; None keeps all. `label` names the columns that a label is made of,
+    which may hold lists of text.
     """
     features = _features(schema)
     chosen = _image_column(schema, image, features)
@@ -48,8 +50,8 @@ def layout_of(schema: Any, image: str | None, wanted: Sequence[str] | None) -> L
     unusable: dict[str, str] = {}
     for field in schema:
         if field.name != chosen:
-            called = _called(field.name, schema, classes, [type.name for type in types.values()])
-            kind = _type(called, field.type)
+            called = _called(field.name, schema, classes, [type.name for type in types.values()], label)
+            kind = _type(called, field.type, may_be_tags=called in label)
             if kind is not None:
                 types[field.name] = kind
             elif wanted is None or called in wanted:
@@ -61,7 +63,7 @@ def layout_of(schema: Any, image: str | None, wanted: Sequence[str] | None) -> L
             f"columns of these types cannot be packed: {what}", f"name the columns to keep: --columns {good}"
         )
     names = {types[name].name: tuple(map(str, of)) for name, of in classes.items() if name in types}
-    if len(names) > 1 and "label" not in names and wanted is None:
+    if len(names) > 1 and "label" not in names and wanted is None and not label:
         hint = f"choose the one that labels the images: --columns label={next(iter(names))}"
         raise DataError(f"several columns have class names: {', '.join(names)}", hint)
     return Layout(chosen, types, names)
@@ -76,9 +78,9 @@ def _features(schema: Any) -> dict[str, Any]:
         return {}
 
 
-def _called(name: str, schema: Any, classes: Mapping[str, Any], taken: Sequence[str]) -> str:
+def _called(name: str, schema: Any, classes: Mapping[str, Any], taken: Sequence[str], label: Sequence[str]) -> str:
     """Our name for the column. A single column of classes is called `label`."""
-    only = list(classes) == [name] and "label" not in schema.names
+    only = list(classes) == [name] and "label" not in schema.names and name not in label
     return free_name("label" if only else name, taken)
 
 
@@ -127,8 +129,8 @@ def _is_text(type: Any) -> bool:
     return bool(kinds.is_string(type) or kinds.is_large_string(type))
 
 
-def _type(name: str, type: Any) -> ColumnType | None:
-    """Our type for Arrow's; None if there is none."""
+def _type(name: str, type: Any, may_be_tags: bool = False) -> ColumnType | None:
+    """Our type for Arrow's; None if there is none. Lists of text can only be tags, of which a label is made."""
     kinds = extra("pyarrow").types
     shape: list[int | None] = []
     said = getattr(type, "shape", None)  # `datasets` stores arrays of known shape as lists of lists
@@ -140,6 +142,8 @@ def _type(name: str, type: Any) -> ColumnType | None:
     while kinds.is_list(type) or kinds.is_large_list(type) or kinds.is_fixed_size_list(type):
         shape.append(type.list_size if kinds.is_fixed_size_list(type) else None)
         type = _storage(type.value_type)
+    if may_be_tags and len(shape) == 1 and _is_text(type):
+        return ColumnType(name, TEXT, (None,))
     if isinstance(said, tuple) and len(said) == len(shape):
         shape = list(said)
     if kinds.is_boolean(type) or kinds.is_integer(type) or kinds.is_floating(type):
@@ -154,17 +158,25 @@ def _storage(type: Any) -> Any:
 
 
 class TableRows:
-    """Rows of one table: images and columns. Paths are relative to `root`."""
+    """Rows of one table: images and columns, or some of them. Paths are relative to `root`."""
 
     def __init__(self, table: Any, layout: Layout, root: Path) -> None:
         self._layout = layout
         self._root = root
-        self._columns = {name: _chunked(table.column(name)) for name in (layout.image, *layout.types)}
+        there = [name for name in (layout.image, *layout.types) if name in table.column_names]
+        self._columns = {name: _chunked(table.column(name)) for name in there}
 
     def row(self, number: int) -> tuple[Any, dict[str, Any]]:
         """Image and columns. Raises `DataError` for a row without an image; a missing value is replaced by an error."""
-        columns = {type.name: _value(type, self._columns[name][number]) for name, type in self._layout.types.items()}
+        columns = self.columns(number)
         return image_of(self._columns[self._layout.image][number], self._root), columns
+
+    def columns(self, number: int) -> dict[str, Any]:
+        return {
+            type.name: _value(type, self._columns[name][number])
+            for name, type in self._layout.types.items()
+            if name in self._columns
+        }
 
 
 def _chunked(column: Any) -> Any:
@@ -203,9 +215,7 @@ def path_of(text: str, root: Path) -> Path:
 
 def _value(column: ColumnType, value: Any) -> Any:
     if not value.is_valid:
-        return DataError(
-            f"column {column.name!r} is null", "leave out the row, or the column: name the columns to keep"
-        )
+        return Missing(f"column {column.name!r} is null", "leave out the row, or the column: name the columns to keep")
     try:
         if not column.shape or column.type in (TEXT, BYTES):
             return value.as_py()

@@ -38,18 +38,21 @@ _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
 _NUMBERED = re.compile(r".+-\d+-of-\d+")  # names of shards without an extension, such as ImageNet's
 
 
-def source_of(source: Any, image: str | None = None, wanted: Sequence[str] | None = None) -> ItemSource:
+def source_of(
+    source: Any, image: str | None = None, wanted: Sequence[str] | None = None, label: Sequence[str] = ()
+) -> ItemSource:
     """The adapter for a path, paths of shards, arrays or an iterable. An `ItemSource` is returned as it is. Raises `DataError`.
 
     `image` names the column, feature or extension that holds the images. `wanted` names the columns to keep; None keeps all.
+    `label` names the columns that a label is made of, which may hold lists of text in tables of Arrow.
     """
     if isinstance(source, str | PathLike):
         _check_path(fspath(source))
-        return _of_path(Path(fspath(source)), image, wanted)
+        return _of_path(Path(fspath(source)), image, wanted, label)
     if is_datasets(source):
-        return from_datasets(source, image, wanted)
+        return from_datasets(source, image, wanted, label)
     if (shards := _shards(source)) is not None:
-        return _of_shards(shards, image, wanted)
+        return _of_shards(shards, image, wanted, label)
     if image is not None:
         raise DataError(f"image={image!r} means nothing for a {type(source).__name__}", "leave image out")
     return _of_object(source)
@@ -95,19 +98,19 @@ def _shards(source: Any) -> list[Path] | None:
     return paths if all(path.suffix.lower() in _KINDS or _NUMBERED.fullmatch(path.name) for path in paths) else None
 
 
-def _of_path(path: Path, image: str | None, wanted: Sequence[str] | None) -> ItemSource:
+def _of_path(path: Path, image: str | None, wanted: Sequence[str] | None, label: Sequence[str]) -> ItemSource:
     if path.is_dir():
-        return _of_folder(path, image, wanted)
+        return _of_folder(path, image, wanted, label)
     if not path.exists():
         raise DataError(f"there is no {path}", "give a folder of images, or a file that lists or holds them")
     suffix = path.suffix.lower()
     if suffix == ".csv" or suffix in _LISTS:
         _no_image(image, f"a list or a table of text, as {path.name}")
         return from_csv(path) if suffix == ".csv" else from_list(path)
-    return _of_shards([path], image, wanted)
+    return _of_shards([path], image, wanted, label)
 
 
-def _of_folder(folder: Path, image: str | None, wanted: Sequence[str] | None) -> ItemSource:
+def _of_folder(folder: Path, image: str | None, wanted: Sequence[str] | None, label: Sequence[str]) -> ItemSource:
     shards = [path for path in sorted(folder.iterdir()) if path.is_file() and _may_be_shard(path)]
     if not shards:
         if is_layout(folder):
@@ -120,7 +123,7 @@ def _of_folder(folder: Path, image: str | None, wanted: Sequence[str] | None) ->
     if is_packed(folder):
         _no_image(image, "packed images")
         return from_records(folder)
-    return _of_shards(shards, image, wanted)
+    return _of_shards(shards, image, wanted, label)
 
 
 def _may_be_shard(path: Path) -> bool:
@@ -129,7 +132,9 @@ def _may_be_shard(path: Path) -> bool:
     return path.suffix.lower() in _KINDS or (bool(_NUMBERED.fullmatch(path.name)) and _begins_as(path) is not None)
 
 
-def _of_shards(shards: Sequence[Path], image: str | None, wanted: Sequence[str] | None) -> Contained:
+def _of_shards(
+    shards: Sequence[Path], image: str | None, wanted: Sequence[str] | None, label: Sequence[str]
+) -> Contained:
     kinds = {path: _kind_of(path) for path in shards}
     if set(kinds.values()) == {"tar", "Parquet"}:  # img2dataset writes the metadata of each tar beside it
         kinds = {path: kind for path, kind in kinds.items() if kind == "tar"}
@@ -142,7 +147,7 @@ def _of_shards(shards: Sequence[Path], image: str | None, wanted: Sequence[str] 
     if kind == "TFRecord":
         return from_tfrecords(paths, image)
     if kind == "Parquet":
-        return from_parquet(paths, image, wanted)
+        return from_parquet(paths, image, wanted, label)
     _no_image(image, kind)
     return from_recordio(paths)
 

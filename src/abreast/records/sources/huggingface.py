@@ -23,7 +23,9 @@ def is_datasets(source: Any) -> bool:
     return type(source).__module__.partition(".")[0] == "datasets"
 
 
-def from_datasets(source: Any, image: str | None = None, wanted: Sequence[str] | None = None) -> Contained:
+def from_datasets(
+    source: Any, image: str | None = None, wanted: Sequence[str] | None = None, label: Sequence[str] = ()
+) -> Contained:
     """Rows of a `Dataset`, in its order. Raises `DataError` for a dictionary of splits, and for a stream."""
     extra("pyarrow")
     if isinstance(source, Mapping):
@@ -32,7 +34,7 @@ def from_datasets(source: Any, image: str | None = None, wanted: Sequence[str] |
     if not hasattr(source, "with_format") or not hasattr(source, "__len__"):
         raise DataError(f"cannot pack a {type(source).__name__}", "load the data set without streaming=True")
     rows = source.with_format("arrow")
-    layout = layout_of(source.features.arrow_schema, image, wanted)
+    layout = layout_of(source.features.arrow_schema, image, wanted, label)
     return Contained(_HuggingFace(rows, str(source._fingerprint), layout), layout.columns, len(rows), layout.names)
 
 
@@ -51,6 +53,14 @@ class _HuggingFace:
 
     def places(self) -> Iterator[tuple[str, int]]:
         return ((f"{row:08d}", row) for row in range(len(self.rows)))
+
+    def values(self, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Key and columns of each row."""
+        keys = self.places()
+        for begin in range(0, len(self.rows), _ROWS_AT_ONCE):
+            table = self.rows[begin : begin + _ROWS_AT_ONCE]
+            rows = TableRows(table, self.layout, Path())
+            yield from ((next(keys)[0], rows.columns(row)) for row in range(table.num_rows))
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Callable[[int], tuple[Any, Mapping[str, Any]]]]:

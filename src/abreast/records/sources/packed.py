@@ -7,7 +7,7 @@ and the types of columns.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,13 @@ class _Packed:
                 yield from zip(
                     index.keys, range(index.first_sample, index.first_sample + index.num_samples), strict=True
                 )
+
+    def values(self, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Key and these columns of each sample."""
+        with Records(self.folder) as records:
+            for _, index in records.shards():
+                for row, key in enumerate(index.keys):
+                    yield key, {name: index.columns[name].value(row) for name in names if name in index.columns}
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Callable[[int], tuple[Any, Mapping[str, Any]]]]:

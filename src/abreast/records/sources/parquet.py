@@ -21,7 +21,9 @@ from abreast.records.sources.source import file_identity
 Place = tuple[Path, int]
 
 
-def from_parquet(files: Iterable[Path], image: str | None = None, wanted: Sequence[str] | None = None) -> Contained:
+def from_parquet(
+    files: Iterable[Path], image: str | None = None, wanted: Sequence[str] | None = None, label: Sequence[str] = ()
+) -> Contained:
     """Rows of files that have the same columns. `image` names the column of images, if it cannot be found automatically."""
     paths = tuple(files)
     found = [facts(path) for path in paths]
@@ -29,7 +31,7 @@ def from_parquet(files: Iterable[Path], image: str | None = None, wanted: Sequen
         if not each.schema.equals(found[0].schema):
             raise DataError(f"{path} has other columns than {paths[0]}", "pack files with different columns separately")
     schema = found[0].schema
-    layout = layout_of(schema, image, wanted)
+    layout = layout_of(schema, image, wanted, label)
     kinds = extra("pyarrow").types
     is_path = not kinds.is_struct(schema.field(layout.image).type) and not is_bytes(schema.field(layout.image).type)
     paths_in = layout.image if is_path else f"{layout.image}.path"
@@ -70,6 +72,15 @@ class _Parquet:
         for path, groups in zip(self.files, self.groups, strict=True):
             stem = keys.key(path.stem)
             yield from ((f"{stem}/{row:08d}", (path, row)) for row in range(sum(groups)))
+
+    def values(self, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Key and these columns of each row."""
+        stored = [name for name, type in self.layout.types.items() if type.name in names]
+        keys = self.places()
+        for path in self.files:
+            for batch in tables(path, 0, stored):
+                rows = TableRows(batch, self.layout, path.parent)
+                yield from ((next(keys)[0], rows.columns(row)) for row in range(batch.num_rows))
 
     def _paths(self, column: str) -> Iterator[tuple[Path, Path]]:
         """For each row, the folder that paths are relative to, and the image's path; the folder again if it has none."""

@@ -24,6 +24,10 @@ def everything(key: str) -> bool:
     return True
 
 
+class Missing(DataError):
+    """The error in place of a value that is not there."""
+
+
 @dataclass(frozen=True)
 class Item:
     """An image to pack: a file, the bytes of a file, or pixels (height by width, or by 1 or 3 channels too).
@@ -110,6 +114,8 @@ def _exactly(value: Any) -> list[Any]:
     """A column's value with its type, for JSON."""
     if isinstance(value, str):
         return ["text", value]
+    if isinstance(value, DataError):
+        return ["error", value.message]
     array = np.asarray(value)
     return [array.dtype.str, array.shape, array.tobytes().hex()]
 

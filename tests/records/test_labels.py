@@ -1,0 +1,283 @@
+"""Words of a table become class numbers with names; several columns, and tags, become one vector."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from abreast import cli
+from abreast.errors import DataError
+from abreast.records import Item, Records, pack
+from abreast.records.loading.loader import Loader
+from tests.harness.client import Workers
+from tests.records.pieces import class_folder, photo
+from tests.records.shards import png
+
+_ANIMALS = ["owl", "cat", "dog", "cat", "owl", "cat"]
+
+
+def csv_of(folder: Path, name: str = "t.csv", **columns: list[Any]) -> Path:
+    """A table of as many images as the columns have cells."""
+    folder.mkdir(exist_ok=True)
+    count = len(next(iter(columns.values())))
+    for i in range(count):
+        (folder / f"{i}.png").write_bytes(png(i))
+    lines = [",".join(["path", *columns])]
+    lines += [",".join([f"{i}.png", *(str(cells[i]) for cells in columns.values())]) for i in range(count)]
+    (folder / name).write_text("\n".join(lines) + "\n")
+    return folder / name
+
+
+def parquet_of(path: Path, **columns: Any) -> Path:
+    count = len(next(iter(columns.values())))
+    pyarrow.parquet.write_table(pyarrow.table({"image": [png(i) for i in range(count)], **columns}), path)
+    return path
+
+
+def labels_of(folder: Path) -> tuple[list[Any], tuple[str, ...] | None]:
+    with Records(folder) as records:
+        return records.column("label").tolist(), records.class_names
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrays"])
+def test_words_become_numbers_of_sorted_names(tmp_path: Path, kind: str) -> None:
+    source: Any = {"image": np.stack([photo(8, 8, seed=i) for i in range(6)]), "species": np.array(_ANIMALS)}
+    if kind == "csv":
+        source = csv_of(tmp_path / "in", species=_ANIMALS)
+    elif kind == "parquet":
+        source = parquet_of(tmp_path / "t.parquet", species=_ANIMALS)
+    pack(source, tmp_path / "out", label="species")
+    assert labels_of(tmp_path / "out") == ([2, 0, 1, 0, 2, 0], ("cat", "dog", "owl"))
+    with Records(tmp_path / "out") as records:
+        assert [sample.columns["species"] for sample in records] == _ANIMALS
+    assert pack(source, tmp_path / "out", label="species").num_now == 0
+    with pytest.raises(DataError, match="begun with label="):
+        pack(source, tmp_path / "out")
+
+
+def test_a_packed_data_set_is_labelled_when_it_is_packed_again(tmp_path: Path) -> None:
+    pack(csv_of(tmp_path / "in", species=_ANIMALS), tmp_path / "one")
+    pack(tmp_path / "one", tmp_path / "two", label="species", shuffle_seed=1)
+    with Records(tmp_path / "two") as records:
+        assert [("cat", "dog", "owl")[sample.columns["label"]] for sample in records] == [
+            sample.columns["species"] for sample in records
+        ]
+
+
+def test_the_column_label_itself_may_be_words(tmp_path: Path) -> None:
+    pack(csv_of(tmp_path / "in", label=_ANIMALS, x=[1] * 6), tmp_path / "out", label="label", columns="x")
+    assert labels_of(tmp_path / "out") == ([2, 0, 1, 0, 2, 0], ("cat", "dog", "owl"))
+    with Records(tmp_path / "out") as records:
+        assert [column.name for column in records.columns] == ["label", "x"]
+
+
+def test_the_command_labels_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, out = csv_of(tmp_path / "in", species=_ANIMALS), tmp_path / "out"
+    assert cli.main(["pack", str(table), str(out), "--label", "species", "--columns", "species"]) == 0
+    assert labels_of(out)[1] == ("cat", "dog", "owl")
+    capsys.readouterr()
+    assert cli.main(["records", "info", str(out)]) == 0
+    assert "classes" in (said := capsys.readouterr().out) and "cat" in said
+
+
+def test_all_parts_have_the_same_numbers(tmp_path: Path) -> None:
+    table = csv_of(tmp_path / "in", species=["cat", "dog", "owl", "yak"] * 3)
+    pack(table, tmp_path / "drawn", label="species", split="a=0.5,b=0.3,c=0.2")
+    parquet_of(tmp_path / "train.parquet", species=["owl", "dog"])
+    parquet_of(tmp_path / "val.parquet", species=["cat", "owl"])
+    (tmp_path / "shards").mkdir()
+    for name in ("train", "val"):
+        (tmp_path / f"{name}.parquet").rename(tmp_path / "shards" / f"{name}.parquet")
+    pack(tmp_path / "shards", tmp_path / "named", label="species", split="train,val")
+    for part in "abc":
+        assert labels_of(tmp_path / "drawn" / part)[1] == ("cat", "dog", "owl", "yak")
+        with Loader(tmp_path / "drawn" / part, 2, size=8, targets="species", augment=False) as loader:
+            assert loader.class_names == ("cat", "dog", "owl", "yak")
+    assert labels_of(tmp_path / "named" / "train") == ([2, 1], ("cat", "dog", "owl"))
+    assert labels_of(tmp_path / "named" / "val") == ([0, 2], ("cat", "dog", "owl"))
+
+
+def test_names_of_another_data_set_give_the_same_numbers(tmp_path: Path) -> None:
+    pack(csv_of(tmp_path / "in", species=_ANIMALS), tmp_path / "train", label="species")
+    table = csv_of(tmp_path / "other", species=["owl", "dog"])
+    (tmp_path / "names.txt").write_text("cat\ndog\n\nowl\n")
+    names: Any
+    for number, names in enumerate((tmp_path / "train", tmp_path / "names.txt", ["cat", "dog", "owl"])):
+        pack(table, tmp_path / f"val{number}", label="species", class_names=names)
+        assert labels_of(tmp_path / f"val{number}") == ([2, 1], ("cat", "dog", "owl"))
+    wolf = csv_of(tmp_path / "wolf", species=["owl", "wolf"])
+    with pytest.raises(
+        DataError, match=r"1 \(number 1 of the source\): .*'wolf', and the 3 classes are cat, dog, owl\n"
+    ):
+        pack(wolf, tmp_path / "no", label="species", class_names=tmp_path / "train")
+    assert not (tmp_path / "no").exists()
+
+
+def test_columns_of_numbers_become_one_vector(tmp_path: Path) -> None:
+    table = csv_of(tmp_path / "in", cat=[0, 1], dog=[1, 0], weight=[0.5, 2])
+    pack(table, tmp_path / "out", label="cat,dog,weight")
+    with Records(tmp_path / "out") as records:
+        vectors = records.column("label")
+        assert vectors.dtype == np.float32 and vectors.tolist() == [[0, 1, 0.5], [1, 0, 2]]
+        assert records.class_names == ("cat", "dog", "weight")
+
+
+def test_tags_become_one_vector(tmp_path: Path) -> None:
+    expected = [[1, 0, 1], [0, 0, 0], [0, 1, 0]], ("clear", "haze", "water")
+    cells = pyarrow.array([["water", "clear"], [], ["haze"]])
+    sources: dict[str, tuple[Path, Any]] = {
+        "list": (parquet_of(tmp_path / "a.parquet", tags=cells), {"label": "tags"}),
+        "cells": (csv_of(tmp_path / "in", tags=["water|clear", "", "haze"]), {"label": "tags", "label_separator": "|"}),
+        "columns": (csv_of(tmp_path / "two", one=["water", "", "haze"], two=["clear", "", ""]), {"label": ["one", "two"]}),
+    }  # fmt: skip
+    for name, (source, settings) in sources.items():
+        pack(source, tmp_path / "out" / name, **settings)
+        assert labels_of(tmp_path / "out" / name) == expected, name
+    with Records(tmp_path / "out" / "list") as records:
+        assert [column.name for column in records.columns] == ["label"]
+    with pytest.raises(DataError, match="cannot be packed: tags"):
+        pack(tmp_path / "a.parquet", tmp_path / "no")
+
+
+def test_numbers_keep_the_names_that_a_data_set_gives_them(tmp_path: Path) -> None:
+    names = {"breed": ["pug", "corgi"], "sex": ["f", "m"]}
+    features = {name: {"_type": "ClassLabel", "names": of} for name, of in names.items()}
+    content = pyarrow.table({"image": [png(), png(1)], "breed": [1, 0], "sex": [0, 1]})
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    pyarrow.parquet.write_table(content.replace_schema_metadata(metadata), tmp_path / "t.parquet")
+    pack(tmp_path / "t.parquet", tmp_path / "out", label="breed")
+    assert labels_of(tmp_path / "out") == ([1, 0], ("pug", "corgi"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "label", "why"),
+    [
+        ({"x": ["cat", ""]}, "x", r"1 \(number 1 of the source\): column 'x' is empty\nhint: fill it in"),
+        ({"x": ["", ""]}, "x", "every label is empty: x"),
+        ({"x": ["cat", "dog"]}, "y", "there is no column 'y'\nhint: there are: x"),
+        ({"x": ["cat", "3"]}, "x", "column 'x' mixes numbers and words: '3' and 'cat'\nhint: .*--class-names"),
+        ({"x": ["cat", "dog"], "n": [1, 2]}, "x,n", r"a label cannot be made of x \(text\), n \(<i8\)"),
+        ({"x": ["cat", "dog"], "label": [1, 2]}, "x", "the source has a column 'label' besides x"),
+        ({"x": ["cat", "dog"]}, "x,x", "this is not a label: 'x,x'"),
+        ({"x": [f"{i} kg" for i in range(120)]}, "x", "column 'x' has 120 different words for 120 images: '0 kg'"),
+        ({"a": [1, 2**25], "b": [1, 2]}, "a,b", "float32, which cannot hold 33554432 exactly"),
+    ],
+)
+def test_a_column_that_is_no_label_is_refused_by_name(
+    tmp_path: Path, columns: dict[str, Any], label: str, why: str
+) -> None:
+    table = csv_of(tmp_path / "in", **columns)
+    with pytest.raises(DataError, match=why):
+        pack(table, tmp_path / "out", label=label)
+    assert not (tmp_path / "out").exists()
+
+
+def test_settings_that_mean_nothing_are_refused(tmp_path: Path) -> None:
+    table = csv_of(tmp_path / "in", x=["cat", "dog"], n=[1, 2])
+    for settings, why in [
+        ({"label_separator": "|"}, "label_separator means nothing without label"),
+        ({"class_names": ["a"]}, "class_names means nothing without label"),
+        ({"label": "n", "label_separator": "|"}, "'n' holds numbers, which have no tags"),
+        ({"label": "x", "class_names": ["cat", "cat"]}, "not names of classes: 'cat' is there twice"),
+        ({"label": "x", "class_names": []}, "not names of classes: there is none"),
+        ({"label": "x", "class_names": tmp_path / "no"}, "cannot read class names from"),
+        ({"label": "x", "columns": "label=n"}, "columns makes 'label' of n, and label makes it of x"),
+        ({"label": "n", "class_names": ["cat", "dog"]}, "column 'n' has 2, and the 2 classes are counted from 0"),
+    ]:
+        with pytest.raises(DataError, match=why):
+            pack(table, tmp_path / "out", **settings)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="the columns of an iterable are not known"):
+        pack([Item("a", photo(8, 8), {"x": "cat"})], tmp_path / "out", label="x")
+    with pytest.raises(DataError, match="there is no column 'species'\nhint: there are: label"):
+        pack(class_folder(tmp_path / "folder"), tmp_path / "out", label="species")
+
+
+def test_missing_labels_can_be_skipped(tmp_path: Path) -> None:
+    words = pyarrow.array(["cat", None, "dog"])
+    for source, why in [
+        (csv_of(tmp_path / "in", x=["cat", "", "dog"]), "column 'x' is empty"),
+        (parquet_of(tmp_path / "t.parquet", x=words), "column 'x' is null"),
+    ]:
+        with pytest.raises(DataError, match=rf"number 1 of the source\): {why}"):
+            pack(source, tmp_path / "no", label="x")
+        summary = pack(source, tmp_path / f"out{why[-4:]}", label="x", on_error="skip")
+        assert [note.text for note in summary.skipped] == [why]
+        assert labels_of(summary.folder) == ([0, 1], ("cat", "dog"))
+
+
+def test_classes_that_differ_in_case_are_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pack(csv_of(tmp_path / "in", x=["cat", "Cat ", "dog"]), tmp_path / "out", label="x")
+    assert labels_of(tmp_path / "out")[1] == ("Cat", "cat", "dog")
+    assert capsys.readouterr().err == "abreast: column 'x' has classes that differ only in case: 'Cat', 'cat'\n"
+
+
+def test_a_loader_numbers_words_and_says_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pack(csv_of(tmp_path / "in", species=_ANIMALS), tmp_path / "out")
+    with Loader(tmp_path / "out", 6, size=8, targets="species", augment=False) as loader:
+        _, labels = next(iter(loader))
+        assert labels.dtype == np.int64 and labels.tolist() == [2, 0, 1, 0, 2, 0]
+        assert loader.class_names == ("cat", "dog", "owl")
+        assert "3 classes, numbered from 0: cat, dog, owl\nhint: give the other data sets" in capsys.readouterr().err
+        kind, settings = loader.__reduce__()
+        assert kind(*settings).class_names == loader.class_names and capsys.readouterr().err == ""
+
+
+@pytest.mark.in_turn
+def test_words_train_as_their_numbers_do(tmp_path: Path, workers: Workers) -> None:
+    """Words of a CSV, numbered by the loader, on two devices; the packer's numbers, on one."""
+    words = [_ANIMALS[i % 6] for i in range(13)]
+    pack(csv_of(tmp_path / "in", species=words), tmp_path / "words")
+    pack(csv_of(tmp_path / "in", species=words), tmp_path / "numbers", label="species")
+    body: Any = SimpleNamespace(__module__="tests.records.fit_bodies", __name__="trained_on_classes")
+    found, expected = (
+        workers.abreast.run(body, folder=str(tmp_path / name), devices=devices, targets=targets)
+        for name, devices, targets in (("words", 2, "species"), ("numbers", 0, "label"))
+    )
+    assert found["class_names"] == expected["class_names"] == ("cat", "dog", "owl")
+    for one, other in zip(found["weights"], expected["weights"], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6)
+    np.testing.assert_allclose(found["history"]["loss"], expected["history"]["loss"], rtol=1e-5)
+
+
+def test_a_loader_takes_the_names_of_another(tmp_path: Path) -> None:
+    pack(csv_of(tmp_path / "in", species=["owl", "dog"], n=[0, 4]), tmp_path / "words")
+    pack(tmp_path / "words", tmp_path / "numbers", label="species")
+    pack(csv_of(tmp_path / "tags", t=["owl|dog", "dog"]), tmp_path / "vectors", label="t", label_separator="|")
+    names = ["cat", "dog", "owl"]
+
+    def targets(name: str, column: str = "label", names: Any = names) -> Any:
+        with Loader(tmp_path / name, 2, size=8, targets=column, augment=False, class_names=names) as loader:
+            assert loader.class_names == tuple(names)
+            return next(iter(loader))[1].tolist()
+
+    assert targets("words", "species") == targets("numbers") == [2, 1]
+    assert targets("vectors") == [[0, 1, 1], [0, 1, 0]]
+    for name, column in (("words", "species"), ("numbers", "label"), ("vectors", "label")):
+        with pytest.raises(DataError, match="has the word 'owl', and the 2 classes are cat, dog"):
+            targets(name, column, ["cat", "dog"])
+    assert targets("words", "n", ["a", "b", "c", "d", "e"]) == [0, 4]
+    with pytest.raises(DataError, match="class_names has 3 names, and column 'n' holds numbers from 0 to 4"):
+        targets("words", "n")
+    with pytest.raises(DataError, match="is not one column"):
+        Loader(tmp_path / "words", 2, size=8, targets=["species", "n"], class_names=names)
+
+
+def test_a_loader_of_a_part_needs_the_names_of_all(tmp_path: Path) -> None:
+    pack(csv_of(tmp_path / "in", x=["cat", "dog"] * 6), tmp_path / "out", split="a=0.5,b=0.5")
+    with pytest.raises(DataError, match=r"is a part, which may lack some words of column 'x'\nhint: .*--label x"):
+        Loader(tmp_path / "out" / "a", 2, size=8, targets="x")
+
+
+def test_a_loader_refuses_words_that_are_no_labels(tmp_path: Path) -> None:
+    pack(csv_of(tmp_path / "in", x=["cat", ""], y=["cat", "3"]), tmp_path / "out")
+    with pytest.raises(DataError, match=r"column 'x' of sample 1 \(1\) is empty"):
+        Loader(tmp_path / "out", 2, size=8, targets="x")
+    with pytest.raises(DataError, match="column 'y' mixes numbers and words"):
+        Loader(tmp_path / "out", 2, size=8, targets="y")
