@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from PIL import Image
 
@@ -15,6 +16,7 @@ from abreast.errors import DataError
 from abreast.installing import install_command
 from abreast.records import Item, Progress, Records, extract, pack
 from abreast.records.format.manifest import bound, unbound
+from abreast.records.loading import sheet
 from abreast.records.packing.command import ProgressLine
 from abreast.records.reading import extractor
 from tests.records.pieces import class_folder, contents, items, photo, small_pack
@@ -37,7 +39,7 @@ def test_a_folder_is_packed_and_described(tmp_path: Path, capsys: pytest.Capture
     code, out, _ = abreast(capsys, "records", "info", dest)
     assert code == 0
     assert "8 jpg; 8 with restart markers" in out
-    assert "label (<i8)" in out and "cat, dog" in out and "quality 90" in out
+    assert "label (<i8)" in out and "2: cat 4, dog 4\n" in out and "quality 90" in out
     code, out, _ = abreast(capsys, "records", "info", "--json", dest)
     assert json.loads(out)["class_names"] == ["cat", "dog"]
 
@@ -50,7 +52,7 @@ def test_control_characters_in_names_do_not_reach_a_terminal(
     names = ["\x1b]0;owned\x07", "\x9b2J", "a\u202eb", "é"]
     path.write_bytes(bound(unbound(path.read_bytes(), path) | {"class_names": names}))
     code, out, _ = abreast(capsys, "records", "info", tmp_path / "out")
-    assert code == 0 and "\\x1b]0;owned\\x07, \\x9b2J, a\\u202eb, é" in out
+    assert code == 0 and "4: \\x1b]0;owned\\x07 3, \\x9b2J 2, a\\u202eb 2, é 0\n" in out
     _, _, err = abreast(capsys, "records", "info", "\x1b[2Jfolder")
     assert "\\x1b[2Jfolder holds no packed images" in err and "\x1b" not in err
 
@@ -252,16 +254,78 @@ def test_a_missing_package_is_named_with_its_extra(
     assert len(items(2)) == 2
 
 
+def pixels_of(sheet: Path) -> npt.NDArray[np.uint8]:
+    with Image.open(sheet) as image:
+        return np.asarray(image)
+
+
+def test_a_sheet_shows_the_key_and_the_label_of_each_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line of text is inside of its own place; the words are those that are drawn."""
+    drawn: list[str] = []
+    draw = sheet._draw
+
+    def noted(onto: object, text: str, *place: int) -> None:
+        drawn.append(text)
+        draw(onto, text, *place)
+
+    monkeypatch.setattr(sheet, "_draw", noted)
+    pack(class_folder(tmp_path / "in", per_class=2), tmp_path / "out")
+    assert sheet.write_sheet(tmp_path / "out", tmp_path / "sheet.png", size=64) == 4
+    assert sorted(zip(drawn[::2], drawn[1::2], strict=True)) == [
+        ("cat/0", "cat"),
+        ("cat/1", "cat"),
+        ("dog/0", "dog"),
+        ("dog/1", "dog"),
+    ]
+    pixels = pixels_of(tmp_path / "sheet.png")
+    assert pixels.shape == (64 + 2 * 14 + 8, 4 * 68 + 4, 3)
+    assert (pixels[68:96] < 100).any() and (pixels[96:] == 255).all()  # text below the pictures
+
+
+@pytest.mark.parametrize(
+    ("value", "names", "said"),
+    [
+        (1, ["cat", "dog"], "dog"),
+        (7, ["cat", "dog"], "7"),
+        (1.5, None, "1.5"),
+        ([1, 0, 0.5], ["a", "b", "c"], "a, c 0.5"),
+        ([1, 2], None, "[1, 2]"),
+        ("w\x1b", None, "w\\x1b"),
+    ],
+)
+def test_a_label_is_shown_in_words(tmp_path: Path, value: object, names: list[str] | None, said: str) -> None:
+    pack([Item("a", photo(8, 8), {"label": value})], tmp_path / "out")
+    path = tmp_path / "out" / "manifest.json"
+    path.write_bytes(bound(unbound(path.read_bytes(), path) | {"class_names": names}))
+    with Records(tmp_path / "out") as records:
+        assert sheet._label(records, records[0]) == said
+
+
+def test_a_long_key_is_shown_by_its_ends(tmp_path: Path) -> None:
+    pack([Item("a" * 100 + str(i), photo(8, 8), {}) for i in range(2)], tmp_path / "out")
+    sheet.write_sheet(tmp_path / "out", tmp_path / "sheet.png", size=32)
+    pixels = pixels_of(tmp_path / "sheet.png")
+    assert (pixels[:, 36:40] == 255).all() and (pixels[36:50, 4:36] < 128).any()
+
+
 def test_show_writes_a_picture_of_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pack([photo(40, 60, seed=i) for i in range(9)], tmp_path / "out")
     sheet = tmp_path / "sheet.png"
-    assert abreast(capsys, "records", "show", tmp_path / "out", "-o", sheet) == (0, f"{sheet}: 6 samples\n", "")
-    with Image.open(sheet) as image:
-        pixels = np.asarray(image)
-    assert pixels.shape == (6 * 132 + 4, 8 * 132 + 4, 3)
+    assert abreast(capsys, "records", "show", tmp_path / "out", "-o", sheet, "--augment") == (
+        0,
+        f"{sheet}: 6 samples\n",
+        "",
+    )
+    pixels = pixels_of(sheet)
+    assert pixels.shape == (6 * 160 + 4, 8 * 132 + 4, 3)
     assert (pixels[:4] == 255).all() and len(np.unique(pixels[4:132, 4:132])) > 100
     first, second = (pixels[4:132, 4 + 132 * i : 132 + 132 * i] for i in (1, 2))
     assert (first != second).any()
+    arguments = ("-o", sheet, "--count", 8, "--size", 32)
+    assert abreast(capsys, "records", "show", tmp_path / "out", *arguments)[1] == f"{sheet}: 8 samples\n"
+    assert pixels_of(sheet).shape == (2 * 64 + 4, 6 * 36 + 4, 3)
+    code, _, err = abreast(capsys, "records", "show", tmp_path / "out", "--count", 0)
+    assert code == 2 and "count=0 and size=128\nhint: give a count above 0" in err
     code, _, err = abreast(capsys, "records", "show", tmp_path / "out", "-o", tmp_path / "no" / "sheet.png")
     assert code == 2 and "cannot write" in err and "hint: name a file such as sheet.png" in err
 

@@ -244,7 +244,7 @@ def test_the_state_of_an_equal_view_is_taken(folder: Path, one: Any, same: Any) 
         ({"shard": 2, "num_shards": 2}, "shard=2 of 2", "from 0"),
         ({"num_shards": 4}, "a batch of 3 rows leaves some of 4 shards", "drop_remainder=True"),
         ({"augment": "random"}, "augment='random'", "RandomCrop"),
-        ({"targets": "text"}, "not numbers of one shape in column 'text'", "of one shape: label, weight, pair"),
+        ({"weights": "text"}, "not numbers of one shape in column 'text'", "of one shape: label, weight, pair"),
         ({"targets": "boxes"}, "not numbers of one shape in column 'boxes'", "of one shape: label, weight, pair"),
         ({"targets": ("label", "labels")}, "no column 'labels'", "weight, pair; targets=None gives"),
         ({"weights": "no"}, "no column 'no'", "label, weight, pair"),

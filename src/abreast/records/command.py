@@ -7,10 +7,11 @@ import json
 
 from abreast.options import add_command, add_option
 from abreast.stdout import say
+from abreast.units import counted
 
 _ACTIONS = {
     "info": "describe the data set: counts, sizes, columns, settings",
-    "show": "write a picture of samples as training sees them",
+    "show": "write a picture of samples, with their keys and labels",
     "verify": "check every byte; the exit code is 1 if one is damaged",
     "extract": "write the images as files, and their columns as lines of JSON",
 }
@@ -27,6 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             add_option(action, "--output", ("-o",), metavar="FILE", default="sheet.png", help="default: sheet.png")
             action.add_argument(
                 "--seed", metavar="N", type=int, default=0, help="seed that draws the samples and views (default: 0)"
+            )
+            action.add_argument("--count", metavar="N", type=int, help="number of samples (default: 24; 6 with views)")
+            action.add_argument("--size", metavar="N", type=int, help="side of each picture in pixels (default: 128)")
+            action.add_argument(
+                "--augment", action="store_true", help="add views of each sample as training draws them"
             )
         if name == "extract":
             action.add_argument("target", metavar="FOLDER", help="an empty folder, or a new one")
@@ -45,9 +51,13 @@ def _info(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from abreast.records.loading.sheet import write_sheet
+    from abreast.records.loading.sheet import SIZE, write_sheet
 
-    say(f"{options.output}: {write_sheet(options.folder, options.output, options.seed)} samples")
+    size = SIZE if options.size is None else options.size
+    shown = write_sheet(
+        options.folder, options.output, options.seed, count=options.count, size=size, augment=options.augment
+    )
+    say(f"{options.output}: {counted(shown, 'sample')}")
     return 0
 
 

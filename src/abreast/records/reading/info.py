@@ -8,6 +8,8 @@ from itertools import pairwise
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from abreast.records.format.columns import ColumnType
 from abreast.records.format.index import ENCODINGS
 from abreast.records.reading.reader import Records
@@ -34,7 +36,7 @@ def report(folder: str | PathLike[str]) -> str:
             ("images", f"{facts.num_samples:,} in {shards}"),
             ("stored as", _encodings(records)),
             ("columns", ", ".join(_column(column) for column in facts.columns) or "none"),
-            ("classes", _classes(facts.class_names)),
+            ("classes", _classes(records)),
             ("skipped", f"{facts.num_skipped:,}"),
             ("settings", ", ".join(f"{name} {value}" for name, value in facts.settings.items() if name != "source")),
             ("written by", ", ".join(f"{name} {version}" for name, version in facts.written_by.items())),
@@ -60,8 +62,25 @@ def _column(column: ColumnType) -> str:
     return f"{column.name} ({column.type}{', ' if sizes else ''}{sizes})"
 
 
-def _classes(names: tuple[str, ...] | None) -> str:
+def _classes(records: Records) -> str:
+    """The first names, each with its number of images."""
+    names = records.class_names
     if names is None:
         return "no names"
+    counts = _counts(records, len(names))
+    said = names if counts is None else [f"{name} {count:,}" for name, count in zip(names, counts, strict=True)]
     more = len(names) - _SHOWN_CLASSES
-    return ", ".join(names[:_SHOWN_CLASSES]) + (f" and {more:,} more" if more > 0 else "")
+    return f"{len(names):,}: " + ", ".join(said[:_SHOWN_CLASSES]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _counts(records: Records, num_classes: int) -> list[int] | None:
+    """The number of images of each class; None if the column `label` does not count the classes."""
+    column = next((column for column in records.columns if column.name == "label"), None)
+    if column is None or column.shape not in ((), (num_classes,)) or column.type in ("text", "bytes"):
+        return None
+    values = records.column("label")
+    if column.shape:
+        return [int(count) for count in (values != 0).sum(axis=0)]
+    if values.dtype.kind not in "iu" or not (values.min(initial=0) >= 0 and values.max(initial=0) < num_classes):
+        return None
+    return [int(count) for count in np.bincount(values.astype(np.int64), minlength=num_classes)]
