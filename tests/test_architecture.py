@@ -32,6 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         """
         backend_choice
         devices_command
+        first_use
         env_command
         environment_facts
         keras_fit
@@ -40,6 +41,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         placed_models
         run
         run_command
+        run_lines
         state
         """,
         "backend",

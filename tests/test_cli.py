@@ -226,7 +226,7 @@ ENDINGS = ["sys.exit(7)", "sys.exit('because')", "sys.exit()", "1 / 0", "raise K
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_script_ends_as_under_python(folder: Folder, ending: str) -> None:
     script = folder.write("end.py", f"import sys\n\ndef end():\n    {ending}\n\nend()\n")
-    assert folder.abreast("run", script) == folder.python(script)
+    assert folder.abreast("run", "--quiet", script) == folder.python(script)
 
 
 def test_a_syntax_error_looks_as_under_python(folder: Folder) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from abreast import spans
+from abreast import first_use, spans
 from abreast.backend.contract import Kind, Placement
 from abreast.errors import DataError
 from abreast.exact import overrides_step
@@ -59,6 +59,8 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
         bound.apply_defaults()
         if feed is not None:
             feed(bound.arguments, placement)
+        elif plain.__name__ == "train_on_batch":
+            first_use.begins(placement, None)
         feeds = [value for value in bound.arguments.values() if isinstance(value, Feed)]
         failed = True
         try:
@@ -140,6 +142,7 @@ def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
         shuffle=arguments["shuffle"],
         class_weight=arguments["class_weight"],
     )
+    arguments["x"].on_first_batch = functools.partial(first_use.begins, placement)
     arguments["y"] = arguments["sample_weight"] = None
     arguments["callbacks"] = watch_loss(
         arguments["callbacks"], arguments["x"], placement.num_devices, placement.check_numerics

@@ -24,8 +24,8 @@ from typing import Any, Literal
 from abreast.backend.registry import BACKENDS, BackendName, current_backend, require
 from abreast.device_request import DeviceSpec, parse_devices
 from abreast.errors import AbreastError, BackendError, LaunchError
+from abreast.run_lines import RunLines
 from abreast.staging import Staging
-from abreast.stderr import tell
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,14 @@ def run_script(
     placed: Callable[[], None] | None = None,
     plain: bool = False,
     failed: Callable[[BaseException], None] | None = None,
+    lines: RunLines | None = None,
 ) -> int:
     """Run a file (or, with `module`, a module by name) as `__main__`; returns the exit code that Python would return.
 
     `placed` is called after the script has imported Keras, when its models will be placed; with `plain` they stay plain Keras.
-    `SystemExit` passes through. Other exceptions of the script go to `failed` and are printed as Python prints them, without
-    our frames. `AbreastError` is raised only if the script cannot start, or its models cannot be placed.
+    `lines` report where it trains. `SystemExit` passes through. Other exceptions of the script go to `failed` and are printed
+    as Python prints them, without our frames. `AbreastError` is raised only if the script cannot start, or its models cannot be
+    placed.
     """
     parse_devices(options.devices)
     if options.backend is not None:
@@ -67,9 +69,13 @@ def run_script(
     with ExitStack() as stack:
         placing = _Placing(options, stack, placed, plain)
         placing.watch()
+        if lines is not None:
+            stack.enter_context(lines.listening())
         try:
             start()
-        except (SystemExit, GeneratorExit):
+        except (SystemExit, GeneratorExit) as end:
+            if lines is not None and getattr(end, "code", 1) in (None, 0):
+                lines.end(placing.placed)
             raise
         except BaseException as error:
             if error is placing.error:
@@ -79,8 +85,8 @@ def run_script(
             return _show(error)
         finally:
             placing.unwatch()
-        if not placing.placed:
-            tell(f"{target} imported no Keras, so nothing was placed on devices")
+        if lines is not None:
+            lines.end(placing.placed)
     return 0
 
 

@@ -8,13 +8,15 @@ import dataclasses
 from abreast.backend.registry import BACKENDS
 from abreast.options import add_option
 from abreast.run import RunOptions, run_script
+from abreast.run_lines import RunLines
 
 # The names of the same option in torchrun, Accelerate, Lightning and others.
 _DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-processes")
 
 
 def run(options: argparse.Namespace) -> int:
-    return run_script(options.script, options.arguments, run_options(options), module=options.module)
+    lines = None if options.quiet else RunLines(options.script)
+    return run_script(options.script, options.arguments, run_options(options), module=options.module, lines=lines)
 
 
 def run_options(options: argparse.Namespace) -> RunOptions:
@@ -23,6 +25,11 @@ def run_options(options: argparse.Namespace) -> RunOptions:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="print no lines about the run")
+    add_script_arguments(parser)
+
+
+def add_script_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for a script, its arguments, and the devices of its models."""
     parser.usage = f"{parser.prog} [options] SCRIPT [arguments of the script]"
     add_option(

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="switch off random layers on both sides, and compare everything else",
     )
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
-    run_command.add_arguments(parser)
+    run_command.add_script_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:

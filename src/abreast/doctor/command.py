@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", metavar="N", type=int, default=30, help="steps as given to measure (default: 30)")
     parser.add_argument("--html", metavar="FILE", help="also write the diagnosis as a page")
     parser.add_argument("--json", metavar="FILE", help="also write the diagnosis as JSON")
-    run_command.add_arguments(parser)
+    run_command.add_script_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> int:

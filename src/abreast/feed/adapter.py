@@ -55,6 +55,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.structure: tuple[Any, ...] | None = None
         self.keep_last = False
         self.may_be_empty = False
+        self.on_first_batch: Callable[[int], None] | None = None  # called with its rows, in the thread that reads it
         self.last_batch: HostBatch | None = None
         self._source = source
         self._between_steps = between_steps
@@ -104,6 +105,8 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         """The batch; raises `DataError` if its structure differs from that of the first batch."""
         if self.structure is None:
             self.structure = batch.structure
+            if self.on_first_batch is not None:
+                self.on_first_batch(batch.rows)
         elif batch.structure != self.structure:
             raise DataError(
                 f"a batch has the arrays {names(batch.structure)}, the first one had {names(self.structure)}",
