@@ -20,6 +20,13 @@ def duration(seconds: float, like: float | None = None) -> str:
     return f"{seconds / size:,.{decimals}f} {unit}"
 
 
+def duration_range(low: float, high: float, like: float) -> str:
+    """Two times with the unit of a third, as `95.0 to 105.0 ms`."""
+    last = duration(high, like)
+    unit = last.rpartition(" ")[2]
+    return f"{duration(low, like).removesuffix(f' {unit}')} to {last}"
+
+
 def long_duration(seconds: float) -> str:
     """A time in hours, minutes or seconds as it is long: `1.25 h`, `2.22 min`, `38.2 s`, `5.00 ms`."""
     if not math.isfinite(seconds):

@@ -71,6 +71,81 @@ OVERLAPS = """(() => {
   return found;
 })()"""
 
+# Words of tables that are broken into lines of a few letters, and cells that neither fit nor scroll in a box of their own.
+TABLES = """(() => {
+  const found = [];
+  const lines = (node, from, to) => {
+    const range = document.createRange();
+    range.setStart(node, from);
+    range.setEnd(node, to);
+    return new Set([...range.getClientRects()].filter(box => box.width > 0).map(box => Math.round(box.top))).size;
+  };
+  const isCut = cell => {
+    const box = cell.getBoundingClientRect();
+    if (cell.scrollWidth > cell.clientWidth + 1) return true;
+    for (let at = cell.parentElement; at; at = at.parentElement) {
+      const flow = getComputedStyle(at).overflowX, its = at.getBoundingClientRect();
+      if (flow === "auto" || flow === "scroll") return false;
+      if (flow !== "visible" && (box.right > its.right + 1 || box.left < its.left - 1)) return true;
+    }
+    return box.right > innerWidth + 1 || box.left < -1;
+  };
+  for (const cell of document.querySelectorAll("th, td")) {
+    if (!cell.getClientRects().length) continue;
+    if (isCut(cell)) found.push(`${cell.textContent.slice(0, 40)} is cut off`);
+    const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      for (const word of walker.currentNode.data.matchAll(/\\S+/g)) {
+        const rows = lines(walker.currentNode, word.index, word.index + word[0].length);
+        if (rows > 1 && word[0].length / rows < 6) found.push(`one letter below another: ${word[0].slice(0, 40)}`);
+      }
+    }
+  }
+  return found;
+})()"""
+
+# Keys (lists, tables with swatches, and those of figures) that name what is not drawn, or have one colour twice. A predicted
+# curve has the colour of the measured one, and dashes.
+KEYS = """(() => {
+  const found = [];
+  const look = shape => {
+    const style = getComputedStyle(shape), kind = shape.tagName.toLowerCase();
+    if (kind === "rect") return `bar ${style.fill}`;
+    if (kind === "circle") return `mark ${style.fill} ${style.stroke}`;
+    return `line ${style.stroke} ${style.strokeDasharray}`;
+  };
+  const isDrawn = shape => {
+    const box = shape.getBoundingClientRect(), style = getComputedStyle(shape);
+    const border = style.stroke === "none" ? 0 : parseFloat(style.strokeWidth);  // half of it lies in the box, on each side
+    return style.visibility === "visible" && (shape.tagName.toLowerCase() !== "rect" || box.width > border + 0.4);
+  };
+  const check = (entries, drawn) => {
+    const names = new Map();
+    for (const [name, looks] of entries) {
+      if (!looks.some(each => drawn.has(each))) found.push(`${name} is not drawn`);
+      if (names.has(looks[0])) found.push(`${names.get(looks[0])} and ${name} have one colour`);
+      names.set(looks[0], name);
+    }
+  };
+  const shapes = "rect, circle, path:not(.band), line";
+  for (const key of document.querySelectorAll(".legend, table.parts")) {
+    const drawn = new Set();
+    for (const shape of key.closest("section").querySelectorAll("svg rect, svg path")) {
+      const style = getComputedStyle(shape);
+      if (isDrawn(shape)) { drawn.add(style.fill); drawn.add(style.stroke); }
+    }
+    const swatches = [...key.querySelectorAll(".swatch")].filter(each => getComputedStyle(each).visibility === "visible");
+    check(swatches.map(each => [each.parentElement.textContent, [getComputedStyle(each).backgroundColor]]), drawn);
+  }
+  for (const figure of document.querySelectorAll("svg.figure")) {
+    const inKey = shape => shape.closest(".key") !== null;
+    const drawn = new Set([...figure.querySelectorAll(shapes)].filter(each => !inKey(each) && isDrawn(each)).map(look));
+    const entries = [...figure.querySelectorAll(".key > g")];
+    check(entries.map(each => [each.querySelector("text").textContent, [...each.querySelectorAll(shapes)].map(look)]), drawn);
+  }
+  return found;
+})()"""
+
 # How far things moved while the page was loaded, as browsers count it.
 SHIFTS = """new Promise(done => {
   let sum = 0;
@@ -83,6 +158,16 @@ SHIFTS = """new Promise(done => {
 def unseen(browser: Browser, selector: str) -> tuple[int, list[str]]:
     number, hidden = browser.ask(f"{UNSEEN}({json.dumps(selector)})")
     return number, hidden
+
+
+def tables(browser: Browser) -> list[str]:
+    found: list[str] = browser.ask(TABLES)
+    return found
+
+
+def keys(browser: Browser) -> list[str]:
+    found: list[str] = browser.ask(KEYS)
+    return found
 
 
 def pixels(png: bytes) -> set[bytes]:

@@ -150,6 +150,10 @@ def test_a_column_of_durations_lines_up() -> None:
     assert [units.duration(part, like=0.122) for part in (0.1216, 0.0003)] == ["121.6 ms", "0.3 ms"]
 
 
+def test_a_range_of_durations_has_its_unit_once() -> None:
+    assert units.duration_range(0.09, 0.1312, like=0.125) == "90.0 to 131.2 ms"
+
+
 def test_other_numbers_have_units_too() -> None:
     assert (units.byte_count(616_562_688), units.byte_count(0), units.byte_count(700)) == (
         "588 MiB",

@@ -23,7 +23,7 @@ def figures(comparison: Comparison) -> Iterator[tuple[str, str, Markup]]:
     if base is not None:
         faster = list(_curves(comparison, lambda series: base))
         if faster:
-            drawing = curves_figure("Speed-up", faster, "times one device", count, float)
+            drawing = curves_figure("Speed-up", faster, "times one device", _number, float)
             yield "speed-up", _speed_up_words(base.name, faster), drawing
         shares = list(_curves(comparison, lambda series: series, per_device=True))
         if shares:
@@ -45,6 +45,10 @@ def _speed_up_words(base: str, curves: list[Curve]) -> str:
     ranges = {False: "the quartiles", True: "the interval of 80%"}
     shown = " or ".join(words for kind, words in ranges.items() if any(one.predicted is kind for one in curves))
     return f"Rows per second over those of {base} on one device, with {shown}; the dotted line is ideal."
+
+
+def _number(value: float) -> str:
+    return count(value) if value >= 100 else f"{value:.3g}"
 
 
 def _step_words(comparison: Comparison, bars: list[Bar]) -> str:

@@ -10,8 +10,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from abreast import whole_file
 from abreast.bench import plots, table
@@ -23,6 +25,7 @@ from abreast.page.drawings import drawings, numbers, style
 from abreast.page.figures import WIDTH
 from abreast.page.markup import Markup, joined, sentence, tag
 from abreast.page.sections import anchor, origin, section
+from abreast.units import byte_count
 
 PAGE = "report.html"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -93,12 +96,8 @@ def _origin(comparison: Comparison) -> Markup:
     measured = [line for line in lines if "machine" in line]
     entries: dict[str, str] = {}
     for name in ("command", "commit", "date", "warm_up", "source"):
-        entries[name.replace("_", "-")] = ", ".join(dict.fromkeys(str(line[name]) for line in measured if name in line))
-    for name, text in comparison.machine.items():
-        if text is not None:  # null for a machine without GPUs
-            entries[name] = (
-                ", ".join(text) if isinstance(text, list) else text if isinstance(text, str) else f"{text:,}"
-            )
+        entries[name.replace("_", " ")] = ", ".join(dict.fromkeys(str(line[name]) for line in measured if name in line))
+    entries |= _machine(comparison.machine)
     versions = {
         json.dumps(line["versions"], sort_keys=True): line["versions"] for line in measured if line.get("versions")
     }
@@ -106,6 +105,20 @@ def _origin(comparison: Comparison) -> Markup:
         name = "versions" if len(versions) == 1 else f"versions {number}"
         entries[name] = ", ".join(f"{package} {version}" for package, version in found.items())
     return origin(entries)
+
+
+def _machine(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The facts of a machine in words. A fact is null where there is nothing, as GPUs."""
+    shown = {name: value for name, value in facts.items() if value is not None}
+    return {name.removesuffix("_bytes").replace("_", " "): _fact(name, value) for name, value in shown.items()}
+
+
+def _fact(name: str, value: Any) -> str:
+    if isinstance(value, list):  # GPUs, most of them of one model
+        return ", ".join(f"{number:,} {each}" if number > 1 else each for each, number in Counter(value).items())
+    if isinstance(value, str):
+        return value
+    return byte_count(value) if name.endswith("_bytes") else f"{value:,}"
 
 
 def _make(folder: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from abreast.bench.noise import HINT, TOO_NOISY
 from abreast.bench.series import Comparison, Point, Series
 from abreast.text_table import text_table
-from abreast.units import count, duration, share, times
+from abreast.units import count, duration, duration_range, share, times
 
-HEADS = ("side", "devices", "rows/s", "step", "quartiles", "speed-up", "efficiency")
+HEADS = ("side", "devices", "rows/s", "speed-up", "efficiency", "step", "quartiles")
 
 
 def report(found: Sequence[Comparison]) -> str:
@@ -28,15 +28,14 @@ def rows(comparison: Comparison) -> list[tuple[str, ...]]:
 
 def _row(comparison: Comparison, series: Series, point: Point) -> tuple[str, ...]:
     speed_up, efficiency = comparison.speed_up(point), series.efficiency(point)
-    spread = f"{duration(point.low_seconds, point.seconds)} to {duration(point.high_seconds, point.seconds)}"
     return (
         series.name,
         str(point.devices),
         count(point.rows_per_second),
-        duration(point.seconds),
-        spread,
         "" if speed_up is None else _steady(times(speed_up), point, comparison.base),
         "" if efficiency is None else _steady(share(efficiency), point, series.base),
+        duration(point.seconds),
+        duration_range(point.low_seconds, point.high_seconds, point.seconds),
     )
 
 

@@ -13,7 +13,7 @@ from abreast.doctor.diagnosis import Diagnosis
 from abreast.page.charts import Line, legend, line_chart, thinned
 from abreast.page.markup import Markup, joined, shortened, tag
 from abreast.page.palette import colour_classes
-from abreast.page.sections import MOST_ROWS, section, table
+from abreast.page.sections import MOST_ROWS, section, table, wide
 from abreast.page.tracks import track_chart, track_order
 from abreast.samplers.sample import DeviceSample
 from abreast.spans import MAIN, READER, STAGER, Span
@@ -92,7 +92,7 @@ def devices(diagnosis: Diagnosis) -> Markup:
     )
     key = legend(colours) if few and len(names) > 1 else joined()
     numbers = table("Samples of each device", _HEADS, [_sampled(name, by_device[name]) for name in names])
-    detail = tag("details", tag("summary", "Numbers of each device"), tag("div", numbers, class_="wide"))
+    detail = tag("details", tag("summary", "Numbers of each device"), wide(numbers))
     return section("Devices", about, tag("div", *charts, class_="pair"), key, detail)
 
 
@@ -160,7 +160,7 @@ def _totals(spans: Sequence[Span], names: Sequence[str]) -> Markup:
         for track, name in order
     ]
     heads = ("track", "span", "count", "median", "total")
-    numbers = tag("div", table("Spans by track and name", heads, rows), class_="wide")
+    numbers = wide(table("Spans by track and name", heads, rows))
     return tag("details", tag("summary", "Numbers of the timeline"), numbers)
 
 

@@ -6,7 +6,7 @@ Not here: the page around them (`page.py`), the sections over time (`section_tim
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from abreast.backend.registry import title
 from abreast.doctor.diagnosis import Diagnosis, Experiment, Finding
@@ -64,9 +64,10 @@ def breakdown(diagnosis: Diagnosis) -> Markup:
         return section("One step", "", tag("p", "The parts of a step were not measured.", class_="none"))
     colours = colour_classes(parts)
     bar = stacked_bar(Bar("One step", parts), colours, duration, height=44)
+    drawn = _keyed(parts, colours)
     rows: list[tuple[str, ...]] = [
         (
-            joined(swatch(colours[name]), shortened(name, 120)),
+            joined(swatch(drawn.get(name, "none")), shortened(name, 120)),
             duration(seconds, like=step),
             _share(seconds, step),
             _meaning(name),
@@ -78,6 +79,13 @@ def breakdown(diagnosis: Diagnosis) -> Markup:
     numbers = table("Parts of the median step", ("part", "time", "share", "meaning"), rows, foot=True, kind="parts")
     about = f"The median step takes {duration(step, like=step)}, split into these parts."
     return section("One step", about, tag("figure", bar), numbers)
+
+
+def _keyed(parts: Mapping[str, float], colours: Mapping[str, str]) -> dict[str, str]:
+    """The colours of the parts that the bar shows, each once: of several grey parts, the first has it."""
+    drawn = [name for name, seconds in parts.items() if math.isfinite(seconds) and seconds > 0]
+    first = {colours[name]: name for name in reversed(drawn)}
+    return {name: colour for colour, name in first.items()}
 
 
 def findings(diagnosis: Diagnosis) -> Markup:

@@ -144,7 +144,7 @@ def _length(value: float) -> float:
 
 def _part(name: str, value: str, colour: str, start: float, length: float, height: int) -> Markup:
     title = tag("title", f"{shortened(name, 200)}: {value}")
-    width = percent(length) if length > 0.002 else 1
+    width = percent(length) if length > 0.002 else 2  # its border covers one pixel
     box = tag("rect", x=percent(start), width=width, height=height)
     inside = fitted_label(f"{name} {value}", start, length, 0, height) if height > 20 and length > 0.03 else escaped("")
     return tag("g", title, box, inside, class_=colour)

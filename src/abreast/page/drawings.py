@@ -9,13 +9,12 @@ from collections.abc import Iterable, Sequence
 
 from abreast.page.document import asset
 from abreast.page.markup import Markup, tag
-from abreast.page.sections import table
+from abreast.page.sections import table, wide
 
 _STYLE = """
 .drawings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); gap: 18px 28px; }
 .drawings figure { padding-top: 6px; }
-.drawings svg { width: 100%; max-width: 640px; height: auto; border: 1px solid var(--line); border-radius: 4px; }
-.scroll { overflow-x: auto; }
+.drawings svg { width: 100%; max-width: 560px; height: auto; border: 1px solid var(--line); border-radius: 4px; }
 .contents { padding-top: 12px; }
 a { color: var(--link); }
 """
@@ -32,5 +31,4 @@ def drawings(figures: Iterable[tuple[str, str, Markup]]) -> Markup:
 
 
 def numbers(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """A table that scrolls where the page is too narrow for it."""
-    return tag("div", table(caption, heads, rows), class_="scroll", tabindex=0)
+    return wide(table(caption, heads, rows))

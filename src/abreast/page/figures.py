@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from abreast.page.charts import Bar, Describe, ticks
 from abreast.page.markup import Markup, joined, shortened, tag
 
-WIDTH, HEIGHT = 640, 360
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 80, 46  # margins around the plot
+WIDTH, HEIGHT = 480, 320
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 14, 80, 46  # margins around the plot
 _PAD = 16  # between the plot's left and right edges and its points
 _LOGARITHMIC_FROM = 32  # devices
 _LEAST_TICK_PIXELS = 26
@@ -82,14 +82,14 @@ def curves_figure(
     key.append(("ideal", tag("g", tag("line", x1=0, x2=22, y1=0, y2=0), class_="ideal")))
     names = tag("g", tag("text", "devices", x=WIDTH - _RIGHT, y=HEIGHT - 8, text_anchor="end"), class_="soft")
     above = tag("g", tag("text", y_label, x=_LEFT - 8, y=_TOP - 9, text_anchor="start"), class_="soft")
-    return _sheet(title, HEIGHT, key, *drawn, names, above)
+    return _sheet(title, HEIGHT, key, 22, *drawn, names, above)
 
 
 def bars_figure(title: str, bars: Sequence[Bar], colours: Mapping[str, str], describe: Describe) -> Markup:
     """Stacked bars below one another, on one scale."""
     longest = max((bar.total for bar in bars), default=0.0) or 1.0
     left = 24 + _LETTER_WIDTH * max((len(bar.name) for bar in bars), default=0)
-    width = WIDTH - left - 84
+    width = WIDTH - left - 70
     least = _LEAST_BAR * longest / width
     shown = {name: colour for name, colour in colours.items() if any(bar.parts.get(name, 0.0) >= least for bar in bars)}
     rows, top = [], _TOP + 4
@@ -97,7 +97,7 @@ def bars_figure(title: str, bars: Sequence[Bar], colours: Mapping[str, str], des
         rows.append(_bar(bar, shown, describe, left, top + number * _ROW, width / longest))
     box = tag("rect", x=0, y=-6, width=12, height=12)
     key = [(name, tag("g", box, class_=f"measured {colour}")) for name, colour in shown.items()]
-    return _sheet(title, top + _ROW * len(bars) + 8, key, *rows)
+    return _sheet(title, top + _ROW * len(bars) + 8, key, 12, *rows)
 
 
 def _bar(
@@ -120,9 +120,9 @@ def _bar(
     return tag("g", name, *parts, total, class_="predicted" if bar.predicted else "measured")
 
 
-def _sheet(title: str, height: float, key: Sequence[tuple[str, Markup]], *drawn: str) -> Markup:
+def _sheet(title: str, height: float, key: Sequence[tuple[str, Markup]], sample_width: float, *drawn: str) -> Markup:
     """A figure with its title and its key above the drawing. A key of several rows moves the drawing down."""
-    legend, more = _legend(key)
+    legend, more = _legend(key, sample_width)
     return tag(
         "svg",
         tag("rect", x=0, y=0, width=WIDTH, height=height + more, class_="sheet"),
@@ -139,17 +139,17 @@ def _sheet(title: str, height: float, key: Sequence[tuple[str, Markup]], *drawn:
     )
 
 
-def _legend(entries: Sequence[tuple[str, Markup]]) -> tuple[Markup, float]:
+def _legend(entries: Sequence[tuple[str, Markup]], sample_width: float) -> tuple[Markup, float]:
     """The key, and the height of its rows after the first."""
     drawn, x, y = [], 14.0, 44.0
     for name, sample in entries:
-        width = 44 + _LETTER_WIDTH * len(shortened(name, 40))
+        width = sample_width + 22 + _LETTER_WIDTH * len(shortened(name, 40))
         if x + width > WIDTH and x > 14:
             x, y = 14.0, y + _KEY_ROW
-        words = tag("text", shortened(name, 40), x=28, y=0, dy=".35em")
+        words = tag("text", shortened(name, 40), x=sample_width + 6, y=0, dy=".35em")
         drawn.append(tag("g", sample, words, transform=f"translate({x:g} {y:g})"))
         x += width
-    return tag("g", *drawn), y - 44.0
+    return tag("g", *drawn, class_="key"), y - 44.0
 
 
 def _sample(curve: Curve) -> Markup:

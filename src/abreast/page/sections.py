@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from abreast.page.markup import Markup, shortened, tag
 
 MOST_ROWS = 100  # in any table
+_LONG_WORD = 20
 
 
 def section(title: str, about: str, *content: str) -> Markup:
@@ -31,6 +32,11 @@ def origin(entries: Mapping[str, str]) -> Markup:
     return tag("details", tag("summary", "Where these numbers come from"), fact_list(entries))
 
 
+def wide(found: Markup) -> Markup:
+    """A table in a box of its own, in which it scrolls where the page is too narrow for it."""
+    return tag("div", found, class_="wide", tabindex=0)
+
+
 def table(
     caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, foot: bool = False, kind: str = ""
 ) -> Markup:
@@ -42,7 +48,13 @@ def table(
         caption += f" (the first {MOST_ROWS} of {len(rows)})"
         rows = [*rows[: MOST_ROWS - foot], *rows[len(rows) - foot :]]
     head = tag("thead", tag("tr", *(tag("th", text, scope="col") for text in heads)))
-    lines = [tag("tr", tag("th", row[0], scope="row"), *(tag("td", text) for text in row[1:])) for row in rows]
+    lines = [tag("tr", _row_name(row[0]), *(tag("td", text) for text in row[1:])) for row in rows]
     body = lines[:-1] if foot else lines
     last = tag("tfoot", lines[-1]) if foot else ""
     return tag("table", tag("caption", caption), head, tag("tbody", *body), last, class_=kind or None)
+
+
+def _row_name(text: str) -> Markup:
+    """The first cell of a row. Only a name with a very long word may be broken inside of a word."""
+    is_long = not isinstance(text, Markup) and any(len(word) > _LONG_WORD for word in text.split())
+    return tag("th", text, scope="row", class_="long" if is_long else None)

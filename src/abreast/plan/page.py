@@ -27,7 +27,7 @@ from abreast.plan.report import (
     row_words,
     worth_words,
 )
-from abreast.units import count, counted, duration, long_duration, share, times
+from abreast.units import count, counted, duration, duration_range, long_duration, share, times
 
 _LEAST_SHARE = 0.01  # of a step, for the second longest part
 
@@ -182,9 +182,9 @@ def _steps(comparison: Comparison, shown: Sequence[Prediction]) -> Markup:
     rows = []
     for point in shown:
         rows_of_step = point.rows_per_second * point.step_seconds
-        low, high = (duration(rows_of_step / rate, longest) for rate in (point.high, point.low))
+        interval = duration_range(rows_of_step / point.high, rows_of_step / point.low, longest)
         parts = (duration(point.parts[name], longest) for name in names)
-        rows.append((f"{point.num_devices:,}", duration(point.step_seconds, longest), f"{low} to {high}", *parts))
+        rows.append((f"{point.num_devices:,}", duration(point.step_seconds, longest), interval, *parts))
     heads = ("devices", "step", "80% interval", *map(part_name, names))
     figures = [each for each in plots.figures(comparison) if each[0] == "step"]
     table = drawings.numbers("Parts of a predicted step", heads, rows)
