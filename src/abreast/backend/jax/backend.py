@@ -22,6 +22,7 @@ from keras import tree
 
 from abreast import exact
 from abreast.backend.contract import Kind, Placement, StepFunction, refuse
+from abreast.backend.jax import cpu_threads
 from abreast.backend.jax.devices import VISIBLE, device_names, index_of, platform, replicated_over, sharded_over
 from abreast.backend.jax.instruments import JaxInstruments
 from abreast.backend.jax.step import Newest, StagedBatch, Steps
@@ -51,6 +52,7 @@ class JaxBackend:
         try:
             jax.config.update("jax_platforms", "cpu")
             jax.config.update("jax_num_cpu_devices", count)
+            cpu_threads.provide(count)
         except RuntimeError as error:
             if platform() == "cpu" and len(jax.devices()) == count:
                 return
@@ -66,6 +68,7 @@ class JaxBackend:
         raise refuse(world, self.name)
 
     def install(self, devices: tuple[str, ...]) -> None:
+        cpu_threads.check(devices)
         if devices[0].startswith("gpu:") and not VISIBLE and not backends_are_initialized():
             VISIBLE.extend(sorted(devices, key=index_of))
             jax.config.update("jax_cuda_visible_devices", ",".join(str(index_of(name)) for name in VISIBLE))

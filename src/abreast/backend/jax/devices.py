@@ -11,6 +11,7 @@ import numpy as np
 from jax._src.xla_bridge import backends_are_initialized
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from abreast.backend.jax import cpu_threads
 from abreast.device_list import list_devices
 
 # The GPUs that JAX was started with, if we chose them; it numbers them from 0.
@@ -19,6 +20,7 @@ VISIBLE: list[str] = []
 
 def device_names() -> tuple[str, ...]:
     """Every device that this process can drive; GPUs by the driver's numbers."""
+    cpu_threads.provide_for_settings()
     return tuple(VISIBLE) or _gpus_of_driver() or tuple(f"{platform()}:{i}" for i in range(len(jax.local_devices())))
 
 
