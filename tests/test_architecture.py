@@ -53,6 +53,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         errors
         gradient_bytes
         installing
+        keras_distribution
         keras_private
         launchers
         nearest

@@ -84,27 +84,96 @@ def test_processes_of_a_py_dataset_start_beside_a_team_as_without_one(workers: W
     assert found[0] == found[1]
 
 
-def with_a_distribution() -> None:
+def distributed(name: str, in_a_script: bool) -> Any:
+    """A training on 2 devices with a `keras.distribution` set; what stderr says, and what a script sees set."""
+    from contextlib import ExitStack, redirect_stderr
+    from io import StringIO
+
     import keras
 
     import abreast
+    from abreast import keras_distribution
 
-    before, keras.distribution.distribution = keras.distribution.distribution, lambda: _Set()
-    try:
-        trained(abreast.parallelize(model(), 2))
-    finally:
-        keras.distribution.distribution = before
+    keras_distribution._told = False
+    set_there: Any = None
+    with ExitStack() as stack:
+        told = stack.enter_context(redirect_stderr(StringIO()))
+        if in_a_script:
+            stack.enter_context(keras_distribution.taken_over(2))
+        stack.callback(keras.distribution.set_distribution, None)
+        distribution = _distribution(name)
+        keras.distribution.set_distribution(distribution)
+        set_there = keras.distribution.distribution() is distribution
+        found = trained(abreast.parallelize(model(), 2))
+        with distribution.scope():  # a second line would say so
+            pass
+    return found | {"told": [line for line in told.getvalue().splitlines() if "distribution" in line], "set": set_there}
 
 
-class _Set:
-    """Stands for a `keras.distribution.DataParallel`, which needs a job of several processes."""
+def _distribution(name: str) -> Any:
+    from types import SimpleNamespace
+
+    import keras
+    import numpy as np
+
+    # Keras lists no devices on PyTorch, and its mesh is only looked at where Keras follows it.
+    devices = [f"cpu:{index}" for index in range(4)]
+    if name == "DataParallel":
+        return keras.distribution.DataParallel(devices=devices)
+    mesh: Any = keras.distribution.DeviceMesh((2, 2), ["batch", "model"], devices)
+    if keras.backend.backend() == "torch":
+        mesh = SimpleNamespace(shape=(2, 2), axis_names=["batch", "model"], devices=np.reshape(devices, (2, 2)))
+    layout = keras.distribution.LayoutMap(mesh)
+    layout["dense.*kernel"] = (None, "model")
+    return keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch")
 
 
-def test_a_keras_distribution_is_refused(workers: Workers) -> None:
-    if workers.backend != "torch":
-        pytest.skip("of PyTorch")
-    with pytest.raises(RemoteError, match=r"a keras\.distribution\._Set is set, and abreast distributes models, too"):
-        workers.abreast.run(with_a_distribution)
+TAKEN_OVER = (
+    "abreast: takes over keras.distribution.DataParallel: it places nothing, models train on the 2 devices of abreast"
+)
+
+
+@pytest.mark.in_turn  # the next test is always run on JAX, where Keras has this
+def test_a_script_may_set_keras_data_parallelism_which_is_taken_over(workers: Workers) -> None:
+    found = workers.abreast.run(distributed, name="DataParallel", in_a_script=True)
+    assert found.pop("told") == [TAKEN_OVER]
+    assert found.pop("set")
+    assert largest_difference(workers.plain.run(plain), found) < 1e-5  # measured 1e-7
+
+
+def test_keras_data_parallelism_around_a_placed_model_is_taken_over_on_jax_and_else_refused(workers: Workers) -> None:
+    if workers.backend == "jax":
+        found = workers.abreast.run(distributed, name="DataParallel", in_a_script=False)
+        assert found.pop("told") == [TAKEN_OVER]
+        assert found.pop("set")
+        assert largest_difference(workers.plain.run(plain), found) < 1e-5
+        return
+    with pytest.raises(
+        RemoteError, match=r"a keras\.distribution\.DataParallel is set, and abreast distributes models, too"
+    ):
+        workers.abreast.run(distributed, name="DataParallel", in_a_script=False)
+
+
+@pytest.mark.parametrize("in_a_script", [True, False])
+def test_model_parallelism_of_keras_is_refused(workers: Workers, in_a_script: bool) -> None:
+    if workers.backend != "jax" and not in_a_script:
+        pytest.skip("refused with all other distributions")
+    with pytest.raises(RemoteError, match=r"sets a keras\.distribution\.ModelParallel, which abreast cannot take over"):
+        workers.abreast.run(distributed, name="ModelParallel", in_a_script=in_a_script)
+
+
+def several_hosts() -> None:
+    import keras
+
+    from abreast import keras_distribution
+
+    with keras_distribution.taken_over(2):
+        keras.distribution.initialize("10.0.0.1:1234,10.0.0.2:1234", num_processes=2, process_id=0)
+
+
+def test_keras_distribution_over_several_hosts_is_refused(workers: Workers) -> None:
+    with pytest.raises(RemoteError, match=r"keras\.distribution\.initialize\(num_processes=2, \.\.\.\): several hosts"):
+        workers.abreast.run(several_hosts)
 
 
 # The user initializes torch.distributed, as for Keras's own data parallelism, and abreast places the model.

@@ -298,6 +298,56 @@ def test_a_step_that_divides_by_the_number_of_replicas_is_refused(worker: Worker
         worker.run(step_that_divides)
 
 
+def cut_by_a_strategy() -> None:
+    import tensorflow as tf
+
+    import abreast
+
+    strategy = tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
+    dataset = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices(data()).batch(16))
+    abreast.parallelize(model(), 2).fit(dataset, shuffle=False, verbose=0)
+
+
+def test_batches_that_a_strategy_has_cut_are_refused(worker: Worker) -> None:
+    with pytest.raises(RemoteError, match=r"gives batches that a tf\.distribute strategy has cut") as caught:
+        worker.run(cut_by_a_strategy)
+    assert caught.value.message.endswith(
+        "pass fit the data set itself, not what experimental_distribute_dataset made of it"
+    )
+
+
+def models_in_a_strategy_of_their_own() -> list[str]:
+    """What each method of a model raises that a script placed and made in the scope of a strategy."""
+    import abreast
+
+    x, y = data()
+    with _mirrored().scope():
+        made = abreast.parallelize(model(built=False), 2)
+    calls = {"fit": (x, y), "evaluate": (x, y), "predict": (x,), "train_on_batch": (x, y), "predict_on_batch": (x,)}
+    return [_error_of(getattr(made, name), *arguments) for name, arguments in calls.items()]
+
+
+def _mirrored() -> Any:
+    import tensorflow as tf
+
+    return tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
+
+
+def _error_of(method: Any, *arguments: Any) -> str:
+    from abreast import errors
+
+    try:
+        method(*arguments)
+    except errors.ModelError as error:
+        return error.message
+    return "none"
+
+
+def test_a_placed_model_in_a_scope_is_refused_by_each_method(worker: Worker) -> None:
+    errors = worker.run(models_in_a_strategy_of_their_own)
+    assert errors == ["a model belongs to a tf.distribute.MirroredStrategy, and abreast distributes it, too"] * 5
+
+
 _SCRIPT = """
 import tensorflow as tf
 strategy = tf.distribute.MirroredStrategy()

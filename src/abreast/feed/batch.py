@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,7 @@ class HostBatch:
             shape = getattr(leaf, "shape", None)
             if shape is None or len(shape) == 0:
                 raise DataError(
-                    f"the batch holds {leaf!r} at {path}, which has no rows",
+                    f"the batch holds {reprlib.repr(leaf)} at {path}, which has no rows",
                     "give arrays whose first axis is the batch",
                 )
             _check_type(leaf, path, text)

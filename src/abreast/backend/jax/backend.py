@@ -20,7 +20,7 @@ from jax._src.xla_bridge import backends_are_initialized
 from jax.sharding import NamedSharding
 from keras import tree
 
-from abreast import exact
+from abreast import exact, keras_distribution
 from abreast.backend.contract import Kind, Placement, StepFunction, refuse
 from abreast.backend.jax import cpu_threads
 from abreast.backend.jax.devices import VISIBLE, device_names, index_of, platform, replicated_over, sharded_over
@@ -107,6 +107,7 @@ class JaxBackend:
         return StagedBatch(data, batch.rows, padded_rows)
 
     def place(self, model: Any, placement: Placement) -> None:
+        keras_distribution.accept_current(placement.num_devices)
         replicated = replicated_over(placement.devices)
         optimizer = getattr(model, "optimizer", None)
         for variable in [*model.variables, *(optimizer.variables if optimizer is not None else [])]:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import tensorflow as tf
 from keras import tree
 
-from abreast import exact
+from abreast import exact, keras_distribution
 from abreast.backend.contract import Kind, Placement, StepFunction, refuse
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
@@ -29,7 +29,7 @@ from abreast.backend.tensorflow.staging import put_shards, to_device
 from abreast.backend.tensorflow.step import Program, StagedBatch
 from abreast.backend.tensorflow.strategies import taking_over
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
-from abreast.errors import BackendError, ModelError
+from abreast.errors import BackendError, DataError, ModelError
 from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, take
 from abreast.keras_private.data_adapters import (
     ArrayDataAdapter,
@@ -148,6 +148,7 @@ class TensorFlowBackend:
     def place(self, model: Any, placement: Placement) -> None:
         devices = tf_names(placement.devices)
         _refuse(model.distribute_strategy)
+        keras_distribution.refuse_current()
         with AT_WORK:
             known = self._variables.get(model)
             if known is None or known.devices != devices or not known.is_current(model):
@@ -270,7 +271,8 @@ def _refuse(strategy: Any) -> None:
     if strategy is not _PLAIN_STRATEGY:
         raise ModelError(
             f"a model belongs to a tf.distribute.{type(strategy).__name__}, and abreast distributes it, too",
-            "take the strategy and its scope out of the script: abreast places models by itself",
+            "take `with strategy.scope():` out of the script, and make batch_size that of all devices; or leave abreast out of "
+            "the script and start it with `abreast run`, which takes a MirroredStrategy over",
         )
 
 
@@ -278,6 +280,11 @@ def _dense(leaf: Any) -> Any:
     """A leaf of a source's batch; a tensor stays one, so that nothing of it passes through Python."""
     if leaf is None or isinstance(leaf, tf.experimental.Optional):
         return None
+    if isinstance(leaf, tf.distribute.DistributedValues):
+        raise DataError(
+            "the data source gives batches that a tf.distribute strategy has cut, and abreast cuts batches, too",
+            "pass fit the data set itself, not what experimental_distribute_dataset made of it",
+        )
     if isinstance(leaf, tf.RaggedTensor):
         raise not_dense(leaf)
     return leaf

@@ -13,11 +13,10 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
-import keras
 import torch.distributed as dist
 
+from abreast import keras_distribution
 from abreast.backend.torch import own_group
-from abreast.errors import ModelError
 from abreast.keras_private.data_adapters import fix_start_method
 from abreast.keras_private.torch import TorchTrainer
 from abreast.keras_private.trainers import BaseTrainer
@@ -40,12 +39,7 @@ def keep_off(model: Any) -> None:
 
     Raises `ModelError` where a `keras.distribution` is set: Keras's data adapters would cut its batches, too.
     """
-    distribution = keras.distribution.distribution()
-    if distribution is not None:
-        raise ModelError(
-            f"a keras.distribution.{type(distribution).__name__} is set, and abreast distributes models, too",
-            "take keras.distribution out of the script: abreast places models by itself",
-        )
+    keras_distribution.refuse_current()
     if getattr(model, "ddp_model", None) is not None:
         object.__setattr__(model, "ddp_model", None)
     _placed.add(model)

@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 from abreast.backend.reading import pipeline_of
+from abreast.keras_private import distribution
 from abreast.keras_private.data_adapters import DataAdapter, get_torch_dataloader, super_batch_iterator
 from abreast.records.loading.loader import Loader
 from abreast.records.loading.typed import Batch
@@ -119,7 +120,7 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
             self._end_if_all_given()
 
     def get_jax_iterator(self, super_batch: int | None = None) -> Iterator[Any]:
-        if keras.distribution.distribution() is not None:
+        if distribution.current() is not None:
             batches: Iterator[Any] = map(_as_tuple, self)  # Keras asks late, so that `on_epoch_end` could not tell
         else:
             batches = self.get_numpy_iterator()

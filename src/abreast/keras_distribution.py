@@ -1,0 +1,84 @@
+"""`keras.distribution` in a script whose models abreast places: `DataParallel` is taken over, all else is refused by name.
+
+Not here: strategies of `tf.distribute` (`backend/tensorflow/strategies.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import keras
+
+from abreast.errors import LaunchError, ModelError
+from abreast.keras_private import distribution as private
+from abreast.stderr import tell
+
+_HOSTS = "several hosts work with PyTorch only; leave out keras.distribution.initialize to train on this host's devices"
+_told = False
+
+
+@contextmanager
+def taken_over(num_devices: int) -> Iterator[None]:
+    """Inside, a script may set a `DataParallel`, which Keras does not follow, since abreast places models on its devices."""
+    set_by_script: list[Any] = []
+    plain_initialize = keras.distribution.initialize
+
+    def set_distribution(value: Any) -> None:
+        if value is not None:
+            accept(value, num_devices)
+        set_by_script[:] = [value]
+
+    def distribution() -> Any:
+        return set_by_script[0] if set_by_script else None
+
+    def initialize(job_addresses: Any = None, num_processes: Any = None, process_id: Any = None) -> None:
+        if (num_processes or 1) > 1 or "," in (job_addresses or ""):
+            raise LaunchError(
+                f"keras.distribution.initialize(num_processes={num_processes}, ...): several hosts", _HOSTS
+            )
+        plain_initialize(job_addresses, num_processes, process_id)
+
+    with ExitStack() as stack:
+        for place, name, own in (
+            (private.module, "set_distribution", set_distribution),  # for `DataParallel().scope()`
+            (keras.distribution, "set_distribution", set_distribution),
+            (keras.distribution, "distribution", distribution),
+            (keras.distribution, "initialize", initialize),
+        ):
+            stack.callback(setattr, place, name, getattr(place, name))
+            setattr(place, name, own)
+        yield
+
+
+def accept(distribution: Any, num_devices: int) -> None:
+    """Say once that a `DataParallel` is taken over. Raises `ModelError` for another distribution, and for several hosts."""
+    global _told
+    name = f"keras.distribution.{type(distribution).__name__}"
+    if not isinstance(distribution, keras.distribution.DataParallel):
+        raise ModelError(
+            f"the script sets a {name}, which abreast cannot take over: abreast keeps a whole copy of a model on each device",
+            "leave keras.distribution out where the model fits on one device; else train with plain Keras, without abreast",
+        )
+    if getattr(distribution, "_is_multi_process", False):
+        raise LaunchError(f"the script sets a {name} over several processes", _HOSTS)
+    if not _told:
+        _told = True
+        tell(f"takes over {name}: it places nothing, models train on the {num_devices} devices of abreast")
+
+
+def accept_current(num_devices: int) -> None:
+    """`accept` what is set in Keras, if something is."""
+    if (distribution := private.current()) is not None:
+        accept(distribution, num_devices)
+
+
+def refuse_current() -> None:
+    """Raise `ModelError` if a distribution is set in Keras."""
+    distribution = private.current()
+    if distribution is not None:
+        raise ModelError(
+            f"a keras.distribution.{type(distribution).__name__} is set, and abreast distributes models, too",
+            "take keras.distribution out of the script: abreast places models by itself",
+        )
