@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = (
     *("size", "quality", "storage", "threads", "shard_mb", "shuffle_seed", "split", "split_seed"),
-    *("image", "columns", "label", "label_separator", "class_names", "on_error"),
+    *("image", "columns", "label", "label_separator", "class_names", "on_error", "dry_run"),
 )
 
 
@@ -94,7 +94,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-error",
         choices=("stop", "skip"),
         default="stop",
-        help="stop at an image that cannot be packed, or skip it (default: stop)",
+        help="stop at an image that cannot be packed, or skip it and list it in DEST.skipped.txt (default: stop)",
+    )
+    add_option(
+        parser, "--dry-run", action="store_true", help="read everything, write nothing, and list what would fail"
     )
 
 
@@ -114,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
     finally:
         line.end()
     say(str(summary))
-    return 0
+    return 1 if summary.dry_run and summary.skipped else 0
 
 
 class ProgressLine:

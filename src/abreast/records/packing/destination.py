@@ -36,6 +36,15 @@ def opened(
         yield writer if done is None else done
 
 
+def check_destination(folder: Path, settings: dict[str, Any]) -> None:
+    """Raise `DataError` if `opened` would refuse the folder. Nothing is written."""
+    _check_free(folder)
+    if (folder / manifest.MANIFEST).exists():
+        _check_same(folder, manifest.read(folder).settings, settings)
+    elif (packing := folder / manifest.PACKING).exists():
+        _check_same(folder, manifest.unbound(manifest.read_bytes(packing), packing), _versioned(settings))
+
+
 def check_parts(folder: Path, parts: Sequence[str]) -> None:
     """Raise `DataError` if the folder holds anything except data sets of these names."""
     if folder.is_dir() and (others := sorted({path.name for path in folder.iterdir()} - {*parts})):
@@ -65,7 +74,7 @@ def _check_free(folder: Path) -> None:
 def _begin(folder: Path, settings: dict[str, Any], files: Files) -> manifest.Manifest | None:
     """Write the settings into a new folder, or compare them with those of an old one. The manifest if it is finished."""
     packing = folder / manifest.PACKING
-    versioned = {"version": index_file.VERSION, **settings}
+    versioned = _versioned(settings)
     if (folder / manifest.MANIFEST).exists():
         whole = manifest.read(folder)
         _check_same(folder, whole.settings, settings)
@@ -82,6 +91,10 @@ def _begin(folder: Path, settings: dict[str, Any], files: Files) -> manifest.Man
     files.remove(packing.with_name(packing.name + PART))
     write_file(packing, manifest.bound(versioned), files)
     return None
+
+
+def _versioned(settings: dict[str, Any]) -> dict[str, Any]:
+    return {"version": index_file.VERSION, **settings}
 
 
 def _check_same(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:

@@ -1,8 +1,11 @@
-"""One item of a source becomes one stored sample: read, decode, turn, shrink, encode. Runs in threads."""
+"""Items of a source become stored samples: read, decode, turn, shrink, encode. This runs in threads."""
 
 from __future__ import annotations
 
 import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -12,10 +15,14 @@ import numpy as np
 from abreast.errors import DataError
 from abreast.records.decoding.images import Pixels, check_file_bytes, read_picture, shrink
 from abreast.records.decoding.jpeg import restart_lengths
-from abreast.records.format.index import MAX_PIXELS
+from abreast.records.format.index import MAX_PIXELS, Note
+from abreast.records.format.keys import printable
 from abreast.records.packing.encoder import encode
 from abreast.records.packing.shard_writer import Packed
 from abreast.records.sources.source import Item
+from abreast.records.threads import Pool
+
+_AHEAD_PER_THREAD = 4
 
 Storage = Literal["jpeg", "raw", "png", "keep"]
 STORAGES: tuple[str, ...] = get_args(Storage)
@@ -41,6 +48,34 @@ def prepare(item: Item, recipe: Recipe) -> tuple[Packed, str | None]:
     encoding, data, restarts = encode(pixels, recipe.storage, recipe.quality)
     height, width, channels = pixels.shape
     return Packed(item.key, data, encoding, height, width, channels, dict(item.columns), restarts=restarts), note
+
+
+Result = tuple[Packed, str | None]
+
+
+def prepared(
+    items: Iterator[Item], begin: int, recipe: Recipe, num_threads: int
+) -> Iterator[tuple[int, Item, Future[Result]]]:
+    """Position, item and result of each item, in order. Threads prepare some items ahead."""
+    pool = Pool(num_threads, "abreast-pack", "threads")
+    ahead: deque[tuple[int, Item, Future[Result]]] = deque()
+    try:
+        for position, item in enumerate(items, start=begin):
+            ahead.append((position, item, pool.submit(prepare, item, recipe)))
+            if len(ahead) > _AHEAD_PER_THREAD * num_threads:
+                yield ahead.popleft()
+        while ahead:
+            yield ahead.popleft()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def note_of(position: int, item: Item, text: str, skipped: bool) -> Note:
+    return Note(position, printable(item.key), printable(text), skipped)
+
+
+def name_of(item: Item) -> str:
+    return printable(str(item.image) if isinstance(item.image, Path) else item.key)
 
 
 def _kept(item: Item) -> tuple[Packed, str | None]:

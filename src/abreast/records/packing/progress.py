@@ -45,7 +45,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Summary:
-    """A finished data set. This call packed `num_now` of its samples, in `seconds`."""
+    """A finished data set. This call packed `num_now` of its samples, in `seconds`.
+
+    With `dry_run` nothing was written: `num_samples` images could be packed, in `file_bytes` bytes, and `skipped` has those
+    that could not. `skipped_file` has a line for each image that was skipped.
+    """
 
     folder: Path
     num_samples: int
@@ -55,6 +59,8 @@ class Summary:
     seconds: float
     notes: tuple[Note, ...]
     parts: Mapping[str, Summary] = field(default_factory=dict)  # of a split source; the counts above are their sums
+    skipped_file: Path | None = None
+    dry_run: bool = False
 
     @property
     def skipped(self) -> tuple[Note, ...]:
@@ -81,6 +87,8 @@ class Summary:
     def __str__(self) -> str:
         if self.parts:
             return "\n".join(map(str, self.parts.values()))
+        if self.dry_run:
+            return self._answer()
         if self.num_now:
             speed = f"packed {self.num_now:,} in {_clock(self.seconds)}, {self.images_per_second:,.0f} images/s"
         else:
@@ -91,6 +99,17 @@ class Summary:
             ("packed with a note", tuple(note for note in self.notes if not note.skipped)),
         ):
             lines += _listed(title, notes)
+        if self.skipped_file is not None:
+            lines.append(f"all that are skipped: {self.skipped_file}")
+        return "\n".join(lines)
+
+    def _answer(self) -> str:
+        """The text of a dry run, with all that would fail."""
+        total = self.num_samples + len(self.skipped)
+        size = f"{counted(total, 'image')}, {self.num_samples:,} can be packed: {self.file_bytes / 1e6:,.1f} MB"
+        lines = [f"{self.folder}: {size}; nothing is written"]
+        lines += _listed("would fail", self.skipped, limit=total)
+        lines += _listed("would be packed with a note", tuple(note for note in self.notes if not note.skipped))
         return "\n".join(lines)
 
 
@@ -106,6 +125,8 @@ def together(folder: Path, parts: Mapping[str, Summary]) -> Summary:
         seconds=sum(part.seconds for part in of),
         notes=tuple(note for part in of for note in part.notes),
         parts=parts,
+        skipped_file=next((part.skipped_file for part in of if part.skipped_file is not None), None),
+        dry_run=any(part.dry_run for part in of),
     )
 
 
@@ -137,11 +158,11 @@ class Ticker:
             self._show(Progress(done, self.num_now, self._num_items, self.num_skipped, self.seconds))
 
 
-def _listed(title: str, notes: tuple[Note, ...]) -> list[str]:
+def _listed(title: str, notes: tuple[Note, ...], limit: int = _SHOWN_NOTES) -> list[str]:
     if not notes:
         return []
-    lines = [f"  {note.key}: {note.text}" for note in notes[:_SHOWN_NOTES]]
-    more = len(notes) - _SHOWN_NOTES
+    lines = [f"  {note.key}: {note.text}" for note in notes[:limit]]
+    more = len(notes) - limit
     return [f"{title}: {len(notes):,}", *lines, *([f"  and {more:,} more"] if more > 0 else [])]
 
 

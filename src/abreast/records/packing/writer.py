@@ -56,6 +56,12 @@ class DatasetWriter:
         self._keys.add(sample.key)
         self.num_samples += 1
 
+    def check(self, sample: Packed) -> None:
+        """Count a sample that could be appended, and write nothing. Raises `DataError` if it could not."""
+        self.columns, _ = self._checked(sample)
+        self._keys.add(sample.key)
+        self.num_samples += 1
+
     def _checked(self, sample: Packed) -> tuple[tuple[ColumnType, ...], list[Array]]:
         if checked_key(sample.key) in self._keys:
             raise DataError(f"two samples have the key {sample.key!r}", "give each sample a key of its own")
