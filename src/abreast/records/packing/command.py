@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from abreast.records.packing.progress import Progress
 
 _SETTINGS = (
-    *("size", "quality", "storage", "threads", "shard_mb", "shuffle_seed", "split", "split_seed"),
+    *("size", "quality", "storage", "threads", "shard_mb", "shuffle_seed", "split", "split_seed", "split_by"),
     *("image", "columns", "label", "label_separator", "class_names", "on_error", "dry_run"),
 )
 
@@ -58,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="pack parts into folders of DEST: train=0.9,val=0.1 draws them, train,val are folders or shards of SOURCE",
     )
     add_option(parser, "--split-seed", metavar="N", type=int, default=0, help="seed that draws the parts (default: 0)")
+    add_option(
+        parser, "--split-by", metavar="NAME", help="column of classes, as label: each class has its share in each part"
+    )
     add_option(
         parser,
         "--image",

@@ -52,6 +52,7 @@ def pack(
     shuffle_seed: int | None = None,
     split: str | Mapping[str, float] | Sequence[str] | None = None,
     split_seed: int = 0,
+    split_by: str | None = None,
     image: str | None = None,
     columns: str | Sequence[str] | Mapping[str, str] | None = None,
     label: str | Sequence[str] | None = None,
@@ -66,7 +67,8 @@ def pack(
     `source` is a folder of images, a folder with a folder per class, a list, a CSV or Parquet table, shards (WebDataset,
     TFRecord, RecordIO), a data set of Hugging Face, NumPy arrays, or an iterable of samples. Images whose short side is
     longer than `size` pixels are made smaller. `quality` is JPEG's, 95 by default. `split` makes a data set of each part,
-    in a folder of `dest`: `{"train": 0.9, "val": 0.1}` draws the parts by key and `split_seed`; `["train", "val"]` takes
+    in a folder of `dest`: `{"train": 0.9, "val": 0.1}` draws the parts by key and `split_seed`, and with `split_by="label"`
+    by class too, so that each class has its share in each part; `["train", "val"]` takes
     the parts that the source has. `image` names the column, feature or extension that holds the images, if it cannot be
     found automatically. `columns` selects columns, and a dictionary also renames them: `{new name: old name}`. `label`
     names the column that labels the images: its words become class numbers in a column `label`, with their names in
@@ -101,6 +103,7 @@ def pack(
         **({} if image is None else {"image": image}),
         **({} if names is None else {"columns": [f"{new}={old}" for new, old in names.items()]}),
         **({} if made is None else made.settings),
+        **({} if split_by is None else {"split_by": split_by}),
     }
 
     def packed(found: ItemSource, folder: Path, **part: Any) -> Summary:
@@ -114,12 +117,14 @@ def pack(
     skipped = None if on_error == "stop" else SkippedFile(folder)
     wanted = Wanted(image, None if names is None else list(names.values()), made, shuffle_seed, stop)
     if split is None:
+        if split_by is not None:
+            raise DataError(f"split_by={split_by!r} means nothing without split", "write split too: train=0.9,val=0.1")
         with readable():
             found = wanted.whole(source)
         return packed(found, folder)
     chosen = split_of(split, _whole("split_seed", split_seed) or 0)
     with readable():
-        parts, described = parts_of(source, chosen, wanted)
+        parts, described = parts_of(source, chosen, split_by, wanted)
         check_parts(folder, list(parts))
     return together(
         folder, {name: packed(part, folder / name, split=[name, *described]) for name, part in parts.items()}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from abreast.errors import DataError
 from abreast.records.format.columns import ColumnType
@@ -17,6 +17,17 @@ from abreast.records.sources.choose import files_of_part, source_of
 from abreast.records.sources.source import Item, ItemSource, Keep, Listed, everything
 
 _HINT = "write train=0.9,val=0.1 to draw parts, or train,val for parts that the source has"
+
+
+class Parts(Protocol):
+    """Parts with their shares."""
+
+    @property
+    def shares(self) -> Mapping[str, float]: ...
+
+    def part(self, key: str) -> str:
+        """The part of an item with this key."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -75,7 +86,7 @@ class DrawnPart:
     """The items of a source that a draw gives to one part."""
 
     source: ItemSource
-    draw: Draw
+    draw: Parts
     name: str
     columns: tuple[ColumnType, ...] | None
     class_names: Sequence[str] | None
@@ -90,14 +101,18 @@ class DrawnPart:
         return self.source.items(begin, lambda key: self.draw.part(key) == self.name and keep(key))
 
 
-def drawn_parts(source: ItemSource, draw: Draw) -> dict[str, ItemSource]:
+def drawn_parts(source: ItemSource, draw: Parts) -> dict[str, ItemSource]:
     """A source for each part. Raises `DataError` for an iterable, which may not give the same samples again."""
     identity = source.identity
     if identity is None:
-        hint = "give files, arrays or a data set, or pack each part by itself"
-        raise DataError("an iterable cannot be split, because it may not give the same samples again", hint)
+        raise not_repeated()
     facts = source.columns, source.class_names, getattr(source, "names", {}), identity
     return {name: DrawnPart(source, draw, name, *facts) for name in draw.shares}
+
+
+def not_repeated() -> DataError:
+    hint = "give files, arrays or a data set, or pack each part by itself"
+    return DataError("an iterable cannot be split, because it may not give the same samples again", hint)
 
 
 def existing_parts(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from abreast.errors import DataError
+from abreast.records.packing.proportions import proportional
 from abreast.records.packing.split import Draw, drawn_parts, existing_parts
 from abreast.records.sources.choose import shuffled, source_of
 from abreast.records.sources.labels import Label, labelled
@@ -55,9 +56,16 @@ class Wanted:
         return sources if self.label is None else labelled(sources, self.label, self.stop)
 
 
-def parts_of(source: Any, split: Draw | tuple[str, ...], wanted: Wanted) -> tuple[dict[str, ItemSource], list[Any]]:
+def parts_of(
+    source: Any, split: Draw | tuple[str, ...], split_by: str | None, wanted: Wanted
+) -> tuple[dict[str, ItemSource], list[Any]]:
     """A source for each part, and the settings that identify the split."""
     if isinstance(split, Draw):
         shares = [[name, share] for name, share in split.shares.items()]
-        return drawn_parts(wanted.whole(source), split), [split.seed, shares]
+        found = wanted.whole(source)
+        draw = split if split_by is None else proportional(found, split, split_by)
+        return drawn_parts(found, draw), [split.seed, shares]
+    if split_by is not None:
+        hint = "write shares to draw parts: train=0.9,val=0.1"
+        raise DataError(f"split_by={split_by!r} means nothing for the parts that a source has", hint)
     return wanted.parts(source, split), []
