@@ -19,32 +19,40 @@ def choose_backend() -> str:
 
     Raises `BackendError` if `KERAS_BACKEND` names a framework that is not installed, or if there is none.
     """
+    chosen, why = backend_choice()
+    if why is not None:
+        from abreast.stderr import tell
+
+        os.environ[_VARIABLE] = chosen
+        tell(why)
+    return chosen
+
+
+def backend_choice() -> tuple[str, str | None]:
+    """The framework that `choose_backend` would choose, and its line; changes nothing."""
     from abreast.backend.registry import BACKENDS, installed, no_backend, require
 
     if asked := os.environ.get(_VARIABLE):
         if asked in BACKENDS:
             require(asked, f"{_VARIABLE}=")
-        return asked
+        return asked, None
     there: tuple[str, ...] = installed()
     configured = _configured()
     alone = configured or _DEFAULT_OF_KERAS
     if alone in there or alone not in BACKENDS:
-        return alone
+        return alone, None
     if not there:
         raise no_backend()
     chosen = _DEFAULT_OF_KERAS if _DEFAULT_OF_KERAS in there else there[0]
-    os.environ[_VARIABLE] = chosen
-    _tell(chosen, there, alone, configured is not None)
-    return chosen
+    return chosen, _line(chosen, there, alone, configured is not None)
 
 
-def _tell(chosen: str, there: tuple[str, ...], alone: str, is_configured: bool) -> None:
+def _line(chosen: str, there: tuple[str, ...], alone: str, is_configured: bool) -> str:
     from abreast.backend.registry import title
-    from abreast.stderr import tell
 
     whose = f"the backend in {_configuration_file()}" if is_configured else "the default of Keras"
     names = " and ".join(title(name) for name in there)
-    tell(
+    return (
         f"Keras runs on {title(chosen)}: {names} {'is' if len(there) == 1 else 'are'} installed, and not {title(alone)}, "
         f"{whose}; {_VARIABLE}={chosen} says so without this line"
     )

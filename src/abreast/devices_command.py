@@ -19,7 +19,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     devices = list_devices()
     say(json.dumps([dataclasses.asdict(d) for d in devices], indent=2) if options.json else _table(devices))
+    if any(device.kind == "gpu" for device in devices):
+        _tell_unused()
     return 0
+
+
+def _tell_unused() -> None:
+    """Report GPUs that the build of the framework that Keras would use cannot use."""
+    from abreast.backend.unused_gpus import unused_gpus
+    from abreast.backend_choice import backend_choice
+    from abreast.errors import BackendError
+    from abreast.stderr import tell
+
+    try:
+        unused = unused_gpus(backend_choice()[0], computes_on_cpu=False)
+    except BackendError as error:  # no framework: the list is right without one
+        tell(str(error))
+        return
+    if unused is not None:
+        tell(str(unused))
 
 
 def _table(devices: Sequence[Device]) -> str:

@@ -5,6 +5,7 @@ Not here: which model has which placement (`placed_models.py`), and how Keras's 
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,16 +16,23 @@ import keras
 
 from abreast import keras_fit, notebook
 from abreast.backend import current_backend
-from abreast.backend.contract import BatchNorm, Placement
-from abreast.device_request import DeviceSpec, choose
-from abreast.errors import BackendError, ModelError
+from abreast.backend.contract import Backend, BatchNorm, Placement
+from abreast.backend.unused_gpus import unused_gpus
+from abreast.device_request import DeviceSpec, choose, parse_devices
+from abreast.errors import BackendError, DeviceError, ModelError
 from abreast.launchers import read_world
 from abreast.placed_models import as_default, is_nothing_placed, placed_before, scopes, tag, untag
 from abreast.staging import DEFAULT_STAGING, Staging
+from abreast.stderr import tell
 
 Model = TypeVar("Model")
 
 _installing = threading.Lock()
+_NO_ACCELERATOR = (
+    'devices="auto" found no accelerator: models train on cpu:0 alone\n'
+    "hint: `abreast run --cpu-devices N`, or abreast.use_cpu_devices(N), simulates several devices on the CPU"
+)
+_simulates = False  # whether the user asked for devices on the CPU
 
 
 class DataParallel:
@@ -112,6 +120,8 @@ def use_cpu_devices(count: int) -> None:
     """Simulate `count` devices on the CPU, for trials without a GPU. Call it before anything is computed."""
     if count < 1:
         raise BackendError(f"{count} simulated CPU devices", "ask for at least 1")
+    global _simulates
+    _simulates = True
     current_backend().use_cpu_devices(count)
 
 
@@ -169,8 +179,32 @@ def _placement(
     if is_nothing_placed():
         return Placement(backend, backend.device_names()[:1], batch_norm, check_numerics, staging)
     world = read_world()
-    chosen = choose(devices, backend.device_names()) if world.size == 1 else backend.join(world)
+    chosen = _chosen(backend, devices) if world.size == 1 else backend.join(world)
     with _installing:
         backend.install(chosen)
         keras_fit.install()
     return Placement(backend, chosen, batch_norm, check_numerics, staging, check_rows)
+
+
+def _chosen(backend: Backend[Any], devices: DeviceSpec) -> tuple[str, ...]:
+    """The devices that a request means. One CPU device instead of GPUs, or for "auto", is reported once."""
+    request = parse_devices(devices)
+    available = backend.device_names()
+    falls_back = available == ("cpu:0",) and not _simulates
+    unused = unused_gpus(backend.name, computes_on_cpu=True) if falls_back else None
+    try:
+        chosen = choose(devices, available)
+    except DeviceError as error:
+        if unused is None:
+            raise
+        raise DeviceError(f"{error.message}; {unused.message}", unused.hint) from None
+    if unused is not None and "cpu" not in str(request):
+        _tell_once(str(unused))
+    elif falls_back and unused is None and request == "auto":
+        _tell_once(_NO_ACCELERATOR)
+    return chosen
+
+
+@functools.cache
+def _tell_once(line: str) -> None:
+    tell(line)

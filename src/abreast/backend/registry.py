@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 BackendName = Literal["jax", "tensorflow", "torch"]
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
 TITLES: dict[BackendName, str] = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
+# The extras of abreast that bring a build for NVIDIA's GPUs. PyTorch's build on PyPI is one.
+CUDA_EXTRAS: dict[BackendName, str] = {"jax": "jax-cuda", "tensorflow": "tensorflow-cuda", "torch": "torch"}
 # One compiled program drives all devices, so layers and losses see the rows of all of them.
 SEE_ALL_ROWS: frozenset[str] = frozenset({"jax"})
 # On several devices, Keras trains by itself there. Keras 3.16 will do so on PyTorch.
