@@ -31,7 +31,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_script_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for a script, its arguments, and the devices of its models."""
-    parser.usage = f"{parser.prog} [options] SCRIPT [arguments of the script]"
+    add_options(parser)
+    add_script(parser)
+
+
+def add_script(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """Add the name of a script and its arguments."""
+    words = "[SCRIPT [arguments of the script]]" if optional else "SCRIPT [arguments of the script]"
+    parser.usage = f"{parser.prog} [options] {words}"
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
+    parser.add_argument(
+        "script",
+        metavar="SCRIPT",
+        nargs="?" if optional else None,
+        help="a Python file; all arguments after it go to the script unchanged",
+    )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the devices of a script's models."""
     add_option(
         parser,
         "--devices",
@@ -76,8 +95,3 @@ def add_script_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(
         parser, "--input-timeout", metavar="SECONDS", type=float, help="end a fit that waits SECONDS for one batch"
     )
-    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
-    parser.add_argument(
-        "script", metavar="SCRIPT", help="a Python file; all arguments after it go to the script unchanged"
-    )
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

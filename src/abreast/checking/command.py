@@ -1,5 +1,7 @@
 """`abreast check`: prints a verdict. The exit code is 0 for equal, 1 for a difference, 2 if nothing was compared.
 
+Without a script, a small model of ours is checked on each framework that is installed (`trials.py`).
+
 NumPy is not imported before the command runs.
 """
 
@@ -11,11 +13,12 @@ import json
 import os
 
 from abreast import run_command
-from abreast.backend.registry import require
+from abreast.backend.registry import BACKENDS, installed, require
 from abreast.checking.side import SideSpec
-from abreast.device_list import list_devices
+from abreast.device_list import Device, list_devices
 from abreast.device_request import parse_devices
-from abreast.errors import DataError, LaunchError
+from abreast.errors import BackendError, DataError, LaunchError
+from abreast.installing import install_command
 from abreast.options import add_option
 from abreast.run import RunOptions
 from abreast.stderr import tell
@@ -37,10 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="switch off random layers on both sides, and compare everything else",
     )
     parser.add_argument("--json", action="store_true", help="print the verdict as JSON")
-    run_command.add_script_arguments(parser)
+    run_command.add_options(parser)
+    run_command.add_script(parser, optional=True)
 
 
 def run(options: argparse.Namespace) -> int:
+    check_steps(options.steps)
+    if options.backend is not None:
+        require(options.backend)
+    return _try_frameworks(options) if options.script is None else _check_script(options)
+
+
+def _check_script(options: argparse.Namespace) -> int:
     from abreast.checking.order import check_script
     from abreast.checking.verdict import as_data
 
@@ -49,19 +60,45 @@ def run(options: argparse.Namespace) -> int:
     return 0 if verdict.exact else 1
 
 
+def _try_frameworks(options: argparse.Namespace) -> int:
+    from abreast.checking.trials import options_of, report, run_trials, trials_as_data
+
+    if options.module:
+        raise LaunchError("-m without the name of a module", "give a script, or leave out -m")
+    names = installed() if options.backend is None else (options.backend,)
+    if not names:
+        raise BackendError(f"none of {', '.join(BACKENDS)} is installed", install_command(BACKENDS[0]))
+    asked = run_command.run_options(options)
+    accelerators = _accelerators()
+    chosen = _chosen_devices(asked)
+    trials = run_trials(
+        _side_of("", options, asked),
+        [(name, chosen or options_of(name, asked, accelerators, tell)) for name in names],
+        tell,
+    )
+    say(json.dumps(trials_as_data(trials), indent=2) if options.json else report(trials))
+    return 0 if all(trial.exact for trial in trials) else 1
+
+
+def _chosen_devices(asked: RunOptions) -> RunOptions | None:
+    """The options with the devices that the user chose; None if the user chose none."""
+    return None if asked.devices == "auto" and asked.cpu_devices is None else _on_devices(asked)
+
+
 def _side(options: argparse.Namespace) -> SideSpec:
-    check_steps(options.steps)
-    if options.backend is not None:
-        require(options.backend)
     if not options.module and not os.path.exists(options.script):
         raise LaunchError(
             f"there is no script {options.script!r} in {os.getcwd()}", "options of the script come after its name"
         )
+    return _side_of(options.script, options, _on_devices(run_command.run_options(options)))
+
+
+def _side_of(script: str, options: argparse.Namespace, run_options: RunOptions) -> SideSpec:
     return SideSpec(
-        script=options.script,
+        script=script,
         arguments=tuple(options.arguments),
         module=options.module,
-        options=_on_devices(run_command.run_options(options)),
+        options=run_options,
         placed=True,
         steps=options.steps,
         folder="",
@@ -79,10 +116,14 @@ def check_steps(steps: object) -> None:
 def _on_devices(options: RunOptions) -> RunOptions:
     """The options with simulated devices where the machine has no accelerators."""
     parse_devices(options.devices)
-    if options.cpu_devices is not None or any(not device.name.startswith("cpu") for device in list_devices()):
+    if options.cpu_devices is not None or _accelerators():
         return options
     asked = str(options.devices)
     if asked != "auto" and not asked.isdigit():
         return options  # devices by name, which do not exist here: the run will say so
     count = int(asked) if asked.isdigit() else _SIMULATED_DEVICES
     return dataclasses.replace(options, devices="auto", cpu_devices=count)
+
+
+def _accelerators() -> list[Device]:
+    return [device for device in list_devices() if device.kind != "cpu"]

@@ -27,15 +27,18 @@ _NO_ROUNDING = (
 )
 
 
-def check_script(side: SideSpec, tell: Callable[[str], None]) -> Verdict:
-    """Run the script of `side` on both sides, and compare. Raises `LaunchError` if there is nothing to compare."""
+def check_script(side: SideSpec, tell: Callable[[str], None], *, shown: bool = True) -> Verdict:
+    """Run the script of `side` on both sides, and compare. `shown`: the first two runs print what they print.
+
+    Raises `LaunchError` if there is nothing to compare.
+    """
     with tempfile.TemporaryDirectory(prefix="abreast-check-") as folder:
-        return _Check(side, Path(folder), tell).verdict()
+        return _Check(side, Path(folder), tell, shown).verdict()
 
 
 class _Check:
-    def __init__(self, side: SideSpec, folder: Path, tell: Callable[[str], None]) -> None:
-        self._side, self._folder, self._tell = side, folder, tell
+    def __init__(self, side: SideSpec, folder: Path, tell: Callable[[str], None], shown: bool) -> None:
+        self._side, self._folder, self._tell, self._shown = side, folder, tell, shown
         self._stdin = Stdin()
 
     def verdict(self) -> Verdict:
@@ -79,7 +82,7 @@ class _Check:
     def _run(self, name: str, text: str, *, shown: bool = True, **changes: Any) -> SideRun:
         self._tell(text)
         side = replace(self._side, folder=str(self._folder / name), **changes)
-        return run_side(side, self._stdin, shown=shown)
+        return run_side(side, self._stdin, shown=shown and self._shown)
 
     def _where(self) -> str:
         options = self._side.options

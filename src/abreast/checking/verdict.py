@@ -35,6 +35,13 @@ class Verdict:
     def exact(self) -> bool:
         return self.outcome == "equal"
 
+    @property
+    def devices_text(self) -> str:
+        """The number and kind of the devices, as `2 simulated devices`."""
+        count = len(self.devices)
+        kind = "simulated " if count > 1 and all(name.startswith("cpu") for name in self.devices) else ""
+        return f"{count} {kind}device{'' if count == 1 else 's'}"
+
     def __str__(self) -> str:
         """The result as text, with the verdict in its first line."""
         lines = _equal(self) if self.difference is None else _different(self, self.difference)
@@ -101,9 +108,7 @@ def _counted(verdict: Verdict) -> str:
 
 
 def _devices(verdict: Verdict) -> str:
-    count = len(verdict.devices)
-    kind = "simulated " if count > 1 and all(name.startswith("cpu") for name in verdict.devices) else ""
-    return f"{count} {kind}device{'' if count == 1 else 's'}, {verdict.backend}"
+    return f"{verdict.devices_text}, {verdict.backend}"
 
 
 def _first_line(text: str) -> str:
