@@ -10,6 +10,7 @@ from typing import Any
 
 from abreast.backend.builds import distribution_of, gpu_build
 from abreast.backend.registry import BackendName, title
+from abreast.backend.unused_gpus import unused_gpus
 from abreast.checking.order import check_script
 from abreast.checking.side import SideSpec
 from abreast.checking.verdict import Verdict, as_data
@@ -70,10 +71,10 @@ def options_of(
     framework: BackendName, asked: RunOptions, accelerators: Sequence[Device], tell: Callable[[str], None]
 ) -> RunOptions:
     """The devices of a framework's trial: two real ones if the machine has them and the framework can use them."""
-    usable = gpu_build(framework) is not None
-    if accelerators and not usable:
-        tell(f"{title(framework)} is built for the CPU alone, so it cannot use {accelerators[0].model}")
-    if len(accelerators) >= NUM_DEVICES and usable:
+    unused = unused_gpus(framework, computes_on_cpu=False)
+    if unused is not None:
+        tell(str(unused))
+    elif len(accelerators) >= NUM_DEVICES and gpu_build(framework) is not None:
         return dataclasses.replace(asked, devices=str(NUM_DEVICES))
     return dataclasses.replace(asked, cpu_devices=NUM_DEVICES)
 
