@@ -20,7 +20,7 @@ NIGHTLY_TESTS := tests/contract tests/feed tests/test_exact.py tests/test_keras_
 WHEELS ?=
 GPU_PYTHON ?= 3.12
 GPU_FLAGS ?=
-.PHONY: help demo test test-full test-oldest test-nightly nightly check-nightly lint format bench dist gpu gpu-wheels clean
+.PHONY: help demo test test-full test-oldest test-nightly nightly check-nightly lint format docs bench dist gpu gpu-wheels clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,10 +34,10 @@ ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "$(1)not alone" 
 ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m "$(1)alone"
 endef
 
-test: lint  ## check the code, then run the tests, without the slow ones; a backend that is missing is an error
+test: lint docs  ## check the code, then run the tests, without the slow ones; a backend that is missing is an error
 	$(call pytest,not full and )
 
-test-full: lint  ## all tests, then those of `make test` with the oldest Keras that we support
+test-full: lint docs  ## all tests, then those of `make test` with the oldest Keras that we support
 	$(call pytest)
 	@$(MAKE) --no-print-directory VENV=$(VENV)-oldest KERAS="keras==$(OLDEST_KERAS).*" test-oldest
 
@@ -74,6 +74,10 @@ lint: $(READY)  ## check style and types
 format: $(READY)  ## put the code in the project's format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# A warning is an error: a link that leads nowhere, a page that no list names, a name that does not exist.
+docs: $(READY)  ## build the documentation site into build/site/
+	@KERAS_BACKEND=jax PYTHONPATH=src TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m sphinx -q -n -W --keep-going -d build/site-cache docs build/site
 
 bench: $(READY)  ## measure the overhead of a step over a hand-written loop
 	$(BIN)/python benchmarks/step_overhead.py

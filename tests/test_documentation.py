@@ -66,14 +66,15 @@ def test_the_python_blocks_run(backend: str, tmp_path: Path) -> None:
 
 
 def bash_blocks() -> list[object]:
-    """The `bash` blocks as parameters; of those that train, only the README's is run every time."""
+    """The `bash` blocks as parameters. Those of the README run in `test_first_hour.py`; those that train take long."""
     return [
         pytest.param(
             text,
             id=f"{page.stem}-{number}",
-            marks=[pytest.mark.full] if "abreast run" in text and page.stem != "README" else [],
+            marks=[pytest.mark.full] if "abreast run" in text else [],
         )
         for page, number, text in blocks("bash")
+        if page.stem != "README"
     ]
 
 

@@ -1,0 +1,66 @@
+"""The scripts of the gallery train on two devices as they stand, and learn something."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.harness.client import ROOT
+
+GALLERY = ROOT / "examples" / "gallery"
+# By script: arguments of a small run, and what its last number is at least. By chance: 0.1, 0.33, 0.02, 0.1.
+SMALL = {
+    "cifar_resnet": (("--made-up", "512", "--epochs", "2", "--depth", "8"), 0.15),
+    "finetune_keras_hub": (("--preset", "none", "--epochs", "1"), 0.5),
+    "text_transformer": (("--epochs", "1", "--rows", "512"), 0.15),
+    "two_tower": (
+        (
+            "--epochs",
+            "2",
+        ),
+        0.6,
+    ),
+}
+
+
+def run(name: str, backend: str, under: tuple[str, ...]) -> str:
+    if name == "finetune_keras_hub":
+        pytest.importorskip("keras_hub", reason="KerasHub is not installed: it brings all of TensorFlow")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "src"),
+        "KERAS_BACKEND": backend,
+        "CUDA_VISIBLE_DEVICES": "",
+        "JAX_PLATFORMS": "cpu",
+        "OMP_NUM_THREADS": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+    command = [sys.executable, "-m", "abreast", *under, str(GALLERY / f"{name}.py"), *SMALL[name][0]]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_every_script_of_the_gallery_is_tested_and_described() -> None:
+    page = (ROOT / "docs/guides/examples.md").read_text()
+    assert set(SMALL) == {path.stem for path in GALLERY.glob("*.py")} == set(re.findall(r"gallery/(\w+)\.py", page))
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("name", SMALL)
+def test_a_script_of_the_gallery_learns_on_two_devices(backend: str, name: str) -> None:
+    found = re.findall(r"\b\d\.\d{4}\b", run(name, backend, ("run", "--cpu-devices", "2")).splitlines()[-1])
+    assert float(found[-1]) > SMALL[name][1]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", SMALL)
+def test_a_script_of_the_gallery_is_equal_on_two_devices(backend: str, name: str) -> None:
+    """Two draw random numbers, which only JAX draws as one device does."""
+    if name == "cifar_resnet" and backend != "jax":
+        pytest.skip("draws random numbers for each replica, and says so")
+    run(name, backend, ("check", "--cpu-devices", "2"))

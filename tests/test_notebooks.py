@@ -1,0 +1,63 @@
+"""The notebooks of the documentation run from top to bottom, each in a kernel and an empty folder of its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.harness.client import ROOT
+from tests.harness.installed import skip_unless_installed
+
+NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: str(path.stem))
+def test_the_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    skip_unless_installed(backend_of(notebook))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    run(notebook, tmp_path)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: str(path.stem))
+def test_the_notebook_shows_what_it_printed_and_no_path(path: Path) -> None:
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert outputs and all(cell.execution_count for cell in cells)
+    assert [output for output in outputs if output.output_type == "error"] == []
+    assert not any(word in str(outputs) for word in ("/home/", "/root/", "/tmp/", "/work/"))
+
+
+def test_each_backend_has_a_notebook() -> None:
+    assert {backend_of(nbformat.read(path, as_version=4)) for path in NOTEBOOKS} == {"jax", "tensorflow", "torch"}
+
+
+def backend_of(notebook: nbformat.NotebookNode) -> str:
+    text = "".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    return str(text.partition('os.environ["KERAS_BACKEND"] = "')[2].partition('"')[0])
+
+
+def run(notebook: nbformat.NotebookNode, folder: Path) -> None:
+    client = NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(folder)}})
+    manager: Any = client.create_kernel_manager()
+    manager.kernel_spec.argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    client.execute()
+
+
+if __name__ == "__main__":  # python -m tests.test_notebooks: run them all and keep their outputs
+    import tempfile
+
+    for one in NOTEBOOKS:
+        read = nbformat.read(one, as_version=4)
+        with tempfile.TemporaryDirectory() as empty:
+            run(read, Path(empty))
+        for cell in read.cells:
+            cell.metadata.pop("execution", None)  # times of day
+        nbformat.write(read, one)
