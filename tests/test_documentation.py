@@ -89,6 +89,8 @@ def test_the_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(
         r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     ):
+        if target.startswith("https://"):
+            continue  # no test needs the network
         path, _, anchor = target.partition("#")
         linked = (page.parent / path).resolve() if path else page
         assert linked.exists(), target
