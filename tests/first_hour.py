@@ -30,6 +30,7 @@ PAGES = ("README.md", "docs/guides/getting-started.md")
 # What a machine without GPUs runs in place of a command: a pattern and its replacement; None: nothing, for the reason beside it.
 ADAPTED: tuple[tuple[str, str | None], ...] = (
     (r"abreast bench resnet50(.*)", r"abreast bench mlp --cpu-devices 2 --rounds 3\1"),  # an hour on two cores
+    (r"pip install .*cuda.*", None),  # for GPUs
     (r"make (demo|test)\b.*", None),  # they make an environment of their own; the tests are run by them
     (r"(abreast (?:run|check|doctor).*) --devices (\d+)", r"\1 --cpu-devices \2"),
     (r"(abreast (?:run|check)) (?!.*--cpu-devices)(.*)", r"\1 --cpu-devices 2 \2"),
@@ -76,15 +77,13 @@ def steps(page: Path, backend: str) -> Iterator[Step]:
 def _commands(where: str, text: str, backend: str) -> Iterator[Step]:
     text = re.sub(r"\s+# .*", "", text).strip()
     text = re.sub(r"\bKERAS_BACKEND=\w+", f"KERAS_BACKEND={backend}", text)
-    if text.startswith("pip install"):
-        yield Step(where, re.sub(r"\[jax\b", f"[{backend}", text), installs=True)
-        return
     for pattern, replacement in ADAPTED:
         if re.match(pattern, text):
             if replacement is None:
                 return
             text = re.sub(pattern, replacement, text)
-    yield Step(where, text)
+    installs = text.startswith("pip install")
+    yield Step(where, re.sub(r"\[jax\b", f"[{backend}", text) if installs else text, installs=installs)
 
 
 class Wrong(Exception):
