@@ -8,7 +8,21 @@ from __future__ import annotations
 
 
 class AbreastError(Exception):
-    """The message says what happened; `hint` says what to do about it, and is shown on a line of its own."""
+    """Base class of all errors of abreast. Its text is the message, then a line `hint: ...` if there is one.
+
+    Args:
+        message: what happened, with the values.
+        hint: what to do about it, or None.
+
+    Example:
+        >>> import abreast
+        >>> from abreast.records import Records
+        >>> try:
+        ...     Records("missing.pack")
+        ... except abreast.AbreastError as error:
+        ...     print(type(error).__name__, error.hint is None)
+        DataError False
+    """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -44,7 +58,14 @@ class NumericsError(AbreastError, FloatingPointError):
 
 
 class WorkerError(AbreastError, RuntimeError):
-    """A worker process died, hung or raised: the one with rank `rank`. `remote_traceback` is its traceback, if it raised."""
+    """A worker process died, hung or raised.
+
+    Args:
+        message: what happened.
+        hint: what to do about it, or None.
+        rank: the rank of the worker that failed first; None if it is not known.
+        remote_traceback: the worker's traceback as text, if it raised.
+    """
 
     def __init__(
         self, message: str, hint: str | None = None, *, rank: int | None = None, remote_traceback: str | None = None

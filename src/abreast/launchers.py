@@ -39,12 +39,33 @@ class World:
 
 
 def rank() -> int:
-    """The number of this process, from 0; 0 if it runs alone. Raises `LaunchError` if the variables disagree."""
+    """The number of this process among those of its launcher, counted from 0; 0 if it runs alone.
+
+    `torchrun`, `srun` and `mpirun` start a script once per process. `abreast run` and `DataParallel` run it once.
+
+    Raises:
+        LaunchError: the variables of the launcher contradict one another.
+
+    Example:
+        >>> import abreast
+        >>> abreast.rank()
+        0
+    """
     return read_world().rank
 
 
 def is_main_process() -> bool:
-    """True on rank 0, the process that should print, save and upload."""
+    """True on rank 0, the process that should print, save and upload.
+
+    Raises:
+        LaunchError: the variables of the launcher contradict one another.
+
+    Example:
+        >>> import abreast
+        >>> if abreast.is_main_process():
+        ...     print("saved once")
+        saved once
+    """
     return rank() == 0
 
 

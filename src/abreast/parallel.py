@@ -36,15 +36,43 @@ _simulates = False  # whether the user asked for devices on the CPU
 
 
 class DataParallel:
-    """Train every model made or compiled inside the `with` block on all of `devices`.
+    """A choice of devices: every model made or compiled in its `with` block trains on all of them, with one device's result.
 
-    `devices`: `"auto"` (every accelerator), a number, indices or names. `batch_norm`: `"global"` uses the statistics of the
-    whole batch, as one device would; `"local"` uses those of each device's rows. `check_numerics` raises `NumericsError` when
-    the loss is not finite. `check_rows` searches, on the first batch, for layers that relate its rows to one another; needed
-    where a device sees only its own rows (TensorFlow, PyTorch). `prefetch` batches wait on the devices while a step runs, or as
-    many as fit into `prefetch_bytes` (by default an eighth of the free memory); 0 feeds in the training thread. None means 2, or
-    0 for a source that could see changes by callbacks or steps. A step that waits `input_timeout` seconds for its batch ends
-    `fit`. Raises `DeviceError`, `BackendError`.
+    A batch is divided among the devices, so `batch_size` stays the number of rows of the global batch. Models keep their
+    devices after the block ends.
+
+    Args:
+        devices: `"auto"` is every accelerator, or the CPU if there is none; a number `n` the first `n` devices; indices
+            (`[0, 2]`, `"0,2"`) and names (`["gpu:0", "gpu:1"]`) exactly these.
+        batch_norm: BatchNormalization uses the statistics of the whole batch, as one device would (`"global"`), or those of
+            each device's rows (`"local"`).
+        check_numerics: end `fit` at the first loss that is not finite.
+        check_rows: search, on the first batch, for layers that relate its rows to one another. Needed where a device sees
+            only its own rows (TensorFlow, PyTorch).
+        prefetch: number of batches that wait on the devices while a step runs; 0 feeds in the training thread. None is 2, or
+            0 for a source that could see changes by callbacks or steps.
+        prefetch_bytes: memory for these batches on all devices together; by default an eighth of the free memory.
+        input_timeout: seconds that a step waits for its batch before `fit` ends; None waits for ever.
+
+    Raises:
+        DeviceError: the devices do not exist.
+        BackendError: the backend cannot do what is asked for.
+        NumericsError: in `fit`, with `check_numerics`, when a loss is not finite.
+        DataError: in `fit`, when a batch takes longer than `input_timeout`.
+
+    Example:
+        >>> import abreast, keras
+        >>> import numpy as np
+        >>> abreast.use_cpu_devices(4)  # without GPUs
+        >>> parallel = abreast.DataParallel(devices=4)
+        >>> parallel.devices
+        ('cpu:0', 'cpu:1', 'cpu:2', 'cpu:3')
+        >>> with parallel:
+        ...     model = keras.Sequential([keras.layers.Dense(1)])
+        ...     model.compile("adam", "mse")
+        >>> x = np.ones((100, 8), "float32")
+        >>> history = model.fit(x, x[:, :1], batch_size=32, verbose=0)  # 8 rows on each device
+        >>> parallel.close()
     """
 
     def __init__(
@@ -63,6 +91,7 @@ class DataParallel:
 
     @property
     def devices(self) -> tuple[str, ...]:
+        """Names of the chosen devices, such as `("gpu:0", "gpu:1")`."""
         return self.placement.devices
 
     def __enter__(self) -> DataParallel:
@@ -103,9 +132,39 @@ def parallelize(
     prefetch_bytes: int | None = None,
     input_timeout: float | None = None,
 ) -> Model:
-    """Let an existing model (built, compiled, trained, or not yet) train on all of `devices`; returns the same object.
+    """The same model, which trains on all of `devices` from now on.
 
-    The arguments are those of `DataParallel`.
+    The other arguments are those of `DataParallel`.
+
+    Args:
+        model: a Keras model. It may be built, compiled and trained, or none of these.
+        devices: `"auto"`, a number, indices or names.
+        batch_norm: `"global"` or `"local"` statistics of BatchNormalization.
+        check_numerics: end `fit` at the first loss that is not finite.
+        check_rows: search for layers that relate the rows of a batch.
+        prefetch: number of batches that wait on the devices while a step runs.
+        prefetch_bytes: memory for these batches.
+        input_timeout: seconds that a step waits for its batch.
+
+    Returns:
+        `model` itself.
+
+    Raises:
+        ModelError: `model` is not a `keras.Model`.
+        DeviceError: the devices do not exist.
+        BackendError: the backend cannot do what is asked for.
+
+    Example:
+        >>> import abreast, keras
+        >>> import numpy as np
+        >>> abreast.use_cpu_devices(4)  # without GPUs
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> model = abreast.parallelize(model, devices=2)
+        >>> x = np.ones((64, 8), "float32")
+        >>> history = model.fit(x, x[:, :1], batch_size=16, epochs=2, verbose=0)
+        >>> len(history.history["loss"])
+        2
     """
     if not isinstance(model, keras.Model):
         raise ModelError(
@@ -117,7 +176,20 @@ def parallelize(
 
 
 def use_cpu_devices(count: int) -> None:
-    """Simulate `count` devices on the CPU, for trials without a GPU. Call it before anything is computed."""
+    """Simulate devices on the CPU, for trials without a GPU. This process then uses no GPU.
+
+    Args:
+        count: number of devices, at least 1.
+
+    Raises:
+        BackendError: something was computed already, or `count` is below 1.
+
+    Example:
+        >>> import abreast
+        >>> abreast.use_cpu_devices(4)
+        >>> abreast.devices()
+        ('cpu:0', 'cpu:1', 'cpu:2', 'cpu:3')
+    """
     if count < 1:
         raise BackendError(f"{count} simulated CPU devices", "ask for at least 1")
     global _simulates
@@ -126,7 +198,14 @@ def use_cpu_devices(count: int) -> None:
 
 
 def devices() -> tuple[str, ...]:
-    """Names of the devices that the current backend can train on, such as `("gpu:0", "gpu:1")`."""
+    """Names of the devices that the current backend can train on, such as `("gpu:0", "gpu:1")`.
+
+    Example:
+        >>> import abreast
+        >>> abreast.use_cpu_devices(4)
+        >>> len(abreast.devices())
+        4
+    """
     return current_backend().device_names()
 
 

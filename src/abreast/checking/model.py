@@ -41,10 +41,39 @@ def check(
     batch_norm: BatchNorm = "global",
     **fit_arguments: Any,
 ) -> Verdict:
-    """Compare some steps of `model.fit(x, y, **fit_arguments)` on `devices` with the same steps in plain Keras.
+    """A verdict: whether some steps of `model.fit(x, y, **fit_arguments)` on `devices` compute what plain Keras computes.
 
-    Afterwards weights, optimizer, callbacks and random generators are as before. If `x` is a generator, `steps` batches are
-    read from it, and both sides get these. Raises whatever `fit` raises, `DataError`, `ModelError` and `DeviceError`.
+    The model trains both ways in this process. Afterwards weights, optimizer, callbacks and random generators are as before.
+    Files of `model.save` go to a folder that is deleted.
+
+    Args:
+        model: a compiled Keras model, placed by abreast or not.
+        x: the data of `fit`. Of a generator, `steps` batches are read, and both sides get these.
+        y: the targets of `fit`, if `x` does not contain them.
+        devices: `"auto"`, a number, indices or names, as in `DataParallel`.
+        steps: number of steps to compare.
+        batch_norm: `"global"` or `"local"` statistics of BatchNormalization.
+        **fit_arguments: the other arguments of `fit`, as `batch_size=64`.
+
+    Returns:
+        A `Verdict`, which prints as text.
+
+    Raises:
+        ModelError: the model is not compiled.
+        DataError: the data source is empty or refused.
+        DeviceError: the devices do not exist.
+        Exception: whatever `fit` raises.
+
+    Example:
+        >>> import abreast, keras
+        >>> import numpy as np
+        >>> abreast.use_cpu_devices(4)  # without GPUs
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> x = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
+        >>> verdict = abreast.check(model, x, x[:, :1], devices=2, batch_size=16, steps=4)
+        >>> verdict.outcome
+        'equal'
     """
     check_steps(steps)
     if inspect.isgenerator(x):

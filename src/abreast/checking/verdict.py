@@ -16,7 +16,33 @@ Outcome = Literal["equal", "differs", "refused"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a check. `largest` is the largest relative difference among the arrays that agree."""
+    """The result of a check. It prints as text, with the verdict in its first line.
+
+    Attributes:
+        outcome: `"equal"`, `"differs"`, or `"refused"` if abreast refused to train.
+        backend: the framework, as `"jax"`.
+        devices: the names of the devices.
+        num_steps: number of steps that were compared.
+        num_events: number of moments at which arrays were compared.
+        num_arrays: number of arrays that were compared.
+        largest: the largest relative difference among the arrays that agree (`.difference`), and its place (`.where`).
+        difference: the first difference that rounding does not explain, or None: `.call`, `.step`, and `.parts` with name,
+            index and both values.
+        reasons: likely reasons for it, the likeliest first, each with `.what` and `.hint`.
+        doubt: the first relative difference above 1e-5, if it was shown to be rounding.
+        in_float64: True if the verdict and `largest` come from runs in float64.
+        announced: warnings of abreast during the fit.
+
+    Example:
+        >>> from abreast.checking.compare import Largest
+        >>> from abreast.checking.verdict import Verdict
+        >>> verdict = Verdict("equal", "jax", ("cpu:0", "cpu:1"), 4, 9, 80, Largest(2e-7, "the bias"))  # `check` returns one
+        >>> verdict.exact
+        True
+        >>> print(verdict)
+        equal: 4 steps, 80 arrays of 9 moments on 2 simulated devices, jax are what plain Keras gives on one
+        largest difference: 2.0e-07 (relative; the bias)
+    """
 
     outcome: Outcome
     backend: str
@@ -33,6 +59,7 @@ class Verdict:
 
     @property
     def exact(self) -> bool:
+        """True if all arrays agree, up to rounding."""
         return self.outcome == "equal"
 
     @property

@@ -50,11 +50,38 @@ _UNEXPLAINED = 0.15
 
 
 def diagnose(model: Any, x: Any = None, y: Any = None, *, steps: int = 30, **fit_arguments: Any) -> Diagnosis:
-    """Find where the time of `model.fit(x, y, **fit_arguments)` goes, and what to do about it.
+    """A diagnosis: where the time of `model.fit(x, y, **fit_arguments)` goes, and what to change.
 
-    Runs at least `steps` steps as given, and more steps with one thing changed. Afterwards weights, optimizer, callbacks
-    and random generators are as before. Callbacks act as in any `fit`, but printed text is hidden. A generator is consumed
-    and not rewound. Raises whatever `fit` raises, `DataError`, `ModelError`.
+    Runs at least `steps` steps as given, and more with one thing changed: seconds to minutes. Callbacks act as in any `fit`,
+    but printed text is hidden, and `model.save` writes to a folder that is deleted. Afterwards weights, optimizer, callbacks
+    and random generators are as before. A generator is read and not rewound.
+
+    Args:
+        model: a compiled Keras model, placed by abreast or not.
+        x: the data of `fit`.
+        y: the targets of `fit`, if `x` does not contain them.
+        steps: number of steps to measure as given, at least.
+        **fit_arguments: the other arguments of `fit`, as `batch_size=64`.
+
+    Returns:
+        A `Diagnosis`, which prints as text.
+
+    Raises:
+        ModelError: the model is not compiled.
+        DataError: the data source is empty, or ends too early.
+        LaunchError: a launcher started several processes.
+        Exception: whatever `fit` raises.
+
+    Example:
+        >>> import abreast, keras
+        >>> import numpy as np
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> x = np.ones((256, 8), "float32")
+        >>> diagnosis = abreast.diagnose(model, x, x[:, :1], batch_size=16, steps=10)
+        >>> diagnosis.batch_rows
+        16
+        >>> seconds = {finding.cause: finding.lost_seconds for finding in diagnosis.findings}
     """
     return diagnose_call(model, (x, y), fit_arguments, steps)
 

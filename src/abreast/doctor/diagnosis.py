@@ -13,7 +13,16 @@ from abreast.units import duration
 
 @dataclass(frozen=True)
 class Finding:
-    """One cause of lost time. `cause` is its short name, as `slow-source`; times are per step of the run as given."""
+    """One cause of lost time. Times are per step of the run as given.
+
+    Attributes:
+        cause: its short name, as `"slow-source"`.
+        what: one sentence about it.
+        evidence: the measurements that show it.
+        advice: what to change.
+        lost_seconds: seconds of each step that it costs.
+        rows_per_second_after: expected speed when the advice is followed and nothing else changes; None if not known.
+    """
 
     cause: str
     what: str
@@ -25,7 +34,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One counter-experiment: some steps with one thing changed, and the time of a step then."""
+    """One counter-experiment: some steps with one thing changed.
+
+    Attributes:
+        name: its short name.
+        what: what was changed.
+        num_steps: number of steps that were measured.
+        median_seconds: the median time of a step.
+        spread_seconds: the difference between the quartiles.
+    """
 
     name: str
     what: str
@@ -36,7 +53,35 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The result for one `fit`. `breakdown` splits the median step into seconds by name, in the order of display."""
+    """The result of `diagnose` for one `fit`. It prints as text, and is a table in a notebook.
+
+    Attributes:
+        model: the model's name.
+        backend: the framework, as `"jax"`.
+        devices: the names of the devices.
+        batch_rows: number of rows of the largest batch.
+        num_steps: number of steps that were measured as given.
+        step_seconds: the median time of these.
+        breakdown: seconds of the median step by name, in the order of display.
+        findings: the causes of lost time, the most expensive first.
+        experiments: the steps with one thing changed.
+        spans: what happened when in a few steps.
+        samples: utilisation and memory of the devices during these.
+        facts: versions, machine, sizes, and trials that failed.
+        mean_rows: number of rows of a step on average; 0 if all batches have `batch_rows`.
+
+    Example:
+        >>> from abreast.doctor.diagnosis import Diagnosis, Experiment, Finding
+        >>> slow = Finding("slow-source", "The devices wait for data", "median 30 ms", "Use more threads.", 0.03, 1600.0)
+        >>> again = Experiment("same batch", "one batch is used again and again", 30, 0.01, 0.001)
+        >>> diagnosis = Diagnosis("net", "jax", ("cpu:0",), 16, 30, 0.04, {"computing": 0.01}, (slow,), (again,))
+        >>> diagnosis.rows_per_second
+        400.0
+        >>> diagnosis.rows_per_second_of(0.01)
+        1600.0
+        >>> diagnosis  # `abreast.diagnose` returns one
+        <Diagnosis of net: 40.0 ms a step, slow-source>
+    """
 
     model: str
     backend: str
@@ -69,8 +114,13 @@ class Diagnosis:
 
     @property
     def rows_per_second(self) -> float:
+        """Rows per second of the run as given."""
         return self.rows_per_second_of(self.step_seconds)
 
     def rows_per_second_of(self, step_seconds: float) -> float:
-        """Rows per second if a step took `step_seconds`."""
+        """Rows per second if a step took another time.
+
+        Args:
+            step_seconds: that time, in seconds.
+        """
         return (self.mean_rows or self.batch_rows) / step_seconds

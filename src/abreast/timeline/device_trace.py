@@ -24,9 +24,28 @@ _JOIN_SECONDS = 60.0
 
 
 class DeviceTrace(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Profiles the steps from `steps[0]` to `steps[1] - 1`, counted from 0 over all epochs. Its files go to `logdir`.
+    """A Keras callback that runs the backend's own profiler over some steps of a training.
 
-    Steps are slow while it runs: begin after some steps, which compile, and trace few.
+    Steps are slow while it runs: begin after some steps, which compile, and trace few. At the end it prints how to open its
+    files.
+
+    Args:
+        steps: the first step, and the step after the last one, counted from 0 over all epochs.
+        logdir: the folder for the profiler's files.
+
+    Raises:
+        BackendError: `steps` is invalid, or in `fit` if a profiler is already running.
+
+    Example:
+        >>> import abreast, keras
+        >>> import numpy as np
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> x = np.ones((64, 8), "float32")
+        >>> trace = abreast.DeviceTrace(steps=(2, 4), logdir="device-trace")
+        >>> history = model.fit(x, x[:, :1], batch_size=16, callbacks=[trace], verbose=0)
+        >>> any(path.is_file() for path in trace.logdir.rglob("*"))
+        True
     """
 
     def __init__(self, steps: tuple[int, int] = (10, 20), logdir: str | PathLike[str] = "device-trace") -> None:

@@ -18,7 +18,16 @@ from abreast.units import count, duration, share
 
 
 class TimelineSummary(dict[str, Any]):
-    """The result of `timeline.summary()`: seconds and shares by name. Prints as a table."""
+    """The result of `timeline.summary()`: seconds, shares (0 to 1) and speeds by name. It prints as a table.
+
+    Example:
+        >>> import abreast
+        >>> summary = abreast.Timeline().summary()  # before any `fit`
+        >>> type(summary).__name__, summary["num_steps"], summary["rows_per_second"]
+        ('TimelineSummary', 0, None)
+        >>> sorted(summary["parts"])
+        ['all_reduce', 'callbacks', 'compute', 'copy', 'rest', 'wait']
+    """
 
     def __str__(self) -> str:
         return _table(self)

@@ -40,10 +40,48 @@ from abreast.units import counted
 
 
 class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Splits every step of `fit` into the parts of `step_parts.PARTS`, which add up to its wall time.
+    """A Keras callback that splits the wall time of every step of `fit` into parts, without a profiler.
 
-    `path`: a file of JSON lines, one per step. `keep_steps`: number of newest steps whose spans are kept for `write_trace`;
-    the numbers of all steps are kept. `sample_seconds`: interval between samples of utilisation and memory; None: no samples.
+    The parts add up to the step: `wait` (for input), `copy` (to the devices), `compute`, `all_reduce`, `callbacks` and `rest`
+    (of Python). Every `fit` starts a new recording.
+
+    Args:
+        path: a file that gets a line of JSON per step; None writes none.
+        keep_steps: number of newest steps whose spans are kept for `write_trace`. The numbers of all steps are kept.
+        sample_seconds: seconds between samples of utilisation and memory; None for no samples.
+
+    Attributes:
+        devices: names of the devices that the last `fit` trained on.
+        history: a list by name with a value per epoch: `epoch`, `num_steps`, and in seconds `total_seconds`, `step_seconds` (the
+            median), each part as `wait_seconds`, `validation_seconds` and `epoch_seconds` (the rest between steps).
+        notes: what could not be measured, as text.
+
+    Raises:
+        BackendError: a setting is invalid, or in `fit` if the file cannot be written.
+
+    Example:
+        >>> import abreast, keras
+        >>> import numpy as np
+        >>> with abreast.DataParallel():
+        ...     model = keras.Sequential([keras.layers.Dense(1)])
+        ...     model.compile("sgd", "mse")
+        >>> timeline = abreast.Timeline("steps.jsonl")
+        >>> x = np.ones((96, 8), "float32")
+        >>> history = model.fit(x, x[:, :1], batch_size=32, epochs=2, callbacks=[timeline], verbose=0)
+        >>> timeline.summary(warm_up_steps=1)["num_steps"]
+        5
+        >>> timeline.history["num_steps"]
+        [3, 3]
+        >>> timeline.steps["wall"].shape, timeline.steps["rows"][0].item()  # seconds and rows, an element per step
+        ((6,), 32)
+        >>> timeline.device_seconds.shape == (6, len(timeline.devices))
+        True
+        >>> names = {span.name for span in timeline.spans}
+        >>> busy = [sample.utilisation for sample in timeline.samples]
+        >>> print(timeline.write_trace("trace.json"))  # open it at https://ui.perfetto.dev
+        trace.json
+        >>> events = timeline.write_tensorboard("logs")
+        >>> timeline.close()  # `fit` did it
     """
 
     # It has no `on_train_batch_end`, which would keep Keras from its asynchronous path, and JAX from working ahead.
@@ -98,7 +136,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
         self.close()
 
     def close(self) -> None:
-        """Stop recording. The end of a fit does it too, and a failed fit within about a second. A second call does nothing."""
+        """Stop recording. The end of `fit` does it too, and a failed `fit` within about a second. A second call does nothing."""
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.stop()
@@ -116,28 +154,38 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
 
     @property
     def steps(self) -> np.ndarray[Any, Any]:
-        """A row of numbers per step; see `step_table.STEP`."""
+        """An element per step: a structured array of shape (steps,).
+
+        Its fields are `epoch`, `step`, `batches`, `rows` (0 if not known) and `bytes`, and in seconds `begin` (since `fit`
+        began), `wall`, the parts, `call` (in the step function), `read` and `put` (for the step's batches, in other threads).
+        """
         return self._table().rows()
 
     @property
     def device_seconds(self) -> np.ndarray[Any, Any]:
-        """Seconds that each of `devices` computed: steps x devices."""
+        """Seconds that each of `devices` computed: an array of shape (steps, devices)."""
         return self._table().device_seconds
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """All spans of the newest `keep_steps` steps."""
+        """What happened when in the newest `keep_steps` steps: track, name, begin and end in nanoseconds."""
         self._flush()
         return () if self._accounts is None else self._accounts.newest.spans()
 
     @property
     def samples(self) -> tuple[DeviceSample, ...]:
+        """Utilisation (0 to 1), memory (bytes) and clock (MHz) of each device, every `sample_seconds`."""
         return () if self._sampler is None else tuple(self._sampler.samples.copy())
 
     def summary(self, warm_up_steps: int = 1) -> TimelineSummary:
-        """Medians, quartiles and shares by part, as a dict that prints as a table.
+        """Medians, quartiles and shares by part: a dictionary that prints as a table.
 
-        The first `warm_up_steps` steps, which compile, are left out.
+        Args:
+            warm_up_steps: number of first steps to leave out, since they compile.
+
+        Returns:
+            A dictionary: `step_seconds` and each of `parts` with `median`, `quartiles` (seconds) and `share` (0 to 1);
+            `starvation`, the share of time without input; `rows_per_second` or None; and more.
         """
         self._flush()
         notes = [*self.notes, *(self._sampler.notes if self._sampler is not None else [])]
@@ -153,12 +201,33 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
         )
 
     def write_trace(self, path: str | PathLike[str]) -> Path:
-        """Write the newest steps as a trace for https://ui.perfetto.dev or `chrome://tracing`; returns the path."""
+        """Write the newest `keep_steps` steps as a trace for https://ui.perfetto.dev or `chrome://tracing`.
+
+        Args:
+            path: the file to write.
+
+        Returns:
+            Its path.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         tracks: Sequence[str] = (STEPS, MAIN, CALLBACKS, READER, STAGER, *self.devices)
         return write_trace(path, self.spans, tracks, self.samples, {"notes": "; ".join(self.notes)})
 
     def write_tensorboard(self, logdir: str | PathLike[str]) -> Path:
-        """Write every step's parts as scalars to an event file in `logdir`; returns its path."""
+        """Write every step's parts, in seconds, as scalars for TensorBoard. TensorFlow is not needed.
+
+        Args:
+            logdir: the folder that gets an event file.
+
+        Returns:
+            The path of the event file.
+
+        Raises:
+            BackendError: the package tensorboard is missing.
+            OSError: the file cannot be written.
+        """
         return write_scalars(logdir, self.steps, self._began)
 
     # Called in the recorder's thread.

@@ -25,7 +25,20 @@ Restarts = npt.NDArray[np.unsignedinteger[Any]]
 
 
 class Box(NamedTuple):
-    """A crop in pixels of the image as it is stored."""
+    """A part of an image, in pixels of the image as it is stored.
+
+    Args:
+        left: number of columns to its left.
+        top: number of rows above it.
+        width: its width.
+        height: its height.
+
+    Example:
+        >>> from abreast.records import Box
+        >>> box = Box(left=10, top=20, width=32, height=16)
+        >>> box.right, box.bottom
+        (42, 36)
+    """
 
     left: int
     top: int
@@ -34,15 +47,30 @@ class Box(NamedTuple):
 
     @property
     def right(self) -> int:
+        """The first column to its right."""
         return self.left + self.width
 
     @property
     def bottom(self) -> int:
+        """The first row below it."""
         return self.top + self.height
 
 
 class Cut(NamedTuple):
-    """A JPEG of `width` by `height` pixels that covers the crop, which lies in it at `left` and `top`."""
+    """A JPEG that covers a part of another one, made without decoding.
+
+    Args:
+        data: the bytes of the JPEG.
+        left: the column at which the part begins in it.
+        top: the row at which the part begins in it.
+        width: the width of the JPEG in pixels.
+        height: its height.
+
+    Example:
+        >>> from abreast.records import Cut
+        >>> Cut(b"...", left=1, top=1, width=48, height=48).width  # `cut` returns one
+        48
+    """
 
     data: Bytes
     left: int
@@ -52,10 +80,27 @@ class Cut(NamedTuple):
 
 
 def cut(data: Bytes, box: Box, restarts: Restarts | None = None, header: JpegHeader | None = None) -> Cut | None:
-    """A small JPEG with the pixels of `box`, or None if `data` cannot be cut.
+    r"""A small JPEG with the pixels of a part, made without decoding, or None if `data` cannot be cut.
 
-    `restarts` are `restart_lengths(data)` and `header` is `read_header(data)`, computed if not given. Raises `DataError`
-    for a box outside of the image, for data that is not a JPEG, and for restarts that do not belong to `data`.
+    Data can be cut if it has restart markers that divide its rows, as `pack` writes them, and is not progressive.
+
+    Args:
+        data: the bytes of a JPEG.
+        box: the part, in pixels.
+        restarts: `sample.restarts`, if it is known; else the markers are searched.
+        header: the header of `data`, if it was read already.
+
+    Raises:
+        DataError: the part is outside of the image, `data` is not a JPEG, or `restarts` does not belong to it.
+
+    Example:
+        >>> import numpy as np
+        >>> from abreast.records import Box, Records, cut, pack
+        >>> summary = pack(np.zeros((1, 512, 512, 3), np.uint8), "images.pack")
+        >>> sample = Records("images.pack")[0]
+        >>> piece = cut(sample.data, Box(100, 100, 64, 64), sample.restarts)
+        >>> piece.left + 64 <= piece.width < 512, bytes(piece.data[:2])
+        (True, b'\xff\xd8')
     """
     header = header or read_header(data)
     if not (0 <= box.left < box.right <= header.width and 0 <= box.top < box.bottom <= header.height):

@@ -13,7 +13,22 @@ from abreast.records.reading.reader import Sample
 
 
 def decode(sample: Sample) -> Pixels:
-    """The pixels: uint8, height by width by channels. Raises `DataError` if the bytes are not the image of the index."""
+    """The pixels of a sample: upright, `uint8`, shape (height, width, channels).
+
+    Args:
+        sample: a sample of `Records`.
+
+    Raises:
+        DataError: the bytes are not the image that the index describes.
+
+    Example:
+        >>> import numpy as np
+        >>> from abreast.records import Records, decode, pack
+        >>> images = np.random.default_rng(0).integers(0, 256, (3, 32, 48, 3), np.uint8)
+        >>> summary = pack(images, "images.pack", storage="png")
+        >>> bool((decode(Records("images.pack")[1]) == images[1]).all())
+        True
+    """
     if sample.encoding == "npy":
         return _raw(sample)
     if is_plain_jpeg(sample):
@@ -23,7 +38,26 @@ def decode(sample: Sample) -> Pixels:
 
 
 def decode_crop(sample: Sample, box: Box) -> Pixels:
-    """The pixels of `box`, equal to those of the full decode. A JPEG with restart markers is decoded only in part."""
+    """The pixels of a part, equal to those of the full decode: `uint8`, shape (`box.height`, `box.width`, channels).
+
+    A JPEG with restart markers, as `pack` writes them, is decoded only where needed.
+
+    Args:
+        sample: a sample of `Records`.
+        box: the part, in pixels of the upright image.
+
+    Raises:
+        DataError: the part is outside of the image, or the bytes are not the image that the index describes.
+
+    Example:
+        >>> import numpy as np
+        >>> from abreast.records import Box, Records, decode, decode_crop, pack
+        >>> summary = pack(np.zeros((3, 64, 96, 3), np.uint8), "images.pack")
+        >>> sample = Records("images.pack")[0]
+        >>> part = decode_crop(sample, Box(left=10, top=20, width=32, height=16))
+        >>> part.shape, bool((part == decode(sample)[20:36, 10:42]).all())
+        ((16, 32, 3), True)
+    """
     if not (0 <= box.left < box.right <= sample.width and 0 <= box.top < box.bottom <= sample.height):
         raise DataError(f"{box} is outside of an image of {sample.width} x {sample.height} pixels")
     piece = None

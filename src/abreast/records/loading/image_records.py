@@ -25,15 +25,65 @@ if TYPE_CHECKING:
 
 
 class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Batch]):  # type: ignore[misc]  # Keras has no types
-    """Batches of packed images, for Keras and for loops of one's own.
+    """A packed data set as batches of `uint8` images, for `fit`, `evaluate`, `predict` and loops of one's own.
 
-    `batch_size` is the number of rows of the global batch. `augment=True` takes a random part of each image, and mirrors
-    half of them, for training; `augment=False` takes the centre, for evaluation; `RandomCrop` and `CenterCrop` have
-    settings. `targets` and `weights` name columns: one name gives an array, several names a dictionary. By default,
-    batches are shuffled for training and antialiased for evaluation (`shuffle`, `antialias`). `smaller` names data sets of
-    the same samples, packed with a smaller `size`: each part is read from the smallest one in which it has at least as many
-    pixels as its place in the batch. `decoder` is "cpu", "gpu", or "auto" for the one that is measured to be faster. Raises
-    `DataError`, and `DeviceError` if there is no GPU to decode on.
+    A batch is `(images, targets)`, `(images, targets, weights)`, or the images alone. Images have the shape (rows, height,
+    width, channels). One iteration yields the batches of an epoch, the next iteration those of the next epoch; `records[i]` is
+    batch `i` of the epoch that comes next. Threads, processes and restarts do not change the batches.
+
+    Args:
+        folder: the folder that `abreast pack` or `abreast.records.pack` made.
+        batch_size: number of rows of the global batch, over all devices.
+        size: height and width of a batch's images in pixels; one number for a square.
+        augment: `True` takes a random part of each image and mirrors half of them, for training; `False` takes the centre, for
+            evaluation; `abreast.records.RandomCrop` and `CenterCrop` have settings.
+        targets: the column of the targets; several columns give a dictionary by name, and None gives images alone. Words
+            become class numbers, `int64`.
+        weights: the column of the sample weights.
+        shuffle: by default True with random crops.
+        seed: the number that chooses order and crops; the same seed gives the same batches, bit for bit.
+        drop_remainder: leave out the last batch if it has fewer rows.
+        antialias: average over all pixels of images that shrink; by default True without random crops.
+        smaller: data sets of the same samples, packed with a smaller `size`: each part is read from the smallest one in which it
+            has at least as many pixels as its place in the batch.
+        num_threads: number of decoding threads; by default one per core.
+        num_workers: number of processes that share these threads; 0 is this process.
+        decoder: `"cpu"`, `"gpu"` (NVIDIA DALI), or `"auto"` for the one that is measured to be faster.
+        shard: of several processes, the number of the one whose rows to read, from 0.
+        num_shards: number of these processes.
+        class_names: the names of the classes in the order of their numbers, as `train.class_names`; a file with a name on each
+            line; or a packed data set.
+
+    Attributes:
+        records: the `Records` of `folder`.
+        num_threads: number of decoding threads.
+
+    Raises:
+        DataError: a setting is wrong, or an image is damaged.
+        DeviceError: there is no GPU to decode on, or it fails.
+        WorkerError: a decoding process died.
+
+    Example:
+        >>> import abreast, keras
+        >>> import numpy as np
+        >>> from abreast.records import pack
+        >>> images = np.random.default_rng(0).integers(0, 256, (10, 40, 40, 3), np.uint8)
+        >>> summary = pack((images, np.arange(10) % 2), "train.pack")
+        >>> records = abreast.ImageRecords("train.pack", batch_size=4, size=32, seed=1)
+        >>> len(records), records.batch_size, records[0][0].shape
+        (3, 4, (4, 32, 32, 3))
+        >>> model = keras.Sequential([keras.layers.Rescaling(1 / 255), keras.layers.Flatten(), keras.layers.Dense(2)])
+        >>> model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        >>> history = model.fit(records, epochs=2, verbose=0)
+        >>> held_out = abreast.ImageRecords("train.pack", 4, size=32, augment=False, class_names=["cat", "dog"])
+        >>> held_out.class_names
+        ('cat', 'dog')
+        >>> for images, labels in held_out:  # a loop of your own
+        ...     print(images.shape, images.dtype, labels)
+        (4, 32, 32, 3) uint8 [0 1 0 1]
+        (4, 32, 32, 3) uint8 [0 1 0 1]
+        (2, 32, 32, 3) uint8 [0 1]
+        >>> records.close()
     """
 
     if TYPE_CHECKING:

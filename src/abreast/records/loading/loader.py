@@ -196,7 +196,7 @@ class Loader(Generic[Batch]):
 
     @property
     def batch_size(self) -> int:
-        """The number of rows of a global batch."""
+        """Number of rows of a global batch."""
         return self._sampling.batch_size
 
     @property
@@ -209,14 +209,43 @@ class Loader(Generic[Batch]):
 
     @property
     def epoch(self) -> int:
-        """Epoch of the next batch, counted from 0."""
+        """Epoch of the next batch, counted from 0.
+
+        Example:
+            >>> import abreast
+            >>> import numpy as np
+            >>> from abreast.records import pack
+            >>> summary = pack(np.zeros((10, 40, 40, 3), np.uint8), "images.pack")
+            >>> records = abreast.ImageRecords("images.pack", 4, size=32, targets=None)
+            >>> for images in records:
+            ...     pass
+            >>> records.epoch
+            1
+        """
         return self._next.epoch
 
     def state(self, epoch: int | None = None, batch: int | None = None) -> dict[str, Any]:
-        """A dictionary for JSON, with which `restore` continues at batch `batch` of `epoch`.
+        """A place in the sequence of batches: a dictionary for JSON, with which `restore` continues there.
 
-        The default is the batch after the last one given. A caller that reads ahead, as `fit` may do, must name the batch
-        that it has reached.
+        Args:
+            epoch: number of the epoch, from 0. By default the place is after the last batch that was given.
+            batch: number of the batch in it, from 0. A caller that reads ahead, as `fit` may do, must give both.
+
+        Raises:
+            DataError: there is no such place, or only one of the two is given.
+
+        Example:
+            >>> import abreast
+            >>> import numpy as np
+            >>> from abreast.records import pack
+            >>> summary = pack(np.zeros((10, 40, 40, 3), np.uint8), "images.pack")
+            >>> records = abreast.ImageRecords("images.pack", 4, size=32, targets=None)
+            >>> state = records.state(epoch=3, batch=1)
+            >>> state["epoch"], state["batch"]
+            (3, 1)
+            >>> records.restore(state)
+            >>> len(list(records))  # the rest of that epoch
+            2
         """
         if (epoch is None) != (batch is None):
             raise DataError("epoch and batch belong together", "give both, or none")
@@ -224,7 +253,14 @@ class Loader(Generic[Batch]):
         return {**self._sequence(), "decoder": self._decoding.decoder, "epoch": place.epoch, "batch": place.batch}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration begin at the place of a `state`. Raises `DataError` if it belongs to other batches."""
+        """Let the next iteration begin at a place.
+
+        Args:
+            state: a dictionary of `state`, also of another process.
+
+        Raises:
+            DataError: it is not a state, or belongs to a loader with other batches.
+        """
         hint = "give a dictionary that state() returned"
         if not isinstance(state, Mapping):
             raise DataError(f"this is not a state: {state!r:.100}", hint)
@@ -241,7 +277,7 @@ class Loader(Generic[Batch]):
         self._begin = self._next = place
 
     def close(self) -> None:
-        """Close the files. Batches stay valid."""
+        """Close the files, and end the decoding processes. Batches stay valid. The end of a `with` block does it."""
         self._assembly.batches.sizes.close()
         self._decoding.close()
 

@@ -30,10 +30,23 @@ class Views:
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """A random part of the image, mirrored with probability 1/2. `scale` limits its area, `ratio` its width over height.
+    """A random part of each image, mirrored with probability 1/2: for training.
 
-    As GoogLeNet was trained (Szegedy et al., CVPR 2015): area, logarithm of the ratio, and place are uniform. If none of
-    ten draws fits into the image, the largest part with an allowed ratio is taken.
+    As GoogLeNet was trained (Szegedy et al., CVPR 2015): area, logarithm of the ratio, and place are uniform. If none of ten
+    draws fits into the image, the largest part with an allowed ratio is taken.
+
+    Args:
+        scale: the smallest and the largest area, as shares of the image's, from 0 to 1.
+        ratio: the smallest and the largest width over height.
+        flip: False mirrors no image.
+
+    Raises:
+        DataError: a range is empty or out of bounds.
+
+    Example:
+        >>> from abreast.records import RandomCrop
+        >>> RandomCrop(scale=(0.3, 1), flip=False)  # for `ImageRecords(..., augment=...)`
+        RandomCrop(scale=(0.3, 1.0), ratio=(0.75, 1.3333333333333333), flip=False)
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
@@ -53,7 +66,21 @@ class RandomCrop:
             object.__setattr__(self, name, value)
 
     def views(self, heights: Sizes, widths: Sizes, size: tuple[int, int], draws: Draws) -> Views:
-        """A view of each image; `draws` are images by `num_draws`."""
+        """A view of each of `n` images.
+
+        Args:
+            heights: heights of the images in pixels, shape (n,).
+            widths: their widths, shape (n,).
+            size: height and width of the batch's images; not used here.
+            draws: random numbers from 0 to 1, shape (n, `num_draws`).
+
+        Example:
+            >>> import numpy as np
+            >>> from abreast.records import RandomCrop
+            >>> crop, sides = RandomCrop(), np.array([480, 640])
+            >>> crop.views(sides, sides, (224, 224), np.full((2, crop.num_draws), 0.5)).boxes.shape
+            (2, 4)
+        """
         wide, tall = self._drawn(heights, widths, draws[:, :_TRIES], draws[:, _TRIES : 2 * _TRIES])
         left = (draws[:, -3] * (widths - wide + 1)).astype(np.int64)
         top = (draws[:, -2] * (heights - tall + 1)).astype(np.int64)
@@ -80,9 +107,20 @@ class RandomCrop:
 
 @dataclass(frozen=True)
 class CenterCrop:
-    """The centred part with the shape of the batch's images. Its sides are `fraction` of the largest such part's.
+    """The centred part with the shape of the batch's images: for evaluation.
 
     This equals a resize of the short side to size / fraction, followed by a centre crop: 0.875 is 256 pixels, then 224.
+
+    Args:
+        fraction: sides of the part, as a share of the largest such part's, above 0 and up to 1.
+
+    Raises:
+        DataError: `fraction` is out of bounds.
+
+    Example:
+        >>> from abreast.records import CenterCrop
+        >>> CenterCrop(1)  # for `ImageRecords(..., augment=...)`
+        CenterCrop(fraction=1.0)
     """
 
     fraction: float = 0.875
@@ -96,7 +134,20 @@ class CenterCrop:
         object.__setattr__(self, "fraction", fraction[0])
 
     def views(self, heights: Sizes, widths: Sizes, size: tuple[int, int], draws: Draws) -> Views:
-        """A view of each image for batches of height and width `size`."""
+        """A view of each of `n` images.
+
+        Args:
+            heights: heights of the images in pixels, shape (n,).
+            widths: their widths, shape (n,).
+            size: height and width of the batch's images.
+            draws: not used here.
+
+        Example:
+            >>> import numpy as np
+            >>> from abreast.records import CenterCrop
+            >>> CenterCrop(1).views(np.array([480]), np.array([640]), (224, 224), np.empty((1, 0))).boxes.tolist()
+            [[80, 0, 480, 480]]
+        """
         scale = self.fraction * np.minimum(heights / size[0], widths / size[1])
         wide = np.clip(np.rint(scale * size[1]).astype(np.int64), 1, widths)
         tall = np.clip(np.rint(scale * size[0]).astype(np.int64), 1, heights)

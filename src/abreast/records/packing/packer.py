@@ -62,21 +62,48 @@ def pack(
     dry_run: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Summary:
-    """Pack images into the folder `dest`. After a stop, the same call continues after the last whole shard.
+    """A new data set in the folder `dest`. After a stop, the same call continues after the last whole shard.
 
-    `source` is a folder of images, a folder with a folder per class, a list, a CSV or Parquet table, shards (WebDataset,
-    TFRecord, RecordIO), a data set of Hugging Face, NumPy arrays, or an iterable of samples. Images whose short side is
-    longer than `size` pixels are made smaller. `quality` is JPEG's, 95 by default. `split` makes a data set of each part,
-    in a folder of `dest`: `{"train": 0.9, "val": 0.1}` draws the parts by key and `split_seed`, and with `split_by="label"`
-    by class too, so that each class has its share in each part; `["train", "val"]` takes
-    the parts that the source has. `image` names the column, feature or extension that holds the images, if it cannot be
-    found automatically. `columns` selects columns, and a dictionary also renames them: `{new name: old name}`. `label`
-    names the column that labels the images: its words become class numbers in a column `label`, with their names in
-    order. Several columns, a list of tags, or cells of tags with a `label_separator` between them become one vector
-    of float32. `class_names` gives the names in another order: a list, a file with a name on each line, or a packed data set.
-    `on_error="skip"` leaves out images that cannot be packed, and the summary says why; a
-    file beside `dest` has a line for each. `dry_run` makes everything except the data set: the summary lists what would
-    fail. Raises `DataError`.
+    Args:
+        source: a folder of images, a folder with a folder per class, a list, a CSV or Parquet table, shards (WebDataset,
+            TFRecord, RecordIO), a data set of Hugging Face, images as a `uint8` array of shape (n, height, width, channels),
+            alone, with labels (`(images, labels)`) or in a dictionary of columns, or an iterable of samples (`Item`).
+        dest: a folder that is empty or does not exist yet, or that an earlier call with the same arguments began.
+        size: images whose short side is longer than this number of pixels are made smaller.
+        quality: JPEG's, from 1 to 100; 95 by default.
+        storage: `"jpeg"`, `"raw"` (pixels), `"png"`, or `"keep"` for the bytes of each file as they are.
+        threads: number of threads; by default one per core.
+        shard_mb: megabytes of a shard, at most.
+        shuffle_seed: pack in an order that depends on this number and the keys; None keeps the source's order.
+        split: make a data set of each part, in a folder of `dest`: `{"train": 0.9, "val": 0.1}` draws the parts by key,
+            `["train", "val"]` takes the parts that the source has.
+        split_seed: the number that chooses the parts, with the keys.
+        split_by: a column of classes, as `"label"`, each of which has its share in each part.
+        image: the column, feature or extension that holds the images, if it cannot be found automatically.
+        columns: the columns to keep; a dictionary also renames them: `{new name: old name}`.
+        label: the column whose words become class numbers in a column `label`, with their names. Several columns, a list of
+            tags, or cells of tags become one vector of float32, shape (classes,).
+        label_separator: the text between the tags of a cell.
+        class_names: the names in another order than sorted: a list, a file with a name on each line, or a packed data set.
+        on_error: `"stop"` raises at an image that cannot be packed; `"skip"` leaves it out, and the summary and a file beside
+            `dest` say why.
+        dry_run: make everything except the data set; the summary lists what would fail.
+        progress: called with a `Progress` at most twice a second.
+
+    Returns:
+        A `Summary`.
+
+    Raises:
+        DataError: the source, an image or a setting is refused, or a file cannot be read or written.
+
+    Example:
+        >>> import numpy as np
+        >>> from abreast.records import pack
+        >>> images = np.random.default_rng(0).integers(0, 256, (20, 48, 64, 3), np.uint8)
+        >>> pack((images, np.arange(20)), "digits.pack", size=32, storage="png").num_samples
+        20
+        >>> pack((images, np.arange(20)), "parts", split={"train": 0.8, "val": 0.2}).parts["val"].folder.name
+        'val'
     """
     for module in PACKAGES:
         extra(module)

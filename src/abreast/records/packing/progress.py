@@ -17,7 +17,23 @@ _SHOWN_NOTES = 20
 
 @dataclass(frozen=True)
 class Progress:
-    """`num_done` items of the source are packed or skipped; this packer did `num_now` of them, in `seconds`."""
+    """How far a packer is: `pack(..., progress=...)` is called with one at most twice a second. It prints as a line.
+
+    Attributes:
+        num_done: number of items of the source that are packed or skipped.
+        num_now: number of these that this call packed or skipped.
+        num_items: number of items of the source, None if it is not known.
+        num_skipped: number of items that this call skipped.
+        seconds: seconds since this call began.
+
+    Example:
+        >>> from abreast.records import Progress
+        >>> progress = Progress(num_done=300, num_now=100, num_items=900, num_skipped=1, seconds=2.0)
+        >>> progress.images_per_second, progress.seconds_left
+        (50.0, 12.0)
+        >>> print(progress)
+        300 of 900 images, 50 images/s, 12.0 s left, 1 skipped
+    """
 
     num_done: int
     num_now: int
@@ -27,11 +43,12 @@ class Progress:
 
     @property
     def images_per_second(self) -> float:
+        """Images per second of this call."""
         return self.num_now / self.seconds if self.seconds else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """The expected time to the end, None if it is not known."""
+        """Expected seconds to the end, None if they are not known."""
         if self.num_items is None or not self.num_now:
             return None
         return (self.num_items - self.num_done) / self.images_per_second
@@ -45,10 +62,34 @@ class Progress:
 
 @dataclass(frozen=True)
 class Summary:
-    """A finished data set. This call packed `num_now` of its samples, in `seconds`.
+    """A finished data set, and what the call of `pack` did. It prints as a few lines, and is a table in a notebook.
 
-    With `dry_run` nothing was written: `num_samples` images could be packed, in `file_bytes` bytes, and `skipped` has those
-    that could not. `skipped_file` has a line for each image that was skipped.
+    Attributes:
+        folder: the folder of the data set.
+        num_samples: number of images in it.
+        num_now: number of these that this call packed.
+        num_shards: number of shards.
+        file_bytes: bytes of all shards.
+        seconds: seconds that this call took.
+        notes: items that were skipped, and images that could not be packed exactly.
+        parts: of a split source, a summary by the name of each part; the counts above are their sums.
+        skipped_file: a file with a line for each image that was skipped, or None.
+        dry_run: True if nothing was written. Then `num_samples` images could be packed, in `file_bytes` bytes, and `skipped`
+            has those that could not.
+
+    Example:
+        >>> import numpy as np
+        >>> from abreast.records import pack
+        >>> images = [np.zeros((8, 8, 3), np.uint8), b"not an image"]
+        >>> summary = pack(images, "images.pack", on_error="skip")
+        >>> summary
+        <Summary of images.pack: 1 image in 1 shard, 0.0 MB, 1 skipped>
+        >>> [note.key for note in summary.skipped]
+        ['00000001']
+        >>> summary.images_per_second > 0
+        True
+        >>> pack(images, "images.pack.2", dry_run=True)
+        <Summary of a dry run for images.pack.2: 1 image in 0 shards, 0.0 MB, 1 skipped>
     """
 
     folder: Path
@@ -64,11 +105,17 @@ class Summary:
 
     @property
     def skipped(self) -> tuple[Note, ...]:
+        """Notes about the items that are not in the data set, with position, key and reason."""
         return tuple(note for note in self.notes if note.skipped)
 
     @property
     def images_per_second(self) -> float:
+        """Images per second of this call; 0 if all were packed already."""
         return self.num_now / self.seconds if self.seconds else 0.0
+
+    @property
+    def _title(self) -> str:
+        return f"Summary of {'a dry run for ' if self.dry_run else ''}{self.folder}"
 
     @property
     def _size(self) -> str:
@@ -76,13 +123,13 @@ class Summary:
         return f"{counts}, {self.file_bytes / 1e6:,.1f} MB"
 
     def __repr__(self) -> str:
-        return f"<Summary of {self.folder}: {self._size}, {len(self.skipped):,} skipped>"
+        return f"<{self._title}: {self._size}, {len(self.skipped):,} skipped>"
 
     def _repr_html_(self) -> str:
         facts = {"images": self._size, "packed now": f"{self.num_now:,} in {_clock(self.seconds)}"}
         parts = {f"part {name}": part._size for name, part in self.parts.items()}
         rows = [("skipped" if note.skipped else "packed", note.key, note.text) for note in self.notes]
-        return notebook.shown(f"Summary of {self.folder}", facts | parts, ("image", "key", "note"), rows)
+        return notebook.shown(self._title, facts | parts, ("image", "key", "note"), rows)
 
     def __str__(self) -> str:
         if self.parts:

@@ -25,8 +25,24 @@ _PART = SAMPLES + ".part"  # its name until all of it is written
 def extract(folder: str | PathLike[str], dest: str | PathLike[str]) -> int:
     """Write each image into a file named by its key, and the columns into `samples.jsonl`. Returns the number of samples.
 
-    `dest` is a new or empty folder. Numbers that are not finite become `null`. Raises `DataError`; after any error `dest`
-    is as it was before.
+    Numbers that are not finite become `null`, and bytes become text in Base64. After any error `dest` is as it was before.
+
+    Args:
+        folder: the folder that `pack` made.
+        dest: a folder that is empty or does not exist yet.
+
+    Raises:
+        DataError: the data set is damaged, or `dest` cannot be written.
+
+    Example:
+        >>> import numpy as np
+        >>> from pathlib import Path
+        >>> from abreast.records import extract, pack
+        >>> summary = pack((np.zeros((2, 8, 8, 3), np.uint8), [7, 8]), "digits.pack")
+        >>> extract("digits.pack", "files")
+        2
+        >>> sorted(path.name for path in Path("files").iterdir())
+        ['00000000.jpg', '00000001.jpg', 'samples.jsonl']
     """
     target = Path(fspath(dest))
     with Records(folder) as records:

@@ -37,11 +37,30 @@ Numbers = npt.NDArray[np.int64]  # of samples
 
 @dataclass(frozen=True)
 class Sample:
-    """A stored image with its columns. `data` is in mapped memory; height and width are those of the upright image.
+    """A stored image with its columns.
 
-    `encoding` is `npy` for raw pixels, or an extension such as `jpg`. `restarts` has the bytes of each segment of a JPEG
-    that can be cut, else it is empty. `orientation` is EXIF's, and 1 except for images stored with `storage="keep"`.
-    `plain` means that a decoder's pixels are final: they need no turning and no other colours.
+    Attributes:
+        number: its number in the data set, from 0.
+        key: its name, as `cats/1.jpg`.
+        data: the stored bytes, in mapped memory.
+        encoding: `"npy"` for raw pixels, or an extension such as `"jpg"`.
+        height: height of the upright image in pixels.
+        width: its width in pixels.
+        channels: 1 (gray) or 3 (red, green, blue).
+        orientation: EXIF's, and 1 except for images stored with `storage="keep"`.
+        plain: True if a decoder's pixels are final: they need no turning and no other colours.
+        restarts: number of bytes of each segment of a JPEG that can be cut; else empty.
+        columns: values by name.
+
+    Example:
+        >>> import numpy as np
+        >>> from abreast.records import Records, Sample, pack
+        >>> summary = pack((np.zeros((3, 32, 48, 3), np.uint8), [7, 8, 9]), "digits.pack")
+        >>> sample: Sample = Records("digits.pack")[2]
+        >>> sample.height, sample.width, sample.channels, sample.encoding
+        (32, 48, 3, 'jpg')
+        >>> int(sample.columns["label"])
+        9
     """
 
     number: int
@@ -106,9 +125,30 @@ class _Shard:
 
 
 class Records:
-    """A packed data set. Opening it reads the manifest and the sizes of files. A shard is opened when it is first used.
+    """A packed data set: samples by number, from 0. `len`, indices, iteration and `with` work as for a list that is closed.
 
-    Raises `DataError` for a folder that is not completely packed, and for damage, as soon as a damaged file is read.
+    Opening it reads the manifest and the sizes of files. Each shard is opened when it is first used, and every byte that is
+    read is checked. Many threads may share one `Records`. It works in forked processes, and can be pickled.
+
+    Args:
+        folder: the folder that `pack` made.
+
+    Attributes:
+        folder: its path.
+        manifest: counts, columns, settings and checksums of the data set.
+
+    Raises:
+        DataError: the folder is not a complete data set; later, as soon as a damaged file is read.
+
+    Example:
+        >>> import numpy as np
+        >>> from abreast.records import Records, pack
+        >>> summary = pack((np.zeros((3, 32, 48, 3), np.uint8), [7, 8, 9]), "digits.pack")
+        >>> records = Records("digits.pack")
+        >>> records
+        <Records digits.pack: 3 samples in 1 shard, columns: label>
+        >>> len(records), records[2].key, records.column("label").tolist()
+        (3, '00000002', [7, 8, 9])
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
@@ -131,7 +171,23 @@ class Records:
         return self.sample(number)
 
     def sample(self, number: int, with_columns: bool = True) -> Sample:
-        """The sample with this number. Without columns it is read in half of the time."""
+        """The sample with a number; the same as `records[number]`.
+
+        Args:
+            number: counted over all shards from 0; -1 is the last.
+            with_columns: False leaves out the columns, which takes half of the time.
+
+        Raises:
+            IndexError: there is no such sample.
+            DataError: the file is damaged, or the data set was closed.
+
+        Example:
+            >>> from abreast.records import Records, pack
+            >>> import numpy as np
+            >>> summary = pack(np.zeros((3, 32, 48, 3), np.uint8), "images.pack")
+            >>> Records("images.pack").sample(-1, with_columns=False).number
+            2
+        """
         size = len(self)
         if not -size <= number < size:
             raise IndexError(f"sample {number} of {size}")
@@ -168,15 +224,41 @@ class Records:
 
     @property
     def columns(self) -> tuple[ColumnType, ...]:
+        """Name, type and shape of each column.
+
+        Example:
+            >>> import numpy as np
+            >>> from abreast.records import Records, pack
+            >>> summary = pack((np.zeros((3, 8, 8, 3), np.uint8), [7, 8, 9]), "digits.pack")
+            >>> [column.name for column in Records("digits.pack").columns]
+            ['label']
+        """
         return self.manifest.columns
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """The names of the classes that the column `label` counts, None if the source had none."""
+        """The names of the classes that the column `label` counts, None if the source had none.
+
+        Example:
+            >>> import numpy as np
+            >>> from abreast.records import Records, pack
+            >>> images = np.zeros((3, 8, 8, 3), np.uint8)
+            >>> summary = pack({"image": images, "species": ["owl", "fox", "owl"]}, "animals.pack", label="species")
+            >>> records = Records("animals.pack")
+            >>> records.class_names, records.column("label").tolist()
+            (('fox', 'owl'), [1, 0, 1])
+        """
         return self.manifest.class_names
 
     def column(self, name: str) -> Array:
-        """All values of a column of numbers, samples first. Raises `DataError` if values have different shapes."""
+        """All values of a column of numbers, an array with samples first.
+
+        Args:
+            name: the name of the column.
+
+        Raises:
+            DataError: there is no such column, it is text or bytes, or its values have different shapes.
+        """
         found = self._values(name)
         if found is None:
             names = ", ".join(each.name for each in self.columns if self._values(each.name) is not None) or "none"
@@ -186,7 +268,22 @@ class Records:
         return found
 
     def texts(self, name: str) -> list[str]:
-        """All values of a column of text."""
+        """All values of a column of text, in the order of the samples.
+
+        Args:
+            name: the name of the column.
+
+        Raises:
+            DataError: there is no such column of text.
+
+        Example:
+            >>> import numpy as np
+            >>> from abreast.records import Records, pack
+            >>> images = np.zeros((2, 8, 8, 3), np.uint8)
+            >>> summary = pack({"image": images, "place": ["Bonn", "Oslo"]}, "places.pack")
+            >>> Records("places.pack").texts("place")
+            ['Bonn', 'Oslo']
+        """
         if name not in [each.name for each in self.columns if each.type == TEXT]:
             names = ", ".join(each.name for each in self.columns if each.type == TEXT) or "none"
             raise DataError(f"{self.folder} has no column {name!r} of text", f"columns of text: {names}")
@@ -206,28 +303,76 @@ class Records:
         return np.concatenate(known) if same else None
 
     def will_need(self, numbers: Iterable[int]) -> None:
-        """Ask the system to begin reading these samples from the disk, if they are not in memory yet."""
+        """Ask the system to begin reading samples from the disk, if they are not in memory yet. Does not wait.
+
+        Args:
+            numbers: numbers of samples, from 0.
+
+        Example:
+            >>> import numpy as np
+            >>> from abreast.records import Records, pack
+            >>> summary = pack(np.zeros((3, 8, 8, 3), np.uint8), "images.pack")
+            >>> Records("images.pack").will_need([0, 2])
+        """
         for number in numbers:
             place = bisect.bisect_right(self._ends, number)
             shard = self._opened(place)
             shard.will_need(number - shard.index.first_sample)
 
     def notes(self) -> tuple[Note, ...]:
-        """Notes of the packer: items that it skipped, and images that it could not pack exactly."""
+        """Notes of the packer: items that it skipped, and images that it could not pack exactly.
+
+        Example:
+            >>> import numpy as np
+            >>> from abreast.records import Records, pack
+            >>> images = [np.zeros((8, 8, 3), np.uint8), b"not an image"]
+            >>> summary = pack(images, "images.pack", on_error="skip")
+            >>> [note.skipped for note in Records("images.pack").notes()]
+            [True]
+        """
         return tuple(note for place in range(len(self._ends)) for note in self.index(place).notes)
 
     def index(self, place: int) -> Index:
-        """The checked index of one shard; `place` counts shards from 0."""
+        """The checked index of one shard: what is known of its samples without their bytes.
+
+        Args:
+            place: number of the shard, from 0.
+
+        Raises:
+            DataError: the index is damaged.
+
+        Example:
+            >>> import numpy as np
+            >>> from abreast.records import Records, pack
+            >>> summary = pack(np.zeros((3, 8, 8, 3), np.uint8), "images.pack")
+            >>> Records("images.pack").index(0).samples["height"].tolist()
+            [8, 8, 8]
+        """
         return self._opened(place).index
 
     def shards(self) -> Iterator[tuple[Path, Index]]:
-        """The path of each tar with its checked index."""
+        """The path of each shard's tar file with its checked index.
+
+        Example:
+            >>> import numpy as np
+            >>> from abreast.records import Records, pack
+            >>> summary = pack(np.zeros((3, 8, 8, 3), np.uint8), "images.pack")
+            >>> [(path.name, index.num_samples) for path, index in Records("images.pack").shards()]
+            [('shard-00000.tar', 3)]
+        """
         for place in range(len(self._ends)):
             shard = self._opened(place)
             yield shard.path, shard.index
 
     def close(self) -> None:
-        """Close the files, each as soon as no sample's `data` is in use any more."""
+        """Close the files, each as soon as no sample's `data` is in use any more. The end of a `with` block does it.
+
+        Example:
+            >>> import numpy as np
+            >>> from abreast.records import Records, pack
+            >>> summary = pack(np.zeros((3, 8, 8, 3), np.uint8), "images.pack")
+            >>> Records("images.pack").close()
+        """
         with self._lock:
             self._closed = True
             self._shards.clear()

@@ -15,7 +15,18 @@ from abreast.records.reading.reader import Records, check_size
 def verify(folder: str | PathLike[str]) -> list[str]:
     """One line for each damage, with file, sample and bytes; empty if every byte is as it was written.
 
-    Raises `DataError` if the folder does not exist or holds no data set.
+    Args:
+        folder: the folder that `pack` made.
+
+    Raises:
+        DataError: the folder does not exist, or holds no data set.
+
+    Example:
+        >>> import numpy as np
+        >>> from abreast.records import pack, verify
+        >>> summary = pack(np.zeros((3, 8, 8, 3), np.uint8), "images.pack")
+        >>> verify("images.pack")
+        []
     """
     path = Path(fspath(folder))
     if not _is_known(path):

@@ -30,9 +30,20 @@ class Missing(DataError):
 
 @dataclass(frozen=True)
 class Item:
-    """An image to pack: a file, the bytes of a file, or pixels (height by width, or by 1 or 3 channels too).
+    """An image to pack, with its columns.
 
-    An error may replace the image or a column's value, if there is none. It is raised when the item is packed.
+    Args:
+        key: its name in the data set, unique, as `cats/1.jpg`.
+        image: the path of a file, the bytes of a file, or `uint8` pixels of shape (height, width) or (height, width, channels)
+            with 1 or 3 channels. An error in its place is raised when the item is packed.
+        columns: values by name: numbers, text, bytes, or arrays of numbers.
+
+    Example:
+        >>> import numpy as np
+        >>> from abreast.records import Item, pack
+        >>> items = [Item(f"scan/{number}", np.zeros((8, 8), np.uint8), {"age": 40 + number}) for number in range(3)]
+        >>> pack(items, "scans.pack")
+        <Summary of scans.pack: 3 images in 1 shard, 0.0 MB, 0 skipped>
     """
 
     key: str
