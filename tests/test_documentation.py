@@ -19,11 +19,13 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 
 REFERENCE = ROOT / "docs" / "reference" / "cli.md"
 
-# Each block has names of its own and says where it stands, for the traceback.
+# Each block has names of its own and says where it stands, for the traceback. The files of a page are its own.
 _RUN_BLOCKS = """
-import sys
+import os, sys
 for path in sys.argv[1:]:
     print("running", path, flush=True)
+    os.makedirs(path.rpartition("-")[0], exist_ok=True)
+    os.chdir(path.rpartition("-")[0])
     exec(compile(open(path).read(), path, "exec"), {"__name__": "__main__"})
 """
 
@@ -57,10 +59,8 @@ def test_the_python_blocks_run(backend: str, tmp_path: Path) -> None:
         scripts.append(tmp_path / f"{page.stem}-{number}.py")
         scripts[-1].write_text(text)
     assert len(scripts) >= 8
-    folder = tmp_path / "empty"
-    folder.mkdir()
     command = [sys.executable, "-c", _RUN_BLOCKS, *map(str, scripts)]
-    output = run(command, folder, {"KERAS_BACKEND": backend}, tmp_path / "bin")
+    output = run(command, tmp_path, {"KERAS_BACKEND": backend}, tmp_path / "bin")
     shown = next(text for page, _, text in blocks("text") if page.stem == "failures")
     assert shown in output
 
