@@ -17,7 +17,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 LAYERS: tuple[frozenset[str], ...] = tuple(
     frozenset(layer.split())
     for layer in (
-        "__main__ cli",
+        "__main__ cli completion_command",
         """
         bench
         checking

@@ -6,14 +6,13 @@ imported. Data goes to stdout, everything else to stderr.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import sys
 from collections.abc import Iterable, Sequence
 
 from abreast import __version__
 from abreast.errors import AbreastError
-from abreast.options import add_command
+from abreast.options import CommandParser, add_command
 from abreast.stdout import flush, plain
 
 # The module of each command, which has `add_arguments(parser)` and `run(options)`, and the command's line in the help.
@@ -52,14 +51,20 @@ _COMMANDS = {
         "pack images into shards that are fast to read at any place, and checked",
     ),
     "records": ("abreast.records.command", "look into packed images: info, show, verify, extract"),
+    "completion": ("abreast.completion_command", "print a script that completes commands and options in a shell"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 2 for an error in the request, 1 for an exception of a script."""
-    typed = sys.argv[1:] if arguments is None else arguments
+    """Run one command and return its exit code: 2 for an error in the request, 1 for an exception of a script.
+
+    Without a command, the help is printed.
+    """
+    typed = list((sys.argv[1:] if arguments is None else arguments) or ["--help"])
     command = next((word for word in typed if not word.startswith("-")), "")
-    options = _parser(_COMMANDS.keys() & {command}).parse_args(typed)
+    parser = _parser(_COMMANDS.keys() & {command})
+    _check_command(parser, typed, command)
+    options = parser.parse_args(typed)
     try:
         code: int = options.command(options)
         flush()
@@ -73,9 +78,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser(loaded: Iterable[str] = _COMMANDS) -> argparse.ArgumentParser:
+def _check_command(parser: CommandParser, typed: Sequence[str], command: str) -> None:
+    """End the program with an error if the first word is an option of a command, or a command that we do not have."""
+    if typed[0].startswith("-"):
+        if typed[0] not in parser._option_string_actions:
+            hint = "options follow their command, as in `abreast run --devices 4 train.py`"
+            parser.error(f"{typed[0]} comes before a command\nhint: {hint}")
+    elif command not in _COMMANDS:
+        from abreast.nearest import did_you_mean
+
+        hint = did_you_mean(command, _COMMANDS)
+        if command.endswith(".py"):
+            hint = f"`abreast run {command}` runs a script"
+        parser.error(f"there is no command {command!r}\nhint: {hint}")
+
+
+def _parser(loaded: Iterable[str] = _COMMANDS) -> CommandParser:
     """A parser that knows all commands by name, and the options of those that are `loaded`."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="abreast",
         description="Train any Keras 3 model on several devices, with the result that one device gives.",
         allow_abbrev=False,
@@ -88,3 +108,8 @@ def _parser(loaded: Iterable[str] = _COMMANDS) -> argparse.ArgumentParser:
         module.add_arguments(parsers[name])
         parsers[name].set_defaults(command=module.run)
     return parser
+
+
+def all_commands() -> CommandParser:
+    """A parser with the options of all commands."""
+    return _parser()

@@ -1,15 +1,51 @@
-"""The functions with which every command adds its actions and options: one spelling in the help, others that users type too."""
+"""The parser of every command, and the functions that add its actions and options: one spelling in the help, others hidden."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 
-def add_command(commands: Any, name: str, about: str) -> argparse.ArgumentParser:
+class CommandParser(argparse.ArgumentParser):
+    """A parser that reports an unknown option with the usage of its own command, and the options nearest to it."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        # argparse would let the parser of all commands report what the parser of one command does not know.
+        self._typed = list(sys.argv[1:] if args is None else args)
+        found, unknown = super().parse_known_args(self._typed, namespace)
+        if unknown:
+            self._refuse(unknown[0])
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message, and exit with 2. An unknown option is reported before a missing argument."""
+        if message.startswith("the following arguments are required") and (unknown := self._unknown_option()):
+            self._typed = []
+            self._refuse(unknown)
+        super().error(message)
+
+    def _unknown_option(self) -> str | None:
+        options = (word.partition("=")[0] for word in self._typed if word.startswith("--") and word != "--")
+        return next((option for option in options if option not in self._option_string_actions), None)
+
+    def _refuse(self, word: str) -> NoReturn:
+        from abreast.nearest import did_you_mean
+
+        if not word.startswith("-"):
+            self.error(f"unexpected argument {word!r}")
+        option = word.partition("=")[0]
+        self.error(f"unknown option {option}\nhint: {did_you_mean(option, self._long_options())}")
+
+    def _long_options(self) -> list[str]:
+        shown = (action for action in self._actions if action.help is not argparse.SUPPRESS)
+        return [option for action in shown for option in action.option_strings if option.startswith("--")]
+
+
+def add_command(commands: Any, name: str, about: str) -> CommandParser:
     """Add a command to what `add_subparsers` gave, or an action to a command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser: CommandParser = commands.add_parser(
         name, help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False
     )
     return parser

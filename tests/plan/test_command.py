@@ -240,3 +240,23 @@ def test_the_guide_shows_what_is_printed(plan: Any) -> None:
             assert plan(command.removeprefix("$ abreast plan "))[1].strip() == rest.strip()
             shown += 1
     assert shown >= 2
+
+
+def test_the_names_are_listed_without_a_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", "--list"]) == 0
+    text = capsys.readouterr().out
+    for option, name, about in (
+        ("--model", "resnet50", "25,583,592 parameters"),
+        ("--machine", "dgx-2", "16 x V100"),
+        ("--exchange", "ring", "all-reduce"),
+        ("--software", "gloo", "PyTorch"),
+    ):
+        part = next(part for part in text.split("\n\n") if part.startswith(option))
+        assert any(line.split()[0] == name and about in line for line in part.splitlines())
+    assert cli.main(["plan", "--list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["exchange"].keys() == {"none", "ring", "tree", "hierarchical"}
+
+
+def test_a_missing_machine_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", "--model", "resnet50"]) == 2
+    assert "error: no machine is given\nhint: give `--machine NAME`" in capsys.readouterr().err

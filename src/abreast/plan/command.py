@@ -1,4 +1,4 @@
-"""`abreast plan`: its options, and the plan that it prints."""
+"""`abreast plan`: its options, and the plan or the list of names that it prints."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 
 from abreast.options import add_option
 from abreast.plan.from_options import make_plan
+from abreast.plan.names import names_as_data, names_text
 from abreast.plan.report import as_data, text
 from abreast.plan.software import EXCHANGES, SOFTWARE
 from abreast.stdout import say
@@ -14,13 +15,13 @@ from abreast.whole_file import writable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--list", action="store_true", help="list the models, machines, exchanges and software by name")
     parser.add_argument("--model", metavar="NAME", help="a well-known model, as resnet50 or bert_large")
     parser.add_argument("--parameters", metavar="N", type=float, help="parameters of another model, as 25.6e6")
     parser.add_argument("--tensors", metavar="N", type=int, help="its gradient tensors (default: guessed)")
     parser.add_argument(
         "--machine",
         metavar="NAME",
-        required=True,
         help="a machine that ships, or a JSON file: written by `abreast machine`, or by hand",
     )
     parser.add_argument("--devices", metavar="N", type=int, help="the most devices to plan for (default: one host)")
@@ -105,6 +106,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.list:
+        say(json.dumps(names_as_data(), indent=2) if options.json else names_text())
+        return 0
     target = None if options.html is None else writable(options.html)
     plan = make_plan(options)
     say(json.dumps(as_data(plan), indent=2) if options.json else text(plan))

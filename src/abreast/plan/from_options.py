@@ -57,6 +57,11 @@ def _last_predicted(points: Sequence[Prediction]) -> Prediction:
 
 def setup_of(options: argparse.Namespace, measured: Comparison | None = None) -> Setup:
     model = _model(options, measured)
+    if options.machine is None:
+        hint = (
+            "give `--machine NAME`, or a JSON file that `abreast machine` wrote; `abreast plan --list` lists the names"
+        )
+        raise DataError("no machine is given", hint)
     machine = find_machine(options.machine)
     rows = options.batch
     if rows is None:
@@ -96,7 +101,10 @@ def _model(options: argparse.Namespace, measured: Comparison | None) -> Model:
         name = options.model or str(measured.facts["model"])
         found = with_measured_shape(find_model(name) if is_known(name) else None, measured)
     if found is None and options.model is None:
-        raise DataError("no model is given", "give `--model resnet50`, or `--parameters 25.6e6`")
+        raise DataError(
+            "no model is given",
+            "give `--model resnet50`, or `--parameters 25.6e6`; `abreast plan --list` lists the models",
+        )
     model = found or find_model(options.model)
     return model if options.tensors is None else with_tensors(model, options.tensors)
 
