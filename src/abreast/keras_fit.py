@@ -122,6 +122,7 @@ def _tagging(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 def _feed_fit(arguments: dict[str, Any], placement: Placement) -> None:
     cut_validation(arguments)
+    _check_same_classes(arguments["x"], arguments["validation_data"])
     model = arguments["self"]
     acting = _acting(arguments["callbacks"])
     if arguments["validation_data"] is not None:
@@ -204,6 +205,21 @@ def _own_python_step(model: Any, placement: Placement) -> tuple[str, ...]:
     if overrides_step(model) and (placement.backend.steps_run_python or model.run_eagerly):
         return (f"{type(model).__name__}.train_step",)
     return ()
+
+
+def _check_same_classes(train: Any, validation: Any) -> None:
+    """Raise `DataError` if a number means another class in the validation than in the training."""
+    if isinstance(validation, tuple) and validation:
+        validation = validation[0]
+    if not (isinstance(train, DataAdapter) and isinstance(validation, DataAdapter)):
+        return
+    one, other = (getattr(each, "class_names", None) or () for each in (train, validation))
+    for number, (name, different) in enumerate(zip(one, other, strict=False)):
+        if name != different:
+            raise DataError(
+                f"class {number} is {name!r} in the training data, and {different!r} in the validation data",
+                "give the validation data the same numbers: ImageRecords(..., class_names=train.class_names)",
+            )
 
 
 def _check_alone(**beside: Any) -> None:

@@ -58,6 +58,13 @@ def trained_on_classes(folder: str, devices: int, targets: str) -> dict[str, Any
         return {"weights": model.get_weights(), "history": history, "class_names": data.class_names}
 
 
+def fitted_with_validation(folder: str, held_out: str, **settings: Any) -> int:
+    """Fit one epoch on words, with validation; the number of epochs in the history."""
+    model = model_on(devices=2)
+    with records(folder, targets="species") as data, records(held_out, targets="species", **settings) as validation:
+        return len(model.fit(data, validation_data=validation, epochs=1, verbose=0).history["val_loss"])
+
+
 def trained_on_records(folder: str, devices: int, **settings: Any) -> dict[str, Any]:
     model = model_on(devices)
     with records(folder, **settings) as data, records(folder, augment=False) as held_out:

@@ -16,7 +16,7 @@ from abreast import cli
 from abreast.errors import DataError
 from abreast.records import Item, Records, pack
 from abreast.records.loading.loader import Loader
-from tests.harness.client import Workers
+from tests.harness.client import RemoteError, Workers
 from tests.records.pieces import class_folder, photo
 from tests.records.shards import png
 
@@ -244,6 +244,18 @@ def test_words_train_as_their_numbers_do(tmp_path: Path, workers: Workers) -> No
     for one, other in zip(found["weights"], expected["weights"], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-6)
     np.testing.assert_allclose(found["history"]["loss"], expected["history"]["loss"], rtol=1e-5)
+
+
+@pytest.mark.in_turn
+def test_a_validation_with_other_numbers_is_refused(tmp_path: Path, workers: Workers) -> None:
+    pack(csv_of(tmp_path / "in", species=["owl", "cat", "dog"] * 2), tmp_path / "train")
+    pack(csv_of(tmp_path / "in", species=["owl", "dog"]), tmp_path / "val")
+    body: Any = SimpleNamespace(__module__="tests.records.fit_bodies", __name__="fitted_with_validation")
+    folders: Any = {"folder": str(tmp_path / "train"), "held_out": str(tmp_path / "val")}
+    with pytest.raises(RemoteError) as caught:
+        workers.abreast.run(body, **folders)
+    assert "class 0 is 'cat' in the training data, and 'dog' in the validation data\nhint: " in caught.value.message
+    assert workers.abreast.run(body, **folders, class_names=["cat", "dog", "owl"]) == 1
 
 
 def test_a_loader_takes_the_names_of_another(tmp_path: Path) -> None:
