@@ -47,11 +47,13 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         "backend",
         "exact feed workers",
         """
+        after_import
         cpu
         device_list
         device_request
         errors
         gradient_bytes
+        horovod
         installing
         keras_distribution
         keras_private

@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from abreast import first_use, spans
+from abreast import first_use, horovod, spans
 from abreast.backend.contract import Kind, Placement
 from abreast.errors import DataError
 from abreast.exact import overrides_step
@@ -57,6 +57,7 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
             wait_for_turn(f"the data source calls {plain.__name__} of a model on {placement.num_devices} devices")
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
+        horovod.refuse(self, bound.arguments.get("callbacks"))
         if feed is not None:
             feed(bound.arguments, placement)
         elif plain.__name__ == "train_on_batch":

@@ -1,7 +1,7 @@
 """The rank of this process, the number of processes, and the host: the only reader of launchers' environment variables.
 
-Knows torchrun, Open MPI, Slurm, Keras's own `KERAS_DISTRIBUTION_*`, and the workers that abreast starts. Starts no process
-and opens no connection.
+Knows torchrun, Open MPI, Slurm, Keras's own `KERAS_DISTRIBUTION_*`, and the workers that abreast starts; refuses horovodrun.
+Starts no process and opens no connection.
 """
 
 from __future__ import annotations
@@ -76,7 +76,14 @@ def read_world(environ: Mapping[str, str] | None = None) -> World:
     does, so the innermost launcher counts.
     """
     environ = {name: value for name, value in (os.environ if environ is None else environ).items() if value != ""}
-    readers: tuple[Callable[[Mapping[str, str]], World | None], ...] = (_abreast, _torchrun, _openmpi, _slurm, _keras)
+    readers: tuple[Callable[[Mapping[str, str]], World | None], ...] = (
+        _abreast,
+        _torchrun,
+        _openmpi,
+        _slurm,
+        _keras,
+        _horovod,
+    )
     for read in readers:
         if (world := read(environ)) is not None:
             return world
@@ -149,6 +156,17 @@ def _keras(environ: Mapping[str, str]) -> World | None:
         "keras",
         hosts[0] or None,
         int(port) if port.isdecimal() else None,
+    )
+
+
+def _horovod(environ: Mapping[str, str]) -> World | None:
+    """Raises `LaunchError` for processes of `horovodrun`: each would train by itself, on all devices."""
+    size = _number(environ, "HOROVOD_SIZE")
+    if size is None or size == 1:
+        return None
+    raise LaunchError(
+        f"horovodrun started {size} processes (HOROVOD_SIZE={size})",
+        "start one process with `abreast run --devices N script.py`; with PyTorch, torchrun, srun and mpirun start several",
     )
 
 

@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
+from abreast import horovod
 from abreast.backend.registry import BACKENDS, BackendName, current_backend, require
 from abreast.device_request import DeviceSpec, parse_devices
 from abreast.errors import AbreastError, BackendError, LaunchError
 from abreast.run_lines import RunLines
 from abreast.staging import Staging
+from abreast.stderr import tell
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ def run_script(
     start = _prepare(target, arguments, module)
     with ExitStack() as stack:
         placing = _Placing(options, stack, placed, plain)
+        stack.enter_context(horovod.refused())
         placing.watch()
         if lines is not None:
             stack.enter_context(lines.listening())
@@ -228,6 +231,8 @@ def _show(error: BaseException) -> int:
         sys.stderr.write("".join([*lines, *traceback.format_exception_only(error)]))
     else:
         sys.excepthook(type(error), error.with_traceback(trace), trace)
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "horovod":
+            tell(f"trains on several devices without Horovod: {horovod.HINT}")
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
