@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 1080
-PLAN = "--model resnet50 --machine dgx-1-v100 --batch 64 --step-time 0.2 --devices 32 --epoch-rows 1281167 --price 3"
+PLAN = "--model resnet50 --machine dgx-1-v100 --batch 64 --step-time 0.2 --devices 32 --epoch-rows 1281167"
 
 
 def main() -> None:
@@ -23,7 +23,17 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("plan.html"), help="the page")
     parser.add_argument("--images", type=Path, help="folder of its picture; made only if given")
     arguments = parser.parse_args()
-    command = [sys.executable, "-m", "abreast", "plan", *PLAN.split(), "--html", str(arguments.output)]
+    command = [
+        sys.executable,
+        "-m",
+        "abreast",
+        "plan",
+        *PLAN.split(),
+        "--price",
+        "3 EUR",
+        "--html",
+        str(arguments.output),
+    ]
     subprocess.run(command, check=True)
     if arguments.images is not None:
         sys.path.insert(0, str(ROOT))

@@ -109,7 +109,7 @@ class _Loop:
         if on_gpu:
             torch.cuda.set_device(rank)
         elif size > 1:
-            torch.set_num_threads(max(1, num_cores() // size))
+            torch.set_num_threads(max(1, min(torch.get_num_threads(), num_cores() // size)))
         self.model, self.optimizer, self.loss = task.build(), task.optimizer(), task.loss()
         self.optimizer.build(self.model.trainable_variables)
         self.forward: Any = self.model

@@ -14,6 +14,8 @@ from abreast.timeline.step_parts import COMPUTE_WITH_ALL_REDUCE, LABELS
 from abreast.units import count, counted, duration, share
 
 _COLOURS = {"abreast": "c2", "keras": "c0", "native": "c4"}
+_PLACES = {label: place for place, label in enumerate(LABELS.values())}  # parts in the order of a timeline
+_PLACES[COMPUTE_WITH_ALL_REDUCE] = _PLACES[LABELS["compute"]]
 _MORE_COLOURS = ("c3", "c1", "c6", "c5", "c7")
 
 
@@ -111,7 +113,8 @@ def _holds_all_reduce(point: Point) -> bool:
 
 
 def _step(bars: list[Bar]) -> Markup:
-    named = colour_classes(name for bar in bars for name in bar.parts)
+    names = dict.fromkeys(name for bar in bars for name in bar.parts)
+    named = colour_classes(sorted(names, key=lambda name: _PLACES.get(name, len(_PLACES))))
     longest = max(bar.total for bar in bars)
     describe: Describe = partial(duration, like=longest)
     return bars_figure("Where a step goes", bars, named, describe)

@@ -23,6 +23,8 @@ _KNOWN = (
     ("put", 1),
     ("read", 5),
     ("cut", 6),
+    ("update", 5),
+    ("straggler", 6),
     ("other", GREY),
     ("python", GREY),
     ("rest", GREY),

@@ -33,7 +33,7 @@ _LEAST_SHARE = 0.01  # of a step, for the second longest part
 
 _MEANINGS = (
     "All-reduce: the part that computing does not hide. Stragglers: the time that the other replicas wait for the slowest. "
-    "Launches: the time to start the exchange of each gradient tensor. Update: the optimizer."
+    "Launches: the time to start the exchange of each gradient tensor; bars have it in all-reduce. Update: the optimizer."
 )
 
 
@@ -72,7 +72,11 @@ def _comparison(plan: Plan, shown: Sequence[Prediction]) -> Comparison:
 def series_point(point: Prediction) -> Point:
     """A prediction as a point of a series, with the names that a measured step has for its parts."""
     rows = point.rows_per_second * point.step_seconds
-    parts = {MEASURED_NAMES.get(name, name): seconds for name, seconds in point.parts.items() if seconds > 0}
+    parts: dict[str, float] = {}
+    for name, seconds in point.parts.items():
+        if seconds > 0:
+            drawn = MEASURED_NAMES.get("exchange" if name == "launches" else name, name)
+            parts[drawn] = parts.get(drawn, 0.0) + seconds
     return Point(point.num_devices, rows, point.step_seconds, rows / point.high, rows / point.low, parts)
 
 

@@ -86,7 +86,7 @@ class Team:
             "rendezvous": f"/proc/self/fd/{self._rendezvous}",
             "team": next(_teams),
             "backend": "gloo" if on_cpu else "cpu:gloo,cuda:nccl",
-            "threads": max(1, cores // size) if on_cpu else max(1, cores // size // 2),
+            "threads": max(1, min(self._threads, cores // size) if on_cpu else cores // size // 2),
         }
         pairs = {rank: channel_pair() for rank in range(1, size)}
         self._channels = {rank: ours for rank, (ours, _) in pairs.items()}
