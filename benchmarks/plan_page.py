@@ -45,8 +45,8 @@ The time of a step of `n` devices on `m` hosts is
   gradients and writing them into buckets adds two passes over them at the memory's bandwidth; for GPUs, `exposed.*` includes it.
 - **launches** is `launch.*` per gradient tensor and doubling of the devices. **update** is `passes.update` passes over 16 bytes
   per parameter at the memory's bandwidth.
-- The *bottleneck* is the longest part of a step. The command and its page name the parts as a timeline does where it has such a
-  part: *computing*, *all-reduce* (`exposed`), *copying to devices* and *waiting for input*; else *stragglers*, *launches*, *update*.
+- The *bottleneck* is the longest part of a step. Parts have the names of a timeline where it has such a part: *computing*,
+  *all-reduce* (`exposed`), *copying to devices* and *waiting for input*; the others are *stragglers*, *launches* and *update*.
 - A ring sends `2 (n - 1) / n` of the gradients' bytes over the slowest of its links, plus `2 (n - 1)` latencies. A tree
   sends twice the bytes, plus `2 log2 n` latencies. A hierarchy is a ring in each host and one between hosts.
 - gloo sends 4 MiB between two hosts before it waits for an answer: a byte takes its time on the wire, and that part of a
