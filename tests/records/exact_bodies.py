@@ -120,7 +120,7 @@ def gone_on_with(folder: str, saved: str, devices: int, batch_size: int, num_wor
     with batches_fed() as seen, records(folder, batch_size, num_workers=num_workers) as data:
         data.restore(state)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Your input ran out of data")
+            warnings.filterwarnings("error", "Your input ran out of data")
             model.fit(data, initial_epoch=state["epoch"], epochs=3, verbose=0)
         place = data.state()
     return {"seen": seen, "weights": model.get_weights(), "place": (place["epoch"], place["batch"])}

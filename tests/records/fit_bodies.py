@@ -136,7 +136,7 @@ def stopped_and_restored(folder: str, devices: int, epoch: int, batch: int) -> d
     again.set_weights(weights)
     data.restore(state)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Your input ran out of data")
+        warnings.filterwarnings("error", "Your input ran out of data")
         again.fit(data, initial_epoch=epoch, epochs=2, verbose=0)
     names = [thread.name for thread in threading.enumerate() if thread.name.startswith("abreast")]
     return {"weights": again.get_weights(), "threads": names}

@@ -16,12 +16,15 @@ import numpy as np
 from abreast.backend.reading import pipeline_of
 from abreast.keras_private import distribution
 from abreast.keras_private.data_adapters import DataAdapter, get_torch_dataloader, super_batch_iterator
+from abreast.records.loading import fit_callback
 from abreast.records.loading.loader import Loader
 from abreast.records.loading.typed import Batch
 
 if TYPE_CHECKING:
     from abreast.records.decoding.images import Pixels
     from abreast.records.loading import typed
+
+fit_callback.install()
 
 
 class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Batch]):  # type: ignore[misc]  # Keras has no types

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Generic, Self, cast
+from weakref import WeakSet
 
 from abreast.cpu import num_cores
 from abreast.errors import DataError
@@ -20,6 +21,7 @@ from abreast.records.decoding.painters import Painters
 from abreast.records.extras import extra
 from abreast.records.loading.assembly import Assembly, Look, Started
 from abreast.records.loading.draws import checked_seed
+from abreast.records.loading.fit_epochs import FitEpochs
 from abreast.records.loading.rate import images_per_second
 from abreast.records.loading.sampling import Place, Sampling
 from abreast.records.loading.targets import ClassNames, Targets
@@ -84,6 +86,9 @@ class Loader(Generic[Batch]):
         self._decoding = Decoding(decoder, self._assembly.batches, self.num_threads, num_workers)
         self._order: tuple[int, Numbers] | None = None
         self._begin = self._next = Place(0, 0)
+        self._restored = False  # whether `restore` chose the place, and no `fit` has begun there
+        self._fit_begins: FitEpochs | None = None  # of a `fit` whose first epoch is about to be read
+        self._painting: WeakSet[Painters] = WeakSet()  # of the iterations that run
         self._settings: dict[str, Any] = {
             "batch_size": batch_size,
             "size": size,
@@ -127,6 +132,7 @@ class Loader(Generic[Batch]):
         process = os.getpid()
         self._decoding.decided(self._images_per_second)
         painters = self._decoding.painters()
+        self._painting.add(painters)
         try:
             painters.aside(self._read_ahead, begin.epoch, order, range(asked, asked + self._ahead))
             for batch in range(begin.batch, len(self)):
@@ -140,7 +146,7 @@ class Loader(Generic[Batch]):
                 self._next = self._checked(Place(begin.epoch, batch + 1))
                 if batch + 1 == len(self):
                     painters.finish()  # Keras does not ask for more, so that the code after the loop may never run
-                    if batch > begin.batch or (len(self) == 1 and not may_only_look):
+                    if batch > begin.batch or not may_only_look:
                         self._ended(begin)
                 yield started.popleft().data  # not held here, so that its memory is free as soon as the caller drops it
             self._ended(begin)
@@ -151,6 +157,7 @@ class Loader(Generic[Batch]):
         """Go to the next epoch after a complete iteration from `begin`, unless another one or `restore` moved already."""
         if self._begin == begin:
             self._begin = Place(begin.epoch + 1, 0)
+            self._restored = False
 
     def _end_if_all_given(self) -> None:
         """End an epoch whose batches were all given while `may_only_look`."""
@@ -253,7 +260,7 @@ class Loader(Generic[Batch]):
         return {**self._sequence(), "decoder": self._decoding.decoder, "epoch": place.epoch, "batch": place.batch}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration begin at a place.
+        """Let the next iteration, or the next `fit`, begin at a place.
 
         Args:
             state: a dictionary of `state`, also of another process.
@@ -261,6 +268,13 @@ class Loader(Generic[Batch]):
         Raises:
             DataError: it is not a state, or belongs to a loader with other batches.
         """
+        place = self._place_of(state)
+        self._decoding.restore(state.get("decoder"))
+        self._go_to(place)
+        self._restored = True
+
+    def _place_of(self, state: Mapping[str, Any]) -> Place:
+        """The place of a `state`. Raises `DataError` if it belongs to other batches."""
         hint = "give a dictionary that state() returned"
         if not isinstance(state, Mapping):
             raise DataError(f"this is not a state: {state!r:.100}", hint)
@@ -272,9 +286,20 @@ class Loader(Generic[Batch]):
         if other:
             what = ", ".join(f"{name} was {value} and is {wanted[name]}" for name, value in other.items())
             raise DataError(f"the state belongs to other batches: {what}", "use the settings that it was saved with")
-        place = self._checked(Place(state["epoch"], state["batch"]))
-        self._decoding.restore(state.get("decoder"))
+        return self._checked(Place(state["epoch"], state["batch"]))
+
+    def _go_to(self, place: Place) -> None:
+        """Let the next iteration begin at a place."""
         self._begin = self._next = place
+
+    def _leave_iterations(self) -> None:
+        """End the threads of all iterations, which cannot go on.
+
+        A failed `fit` leaves its iterator in a reference cycle. The garbage collector would end it at any time, even while
+        Python starts a thread, and Python 3.11 then waits for ever: starting and joining a thread take the same lock.
+        """
+        for painters in list(self._painting):
+            painters.leave()
 
     def close(self) -> None:
         """Close the files, and end the decoding processes. Batches stay valid. The end of a `with` block does it."""

@@ -1,0 +1,65 @@
+"""What `BackupAndRestore` keeps of a training beside the weights: a file with the epoch and the batch of the last backup.
+
+Keras restores the epoch only. The file also counts batches from where the run began, and epochs from 0 after a restart in the
+middle of an epoch, so that it cannot say which batches are done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from keras.src.utils import file_utils
+
+from abreast import whole_file
+
+__all__ = ["Saved", "begin_epoch", "noting", "read", "steps_of"]
+
+Saved = dict[str, Any]
+
+
+def read(callback: Any) -> Saved | None:
+    """The content of a `BackupAndRestore`'s file; None without a backup."""
+    path = callback._training_metadata_path
+    if not file_utils.exists(path):
+        return None
+    with file_utils.File(path, "r") as file:
+        saved: Saved = json.loads(file.read())
+    return saved
+
+
+def steps_of(callback: Any, saved: Saved) -> int:
+    """Steps of its epoch that were done, if the run had begun with that epoch's first step."""
+    return 0 if callback.save_freq == "epoch" else int(saved["batch"]) + 1
+
+
+def begin_epoch(callback: Any, epoch: int) -> None:
+    """Let backups in the middle of an epoch name this one; Keras's own count begins with 0 also after a restart."""
+    callback._current_epoch = epoch
+
+
+@contextmanager
+def noting(callback: Any, note: Callable[[int, int], Saved]) -> Iterator[None]:
+    """Inside, the file of each backup also has what `note(epoch, steps_done)` returns."""
+    plain = callback._save_model
+
+    def save_model() -> None:
+        plain()
+        saved = {"epoch": callback._current_epoch, "batch": callback._last_batch_seen}
+        _write(callback._training_metadata_path, {**saved, **note(saved["epoch"], steps_of(callback, saved))})
+
+    callback._save_model = save_model
+    try:
+        yield
+    finally:
+        del callback._save_model
+
+
+def _write(path: str, saved: Saved) -> None:
+    if file_utils.is_remote_path(path):
+        with file_utils.File(path, "w") as file:
+            file.write(json.dumps(saved))
+    else:
+        whole_file.write("the place of a backup", json.dumps(saved), path)

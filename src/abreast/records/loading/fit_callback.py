@@ -1,0 +1,191 @@
+"""`ImageRecords` follow the epochs of a `fit`: also those that `initial_epoch` or `BackupAndRestore` begin with.
+
+A callback that each `fit` on records gets learns the epochs, and Keras's iterator of an epoch takes no more steps than the epoch
+has left. Not here: which batches belong to an epoch (`fit_epochs.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import keras
+
+from abreast.errors import DataError
+from abreast.feed import Feed
+from abreast.keras_private import backups
+from abreast.keras_private.trainers import EpochIterator
+from abreast.records.loading.fit_epochs import FitEpochs, num_validations
+from abreast.records.loading.loader import Loader
+from abreast.records.loading.sampling import Place
+from abreast.stderr import tell
+
+_NOTE = "abreast_records"  # the entry of a backup's file with the state of the records
+
+
+class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Moves records to the batch with which the first epoch of a `fit` begins, and lets backups name their place."""
+
+    def __init__(self, records: Loader, held_out: Loader | None, arguments: dict[str, Any]) -> None:
+        super().__init__()
+        self.records, self.held_out = records, held_out
+        self.steps = _least(arguments["steps_per_epoch"], keras.config.max_steps_per_epoch())
+        self.validation_steps = arguments["validation_steps"]
+        self.validation_freq = arguments["validation_freq"]
+        self.backups = [each for each in _listed(arguments["callbacks"]) if _is_backup(each)]
+        self.epochs: FitEpochs | None = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.records._go_to(self.records._begin)  # Keras may have taken the first batch, to build the model
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if self.epochs is None:
+            self._begin(epoch)
+        elif not (place := self.epochs.place(epoch)).batch:
+            self.records._go_to(place)
+        for backup in self.backups:
+            backups.begin_epoch(backup, epoch)
+
+    def _begin(self, epoch: int) -> None:
+        place = self._first_place(epoch)
+        if place != self.records._begin or (self.records._restored and place.epoch != self._begin_of(epoch).epoch):
+            where = f", batch {place.batch} of {len(self.records)}" if place.batch else ""
+            tell(f"fit begins with epoch {epoch}, ImageRecords with epoch {place.epoch}{where}")
+        self.records._go_to(place)
+        self.epochs = FitEpochs(epoch, place, len(self.records), self.steps)
+        self.records._fit_begins = self.epochs
+        if self.held_out is not None and epoch and self.held_out._begin == Place(0, 0) and not self.held_out._restored:
+            self.held_out._go_to(Place(self._validations_before(epoch), 0))
+
+    def _first_place(self, epoch: int) -> Place:
+        """Where the records begin: where `restore` put them, at the backup's place, or at the epoch that `fit` begins with."""
+        records = self.records
+        if records._restored:
+            return records._begin
+        for backup in self.backups:
+            if (saved := backups.read(backup)) is not None:
+                return self._place_of(backup, saved, epoch)
+        # A second `fit` that begins with epoch 0 goes on with new batches.
+        return self._begin_of(epoch) if epoch else records._begin
+
+    def _begin_of(self, epoch: int) -> Place:
+        return FitEpochs(0, Place(0, 0), len(self.records), self.steps).place(epoch)
+
+    def _place_of(self, backup: Any, saved: backups.Saved, epoch: int) -> Place:
+        """The place of a backup, as noted there, or as Keras's own numbers say it."""
+        begin = self._begin_of(epoch)
+        if (state := saved.get(_NOTE)) is not None:
+            try:
+                return self.records._place_of(state)
+            except DataError as error:
+                tell(f"the backup is of other batches, so the records begin with epoch {begin.epoch}: {error.message}")
+                return begin
+        whole = FitEpochs(0, Place(0, 0), len(self.records), self.steps)
+        reached, place = whole.after(epoch, backups.steps_of(backup, saved))
+        return place if reached == epoch else begin
+
+    def note(self, epoch: int, steps_done: int) -> backups.Saved:
+        """What a backup notes: the state of the records, and the epoch of the next step."""
+        if self.epochs is None:
+            return {}
+        epoch, place = self.epochs.after(epoch, steps_done)
+        return {"epoch": epoch, _NOTE: self.records.state(place.epoch, place.batch)}
+
+    def _validations_before(self, epoch: int) -> int:
+        """Epochs of the validation records that came before: all but those of which each validation takes only a part."""
+        assert self.held_out is not None
+        part = self.validation_steps and self.validation_steps < len(self.held_out)
+        return 0 if part else num_validations(epoch, self.validation_freq)
+
+
+@functools.cache
+def install() -> None:
+    """Let every `fit` of Keras lead records that it is given. Runs once."""
+    model: Any = keras.Model
+    model.fit = _following(model.fit)
+    iterator: Any = EpochIterator
+    iterator.__iter__ = _with_steps_left(iterator.__iter__)
+
+
+def _following(plain: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(plain)
+
+    @functools.wraps(plain)
+    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        arguments = bound.arguments
+        records = _records(arguments["x"])
+        if records is None:
+            return plain(self, *args, **kwargs)
+        follow = FollowFit(records, _records(arguments["validation_data"]), arguments)
+        with ExitStack() as stack:
+            arguments["callbacks"] = stack.enter_context(_with(follow, arguments["callbacks"]))
+            for backup in follow.backups:
+                stack.enter_context(backups.noting(backup, follow.note))
+            try:
+                return plain(*bound.args, **bound.kwargs)
+            except BaseException:
+                if arguments["x"] is records:  # a staged source ends its iterations itself
+                    records._leave_iterations()
+                raise
+            finally:
+                records._fit_begins, records._restored = None, False
+
+    return fit
+
+
+def _with_steps_left(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """An `__iter__` of Keras's iterator of an epoch that knows of batches that came before the first one of a `fit`."""
+
+    @functools.wraps(plain)
+    def begin(self: Any) -> Any:
+        if "_abreast_steps" in vars(self):
+            self.steps_per_epoch = vars(self).pop("_abreast_steps")
+        records = _records(self.data_adapter)
+        epochs = None if records is None else records._fit_begins
+        if records is not None and epochs is not None:
+            records._fit_begins = None
+            if epochs.begin.batch:
+                self._abreast_steps = self.steps_per_epoch
+                self.steps_per_epoch = epochs.steps_left
+                self._current_iterator, self._steps_seen = iter(self._get_iterator()), epochs.begin.batch
+        return plain(self)
+
+    return begin
+
+
+def _records(source: Any) -> Loader | None:
+    """The records that a source is, or that a staged source reads."""
+    source = source.source if isinstance(source, Feed) else source
+    return source if isinstance(source, Loader) else None
+
+
+@contextmanager
+def _with(follow: FollowFit, callbacks: Any) -> Iterator[Any]:
+    """The callbacks with one more in front. A `CallbackList` that the user made gets it only inside the block."""
+    if not isinstance(callbacks, keras.callbacks.CallbackList):
+        yield [follow, *_listed(callbacks)]
+        return
+    callbacks.callbacks.insert(0, follow)
+    try:
+        yield callbacks
+    finally:
+        callbacks.callbacks.remove(follow)
+
+
+def _listed(callbacks: Any) -> Sequence[Any]:
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks = callbacks.callbacks
+    return [each for each in keras.tree.flatten(callbacks) if each is not None]
+
+
+def _is_backup(callback: Any) -> bool:
+    return isinstance(callback, keras.callbacks.BackupAndRestore)
+
+
+def _least(*numbers: int | None) -> int | None:
+    return min((number for number in numbers if number), default=None)

@@ -1,0 +1,195 @@
+"""Bodies of the tests of resumed fits on records; they run in a worker. Imports Keras, and abreast late."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from tests.records.exact_bodies import fresh_model, records
+
+BATCH = 5
+
+
+class Interrupted(keras.callbacks.Callback):  # type: ignore[misc]
+    """Notes the records' place at the beginning of epochs; ends the training by `end` after a step, counted as Keras does."""
+
+    def __init__(self, data: Any, at: tuple[int, int] | None, end: Callable[[], None]) -> None:
+        super().__init__()
+        self.data, self.at, self.end, self.epoch = data, at, end, 0
+        self.begun: list[tuple[int, int, int]] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        state = self.data.state()
+        self.begun.append((epoch, state["epoch"], state["batch"]))
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if (self.epoch, batch) == self.at:
+            self.end()
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def trained(
+    folder: str,
+    devices: int,
+    saved: str,
+    stops: Sequence[tuple[int, int]] = (),
+    epochs: int = 3,
+    save_freq: Any = "epoch",
+    steps: int | None = None,
+    keep_notes: bool = True,
+    settings: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
+    """The results of a training that ends in the middle `stops` times, and each time begins again with new objects."""
+    runs: list[Any] = []
+    said = io.StringIO()
+    with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stderr(said):
+        warnings.simplefilter("always")
+        for number, at in enumerate([*stops, None]):
+            model = fresh_model(devices)
+            with records(folder, BATCH, **(settings[number] if settings else {})) as data:
+                watch = Interrupted(data, at, interrupt)
+                backup = keras.callbacks.BackupAndRestore(saved, save_freq=save_freq)
+                history: Any = {}
+                with contextlib.suppress(KeyboardInterrupt):
+                    fitted = model.fit(data, epochs=epochs, callbacks=[backup, watch], steps_per_epoch=steps, verbose=0)
+                    history = fitted.history
+                runs.append({"begun": watch.begun, "history": history})
+            if not keep_notes and at:
+                drop_notes(saved)
+    return {
+        "weights": model.get_weights(),
+        "runs": runs,
+        "said": said.getvalue(),
+        "warnings": [str(each.message) for each in caught if "ran out of data" in str(each.message)],
+    }
+
+
+def drop_notes(saved: str) -> None:
+    """Leave a backup as Keras alone writes it."""
+    path = Path(saved) / "training_metadata.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({name: content[name] for name in ("epoch", "batch")}))
+
+
+def killed(folder: str, devices: int, saved: str, at: tuple[int, int], save_freq: Any) -> None:
+    model, data = fresh_model(devices), records(folder, BATCH)
+    backup = keras.callbacks.BackupAndRestore(saved, save_freq=save_freq)
+    model.fit(data, epochs=3, callbacks=[backup, Interrupted(data, at, kill)], verbose=0)
+
+
+class Reads:
+    """A trainer without a network: its weights are the labels of the batches that its steps took."""
+
+    built, optimizer = True, None
+
+    def __init__(self) -> None:
+        self._initial_epoch: int | None = None
+        self.taken: list[list[float]] = []
+        self.validated: list[list[float]] = []
+
+    def save_weights(self, filepath: str, overwrite: bool) -> None:
+        Path(filepath).write_text(json.dumps(self.taken))
+
+    def load_weights(self, filepath: str) -> None:
+        self.taken = json.loads(Path(filepath).read_text())
+
+    def fit(
+        self,
+        x: Any,
+        epochs: int = 1,
+        callbacks: Any = None,
+        validation_data: Any = None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_freq: int = 1,
+    ) -> None:
+        """As Keras's own `fit`."""
+        from abreast.keras_private.trainers import EpochIterator
+
+        iterator = EpochIterator(x=x, steps_per_epoch=steps_per_epoch)
+        next(iter(iterator))  # as Keras builds a model
+        iterator.reset()
+        callbacks = keras.callbacks.CallbackList(callbacks, model=self)
+        callbacks.on_train_begin()
+        for epoch in range(self._initial_epoch or initial_epoch, epochs):
+            callbacks.on_epoch_begin(epoch)
+            for _, end, data in iterator:
+                self.taken.append(data[0][1].tolist())
+                callbacks.on_train_batch_end(end)
+            if validation_data is not None and (epoch + 1) % validation_freq == 0:
+                held_out = EpochIterator(x=validation_data, steps_per_epoch=validation_steps)
+                held_out.reset()
+                self.validated += [data[0][1].tolist() for _, _, data in held_out]
+            callbacks.on_epoch_end(epoch)
+        callbacks.on_train_end()
+
+
+def reader() -> Any:
+    from abreast.records.loading import fit_callback
+
+    kind = type("FollowingReads", (Reads,), {"fit": fit_callback._following(Reads.fit)})
+    return kind()
+
+
+def read(
+    folder: str, saved: str, stops: Sequence[tuple[int, int]], save_freq: Any, epochs: int = 4, **arguments: Any
+) -> list[list[float]]:
+    """The labels of the batches of a training that is stopped and resumed, each time with new objects."""
+    with warnings.catch_warnings():
+        if not arguments.get("steps_per_epoch"):
+            warnings.simplefilter("error")
+        for at in [*stops, None]:
+            model = reader()
+            with records(folder, BATCH) as data, contextlib.suppress(KeyboardInterrupt):
+                backup = keras.callbacks.BackupAndRestore(saved, save_freq=save_freq)
+                model.fit(data, epochs=epochs, callbacks=[backup, Interrupted(data, at, interrupt)], **arguments)
+            assert not [each for each in threading.enumerate() if each.name.startswith("abreast-decode")]
+    taken: list[list[float]] = model.taken
+    return taken
+
+
+def read_many(folder: str, saved: str, cases: Sequence[dict[str, Any]]) -> list[Any]:
+    return [read(folder, f"{saved}-{number}", **case) for number, case in enumerate(cases)]
+
+
+def epochs_of_fits(folder: str, fits: Sequence[dict[str, Any]], restore: Sequence[int] = ()) -> dict[str, Any]:
+    """Calls of `fit` on the same records: the epoch of the records for each of its epochs, and what was said on stderr."""
+    said = io.StringIO()
+    found = []
+    with records(folder, BATCH) as data, contextlib.redirect_stderr(said):
+        if restore:
+            data.restore(data.state(*restore))
+        for arguments in fits:
+            watch = Interrupted(data, None, interrupt)
+            model = reader()
+            model.fit(data, callbacks=keras.callbacks.CallbackList([watch]), **arguments)
+            found.append({"begun": watch.begun, "taken": model.taken})
+    return {"fits": found, "said": said.getvalue()}
+
+
+def validated(folder: str, **arguments: Any) -> list[list[float]]:
+    """The labels of the validation batches of a `fit`, whose records are shuffled too."""
+    model = reader()
+    with records(folder, BATCH) as data, records(folder, BATCH, seed=9) as held_out:
+        model.fit(data, validation_data=held_out, **arguments)
+    labels: list[list[float]] = model.validated
+    return labels
