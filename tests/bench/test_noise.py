@@ -101,5 +101,6 @@ def test_the_terminal_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_a_plan_from_a_noisy_step_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines.append(tmp_path / "bench.jsonl", [spread(1, 0.1, 0.43), line(2, 0.11)])
     given = ["plan", "--model", "resnet50", "--machine", "dgx-1-v100", "--measured", str(tmp_path / "bench.jsonl")]
-    assert cli.main(given) == 0
+    assert cli.main([*given, "--html", str(tmp_path / "plan.html")]) == 0
     assert f"bench.jsonl; too noisy: {APART})" in capsys.readouterr().out
+    assert f"left out of the figures: abreast on 1 device: {APART}." in (tmp_path / "plan.html").read_text()

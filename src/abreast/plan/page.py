@@ -175,6 +175,9 @@ def _beside(plan: Plan, shown: Sequence[Prediction]) -> Markup:
         return joined()
     heads = ("devices", "predicted rows/s", "measured rows/s", "quartiles", "prediction is off by", "in the interval")
     about = f"{plan.measured.title}; {plan.measured.devices}."
+    if plan.measured.noisy:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in plan.measured.noisy.items())
+        about += f" Too noisy to be compared, and left out of the figures: {reasons}."
     return section("Predicted and measured", about, drawings.numbers("Predicted and measured throughput", heads, rows))
 
 
