@@ -88,8 +88,7 @@ class _BeforeKeras:
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname != "keras":
             return None
-        following = sys.meta_path[sys.meta_path.index(self) + 1 :]
-        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in following)), None)
+        spec = find_after(self, fullname, path, target)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
@@ -98,5 +97,12 @@ class _BeforeKeras:
                 execute(module)
 
             # Only this method is replaced, so that `importlib.resources` and others still find a loader of the known type.
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+            spec.loader.exec_module = exec_module
         return spec
+
+
+def find_after(finder: Any, fullname: str, path: Any, target: Any) -> Any:
+    """What the finders after `finder` find; each asks only those, so that none asks itself."""
+    finders: list[Any] = list(sys.meta_path)
+    following = finders[finders.index(finder) + 1 :] if finder in finders else finders
+    return next(filter(None, (each.find_spec(fullname, path, target) for each in following)), None)

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from abreast import horovod
 from abreast.backend.registry import BACKENDS, BackendName, current_backend, require
+from abreast.backend_choice import find_after
 from abreast.device_request import DeviceSpec, parse_devices
 from abreast.errors import AbreastError, BackendError, LaunchError
 from abreast.run_lines import RunLines
@@ -160,8 +161,7 @@ class _Placing(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname not in ("keras", *BACKENDS) and not fullname.startswith("abreast."):
             return None
-        following = sys.meta_path[sys.meta_path.index(self) + 1 :]
-        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in following)), None)
+        spec: importlib.machinery.ModuleSpec | None = find_after(self, fullname, path, target)
         if spec is not None and spec.loader is not None:
             # Only this method is replaced, so that `importlib.resources` and others still find a loader of the known type.
             spec.loader.exec_module = functools.partial(self._execute, spec.loader.exec_module)  # type: ignore[method-assign]
