@@ -13,7 +13,7 @@ import pytest
 from abreast.installing import install_command
 from tests.harness.client import BACKENDS, ROOT
 
-SAID = "abreast: Keras runs on {}: {} installed, and not {}; KERAS_BACKEND={} says so without this line\n"
+SAID = "abreast: Keras runs on {}: {} installed, and {}, is not; KERAS_BACKEND={} leaves out this line\n"
 DEFAULT = "TensorFlow, the default of Keras"
 
 

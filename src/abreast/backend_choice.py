@@ -53,8 +53,8 @@ def _line(chosen: str, there: tuple[str, ...], alone: str, is_configured: bool) 
     whose = f"the backend in {_configuration_file()}" if is_configured else "the default of Keras"
     names = " and ".join(title(name) for name in there)
     return (
-        f"Keras runs on {title(chosen)}: {names} {'is' if len(there) == 1 else 'are'} installed, and not {title(alone)}, "
-        f"{whose}; {_VARIABLE}={chosen} says so without this line"
+        f"Keras runs on {title(chosen)}: {names} {'is' if len(there) == 1 else 'are'} installed, and {title(alone)}, "
+        f"{whose}, is not; {_VARIABLE}={chosen} leaves out this line"
     )
 
 
