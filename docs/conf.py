@@ -19,6 +19,7 @@ myst_heading_anchors = 4
 nb_execution_mode = "off"  # tests/test_notebooks.py runs them; the outputs are in the files
 autodoc_typehints = "none"  # the signature shows them
 autodoc_member_order = "bysource"
+napoleon_use_ivar, napoleon_attr_annotations = True, False  # attributes are a list without types
 python_maximum_signature_line_length = 100
 
 _README = Path(__file__).resolve().parents[1] / "README.md"

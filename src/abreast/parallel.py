@@ -91,7 +91,7 @@ class DataParallel:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Names of the chosen devices, such as `("gpu:0", "gpu:1")`."""
+        """Names of the chosen devices, a tuple of text in the order of the request."""
         return self.placement.devices
 
     def __enter__(self) -> DataParallel:

@@ -37,8 +37,8 @@ class Verdict:
         >>> from abreast.checking.compare import Largest
         >>> from abreast.checking.verdict import Verdict
         >>> verdict = Verdict("equal", "jax", ("cpu:0", "cpu:1"), 4, 9, 80, Largest(2e-7, "the bias"))  # `check` returns one
-        >>> verdict.exact
-        True
+        >>> verdict.exact, verdict.devices_text
+        (True, '2 simulated devices')
         >>> print(verdict)
         equal: 4 steps, 80 arrays of 9 moments on 2 simulated devices, jax are what plain Keras gives on one
         largest difference: 2.0e-07 (relative; the bias)

@@ -154,7 +154,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
 
     @property
     def steps(self) -> np.ndarray[Any, Any]:
-        """An element per step: a structured array of shape (steps,).
+        """A structured array of shape (steps,), with an element per step.
 
         Its fields are `epoch`, `step`, `batches`, `rows` (0 if not known) and `bytes`, and in seconds `begin` (since `fit`
         began), `wall`, the parts, `call` (in the step function), `read` and `put` (for the step's batches, in other threads).
@@ -163,12 +163,12 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
 
     @property
     def device_seconds(self) -> np.ndarray[Any, Any]:
-        """Seconds that each of `devices` computed: an array of shape (steps, devices)."""
+        """Seconds that each of `devices` computed, an array of shape (steps, devices)."""
         return self._table().device_seconds
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """What happened when in the newest `keep_steps` steps: track, name, begin and end in nanoseconds."""
+        """What happened when in the newest `keep_steps` steps, each with track, name, begin and end in nanoseconds."""
         self._flush()
         return () if self._accounts is None else self._accounts.newest.spans()
 
@@ -184,8 +184,8 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
             warm_up_steps: number of first steps to leave out, since they compile.
 
         Returns:
-            A dictionary: `step_seconds` and each of `parts` with `median`, `quartiles` (seconds) and `share` (0 to 1);
-            `starvation`, the share of time without input; `rows_per_second` or None; and more.
+            A dictionary with `step_seconds` and each of `parts`, which have `median`, `quartiles` (seconds) and `share` (0 to 1),
+            `starvation`, the share of time without input, `rows_per_second` or None, and more.
         """
         self._flush()
         notes = [*self.notes, *(self._sampler.notes if self._sampler is not None else [])]
