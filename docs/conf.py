@@ -19,6 +19,8 @@ myst_heading_anchors = 4
 nb_execution_mode = "off"  # tests/test_notebooks.py runs them; the outputs are in the files
 autodoc_typehints = "none"  # the signature shows them
 autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False  # Keras's, of the methods that it calls
+default_role = "code"  # the text between backticks in docstrings
 napoleon_use_ivar, napoleon_attr_annotations = True, False  # attributes are a list without types
 python_maximum_signature_line_length = 100
 

@@ -184,3 +184,10 @@ def failures(texts: dict[str, str], folder: str) -> str:
 @pytest.mark.parametrize("wrong", [">>> 1 + 1\n3\n", ">>> missing\n"])
 def test_a_wrong_example_is_noticed(tmp_path: Path, wrong: str) -> None:
     assert "planted" in failures({"planted": wrong}, str(tmp_path))
+
+
+def test_the_site_lists_every_public_name() -> None:
+    text = (ROOT / "docs/reference/docstrings.md").read_text()
+    listed = re.findall(r"auto\w+:: (?:[\w.]+\.)?(\w+)$", text, re.MULTILINE)
+    assert {"records", "errors"} <= {*listed}  # whole modules
+    assert abreast._HOMES.keys() | _RESULTS.keys() == {*listed} - {"records", "errors"} | {"AbreastError"}
