@@ -1,8 +1,9 @@
 """Image records: pack a source of images once, then read any sample by its number.
 
 `format/` is the layout of the files. `packing/` writes it, out of the adapters in `sources/`; `reading/` reads samples
-of it, `decoding/` makes pixels of them, and `loading/` batches for training. Imports between them point one way:
-`loading, packing -> sources -> decoding -> reading -> format`.
+of it, `decoding/` makes pixels of them, and `loading/` batches for training. `serving.py` does all of it for one image. Imports
+between them point one way:
+`serving -> loading, packing -> sources -> decoding -> reading -> format`.
 
 The public names are here. They are imported when they are first used, so that the options of the commands load no
 NumPy; the packages of `abreast[images]` are imported when the first image is encoded or decoded.
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from abreast.records.reading.extractor import extract
     from abreast.records.reading.reader import Records, Sample
     from abreast.records.reading.verifier import verify
+    from abreast.records.serving import view, view_settings
     from abreast.records.sources.source import Item
 
 # A package here may not have the name of a function: its import would put it in the place of the function.
@@ -41,6 +43,8 @@ _HOMES = {
     "extract": "reading.extractor",
     "pack": "packing.packer",
     "verify": "reading.verifier",
+    "view": "serving",
+    "view_settings": "serving",
 }
 
 __all__ = [
@@ -59,6 +63,8 @@ __all__ = [
     "extract",
     "pack",
     "verify",
+    "view",
+    "view_settings",
 ]
 
 

@@ -64,7 +64,7 @@ class Loader(Generic[Batch]):
     ) -> None:
         view = _view(augment)
         trains = isinstance(view, RandomCrop)
-        look = Look(_size(size), view, not trains if antialias is None else bool(antialias))
+        look = Look(checked_size(size), view, not trains if antialias is None else bool(antialias))
         if num_threads is not None and not (isinstance(num_threads, int) and num_threads >= 1):
             raise DataError(f"num_threads={num_threads!r}", "give a number above 0, or None for one thread per core")
         if not (isinstance(num_workers, int) and num_workers >= 0):
@@ -370,7 +370,8 @@ def _view(augment: Any) -> RandomCrop | CenterCrop:
     raise DataError(f"augment={augment!r:.100}", hint)
 
 
-def _size(size: Any) -> tuple[int, int]:
+def checked_size(size: Any) -> tuple[int, int]:
+    """Height and width of a `size`. Raises `DataError` for an invalid one."""
     sides = (size, size) if isinstance(size, int) else size
     if (
         isinstance(sides, tuple | list)

@@ -109,7 +109,7 @@ def pack(
         extra(module)
     size, quality, threads = _whole("size", size), _whole("quality", quality), _whole("threads", threads)
     shuffle_seed = _whole("shuffle_seed", shuffle_seed)
-    recipe = _recipe(storage, size, quality)
+    recipe = checked_recipe(storage, size, quality)
     if on_error not in ("stop", "skip"):
         raise DataError(f"on_error cannot be {on_error!r}", "use stop or skip")
     if not 0 < shard_mb < math.inf or (threads is not None and threads < 1):
@@ -181,7 +181,8 @@ def _check_apart(source: Any, folder: Path) -> None:
             raise DataError(f"{folder} is inside of its source, {source}", "name a folder outside of it")
 
 
-def _recipe(storage: Storage, size: int | None, quality: int | None) -> Recipe:
+def checked_recipe(storage: Storage, size: int | None, quality: int | None) -> Recipe:
+    """How images are stored. Raises `DataError` for invalid settings."""
     if storage not in STORAGES:
         raise DataError(f"storage cannot be {storage!r}", f"use one of {', '.join(STORAGES)}")
     if quality is not None and storage != "jpeg":
