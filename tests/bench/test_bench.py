@@ -99,7 +99,10 @@ def test_the_report_is_there(measured: tuple[Folder, Result]) -> None:
     folder, _ = measured
     names = {path.name for path in (folder.path / "out").iterdir()}
     assert {"report.html", "table.txt"} < names
-    assert len([name for name in names if name.endswith(".svg")]) == 3
+    drawn = {name.rpartition("-")[2] for name in names if name.endswith(".svg")}
+    assert (
+        {"step.svg"} <= drawn <= {"step.svg", "up.svg", "efficiency.svg"}
+    )  # of a noisy measurement only the parts of a step
 
 
 @pytest.mark.in_turn
