@@ -1,0 +1,23 @@
+"""MirroredStrategy: 16 rows on each device.
+
+KERAS_BACKEND=tensorflow python examples/coming_from/mirrored_strategy_before.py weights.npz 96
+"""
+
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+output, rows = sys.argv[1], int(sys.argv[2])
+x = np.random.default_rng(0).normal(size=(rows, 8)).astype("float32")
+y = x.sum(axis=1, keepdims=True)
+
+strategy = tf.distribute.MirroredStrategy()
+batch_size = 16 * strategy.num_replicas_in_sync
+with strategy.scope():
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(16, "relu"), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.05), "mse")
+model.fit(x, y, batch_size=batch_size, epochs=3, shuffle=False, verbose=0)
+np.savez(output, *model.get_weights())
