@@ -150,6 +150,12 @@ def test_the_list_of_devices_reports_gpus_that_the_framework_cannot_use(tmp_path
     assert done.stderr.startswith(f"abreast: {message}\nhint: {CUDA}; ")
 
 
+def test_where_there_are_gpus_a_missing_framework_is_installed_for_them(tmp_path: Path) -> None:
+    code = "from abreast.backend.registry import no_backend; print(no_backend().hint)"
+    for cards, command in ((True, CUDA), (False, install_command("jax"))):
+        assert python(tmp_path, "-c", code, cards=cards).stdout == f"{command}\n"
+
+
 def test_every_extra_for_cuda_is_in_the_package_and_in_the_readme() -> None:
     import tomllib
 

@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from abreast.device_list import list_nvidia_devices
 from abreast.errors import BackendError
 from abreast.installing import install_command
 
@@ -70,7 +71,8 @@ def require(backend: str, chooses: str = "--backend ") -> None:
     """
     if not _is_installed(backend):
         others = ", ".join(f"{chooses}{name}" for name in installed())
-        hint = f"{install_command(backend)}, or choose one that is: {others}" if others else install_command(backend)
+        command = _install_command(backend)
+        hint = f"{command}, or choose one that is: {others}" if others else command
         raise BackendError(f"{backend} is not installed", hint)
 
 
@@ -82,7 +84,13 @@ def _is_installed(name: str) -> bool:
 
 def no_backend() -> BackendError:
     """The error where no framework is installed."""
-    return BackendError(f"none of {_either(BACKENDS)} is installed", install_command(BACKENDS[0]))
+    return BackendError(f"none of {_either(BACKENDS)} is installed", _install_command(BACKENDS[0]))
+
+
+def _install_command(backend: str) -> str:
+    """The command for a build that uses the GPUs of this machine, if it has any."""
+    cuda = next((extra for name, extra in CUDA_EXTRAS.items() if name == backend), backend)
+    return install_command(cuda if list_nvidia_devices() else backend)
 
 
 def _either(names: tuple[str, ...]) -> str:
