@@ -127,6 +127,23 @@ def test_devices_that_the_user_simulates_are_no_fall_back(tmp_path: Path) -> Non
     assert (done.stdout, "abreast:" in done.stderr) == ("('cpu:0',)\n", False), done.stderr
 
 
+JOIN = """
+from types import SimpleNamespace
+from abreast import parallel
+from abreast.launchers import World
+backend = SimpleNamespace(name="torch", join=lambda world: ("rank:0", "rank:1"), device_names=lambda: ("cpu:0",))
+parallel._joined(backend, World({0}, 4, {0}, 2, "host", "torchrun"))
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("rank", "times"), [(0, 1), (1, 0)])
+def test_the_first_rank_of_a_host_reports_gpus_that_the_ranks_cannot_use(tmp_path: Path, rank: int, times: int) -> None:
+    done = python(tmp_path, "-c", JOIN.format(rank), KERAS_BACKEND="torch")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("abreast: PyTorch cannot use 2 GPUs of this machine") == times
+
+
 @pytest.mark.jax
 def test_abreast_run_reports_gpus_that_are_not_used(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import keras\n")

@@ -20,7 +20,7 @@ from abreast.backend.contract import Backend, BatchNorm, Placement
 from abreast.backend.unused_gpus import unused_gpus
 from abreast.device_request import DeviceSpec, choose, parse_devices
 from abreast.errors import BackendError, DeviceError, ModelError
-from abreast.launchers import read_world
+from abreast.launchers import World, read_world
 from abreast.placed_models import as_default, is_nothing_placed, placed_before, scopes, tag, untag
 from abreast.staging import DEFAULT_STAGING, Staging
 from abreast.stderr import tell
@@ -258,7 +258,7 @@ def _placement(
     if is_nothing_placed():
         return Placement(backend, backend.device_names()[:1], batch_norm, check_numerics, staging)
     world = read_world()
-    chosen = _chosen(backend, devices) if world.size == 1 else backend.join(world)
+    chosen = _chosen(backend, devices) if world.size == 1 else _joined(backend, world)
     with _installing:
         backend.install(chosen)
         keras_fit.install()
@@ -282,6 +282,16 @@ def _chosen(backend: Backend[Any], devices: DeviceSpec) -> tuple[str, ...]:
     elif falls_back and unused is None and request == "auto":
         _tell_once(_NO_ACCELERATOR)
     return chosen
+
+
+def _joined(backend: Backend[Any], world: World) -> tuple[str, ...]:
+    """A name per rank. The first rank of each host reports GPUs that the ranks cannot use."""
+    ranks = backend.join(world)
+    if world.local_rank == 0 and backend.device_names() == ("cpu:0",):
+        unused = unused_gpus(backend.name, computes_on_cpu=True)
+        if unused is not None:
+            _tell_once(str(unused))
+    return ranks
 
 
 @functools.cache
