@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from abreast import __version__
 from abreast.errors import AbreastError
 from abreast.options import CommandParser, add_command
-from abreast.stdout import flush, plain
+from abreast.stdout import flush
 
 # The module of each command, which has `add_arguments(parser)` and `run(options)`, and the command's line in the help.
 _COMMANDS = {
@@ -71,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a script's output has closed it, as `head` does
         return 141
     except AbreastError as error:
-        print(plain(f"abreast: error: {error}"), file=sys.stderr)
+        from abreast.stderr import fail  # a tenth of the time that `--help` takes
+
+        fail(error)
         return 2
     except KeyboardInterrupt:
         return 130

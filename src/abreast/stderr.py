@@ -1,10 +1,81 @@
-"""Lines for the user on stderr, beside a command's output, which is on stdout."""
+"""Lines for the user on stderr, beside a command's output on stdout: records of Python's logger `abreast`.
+
+The logger has a handler that prints to stderr, as `abreast: ...`, unless it had another one when this module was imported. Its
+level, handlers and `propagate` are the user's to set, before or after that.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
+
+from abreast.stdout import plain
+
+
+class _StderrHandler(logging.Handler):
+    """Prints to the present `sys.stderr` at once, if it is open."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if sys.stderr is None:
+            return
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)
+        except (OSError, ValueError):  # nobody reads it
+            return
+
+    def format(self, record: logging.LogRecord) -> str:
+        kind = "error: " if record.levelno >= logging.ERROR else ""
+        return plain(f"abreast: {kind}{record.getMessage()}")
+
+
+def _set_up(logger: logging.Logger) -> logging.Logger:
+    """Let a logger print lines of level INFO to stderr, where nothing else was set."""
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+    if not logger.handlers:
+        logger.addHandler(_StderrHandler())
+        logger.propagate = False  # else a root logger that prints to stderr would print each line again
+    return logger
+
+
+_LOGGER = _set_up(logging.getLogger("abreast"))
 
 
 def tell(text: str) -> None:
     """Print a line that begins with our name, at once."""
-    print(f"abreast: {text}", file=sys.stderr, flush=True)
+    _log(logging.INFO, text)
+
+
+def fail(error: object) -> None:
+    """Print an error, with its hint."""
+    _log(logging.ERROR, str(error))
+
+
+def _log(level: int, text: str) -> None:
+    _LOGGER.disabled = False  # `dictConfig` disables loggers that it does not name: nobody meant these lines
+    _LOGGER.log(level, "%s", text)
+
+
+class StatusLine:
+    """One line on a terminal that changes while a command works; nothing elsewhere, or where lines are silenced."""
+
+    def __init__(self) -> None:
+        self.is_shown = sys.stderr is not None and sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO)
+        self._width = 0
+
+    def show(self, text: str) -> None:
+        if self.is_shown:
+            print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
+            self._width = len(text)
+
+    def leave(self) -> None:
+        """End the line and let it stand."""
+        if self._width:
+            print(file=sys.stderr)
+        self._width = 0
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._width:
+            print(f"\r{'':<{self._width}}\r", end="", file=sys.stderr, flush=True)
+        self._width = 0

@@ -220,7 +220,7 @@ def test_a_line_of_progress_changes_on_a_terminal_only(
     line.show(Progress(1, 1, 2, 0, 1.0))
     line.show(Progress(2, 2, 2, 0, 11.0))
     line.end()
-    assert capsys.readouterr().err == "2 of 2 images, 0 images/s, 0.0 s left\n"
+    assert capsys.readouterr().err == "abreast: 2 of 2 images, 0 images/s, 0.0 s left\n"
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     line = ProgressLine()
     line.show(Progress(10, 10, 20, 0, 1.0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from abreast.bench.run import ProgressListener, key_of, measure, measurements, m
 from abreast.bench.series import comparisons, read_predictions
 from abreast.errors import DataError
 from abreast.options import add_option
-from abreast.stderr import tell
+from abreast.stderr import StatusLine, tell
 from abreast.stdout import say
 from abreast.units import counted
 from abreast.whole_file import writable
@@ -162,19 +161,14 @@ class _Status:
     """Progress on stderr: on a terminal one line that changes, elsewhere only finished work."""
 
     def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._width = 0
+        self._line = StatusLine()
 
     def now(self, text: str) -> None:
-        if self._terminal:
-            print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
-            self._width = len(text)
+        self._line.show(text)
 
     def done(self, text: str) -> None:
         self.end()
         tell(text)
 
     def end(self) -> None:
-        if self._width:
-            print(f"\r{'':<{self._width}}\r", end="", file=sys.stderr)
-        self._width = 0
+        self._line.clear()

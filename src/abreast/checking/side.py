@@ -18,7 +18,7 @@ from typing import Any
 
 from abreast.errors import AbreastError
 from abreast.run import RunOptions, run_script
-from abreast.stderr import tell
+from abreast.stderr import fail
 
 SEED = 20140
 
@@ -83,7 +83,7 @@ def _run(side: SideSpec, recording: _Recording) -> int:
         return _code(end)
     except AbreastError as error:
         recording.failed(error)
-        tell(f"error: {error}")
+        fail(error)
         return 2
 
 

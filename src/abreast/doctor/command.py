@@ -8,8 +8,8 @@ from abreast import run_command
 from abreast.doctor import script
 from abreast.doctor.report import report
 from abreast.errors import AbreastError
-from abreast.stderr import tell
-from abreast.stdout import plain, say
+from abreast.stderr import fail, tell
+from abreast.stdout import say
 from abreast.whole_file import writable
 
 
@@ -37,6 +37,6 @@ def run(options: argparse.Namespace) -> int:
             if path is not None:
                 write(diagnosis, path)
         except AbreastError as error:  # the other file can still be written
-            tell(plain(f"error: {error}"))
+            fail(error)
             code = 2
     return code

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from abreast.stderr import tell
 from abreast.workers.worker import BEAT, IDLE
 
 _MESSAGE_BYTES = 96 * 1024  # a seqpacket must fit into the socket's buffer
@@ -117,7 +118,7 @@ class SupervisedWorker:
             try:
                 self.exit_code = self.process.wait(5)
             except subprocess.TimeoutExpired:  # it is in an uninterruptible call of the kernel, and dies after that
-                sys.stderr.write(f"abreast: rank {self.rank} (process {self.process.pid}) has not ended yet\n")
+                tell(f"rank {self.rank} (process {self.process.pid}) has not ended yet")
         self.monitor.close()
         self._remote.close()
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from abreast.options import add_option
-from abreast.stderr import tell
+from abreast.stderr import StatusLine, tell
 from abreast.stdout import say
 
 if TYPE_CHECKING:
@@ -127,21 +126,16 @@ class ProgressLine:
     """Progress on stderr: one line that changes on a terminal, and elsewhere a new line every `every_seconds`."""
 
     def __init__(self, every_seconds: float = 10.0) -> None:
-        self._terminal = sys.stderr.isatty()
+        self._line = StatusLine()
         self._every_seconds = every_seconds
         self._shown_seconds = 0.0
-        self._width = 0
 
     def show(self, progress: Progress) -> None:
-        text = str(progress)
-        if self._terminal:
-            print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
-            self._width = len(text)
+        if self._line.is_shown:
+            self._line.show(str(progress))
         elif progress.seconds - self._shown_seconds >= self._every_seconds:
             self._shown_seconds = progress.seconds
-            print(text, file=sys.stderr, flush=True)
+            tell(str(progress))
 
     def end(self) -> None:
-        if self._width:
-            print(file=sys.stderr)
-        self._width = 0
+        self._line.leave()
