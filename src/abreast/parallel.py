@@ -64,14 +64,14 @@ class DataParallel:
         >>> import abreast, keras
         >>> import numpy as np
         >>> abreast.use_cpu_devices(4)  # without GPUs
-        >>> parallel = abreast.DataParallel(devices=4)
+        >>> parallel = abreast.DataParallel(devices=2)  # `devices` left out: all of them
         >>> parallel.devices
-        ('cpu:0', 'cpu:1', 'cpu:2', 'cpu:3')
+        ('cpu:0', 'cpu:1')
         >>> with parallel:
         ...     model = keras.Sequential([keras.layers.Dense(1)])
         ...     model.compile("adam", "mse")
         >>> x = np.ones((100, 8), "float32")
-        >>> history = model.fit(x, x[:, :1], batch_size=32, verbose=0)  # 8 rows on each device
+        >>> history = model.fit(x, x[:, :1], batch_size=32, verbose=0)  # 16 rows on each device
         >>> parallel.close()
     """
 

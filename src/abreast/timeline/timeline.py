@@ -62,7 +62,7 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
     Example:
         >>> import abreast, keras
         >>> import numpy as np
-        >>> with abreast.DataParallel():
+        >>> with abreast.DataParallel(devices=1):
         ...     model = keras.Sequential([keras.layers.Dense(1)])
         ...     model.compile("sgd", "mse")
         >>> timeline = abreast.Timeline("steps.jsonl")

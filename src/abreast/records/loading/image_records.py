@@ -32,7 +32,8 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
 
     A batch is `(images, targets)`, `(images, targets, weights)`, or the images alone. Images have the shape (rows, height,
     width, channels). One iteration yields the batches of an epoch, the next iteration those of the next epoch; `records[i]` is
-    batch `i` of the epoch that comes next. Threads, processes and restarts do not change the batches.
+    batch `i` of the epoch that comes next. Threads, processes and restarts do not change the batches. `fit` begins with the
+    batches of the epoch that `initial_epoch` or `BackupAndRestore` names.
 
     Args:
         folder: the folder that `abreast pack` or `abreast.records.pack` made.
