@@ -67,6 +67,11 @@ def after(origin: str, rows: int, output: Path, devices: int = 2) -> Any:
     return run(ORIGINS[origin], [*under, *script], output)
 
 
+def before_under_abreast(origin: str, rows: int, output: Path) -> Any:
+    script = [str(SCRIPTS / f"{origin}_before.py"), str(output), str(rows)]
+    return run(ORIGINS[origin], ["-m", "abreast", "run", "--cpu-devices", "2", *script], output)
+
+
 def of(backend: str, *origins: str) -> list[str]:
     return [origin for origin in origins if ORIGINS[origin] == backend]
 
@@ -84,6 +89,20 @@ def test_the_script_after_learns_what_the_script_before_learned(backend: str, tm
 def test_the_script_after_learns_on_two_devices_what_it_learns_on_one(origin: str, tmp_path: Path) -> None:
     expected, found = (after(origin, ODD, tmp_path / f"{devices}.npz", devices) for devices in (1, 2))
     assert largest_difference(expected, found) < 1e-5
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("origin", ["keras_distribution", "mirrored_strategy"])
+def test_the_script_before_is_taken_over(origin: str, tmp_path: Path) -> None:
+    expected, found = after(origin, ODD, tmp_path / "1.npz", 1), before_under_abreast(origin, ODD, tmp_path / "2.npz")
+    assert largest_difference(expected, found) < 1e-5
+
+
+@pytest.mark.full
+@pytest.mark.torch
+def test_a_script_that_makes_a_process_group_fails_in_torch(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"variable RANK expected|process group"):
+        before_under_abreast("ddp", ODD, tmp_path / "before.npz")
 
 
 @pytest.mark.full
