@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from abreast import cli
-from abreast.backend import builds
+from abreast.backend import builds, registry
 from abreast.env_command import report
 from abreast.environment_facts import environment_facts
 from tests.harness.client import ROOT
@@ -71,7 +71,7 @@ def test_the_report_has_a_line_for_every_fact(capsys: pytest.CaptureFixture[str]
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
     frameworks = ["JAX", "TensorFlow", "PyTorch"]
     machine = ["driver", "devices", "launcher", "variables", "cores", "memory", "/dev/shm"]
-    assert names == ["abreast", "python", "system", *frameworks, "packages", "keras.json", *machine]
+    assert names == ["abreast", "python", "system", *frameworks, "packages", "keras.json", "backend", *machine]
 
 
 def test_json_has_the_same_facts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,6 +120,14 @@ def test_a_driver_is_reported_with_its_hidden_cards(monkeypatch: pytest.MonkeyPa
     facts = environment_facts({"ABREAST_CPU_DEVICES": "1"})
     assert facts["driver"] == {"version": "580.65.06", "cuda": "13.0", "cards": 4}
     assert "driver      580.65.06, CUDA up to 13.0, 4 cards\n" in report(facts)
+
+
+def test_the_backend_that_keras_would_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    monkeypatch.setattr(registry, "_is_installed", lambda name: name == "jax")
+    assert environment_facts({})["keras_backend"] == {"name": "jax", "why": None}
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    assert environment_facts({})["keras_backend"] == "KERAS_BACKEND=torch is not installed"
 
 
 @pytest.mark.alone

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from abreast.backend.registry import BACKENDS, TITLES
+from abreast.backend.registry import BACKENDS, TITLES, title
 from abreast.environment_facts import environment_facts
 from abreast.stdout import say
 from abreast.text_table import text_table
@@ -33,6 +33,7 @@ def report(facts: dict[str, Any]) -> str:
         *((TITLES[name], _framework(facts["frameworks"][name])) for name in BACKENDS),
         ("packages", ", ".join(f"{name} {version}" for name, version in facts["packages"].items())),
         ("keras.json", _configuration(facts["keras_configuration"])),
+        ("backend", _backend(facts["keras_backend"])),
         ("driver", _driver(facts["driver"])),
         *_named("devices", _devices(facts["devices"])),
         ("launcher", _launcher(facts["launcher"])),
@@ -65,6 +66,12 @@ def _configuration(fact: Any) -> str:
     if isinstance(fact, dict):
         return f"backend {fact['backend']}, {fact['file']}"
     return fact or "none"
+
+
+def _backend(fact: Any) -> str:
+    if isinstance(fact, str):
+        return fact
+    return title(fact["name"]) if fact["why"] is None else fact["why"]
 
 
 def _driver(fact: Any) -> str:

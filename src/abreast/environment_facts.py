@@ -19,6 +19,7 @@ from typing import Any
 from abreast import __version__, provenance
 from abreast.backend.builds import distribution_of, gpu_build
 from abreast.backend.registry import BACKENDS
+from abreast.backend_choice import backend_choice
 from abreast.cpu import cpu_memory_bytes, cpu_model, num_cores
 from abreast.device_list import list_devices
 from abreast.errors import AbreastError
@@ -64,6 +65,7 @@ def environment_facts(environ: Mapping[str, str] | None = None, root: Path = Pat
         "system": _system(root),
         "packages": provenance.package_versions(*_PACKAGES),
         "keras_configuration": _keras_configuration(environ),
+        "keras_backend": _keras_backend(),
         "frameworks": {name: _framework(name) for name in BACKENDS},
         "driver": _driver(),
         "devices": _devices(environ, root),
@@ -100,6 +102,15 @@ def _keras_configuration(environ: Mapping[str, str]) -> Any:
         return {"file": str(file), "backend": json.loads(file.read_text()).get("backend")}
     except (OSError, ValueError, AttributeError) as error:
         return f"{file} cannot be read: {error}"
+
+
+def _keras_backend() -> Any:
+    """The framework that Keras uses in this process's environment, and a line where it is not the one that Keras would take."""
+    try:
+        chosen, why = backend_choice()
+    except AbreastError as error:
+        return error.message
+    return {"name": chosen, "why": why}
 
 
 def _framework(name: Any) -> dict[str, Any] | None:
