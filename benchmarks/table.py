@@ -15,6 +15,9 @@ from typing import Any
 
 import lines
 
+from abreast.bench import table as bench_table
+from abreast.bench.series import comparisons
+
 _PAGE = Path(__file__).parent.parent / "docs" / "reference" / "benchmarks.md"
 _HEAD = """# Benchmarks
 
@@ -30,6 +33,7 @@ def page() -> str:
         _HEAD,
         _step_overhead(),
         _two_cores(),
+        _bench(),
         _feeding(),
         _timeline_cost(),
         _startup(),
@@ -80,6 +84,19 @@ def _two_cores() -> str:
         "kernels (`two_cores.py`). The columns *native* and *abreast* show efficiency: the time of a step on one device over "
         "that on two.",
         ("backend", "model", "rows per device", "step on one", "native", "abreast", "abreast / native", "commit"),
+        rows,
+        found,
+    )
+
+
+def _bench() -> str:
+    found = _newest("bench")
+    rows = [(each.title, *row) for each in comparisons(list(found.values())) for row in bench_table.rows(each)]
+    return _section(
+        "A report of abreast bench",
+        "The report in [measuring how training scales](../guides/benchmarking.md), on devices of one core each "
+        "(`examples/bench_report.py`). *Speed-up* is rows per second over those of abreast on one device.",
+        ("case", *bench_table.HEADS),
         rows,
         found,
     )

@@ -1,7 +1,7 @@
 """A report of `abreast bench`: Keras's CIFAR-10 example on PyTorch, on one core and on two, beside two rivals.
 
     python examples/bench_report.py                          # writes bench-report/ here
-    python examples/bench_report.py --images docs/images     # also makes the picture in the documentation
+    python examples/bench_report.py --images docs/images     # also makes the picture in the documentation, and keeps its lines
 
 Each simulated device computes on one core, so that two of them can be twice as fast. Leave the machine alone meanwhile: of a
 noisy measurement no picture is made. The picture needs a browser and Pillow.
@@ -15,10 +15,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from abreast.bench.lines import append
 from abreast.bench.noise import noise
 from abreast.bench.run import measurements
 
 ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / "benchmarks" / "results" / "bench.jsonl"
 WIDTH = 1080
 CASE = "cifar10 --backend torch --cpu-devices 2 --against keras,native --rounds 15 --again"
 
@@ -44,6 +46,8 @@ def _picture(lines: Path, page: Path, target: Path) -> None:
     from tests.harness.picture import picture
 
     picture(page, target, WIDTH)
+    append(KEPT, list(newest.values()))
+    print(f"{KEPT}\nnow run: python benchmarks/table.py")
 
 
 if __name__ == "__main__":
