@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -128,7 +129,8 @@ class Reads:
         iterator = EpochIterator(x=x, steps_per_epoch=steps_per_epoch)
         next(iter(iterator))  # as Keras builds a model
         iterator.reset()
-        callbacks = keras.callbacks.CallbackList(callbacks, model=self)
+        if not isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks = keras.callbacks.CallbackList(callbacks, model=self)
         callbacks.on_train_begin()
         for epoch in range(self._initial_epoch or initial_epoch, epochs):
             callbacks.on_epoch_begin(epoch)
@@ -143,25 +145,35 @@ class Reads:
         callbacks.on_train_end()
 
 
-def reader() -> Any:
+def reader(looked_up_early: bool = False) -> Any:
     from abreast.records.loading import fit_callback
 
+    if looked_up_early:
+        return Reads()
     kind = type("FollowingReads", (Reads,), {"fit": fit_callback._following(Reads.fit)})
     return kind()
 
 
 def read(
-    folder: str, saved: str, stops: Sequence[tuple[int, int]], save_freq: Any, epochs: int = 4, **arguments: Any
+    folder: str,
+    saved: str,
+    stops: Sequence[tuple[int, int]],
+    save_freq: Any,
+    epochs: int = 4,
+    looked_up_early: bool = False,
+    **arguments: Any,
 ) -> list[list[float]]:
     """The labels of the batches of a training that is stopped and resumed, each time with new objects."""
     with warnings.catch_warnings():
         if not arguments.get("steps_per_epoch"):
             warnings.simplefilter("error")
         for at in [*stops, None]:
-            model = reader()
+            model = reader(looked_up_early)
             with records(folder, BATCH) as data, contextlib.suppress(KeyboardInterrupt):
                 backup = keras.callbacks.BackupAndRestore(saved, save_freq=save_freq)
                 model.fit(data, epochs=epochs, callbacks=[backup, Interrupted(data, at, interrupt)], **arguments)
+            if looked_up_early:  # such a fit leaves its iterator to the garbage collector
+                gc.collect()
             assert not [each for each in threading.enumerate() if each.name.startswith("abreast-decode")]
     taken: list[list[float]] = model.taken
     return taken

@@ -96,6 +96,17 @@ def test_resumed_reads_equal_undisturbed_ones(workers: Workers, folder: str, tmp
         assert resumed == expected[case["steps_per_epoch"]], case
 
 
+def test_a_fit_that_is_looked_up_before_its_records_follows_too(workers: Workers, folder: str, tmp_path: Path) -> None:
+    """`model.fit(abreast.ImageRecords(...))`, where Python evaluates `model.fit` first."""
+    cases: list[dict[str, Any]] = [
+        {"stops": STOPS[1], "save_freq": save_freq, "looked_up_early": True} for save_freq in ("epoch", 1)
+    ]
+    undisturbed: list[dict[str, Any]] = [{"stops": [], "save_freq": "epoch"}]
+    arguments: dict[str, Any] = {"folder": folder, "saved": str(tmp_path / "backup"), "cases": cases + undisturbed}
+    *found, expected = workers.abreast.run(body("read_many"), **arguments)
+    assert found == [expected, expected]
+
+
 def test_a_backup_of_keras_alone_names_the_step(workers: Workers, folder: str, tmp_path: Path) -> None:
     """Its file has no note of ours."""
     arguments: dict[str, Any] = {"folder": folder, "devices": 0, "epochs": 1, "save_freq": 2, "keep_notes": False}

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import Any
 
 import keras
@@ -23,6 +25,7 @@ from abreast.records.loading.loader import Loader
 from abreast.records.loading.sampling import Place
 from abreast.stderr import tell
 
+_FRAMES = 6  # between a callback and its `fit`, at most
 _NOTE = "abreast_records"  # the entry of a backup's file with the state of the records
 
 
@@ -32,11 +35,12 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
     def __init__(self, records: Loader, held_out: Loader | None, arguments: dict[str, Any]) -> None:
         super().__init__()
         self.records, self.held_out = records, held_out
-        self.steps = _least(arguments["steps_per_epoch"], keras.config.max_steps_per_epoch())
-        self.validation_steps = arguments["validation_steps"]
-        self.validation_freq = arguments["validation_freq"]
-        self.backups = [each for each in _listed(arguments["callbacks"]) if _is_backup(each)]
+        self.steps = _least(arguments.get("steps_per_epoch"), keras.config.max_steps_per_epoch())
+        self.validation_steps = arguments.get("validation_steps")
+        self.validation_freq = arguments.get("validation_freq", 1)
+        self.backups = [each for each in _listed(arguments.get("callbacks")) if _is_backup(each)]
         self.epochs: FitEpochs | None = None
+        self.until_end = ExitStack()  # closed after a `fit` that was looked up too early to be wrapped
 
     def on_train_begin(self, logs: Any = None) -> None:
         self.records._go_to(self.records._begin)  # Keras may have taken the first batch, to build the model
@@ -48,6 +52,10 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
             self.records._go_to(place)
         for backup in self.backups:
             backups.begin_epoch(backup, epoch)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self.records._restored = False
+        self.until_end.close()
 
     def _begin(self, epoch: int) -> None:
         place = self._first_place(epoch)
@@ -106,6 +114,8 @@ def install() -> None:
     """Let every `fit` of Keras lead records that it is given. Runs once."""
     model: Any = keras.Model
     model.fit = _following(model.fit)
+    callbacks: Any = keras.callbacks.CallbackList
+    callbacks.on_train_begin = _with_late_records(callbacks.on_train_begin)
     iterator: Any = EpochIterator
     iterator.__iter__ = _with_steps_left(iterator.__iter__)
 
@@ -121,7 +131,7 @@ def _following(plain: Callable[..., Any]) -> Callable[..., Any]:
         records = _records(arguments["x"])
         if records is None:
             return plain(self, *args, **kwargs)
-        follow = FollowFit(records, _records(arguments["validation_data"]), arguments)
+        follow = _follower(records, arguments)
         with ExitStack() as stack:
             arguments["callbacks"] = stack.enter_context(_with(follow, arguments["callbacks"]))
             for backup in follow.backups:
@@ -136,6 +146,49 @@ def _following(plain: Callable[..., Any]) -> Callable[..., Any]:
                 records._fit_begins, records._restored = None, False
 
     return fit
+
+
+def _with_late_records(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """An `on_train_begin` for a `fit` that Python looked up before this module: `model.fit(abreast.ImageRecords(...))`.
+
+    Python evaluates `model.fit` first and its arguments afterwards, and these import this module.
+    """
+
+    @functools.wraps(plain)
+    def on_train_begin(self: Any, logs: Any = None) -> Any:
+        arguments = _arguments_of_fit(sys._getframe(1), self)
+        records = _records(arguments.get("x"))
+        if records is not None and not any(isinstance(each, FollowFit) for each in self.callbacks):
+            follow = _follower(records, {**arguments, "callbacks": self})
+            for backup in follow.backups:
+                follow.until_end.enter_context(backups.noting(backup, follow.note))
+            self.callbacks.insert(0, follow)
+            follow.until_end.callback(_without(self, follow))
+        return plain(self, logs)
+
+    return on_train_begin
+
+
+def _arguments_of_fit(frame: FrameType | None, callbacks: Any) -> dict[str, Any]:
+    """The variables of Keras's `fit` that calls this `CallbackList`; other callers may stand between."""
+    for _ in range(_FRAMES):
+        if frame is None:
+            break
+        if frame.f_code.co_name == "fit" and frame.f_locals.get("callbacks") is callbacks:
+            return dict(frame.f_locals)
+        frame = frame.f_back
+    return {}
+
+
+def _without(callbacks: Any, follow: FollowFit) -> Callable[[], None]:
+    def forget() -> None:
+        callbacks.callbacks = [each for each in callbacks.callbacks if each is not follow]
+
+    return forget
+
+
+def _follower(records: Loader[Any], arguments: dict[str, Any]) -> FollowFit:
+    return FollowFit(records, _records(arguments.get("validation_data")), arguments)
 
 
 def _with_steps_left(plain: Callable[..., Any]) -> Callable[..., Any]:
