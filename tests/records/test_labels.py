@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow
@@ -17,8 +19,9 @@ from abreast.errors import DataError
 from abreast.records import Item, Records, pack
 from abreast.records.loading.loader import Loader
 from tests.harness.client import RemoteError, Workers
-from tests.records.pieces import class_folder, photo
-from tests.records.shards import png
+from tests.records.crashes import Failing
+from tests.records.pieces import class_folder, contents, photo
+from tests.records.shards import example, framed, png, write_tar
 
 _ANIMALS = ["owl", "cat", "dog", "cat", "owl", "cat"]
 
@@ -69,6 +72,54 @@ def test_a_packed_data_set_is_labelled_when_it_is_packed_again(tmp_path: Path) -
         assert [("cat", "dog", "owl")[sample.columns["label"]] for sample in records] == [
             sample.columns["species"] for sample in records
         ]
+
+
+def shards_of_words(folder: Path) -> dict[str, Path]:
+    """A tar and a TFRecord of twelve images; the last one of each has no label."""
+    words = [*_ANIMALS, *_ANIMALS[:5], ""]
+    members = [(f"{i:02d}.png", png(i)) for i in range(12)]
+    members += [(f"{i:02d}.json", json.dumps({"species": word}).encode()) for i, word in enumerate(words)]
+    examples = [example({"image/encoded": [png(i)], "species": [word.encode()]}) for i, word in enumerate(words)]
+    (folder / "a.tfrecord").write_bytes(b"".join(map(framed, examples)))
+    return {"tar": write_tar(folder / "a.tar", sorted(members)), "tfrecord": folder / "a.tfrecord"}
+
+
+@pytest.mark.parametrize("kind", ["tar", "tfrecord"])
+def test_words_in_shards_become_numbers_too(tmp_path: Path, kind: str) -> None:
+    """The pass over them reads images, so that an empty label is an error only when its image is packed."""
+    source = shards_of_words(tmp_path)[kind]
+    with pytest.raises(DataError, match=r"number 11 of the source\): column 'species' is empty"):
+        pack(source, tmp_path / "no", label="species")
+    pack(source, tmp_path / "out", label="species", on_error="skip")
+    assert labels_of(tmp_path / "out") == ([2, 0, 1, 0, 2, 0, 2, 0, 1, 0, 2], ("cat", "dog", "owl"))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "tar"])
+def test_a_stopped_packing_of_words_goes_on_to_the_same_bytes(tmp_path: Path, kind: str) -> None:
+    source = shards_of_words(tmp_path)["tar"] if kind == "tar" else csv_of(tmp_path / "in", species=_ANIMALS * 2)
+    if kind == "parquet":
+        source = parquet_of(tmp_path / "t.parquet", species=_ANIMALS * 2)
+    settings: Any = {"label": "species", "split": "a=0.5,b=0.5", "split_by": "label", "on_error": "skip"}
+    settings |= {"storage": "raw", "shard_mb": 0.004, "threads": 1}
+    pack(source, tmp_path / "whole", **settings)
+    num_stops = 0
+    for at in (12, 40, 55):
+        with mock.patch("abreast.records.packing.packer.Files", return_value=Failing(at, errno.EIO)):
+            try:
+                pack(source, tmp_path / str(at), **settings)
+            except DataError:
+                num_stops += 1
+        pack(source, tmp_path / str(at), **settings)
+        assert contents(tmp_path / str(at)) == contents(tmp_path / "whole")
+    assert num_stops > 1
+
+
+def test_a_column_of_another_type_in_another_part_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    parquet_of(tmp_path / "in" / "train.parquet", x=["cat", "dog"])
+    parquet_of(tmp_path / "in" / "val.parquet", x=[0, 1])
+    with pytest.raises(DataError, match=r"x has different types in the parts: \['text'\] and \['<i8'\]"):
+        pack(tmp_path / "in", tmp_path / "out", label="x", split="train,val")
 
 
 def test_the_column_label_itself_may_be_words(tmp_path: Path) -> None:
