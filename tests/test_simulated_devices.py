@@ -5,6 +5,7 @@ The network is the one that XLA ended the process for: a CIFAR ResNet that augme
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -88,6 +89,7 @@ def printed(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout.splitlines()[-1]
 
 
+@functools.cache
 def losses(devices: int, steps: int) -> Any:
     return json.loads(printed(run(_RESNET, devices, steps)))
 
@@ -99,6 +101,7 @@ def test_a_network_that_augments_trains_on_four_devices_and_two_cores() -> None:
 
 @pytest.mark.jax
 @pytest.mark.full
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("devices", [2, 4, 8, 16])
 def test_any_number_of_devices_trains_on_two_cores_as_one_device(devices: int) -> None:
     assert losses(devices, steps=4) == pytest.approx(losses(1, steps=4), rel=1e-3)
