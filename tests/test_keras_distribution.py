@@ -99,7 +99,7 @@ def distributed(name: str, in_a_script: bool) -> Any:
     with ExitStack() as stack:
         told = stack.enter_context(redirect_stderr(StringIO()))
         if in_a_script:
-            stack.enter_context(keras_distribution.taken_over(2))
+            stack.enter_context(keras_distribution.taken_over())
         stack.callback(keras.distribution.set_distribution, None)
         distribution = _distribution(name)
         keras.distribution.set_distribution(distribution)
@@ -129,7 +129,7 @@ def _distribution(name: str) -> Any:
 
 
 TAKEN_OVER = (
-    "abreast: takes over keras.distribution.DataParallel: it places nothing, models train on the 2 devices of abreast"
+    "abreast: takes over keras.distribution.DataParallel: it places nothing, and a batch is that of all devices"
 )
 
 
@@ -167,7 +167,7 @@ def several_hosts() -> None:
 
     from abreast import keras_distribution
 
-    with keras_distribution.taken_over(2):
+    with keras_distribution.taken_over():
         keras.distribution.initialize("10.0.0.1:1234,10.0.0.2:1234", num_processes=2, process_id=0)
 
 

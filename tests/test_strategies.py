@@ -204,8 +204,8 @@ def told_lines() -> list[str]:
 def test_one_line_says_that_a_strategy_is_taken_over(worker: Worker) -> None:
     (line,) = worker.run(told_lines)
     assert line == (
-        "abreast: takes over tf.distribute.MirroredStrategy: its scope places nothing, models train on the 4 devices of "
-        "abreast, num_replicas_in_sync is 4, and a batch is that of all devices"
+        "abreast: takes over tf.distribute.MirroredStrategy: its scope places nothing, num_replicas_in_sync is 4, and a "
+        "batch is that of all devices"
     )
 
 
@@ -255,6 +255,26 @@ def test_loops_with_a_strategy_are_refused_by_name(worker: Worker, method: str) 
     with pytest.raises(RemoteError, match=f"the script calls {method} of a tf.distribute.MirroredStrategy") as caught:
         worker.run(own_loop, method=method)
     assert "model.train_on_batch" in caught.value.message
+
+
+def loop_in_a_function() -> None:
+    import tensorflow as tf
+
+    with as_a_script():
+        strategy = tf.distribute.MirroredStrategy()
+
+        @tf.function  # type: ignore[untyped-decorator]
+        def step() -> Any:
+            return strategy.run(lambda: 1)
+
+        step()
+
+
+def test_a_loop_under_tf_function_is_refused_with_the_same_error(worker: Worker) -> None:
+    """TensorFlow wraps the errors of its functions in its own."""
+    with pytest.raises(RemoteError, match=r"the script calls run of a tf\.distribute\.MirroredStrategy") as caught:
+        worker.run(loop_in_a_function)
+    assert caught.value.kinds[0] == "ModelError"
 
 
 def device_of_another_host() -> None:

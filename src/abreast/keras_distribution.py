@@ -20,14 +20,14 @@ _told = False
 
 
 @contextmanager
-def taken_over(num_devices: int) -> Iterator[None]:
+def taken_over() -> Iterator[None]:
     """Inside, a script may set a `DataParallel`, which Keras does not follow, since abreast places models on its devices."""
     set_by_script: list[Any] = []
     plain_initialize = keras.distribution.initialize
 
     def set_distribution(value: Any) -> None:
         if value is not None:
-            accept(value, num_devices)
+            accept(value)
         set_by_script[:] = [value]
 
     def distribution() -> Any:
@@ -52,7 +52,7 @@ def taken_over(num_devices: int) -> Iterator[None]:
         yield
 
 
-def accept(distribution: Any, num_devices: int) -> None:
+def accept(distribution: Any) -> None:
     """Say once that a `DataParallel` is taken over. Raises `ModelError` for another distribution, and for several hosts."""
     global _told
     name = f"keras.distribution.{type(distribution).__name__}"
@@ -65,13 +65,13 @@ def accept(distribution: Any, num_devices: int) -> None:
         raise LaunchError(f"the script sets a {name} over several processes", _HOSTS)
     if not _told:
         _told = True
-        tell(f"takes over {name}: it places nothing, models train on the {num_devices} devices of abreast")
+        tell(f"takes over {name}: it places nothing, and a batch is that of all devices")
 
 
-def accept_current(num_devices: int) -> None:
+def accept_current() -> None:
     """`accept` what is set in Keras, if something is."""
     if (distribution := private.current()) is not None:
-        accept(distribution, num_devices)
+        accept(distribution)
 
 
 def refuse_current() -> None:

@@ -211,7 +211,7 @@ class _Placing(importlib.abc.MetaPathFinder):
     def _take_over(self, num_devices: int) -> None:
         from abreast import keras_distribution  # imports Keras
 
-        self.stack.enter_context(keras_distribution.taken_over(num_devices))
+        self.stack.enter_context(keras_distribution.taken_over())
         self.stack.enter_context(current_backend().taking_over(num_devices))
 
     def _check_backend(self) -> None:

@@ -107,7 +107,7 @@ class JaxBackend:
         return StagedBatch(data, batch.rows, padded_rows)
 
     def place(self, model: Any, placement: Placement) -> None:
-        keras_distribution.accept_current(placement.num_devices)
+        keras_distribution.accept_current()
         replicated = replicated_over(placement.devices)
         optimizer = getattr(model, "optimizer", None)
         for variable in [*model.variables, *(optimizer.variables if optimizer is not None else [])]:

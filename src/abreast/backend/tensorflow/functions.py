@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.autograph.core.ag_ctx import ControlStatusCtx, Status
+from tensorflow.python.autograph.impl.api import StagingError
 from tensorflow.python.eager.polymorphic_function.autograph_util import py_func_from_autograph
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
@@ -56,7 +57,8 @@ def _unless_outside(plain: Callable[..., Any], called: Callable[..., Any]) -> Ca
     @functools.wraps(plain)
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
         if not in_a_step():
-            return plain(function, *args, **kwargs)
+            with _own_errors():
+                return plain(function, *args, **kwargs)
         return called(plain, function, args, kwargs)
 
     return call
@@ -67,11 +69,16 @@ def _run(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs
     if str(getattr(inspect.unwrap(function.python_function), "__module__", "")).startswith(_LIBRARIES):
         return plain(function, *args, **kwargs)
     args, kwargs = tf.nest.map_structure(_argument, _signed(function, args, kwargs))
+    with _own_errors(), _autograph(function) as python:
+        return tf.nest.map_structure(_result, python(*args, **kwargs))
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Raise our errors as they are: AutoGraph wraps every error of a type that it does not know in one of its own."""
     try:
-        with _autograph(function) as python:
-            return tf.nest.map_structure(_result, python(*args, **kwargs))
-    except Exception as error:
-        # AutoGraph wraps every error of a type that it does not know in one of its own.
+        yield
+    except StagingError as error:
         if isinstance(error.__context__, AbreastError):
             raise error.__context__ from None
         raise

@@ -56,8 +56,8 @@ class TakenOver(tf.distribute.Strategy):  # type: ignore[misc]  # TensorFlow has
         if self.title not in _told:
             _told.add(self.title)
             tell(
-                f"takes over {self.title}: its scope places nothing, models train on {_counted(self.num_devices)} of "
-                f"abreast, num_replicas_in_sync is {self._num_replicas}, and a batch is that of all devices"
+                f"takes over {self.title}: its scope places nothing, num_replicas_in_sync is {self._num_replicas}, and a "
+                "batch is that of all devices"
             )
 
     @property
@@ -173,7 +173,3 @@ def _check_here(title: str, device: Any) -> None:
             f"{title} names {device}, a device of another host",
             "several hosts work with PyTorch only; leave the devices out to train on those of this host",
         )
-
-
-def _counted(number: int) -> str:
-    return f"{number} device" if number == 1 else f"the {number} devices"

@@ -60,7 +60,8 @@ class Team:
         if dist.is_initialized():
             raise BackendError(
                 "torch.distributed is already initialized in this process",
-                "let abreast start the workers, or run the script without it",
+                "take dist.init_process_group(), DistributedDataParallel and DistributedSampler out of the script, and make "
+                "batch_size that of all devices; or start its processes with torchrun, srun or mpirun",
             )
         check_interface(os.environ)
         self.devices = devices
