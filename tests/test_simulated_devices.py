@@ -65,6 +65,7 @@ _ASKED_OF_JAX = """
 import abreast
 parallel = abreast.DataParallel(devices=4)
 from abreast.backend.jax import cpu_threads
+cpu_threads._counted(20)
 print(len(parallel.devices), cpu_threads.running())
 """
 

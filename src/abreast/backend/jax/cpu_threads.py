@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,16 @@ LEAST_PER_DEVICE = 2
 
 # XLA names the threads of its other pool so; both pools have the same size.
 _THREAD_NAME = "tf_XLAEigen"
+_PROVIDED: list[int] = []  # with how many threads the client starts, if we chose that
+_PATIENCE_SECONDS = 2  # threads that have just started name themselves
 
 
 def provide(num_devices: int) -> None:
     """Let the CPU client start with enough threads for `num_devices`; a larger number that the user set stays."""
     if num_devices > 1 and not backends_are_initialized():
-        os.environ[VARIABLES[0]] = str(max(THREADS_PER_DEVICE * num_devices, num_cores(), _set_by_user(os.environ)))
+        threads = max(THREADS_PER_DEVICE * num_devices, num_cores(), _set_by_user(os.environ))
+        os.environ[VARIABLES[0]] = str(threads)
+        _PROVIDED[:] = [threads]
 
 
 def provide_for_settings() -> None:
@@ -48,14 +53,23 @@ def check(devices: tuple[str, ...]) -> None:
     if len(devices) < 2 or not devices[0].startswith("cpu:") or not backends_are_initialized():
         return
     num_devices = len(devices)
-    threads = running() or _set_by_user(os.environ) or num_cores()
-    if threads < LEAST_PER_DEVICE * num_devices:
+    least = LEAST_PER_DEVICE * num_devices
+    threads = _PROVIDED[0] if _PROVIDED else _counted(least) or _set_by_user(os.environ) or num_cores()
+    if threads < least:
         enough = THREADS_PER_DEVICE * num_devices
         raise BackendError(
             f"JAX has already started, with {threads} threads for {num_devices} simulated devices: a step could wait for ever",
             f"call abreast.use_cpu_devices({num_devices}) before anything is computed, or set {VARIABLES[0]}={enough} in the "
             "environment before JAX starts",
         )
+
+
+def _counted(least: int) -> int:
+    """The running threads; waits for at least `least` of them, but not for long."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while (count := running()) < least and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return count
 
 
 def running(tasks: Path = Path("/proc/self/task")) -> int:
