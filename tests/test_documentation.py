@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 import abreast
 from abreast.cli import _parser
@@ -56,6 +58,8 @@ def run(command: list[str], folder: Path, environment: dict[str, str], shim: Pat
 def test_the_python_blocks_run(backend: str, tmp_path: Path) -> None:
     scripts = []
     for page, number, text in blocks("python"):
+        if 'format="torch"' in text and Version(metadata.version("keras")) < Version("3.15"):
+            continue  # exports no programs of PyTorch
         scripts.append(tmp_path / f"{page.stem}-{number}.py")
         scripts[-1].write_text(text)
     assert len(scripts) >= 8

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from packaging.version import Version
 
 from tests.harness.client import ROOT
 from tests.harness.installed import skip_unless_installed
@@ -20,6 +22,8 @@ NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
 def test_the_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = nbformat.read(path, as_version=4)
     skip_unless_installed(backend_of(notebook))
+    if 'format="torch"' in str(notebook) and Version(metadata.version("keras")) < Version("3.15"):
+        pytest.skip("Keras 3.15 exports programs of PyTorch first")
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
@@ -36,7 +40,7 @@ def test_the_notebook_shows_what_it_printed_and_no_path(path: Path) -> None:
 
 
 def test_each_backend_has_a_notebook() -> None:
-    assert {backend_of(nbformat.read(path, as_version=4)) for path in NOTEBOOKS} <= {"jax", "tensorflow", "torch"}
+    assert {backend_of(nbformat.read(path, as_version=4)) for path in NOTEBOOKS} == {"jax", "tensorflow", "torch"}
 
 
 def backend_of(notebook: nbformat.NotebookNode) -> str:
@@ -54,10 +58,12 @@ def run(notebook: nbformat.NotebookNode, folder: Path) -> None:
 if __name__ == "__main__":  # python -m tests.test_notebooks: run them all and keep their outputs
     import tempfile
 
-    for one in NOTEBOOKS:
+    for one in map(Path, sys.argv[1:]) if sys.argv[1:] else NOTEBOOKS:
         read = nbformat.read(one, as_version=4)
         with tempfile.TemporaryDirectory() as empty:
             run(read, Path(empty))
         for cell in read.cells:
             cell.metadata.pop("execution", None)  # times of day
+            if cell.cell_type == "code":  # without lines of TensorFlow's log
+                cell.outputs = [output for output in cell.outputs if "absl::InitializeLog" not in str(output)]
         nbformat.write(read, one)
