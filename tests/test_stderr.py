@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import logging.config
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from abreast.stderr import StatusLine, fail, tell
+from abreast.stderr import StatusLine, fail, silent, tell
 from tests.test_cli import Folder
 
 
@@ -41,6 +42,16 @@ def test_lines_go_to_stderr_with_our_name(capsys: pytest.CaptureFixture[str]) ->
     tell("100 % of %s")
     fail("it is full\nhint: make room")
     assert capsys.readouterr() == ("", "abreast: 100 % of %s\nabreast: error: it is full\nhint: make room\n")
+
+
+def test_a_thread_is_silent_while_others_are_heard(capsys: pytest.CaptureFixture[str]) -> None:
+    with silent():
+        tell("a line about a step that nobody asked for")
+        other = threading.Thread(target=tell, args=["a line of another thread"])
+        other.start()
+        other.join()
+    tell("a later line")
+    assert capsys.readouterr().err == "abreast: a line of another thread\nabreast: a later line\n"
 
 
 def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:

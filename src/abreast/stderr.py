@@ -6,8 +6,11 @@ level, handlers and `propagate` are the user's to set, before or after that.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
+import threading
+from collections.abc import Iterator
 
 from abreast.stdout import plain
 
@@ -54,6 +57,21 @@ def fail(error: object) -> None:
 def _log(level: int, text: str) -> None:
     _LOGGER.disabled = False  # `dictConfig` disables loggers that it does not name: nobody meant these lines
     _LOGGER.log(level, "%s", text)
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """Drop this thread's lines."""
+    thread = threading.get_ident()
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    _LOGGER.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        _LOGGER.removeFilter(is_of_others)
 
 
 class StatusLine:

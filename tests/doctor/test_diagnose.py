@@ -88,6 +88,10 @@ def test_a_diagnosis_of_a_plain_model_ends_the_workers_of_its_source(jax_worker:
     assert jax_worker.run(threads_after_workers) == []
 
 
+def test_a_diagnosis_says_nothing_of_the_batches_that_its_own_fits_lose(workers: Workers) -> None:
+    assert workers.abreast.run(lines_of_a_diagnosis) == []
+
+
 def test_only_the_first_rows_of_large_arrays_are_changed(jax_worker: Worker) -> None:
     """100 rows of 48 bytes, of which 4800 may be changed, then 2400, then fewer than 8 batches of 5."""
     assert jax_worker.run(change_arrays, limits=[4800, 2400, 1900]) == [[100, 100], [50, 50], None]
@@ -153,6 +157,30 @@ def jax_worker() -> Any:
 
 
 # Bodies.
+
+
+def lines_of_a_diagnosis() -> list[str]:
+    import contextlib
+    import io
+
+    import keras
+    import numpy as np
+
+    import abreast
+
+    class Rows(keras.utils.PyDataset):  # type: ignore[misc]
+        def __len__(self) -> int:
+            return 200
+
+        def __getitem__(self, index: int) -> Any:
+            return np.ones((8, 4), "float32"), np.zeros((8, 1), "float32")
+
+    with abreast.DataParallel(2):
+        model = keras.Sequential([keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        abreast.diagnose(model, Rows(), steps=10)
+    return [line for line in said.getvalue().splitlines() if line.startswith("abreast")]
 
 
 def threads_after_workers() -> list[str]:

@@ -22,6 +22,7 @@ from abreast.doctor.clock import TrialClock
 from abreast.doctor.facts import GIVEN, SOURCE, Measure
 from abreast.errors import DataError
 from abreast.feed.workers import workers_ended
+from abreast.stderr import silent
 
 ROUNDS = 5
 WARMUP_STEPS = 3
@@ -159,8 +160,8 @@ def _steps_enough(seconds: float) -> int:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Hide the output and warnings of a `fit` that the user did not start."""
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), warnings.catch_warnings():
+    """Hide the output and warnings of a `fit` that the user did not start, and lines about it."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), silent(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
