@@ -87,7 +87,7 @@ def errors_of_mypy(file: Path) -> dict[int, str]:
     """The code of each error by its line."""
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(file)]
     environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=290)
     found = re.findall(r"^.*uses\.py:(\d+): error: .*\[([a-z-]+)\]$", done.stdout, re.MULTILINE)
     assert len(found) == done.stdout.count("error:"), done.stdout + done.stderr
     return {int(number): code for number, code in found}
