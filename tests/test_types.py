@@ -45,6 +45,8 @@ abreast.check(object(), batch_norm="glob")  # error: arg-type
 records.pack("in", "out", storage="png", on_error="skip")
 records.pack("in", "out", storage="gif")  # error: arg-type
 records.pack("in", "out", on_error="ignore")  # error: arg-type
+records.view("owl.jpg", 224, storage="keep")
+records.view("owl.jpg", 224, storage="gif")  # error: arg-type
 abreast.ImageRecords("out", 8, decoder="auto", size=(96, 128), seed=1)
 abreast.ImageRecords("out", 8, decoder="tpu")  # error: call-overload
 abreast.ImageRecords("out", 8, sizes=96)  # error: call-overload
