@@ -103,6 +103,20 @@ def test_the_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors, target
 
 
+def test_every_list_of_pages_names_each_page_once_in_the_same_order() -> None:
+    """The lists of the README, of `docs/` on GitHub, and of the site."""
+    docs = ROOT / "docs"
+    pages = {path.relative_to(docs).with_suffix("") for kind in ("md", "ipynb") for path in docs.glob(f"*/*.{kind}")}
+    readme = (ROOT / "README.md").read_text().split("\n## Documentation\n")[1]
+    lists = [
+        re.findall(r"\]\(docs/(\w+/[\w-]+)\.\w+\)", readme),
+        re.findall(r"\]\((\w+/[\w-]+)\.\w+\)", (docs / "README.md").read_text()),
+        re.findall(r"^(\w+/[\w-]+)$", (docs / "index.md").read_text(), re.MULTILINE),
+    ]
+    assert sorted(lists[0]) == sorted(map(str, pages))
+    assert lists[0] == lists[1] == lists[2]
+
+
 def test_the_reference_names_every_public_name() -> None:
     text = (ROOT / "docs/reference/api.md").read_text()
     assert [name for name in abreast.__all__ if not re.search(rf"`{name}[`(]", text)] == []
