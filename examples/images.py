@@ -5,7 +5,7 @@
     python examples/images.py --folder photos/ --start demo-output/images/images.keras --epochs 3
 
 An ordinary Keras script, except for the source of its batches; nothing is downloaded. It runs on any Keras backend, and on
-several devices with `abreast run --devices 4 examples/images.py`. It needs `pip install "abreast[images]" scikit-image`.
+several devices with `abreast run --devices 4 examples/images.py`. It needs `pip install '.[images]' scikit-image`.
 """
 
 import argparse
