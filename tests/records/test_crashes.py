@@ -85,7 +85,7 @@ def test_a_full_disk_is_one_clear_error_wherever_it_comes(tmp_path: Path, whole:
             with pytest.raises(DataError, match="No space left on device") as caught:
                 packed(folder, files)
             assert files.fired
-            assert "hint: mend that and run the same command again" in str(caught.value)
+            assert "hint: fix that and run the same command again" in str(caught.value)
             assert not folder.exists() or not [name for name in contents(folder) if name.endswith(".part")] or not stays
             assert not folder.exists() or state(folder, whole) in ("whole", "refused")
             packed(folder)
@@ -107,7 +107,7 @@ def test_a_limit_of_the_system_is_reported_too(tmp_path: Path) -> None:
     )
     command = python("-c", script, str(tmp_path / "out"))
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, env=environment())
-    assert "File too large\nhint: mend that and run the same command again" in done.stdout, done.stderr
+    assert "File too large\nhint: fix that and run the same command again" in done.stdout, done.stderr
     assert not [name for name in contents(tmp_path / "out") if name.endswith(".part")]
 
 

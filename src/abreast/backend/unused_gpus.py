@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs that the driver sees and a framework cannot use: why, and the command that mends it. No framework is imported.
+"""NVIDIA's GPUs that the driver sees and a framework cannot use: why, and the command that repairs it. No framework is imported.
 
 Not here: the devices that a framework does use (`Backend.device_names`).
 """

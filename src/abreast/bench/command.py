@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "models",
         metavar="MODEL",
         nargs="*",
-        help="a model of Keras Applications, or alexnet, cifar10, mlp, transformer, or module:function",
+        help="a model of Keras Applications, or alexnet, cifar10, convnet, mlp, tiny, transformer, or module:function",
     )
     parser.add_argument("--cases", metavar="FILE", help="more cases, as a JSON list of objects")
     parser.add_argument("--backend", metavar="NAMES", help="jax, tensorflow, torch, or several with commas")

@@ -159,5 +159,5 @@ def write_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         what = f"cannot write {error.filename or folder}: {error.strerror or error}"
-        hint = f"mend that and run the same command again: it continues after the last whole shard in {folder}"
+        hint = f"fix that and run the same command again: it continues after the last whole shard in {folder}"
         raise DataError(what, hint) from error

@@ -255,7 +255,7 @@ def _take(
 
 def _refused(writer: DatasetWriter, position: int, item: Item, error: DataError, skipped: SkippedFile | None) -> bool:
     if skipped is None:
-        hint = error.hint or 'mend or remove it, or leave out such images with on_error="skip" (--on-error skip)'
+        hint = error.hint or 'repair or remove it, or leave out such images with on_error="skip" (--on-error skip)'
         raise DataError(f"{name_of(item)} (number {position} of the source): {error.message}", hint) from error
     skipped.add(name_of(item), error.message)
     writer.note(note_of(position, item, error.message, skipped=True))
