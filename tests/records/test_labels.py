@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -197,14 +198,74 @@ def test_tags_become_one_vector(tmp_path: Path) -> None:
         pack(tmp_path / "a.parquet", tmp_path / "no")
 
 
+def classes_of(path: Path, names: dict[str, list[str]], **columns: Any) -> Path:
+    """A table of Hugging Face with the names of classes."""
+    parquet_of(path, **columns)
+    features = {name: {"_type": "ClassLabel", "names": of} for name, of in names.items()}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    pyarrow.parquet.write_table(pyarrow.parquet.read_table(path).replace_schema_metadata(metadata), path)
+    return path
+
+
 def test_numbers_keep_the_names_that_a_data_set_gives_them(tmp_path: Path) -> None:
     names = {"breed": ["pug", "corgi"], "sex": ["f", "m"]}
-    features = {name: {"_type": "ClassLabel", "names": of} for name, of in names.items()}
-    content = pyarrow.table({"image": [png(), png(1)], "breed": [1, 0], "sex": [0, 1]})
-    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-    pyarrow.parquet.write_table(content.replace_schema_metadata(metadata), tmp_path / "t.parquet")
-    pack(tmp_path / "t.parquet", tmp_path / "out", label="breed")
+    pack(classes_of(tmp_path / "t.parquet", names, breed=[1, 0], sex=[0, 1]), tmp_path / "out", label="breed")
     assert labels_of(tmp_path / "out") == ([1, 0], ("pug", "corgi"))
+
+
+def test_a_label_beside_a_column_of_classes_leaves_it_its_name(tmp_path: Path) -> None:
+    source = classes_of(tmp_path / "t.parquet", {"sex": ["f", "m"]}, sex=[0, 1], species=["owl", "cat"])
+    pack(source, tmp_path / "out", label="species")
+    assert labels_of(tmp_path / "out") == ([1, 0], ("cat", "owl"))
+    with Records(tmp_path / "out") as records:
+        assert records.column("sex").tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "what"),
+    [
+        ([0, -1], "there are 2 class names, and column 'label' holds numbers from -1 to 0"),
+        ([0, 2], "there are 2 class names, and column 'label' holds numbers from 0 to 2"),
+        ([0.0, 1.0], "there are 2 class names, and column 'label' holds other values"),
+    ],
+)
+def test_a_number_without_a_name_gets_no_other_number(tmp_path: Path, numbers: list[Any], what: str) -> None:
+    """Hugging Face's test splits have the class -1 for images without a label."""
+    pack(classes_of(tmp_path / "t.parquet", {"label": ["cat", "dog"]}, label=numbers), tmp_path / "out")
+    with pytest.raises(DataError, match=what):
+        Loader(tmp_path / "out", 2, size=8, augment=False, class_names=["dog", "owl", "cat"])
+
+
+def test_small_integers_are_renumbered_by_long_and_short_lists(tmp_path: Path) -> None:
+    small = pyarrow.array([0, 1], pyarrow.uint8())
+    pack(classes_of(tmp_path / "t.parquet", {"label": ["cat", "dog", "yak"]}, label=small), tmp_path / "out")
+    many = [f"class {number}" for number in range(300)]
+    for names, expected in ((["dog", "cat"], [1, 0]), ([*many, "yak", "cat", "dog"], [301, 302])):
+        with Loader(tmp_path / "out", 2, size=8, augment=False, class_names=names) as loader:
+            assert loader[0][1].tolist() == expected
+
+
+def test_names_with_blanks_are_those_of_the_data_set(tmp_path: Path) -> None:
+    pack(classes_of(tmp_path / "t.parquet", {"label": ["cat ", "dog"]}, label=[0, 1]), tmp_path / "out")
+    with Loader(tmp_path / "out", 2, size=8, augment=False, class_names=tmp_path / "out") as loader:
+        assert loader[0][1].tolist() == [0, 1] and loader.class_names == ("cat ", "dog")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_class_that_is_no_number_is_refused(tmp_path: Path, value: float) -> None:
+    source = parquet_of(tmp_path / "t.parquet", x=[0.0, value])
+    with pytest.raises(DataError, match=f"column 'x' has {value}, and the 2 classes are counted from 0"):
+        pack(source, tmp_path / "out", label="x", class_names=["cat", "dog"])
+
+
+def test_a_copy_of_a_loader_needs_no_file_of_names(tmp_path: Path) -> None:
+    pack(csv_of(tmp_path / "in", species=_ANIMALS), tmp_path / "out", label="species")
+    names = tmp_path / "names.txt"
+    names.write_text("cat\ndog\nowl\n")
+    with Loader(tmp_path / "out", 2, size=8, augment=False, class_names=names) as loader:
+        names.unlink()
+        kind, settings = loader.__reduce__()
+        assert kind(*settings).class_names == ("cat", "dog", "owl")
 
 
 @pytest.mark.parametrize(
@@ -219,6 +280,7 @@ def test_numbers_keep_the_names_that_a_data_set_gives_them(tmp_path: Path) -> No
         ({"x": ["cat", "dog"]}, "x,x", "this is not a label: 'x,x'"),
         ({"x": [f"{i} kg" for i in range(120)]}, "x", "column 'x' has 120 different words for 120 images: '0 kg'"),
         ({"a": [1, 2**25], "b": [1, 2]}, "a,b", "float32, which cannot hold 33554432 exactly"),
+        ({"a": [0.5, 1e300], "b": [1, 2]}, "a,b", r"float32, which cannot hold 1e\+300 exactly"),
     ],
 )
 def test_a_column_that_is_no_label_is_refused_by_name(
@@ -252,13 +314,18 @@ def test_settings_that_mean_nothing_are_refused(tmp_path: Path) -> None:
 
 def test_missing_labels_can_be_skipped(tmp_path: Path) -> None:
     words = pyarrow.array(["cat", None, "dog"])
-    for source, why in [
-        (csv_of(tmp_path / "in", x=["cat", "", "dog"]), "column 'x' is empty"),
-        (parquet_of(tmp_path / "t.parquet", x=words), "column 'x' is null"),
-    ]:
+    arrays = {"image": np.zeros((3, 8, 8, 3), np.uint8), "x": np.array(["cat", " ", "dog"])}
+    source: Any
+    for number, (source, why) in enumerate(
+        [
+            (csv_of(tmp_path / "in", x=["cat", "", "dog"]), "column 'x' is empty"),
+            (parquet_of(tmp_path / "t.parquet", x=words), "column 'x' is null"),
+            (arrays, "column 'x' is empty"),
+        ]
+    ):
         with pytest.raises(DataError, match=rf"number 1 of the source\): {why}"):
             pack(source, tmp_path / "no", label="x")
-        summary = pack(source, tmp_path / f"out{why[-4:]}", label="x", on_error="skip")
+        summary = pack(source, tmp_path / f"out{number}", label="x", on_error="skip")
         assert [note.text for note in summary.skipped] == [why]
         assert labels_of(summary.folder) == ([0, 1], ("cat", "dog"))
 
@@ -326,7 +393,7 @@ def test_a_loader_takes_the_names_of_another(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="has the word 'owl', and the 2 classes are cat, dog"):
             targets(name, column, ["cat", "dog"])
     assert targets("words", "n", ["a", "b", "c", "d", "e"]) == [0, 4]
-    with pytest.raises(DataError, match="class_names has 3 names, and column 'n' holds numbers from 0 to 4"):
+    with pytest.raises(DataError, match="there are 3 class names, and column 'n' holds numbers from 0 to 4"):
         targets("words", "n")
     with pytest.raises(DataError, match="is not one column"):
         Loader(tmp_path / "words", 2, size=8, targets=["species", "n"], class_names=names)

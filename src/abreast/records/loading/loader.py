@@ -82,7 +82,9 @@ class Loader(Generic[Batch]):
         keep_batches = self._ahead + 4
         sizes = Sizes(self.records, smaller)
         self._assembly = Assembly(sizes, look, targets, weights, rows, keep_batches, class_names)
-        named = isinstance(targets, str) and self._assembly.class_names != self.records.class_names
+        named = class_names is not None or (
+            isinstance(targets, str) and self._assembly.class_names != self.records.class_names
+        )
         self._decoding = Decoding(decoder, self._assembly.batches, self.num_threads, num_workers)
         self._order: tuple[int, Numbers] | None = None
         self._begin = self._next = Place(0, 0)
@@ -104,7 +106,7 @@ class Loader(Generic[Batch]):
             "num_workers": num_workers,
             "shard": shard,
             "num_shards": num_shards,
-            "class_names": self._assembly.class_names if named else class_names,  # as announced; a copy says nothing
+            "class_names": self._assembly.class_names if named else None,  # as announced; a copy says nothing
         }
         if extra("cv2").getNumThreads() != 1:
             # Each of our threads decodes its own image. A forked child would wait for OpenCV's threads, which it lacks.

@@ -91,13 +91,13 @@ def _renumbered(name: str, numbers: Array, known: tuple[str, ...] | None, given:
     """The numbers, or the places of a vector, in the order of the given names."""
     if known is None:
         return _named(name, numbers, given)
+    _named(name, numbers, known)
     places = [given.index(word) if word in given else -1 for word in known]
-    if numbers.ndim == 2 and numbers.shape[1] == len(known):
+    if numbers.ndim == 2:
         return _moved(name, numbers, known, places, given)
-    used = np.unique(numbers)
-    if (lost := next((known[int(number)] for number in used if places[int(number)] < 0), None)) is not None:
+    if (lost := next((known[number] for number in np.unique(numbers) if places[number] < 0), None)) is not None:
         raise unknown(name, lost, given)
-    found: Array = np.array(places, numbers.dtype)[numbers]
+    found: Array = np.array(places, np.int64)[numbers]
     return found
 
 
@@ -112,7 +112,7 @@ def _moved(name: str, vectors: Array, known: Sequence[str], places: Sequence[int
 
 
 def _named(name: str, numbers: Array, given: tuple[str, ...]) -> Array:
-    """The numbers unchanged, if each of them can have one of these names."""
+    """The numbers unchanged, if each of them has one of these names."""
     many: Any = numbers.shape[1] if numbers.ndim == 2 else None
     whole = numbers.ndim == 1 and numbers.dtype.kind in "iu" and len(numbers)
     if many == len(given) or (whole and numbers.min() >= 0 and numbers.max() < len(given)):
@@ -124,4 +124,5 @@ def _named(name: str, numbers: Array, given: tuple[str, ...]) -> Array:
         if whole
         else "other values"
     )
-    raise DataError(f"class_names has {len(given):,} names, and column {name!r} holds {what}")
+    hint = "give a name for each number from 0; pack without the images of other numbers"
+    raise DataError(f"there are {len(given):,} class names, and column {name!r} holds {what}", hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ class Arrays:
 
     images: npt.NDArray[np.uint8]
     values: Mapping[str, npt.NDArray[Any]]
-    class_names: Sequence[str] | None = None
+    class_names: None = None
 
     def __post_init__(self) -> None:
         shape = self.images.shape
@@ -42,15 +42,12 @@ class Arrays:
     @property
     def identity(self) -> dict[str, Any]:
         """A digest of the whole content of the arrays."""
-        digest = hashlib.sha256(repr([self.images.shape, self.columns, sorted(self.values), *self._names()]).encode())
+        digest = hashlib.sha256(repr([self.images.shape, self.columns, sorted(self.values)]).encode())
         for image in self.images:
             digest.update(np.ascontiguousarray(image).data)
         for name in sorted(self.values):
             digest.update(self.values[name].tobytes())
         return {"kind": "arrays", "num_items": self.num_items, "sha256": digest.hexdigest()}
-
-    def _names(self) -> list[Sequence[str]]:
-        return [] if self.class_names is None else [self.class_names]
 
     @property
     def num_items(self) -> int:

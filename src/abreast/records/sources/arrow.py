@@ -79,8 +79,8 @@ def _features(schema: Any) -> dict[str, Any]:
 
 
 def _called(name: str, schema: Any, classes: Mapping[str, Any], taken: Sequence[str], label: Sequence[str]) -> str:
-    """Our name for the column. A single column of classes is called `label`."""
-    only = list(classes) == [name] and "label" not in schema.names and name not in label
+    """Our name for the column. A single column of classes is called `label`, unless `label` is made of others."""
+    only = list(classes) == [name] and "label" not in schema.names and (not label or "label" in label)
     return free_name("label" if only else name, taken)
 
 

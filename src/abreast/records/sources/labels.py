@@ -6,6 +6,9 @@ All sources of one call, which are the parts of a split, get the same classes.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +23,11 @@ from abreast.records.format.keys import printable
 from abreast.records.sources.arrays import Arrays
 from abreast.records.sources.container import Contained, Container, Read
 from abreast.records.sources.scan import columns_in, columns_of, is_quick
-from abreast.records.sources.source import ItemSource, Listed, Missing
+from abreast.records.sources.source import Item, ItemSource, Keep, Listed, Missing, everything
 from abreast.records.sources.words import given_names, names_of, unknown
 
 LABEL = "label"
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ def _number(columns: Mapping[str, Any], type: ColumnType, names: Sequence[str] |
     value = _value(columns, type.name)
     if names is None or isinstance(value, DataError) or type.shape:
         return value
-    if value != int(value) or not 0 <= value < len(names):
+    if not (0 <= value < len(names) and value == int(value)):
         return DataError(f"column {type.name!r} has {value}, and the {len(names):,} classes are counted from 0")
     return value
 
@@ -173,12 +177,19 @@ def _of_numbers(label: Label, types: Sequence[ColumnType]) -> _Made:
     def value(columns: Mapping[str, Any]) -> Any:
         found = [_value(columns, type.name) for type in types]
         error = next((each for each in found if isinstance(each, DataError)), None)
-        large = next((each for each in found if isinstance(each, int | np.integer) and abs(int(each)) > 1 << 24), None)
+        large = next((each for each in found if not isinstance(each, DataError) and _is_too_large(each)), None)
         if error is None and large is not None:
             error = DataError(f"a label of several columns is float32, which cannot hold {large} exactly")
         return np.array(found, "<f4") if error is None else error
 
     return _Made(ColumnType(LABEL, "<f4", (len(types),)), label.columns, value)
+
+
+def _is_too_large(value: Any) -> bool:
+    """True if float32 cannot hold the number: a whole number would change, and another one become infinite."""
+    if isinstance(value, int | np.integer):
+        return abs(int(value)) > 1 << 24
+    return math.isfinite(value) and abs(value) > _LARGEST
 
 
 def _of_words(sources: Sequence[ItemSource], label: Label) -> _Made:
@@ -265,23 +276,39 @@ def _with_label(source: ItemSource, label: Label, made: _Made) -> ItemSource:
         names |= {} if made.names is None else {LABEL: made.names}
         return replace(source, container=_Labelled(source.container, label.columns, made), columns=types, names=names)
     if isinstance(source, Arrays):
-        return _labelled_arrays(source, made)
+        return _LabelledArrays(source, made)
     raise DataError(f"a {type(source).__name__} cannot be labelled", "pack a table, files or arrays")
 
 
-def _labelled_arrays(source: Arrays, made: _Made) -> Arrays:
-    columns = [made.columns(item.columns) for item in source.items(0)]
-    error = next((row[LABEL] for row in columns if isinstance(row[LABEL], DataError)), None)
-    if error is not None:
-        raise error
-    dtype = made.type.element
-    label = np.array([row[LABEL] for row in columns], dtype).reshape(len(columns), *_sizes(made.type))
-    kept = {name: values for name, values in source.values.items() if name != LABEL}
-    return Arrays(source.images, {LABEL: label, **kept}, made.names)
+@dataclass(frozen=True)
+class _LabelledArrays:
+    """Arrays whose items have the label too."""
 
+    source: Arrays
+    made: _Made
 
-def _sizes(type: ColumnType) -> list[int]:
-    return [size for size in type.shape if size is not None]
+    @property
+    def columns(self) -> tuple[ColumnType, ...]:
+        return self.made.types(self.source.columns)
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        return self.made.names
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Of the arrays and the names, which may come from other parts."""
+        whole = self.source.identity
+        digest = hashlib.sha256(json.dumps([whole["sha256"], self.class_names]).encode())
+        return {**whole, "sha256": digest.hexdigest()}
+
+    @property
+    def num_items(self) -> int:
+        return self.source.num_items
+
+    def items(self, begin: int, keep: Keep = everything) -> Iterator[Item]:
+        for item in self.source.items(begin, keep):
+            yield replace(item, columns=self.made.columns(item.columns))
 
 
 @dataclass(frozen=True)

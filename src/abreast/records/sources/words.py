@@ -49,7 +49,7 @@ def given_names(given: str | PathLike[str] | Sequence[str]) -> tuple[str, ...]:
     if bad is not None or twice is not None or not names:
         wrong = "there is none" if not names else f"{bad!r:.80}" if bad is not None else f"{twice!r:.80} is there twice"
         raise DataError(f"these are not names of classes: {wrong}", "give each class one name, as text")
-    return tuple(name.strip() for name in names)
+    return names
 
 
 def _names_at(path: Path) -> tuple[str, ...]:
