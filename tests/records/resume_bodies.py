@@ -205,3 +205,27 @@ def validated(folder: str, **arguments: Any) -> list[list[float]]:
         model.fit(data, validation_data=held_out, **arguments)
     labels: list[list[float]] = model.validated
     return labels
+
+
+def executions(folder: str) -> list[tuple[int, int, int]]:
+    """The places at which epochs begin if Keras takes two batches at once, and three steps are wanted of four batches."""
+    model = fresh_model(0)
+    model.compile("sgd", "mse", steps_per_execution=2)
+    with records(folder, 6) as data:
+        watch = Interrupted(data, None, interrupt)
+        model.fit(data, epochs=3, steps_per_epoch=3, callbacks=[watch], verbose=0)
+    return watch.begun
+
+
+def warned_of_another_decoder(folder: str, saved: str) -> list[str]:
+    """The warnings of a `fit` that resumes with records of another decoder than its backup's."""
+    for at in ((0, 2), None):
+        with records(folder, BATCH) as data, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            backup = keras.callbacks.BackupAndRestore(saved, save_freq=2)
+            with contextlib.suppress(KeyboardInterrupt):
+                reader().fit(data, callbacks=[backup, Interrupted(data, at, interrupt)])
+        path = Path(saved) / "training_metadata.json"
+        if path.exists():
+            path.write_text(path.read_text().replace('"cpu"', '"gpu"'))
+    return [str(each.message) for each in caught]

@@ -77,6 +77,9 @@ def test_a_dry_run_refuses_what_a_packing_would_refuse(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="is not empty"):
         pack(source, tmp_path / "mine", dry_run=True)
     assert pack(source, tmp_path / "out", quality=80, dry_run=True).num_samples == 8
+    pack([photo(8, 8)], tmp_path / "drawn")
+    with pytest.raises(DataError, match="an iterable cannot show that its samples are the same"):
+        pack([photo(8, 8)], tmp_path / "drawn", dry_run=True)
     assert contents(tmp_path / "out") == before
 
 
@@ -89,6 +92,8 @@ def test_skipped_files_are_in_a_file_beside_the_data_set(tmp_path: Path, capsys:
     assert [name for name, _ in lines] == [f"{source}/cat/x.jpg", f"{source}/dog/y\\n.jpg"]
     assert all(reason.startswith("cannot read the image") for _, reason in lines)
     assert pack(source, tmp_path / "out", on_error="skip").skipped_file == listed
+    listed.unlink()
+    assert pack(source, tmp_path / "out", on_error="skip").skipped_file is None
 
 
 def test_a_packer_that_continues_repeats_no_line(tmp_path: Path) -> None:
@@ -119,10 +124,16 @@ def test_a_new_data_set_begins_a_new_file(tmp_path: Path) -> None:
     other.write_text("of an earlier one\n")
     summary = pack(class_folder(tmp_path / "good"), tmp_path / "other", on_error="skip")
     assert summary.skipped_file is None and not other.exists()
+    third = tmp_path / "third.skipped.txt"
+    third.write_text("of an earlier one\n")
+    pack(tmp_path / "good", tmp_path / "third", dry_run=True)
+    assert third.exists()
+    pack(tmp_path / "good", tmp_path / "third")
+    assert not third.exists()
 
 
 def test_a_file_that_cannot_be_written_stops_no_packing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "out.skipped.txt").mkdir()
     summary = pack(broken_folder(tmp_path / "in"), tmp_path / "out", on_error="skip")
-    assert summary.num_samples == 8 and len(summary.skipped) == 2
+    assert summary.num_samples == 8 and len(summary.skipped) == 2 and summary.skipped_file is None
     assert capsys.readouterr().err.count("cannot write") == 1

@@ -19,6 +19,7 @@ from abreast import cli
 from abreast.errors import DataError
 from abreast.records import Item, Records, pack
 from abreast.records.loading.loader import Loader
+from abreast.records.reading.info import report
 from tests.harness.client import RemoteError, Workers
 from tests.records.crashes import Failing
 from tests.records.pieces import class_folder, contents, photo
@@ -165,6 +166,8 @@ def test_names_of_another_data_set_give_the_same_numbers(tmp_path: Path) -> None
         pack(table, tmp_path / f"val{number}", label="species", class_names=names)
         assert labels_of(tmp_path / f"val{number}") == ([2, 1], ("cat", "dog", "owl"))
     wolf = csv_of(tmp_path / "wolf", species=["owl", "wolf"])
+    info = report(tmp_path / "val2")
+    assert "label ['species']" in info and "class_names" not in info
     with pytest.raises(
         DataError, match=r"1 \(number 1 of the source\): .*'wolf', and the 3 classes are cat, dog, owl\n"
     ):

@@ -124,6 +124,20 @@ def test_a_backup_of_other_batches_begins_its_epoch_again(workers: Workers, fold
     assert "seed was 1 and is 2" in found["said"]
 
 
+def test_a_backup_of_another_decoder_is_reported(workers: Workers, folder: str, tmp_path: Path) -> None:
+    """As `restore` does: with `decoder="auto"`, the records take the backup's decoder instead."""
+    found = workers.abreast.run(body("warned_of_another_decoder"), folder=folder, saved=str(tmp_path / "backup"))
+    assert found == ["the state was made with decoder='gpu', and this loader has 'cpu': pixels differ by rounding"]
+
+
+@pytest.mark.in_turn
+def test_steps_of_several_batches_at_once_are_counted_as_keras_takes_them(workers: Workers, folder: str) -> None:
+    if workers.backend == "torch":
+        pytest.skip("Keras takes one batch at a time on PyTorch")
+    found = workers.abreast.run(body("executions"), folder=folder)
+    assert [tuple(each) for each in found] == [(0, 0, 0), (1, 1, 0), (2, 2, 0)]
+
+
 def begun(found: dict[str, Any]) -> list[list[list[int]]]:
     return [[list(each) for each in fit["begun"]] for fit in found["fits"]]
 

@@ -35,7 +35,9 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
     def __init__(self, records: Loader, held_out: Loader | None, arguments: dict[str, Any]) -> None:
         super().__init__()
         self.records, self.held_out = records, held_out
-        self.steps = _least(arguments.get("steps_per_epoch"), keras.config.max_steps_per_epoch())
+        steps = _least(arguments.get("steps_per_epoch"), keras.config.max_steps_per_epoch())
+        at_once = int(getattr(arguments["self"], "steps_per_execution", None) or 1)
+        self.steps = None if steps is None else -(-steps // at_once) * at_once  # Keras takes whole executions
         self.validation_steps = arguments.get("validation_steps")
         self.validation_freq = arguments.get("validation_freq", 1)
         self.backups = [each for each in _listed(arguments.get("callbacks")) if _is_backup(each)]
@@ -87,10 +89,12 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         begin = self._begin_of(epoch)
         if (state := saved.get(_NOTE)) is not None:
             try:
-                return self.records._place_of(state)
+                place = self.records._place_of(state)
             except DataError as error:
                 tell(f"the backup is of other batches, so the records begin with epoch {begin.epoch}: {error.message}")
                 return begin
+            self.records._decoding.restore(state.get("decoder"))
+            return place
         whole = FitEpochs(0, Place(0, 0), len(self.records), self.steps)
         reached, place = whole.after(epoch, backups.steps_of(backup, saved))
         return place if reached == epoch else begin

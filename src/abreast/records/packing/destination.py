@@ -40,7 +40,7 @@ def check_destination(folder: Path, settings: dict[str, Any]) -> None:
     """Raise `DataError` if `opened` would refuse the folder. Nothing is written."""
     _check_free(folder)
     if (folder / manifest.MANIFEST).exists():
-        _check_same(folder, manifest.read(folder).settings, settings)
+        _finished(folder, settings)
     elif (packing := folder / manifest.PACKING).exists():
         _check_same(folder, manifest.unbound(manifest.read_bytes(packing), packing), _versioned(settings))
 
@@ -76,13 +76,7 @@ def _begin(folder: Path, settings: dict[str, Any], files: Files) -> manifest.Man
     packing = folder / manifest.PACKING
     versioned = _versioned(settings)
     if (folder / manifest.MANIFEST).exists():
-        whole = manifest.read(folder)
-        _check_same(folder, whole.settings, settings)
-        if settings.get("source") is None:
-            hint = "remove it, or pack into another folder"
-            raise DataError(
-                f"{folder} is packed already, and an iterable cannot show that its samples are the same", hint
-            )
+        whole = _finished(folder, settings)
         files.remove(packing)
         return whole
     if packing.exists():
@@ -91,6 +85,16 @@ def _begin(folder: Path, settings: dict[str, Any], files: Files) -> manifest.Man
     files.remove(packing.with_name(packing.name + PART))
     write_file(packing, manifest.bound(versioned), files)
     return None
+
+
+def _finished(folder: Path, settings: dict[str, Any]) -> manifest.Manifest:
+    """The manifest of a finished data set. Raises `DataError` unless it has these settings."""
+    whole = manifest.read(folder)
+    _check_same(folder, whole.settings, settings)
+    if settings.get("source") is None:
+        hint = "remove it, or pack into another folder"
+        raise DataError(f"{folder} is packed already, and an iterable cannot show that its samples are the same", hint)
+    return whole
 
 
 def _versioned(settings: dict[str, Any]) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def pack(
         return _packed(chosen, folder, settings, recipe, threads or num_cores(), skipped, progress)
 
     stop = on_error == "stop" and not dry_run
-    skipped = None if on_error == "stop" else SkippedFile(folder)
+    skipped = SkippedFile(folder, stops=on_error == "stop")
     wanted = Wanted(image, None if names is None else list(names.values()), made, shuffle_seed, stop)
     if split is None:
         if split_by is not None:
@@ -202,7 +202,7 @@ def _packed(
     settings: dict[str, Any],
     recipe: Recipe,
     num_threads: int,
-    skipped: SkippedFile | None,
+    skipped: SkippedFile,
     progress: Callable[[Progress], None] | None,
 ) -> Summary:
     shard_bytes = int(settings["shard_mb"] * 1e6)
@@ -219,8 +219,7 @@ def _packed(
         ticker.report()
         whole = state.finish(begin + ticker.num_now, source.class_names, package_versions("abreast", *_WRITERS))
         num_packed = ticker.num_now - ticker.num_skipped
-        if skipped is not None:
-            skipped.remove_if_old()
+        skipped.remove_if_old()
         return _summary(folder, whole, num_packed, ticker.seconds, tuple(state.notes), skipped)
 
 
@@ -236,9 +235,7 @@ def _items(source: ItemSource, known: bool, writer: DatasetWriter) -> Iterator[I
     return items
 
 
-def _take(
-    writer: DatasetWriter, position: int, item: Item, result: Future[Result], skipped: SkippedFile | None
-) -> bool:
+def _take(writer: DatasetWriter, position: int, item: Item, result: Future[Result], skipped: SkippedFile) -> bool:
     """Write one sample. True if it was skipped instead."""
     try:
         packed, text = result.result()
@@ -253,8 +250,8 @@ def _take(
     return False
 
 
-def _refused(writer: DatasetWriter, position: int, item: Item, error: DataError, skipped: SkippedFile | None) -> bool:
-    if skipped is None:
+def _refused(writer: DatasetWriter, position: int, item: Item, error: DataError, skipped: SkippedFile) -> bool:
+    if skipped.stops:
         hint = error.hint or 'repair or remove it, or leave out such images with on_error="skip" (--on-error skip)'
         raise DataError(f"{name_of(item)} (number {position} of the source): {error.message}", hint) from error
     skipped.add(name_of(item), error.message)
@@ -263,10 +260,10 @@ def _refused(writer: DatasetWriter, position: int, item: Item, error: DataError,
 
 
 def _summary(
-    folder: Path, whole: Manifest, num_now: int, seconds: float, notes: tuple[Note, ...], skipped: SkippedFile | None
+    folder: Path, whole: Manifest, num_now: int, seconds: float, notes: tuple[Note, ...], skipped: SkippedFile
 ) -> Summary:
     file_bytes = sum(shard.tar_bytes + shard.index_bytes for shard in whole.shards)
-    listed = skipped.path if skipped is not None and any(note.skipped for note in notes) else None
+    listed = skipped.path if any(note.skipped for note in notes) and skipped.path.is_file() else None
     return Summary(
         folder, whole.num_samples, num_now, len(whole.shards), file_bytes, seconds, notes, skipped_file=listed
     )

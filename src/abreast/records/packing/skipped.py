@@ -16,17 +16,18 @@ _BEGUN = (MANIFEST, PACKING)
 def skipped_path(folder: Path) -> Path:
     """`photos.pack.skipped.txt` for `photos.pack`."""
     whole = Path(os.path.abspath(folder))
-    return whole.with_name(f"{whole.name}.skipped.txt")
+    return whole.parent / f"{whole.name}.skipped.txt"
 
 
 class SkippedFile:
     """Adds a line at once, so that a stopped packer leaves the file too. A packer that continues repeats no line.
 
-    It is made before the packer begins, so that it knows whether the folder has a begun or finished data set.
+    It is made before the packer begins, so that it knows whether the folder has a begun or finished data set. `stops`: the
+    packer stops at such an image, and only removes the file of an earlier data set.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = skipped_path(folder)
+    def __init__(self, folder: Path, stops: bool) -> None:
+        self.path, self.stops = skipped_path(folder), stops
         self._goes_on = any(any(folder.glob(f"{part}{name}")) for part in ("", "*/") for name in _BEGUN)
         self._lines: set[str] | None = None
         self._fails = False

@@ -17,6 +17,7 @@ from abreast.text_table import text_table
 from abreast.units import counted
 
 _SHOWN_CLASSES = 10
+_LONG = ("source", "class_names")  # settings
 
 
 def content(folder: str | PathLike[str]) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def report(folder: str | PathLike[str]) -> str:
             ("columns", ", ".join(_column(column) for column in facts.columns) or "none"),
             ("classes", _classes(records)),
             ("skipped", f"{facts.num_skipped:,}"),
-            ("settings", ", ".join(f"{name} {value}" for name, value in facts.settings.items() if name != "source")),
+            ("settings", ", ".join(f"{name} {of}" for name, of in facts.settings.items() if name not in _LONG)),
             ("written by", ", ".join(f"{name} {version}" for name, version in facts.written_by.items())),
         ]
     return text_table(rows)
