@@ -137,3 +137,12 @@ def test_a_file_that_cannot_be_written_stops_no_packing(tmp_path: Path, capsys: 
     summary = pack(broken_folder(tmp_path / "in"), tmp_path / "out", on_error="skip")
     assert summary.num_samples == 8 and len(summary.skipped) == 2 and summary.skipped_file is None
     assert capsys.readouterr().err.count("cannot write") == 1
+
+
+def test_a_long_name_leaves_no_room_for_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The data set is packed all the same. A name that is too long for the folder itself is refused."""
+    summary = pack(broken_folder(tmp_path / "in"), tmp_path / ("x" * 250), on_error="skip")
+    assert len(summary.skipped) == 2 and summary.skipped_file is None
+    assert capsys.readouterr().err.count("cannot write") == 1
+    with pytest.raises(DataError, match="File name too long"):
+        pack(tmp_path / "in", tmp_path / ("x" * 300), on_error="skip")

@@ -263,7 +263,7 @@ def _summary(
     folder: Path, whole: Manifest, num_now: int, seconds: float, notes: tuple[Note, ...], skipped: SkippedFile
 ) -> Summary:
     file_bytes = sum(shard.tar_bytes + shard.index_bytes for shard in whole.shards)
-    listed = skipped.path if any(note.skipped for note in notes) and skipped.path.is_file() else None
+    listed = skipped.path if any(note.skipped for note in notes) and os.path.isfile(skipped.path) else None
     return Summary(
         folder, whole.num_samples, num_now, len(whole.shards), file_bytes, seconds, notes, skipped_file=listed
     )

@@ -28,7 +28,9 @@ class SkippedFile:
 
     def __init__(self, folder: Path, stops: bool) -> None:
         self.path, self.stops = skipped_path(folder), stops
-        self._goes_on = any(any(folder.glob(f"{part}{name}")) for part in ("", "*/") for name in _BEGUN)
+        self._goes_on = False
+        with contextlib.suppress(OSError):  # raised again, by name, when the packer begins
+            self._goes_on = any(any(folder.glob(f"{part}{name}")) for part in ("", "*/") for name in _BEGUN)
         self._lines: set[str] | None = None
         self._fails = False
 
