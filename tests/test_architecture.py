@@ -54,6 +54,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         errors
         gradient_bytes
         horovod
+        import_hooks
         installing
         keras_distribution
         keras_private
@@ -62,6 +63,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         notebook
         options
         plain_json
+        process_groups
         provenance
         shares
         spans

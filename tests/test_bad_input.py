@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,12 +59,13 @@ def test_bad_input_is_refused_before_the_first_step(workers: Workers, name: str)
 @pytest.mark.parametrize(
     ("kind", "built_in"),
     [("DataError", ValueError), ("ModelError", ValueError), ("NumericsError", FloatingPointError)]
-    + [(name, RuntimeError) for name in ("BackendError", "DeviceError", "LaunchError", "WorkerError")],
+    + [(name, RuntimeError) for name in ("BackendError", "DeviceError", "LaunchError", "WorkerError")]
+    + [("NotInstalledError", ModuleNotFoundError), ("NotInstalledError", errors.BackendError)],
 )
 def test_errors_are_of_the_kinds_that_scripts_catch(kind: str, built_in: type[Exception]) -> None:
     error = getattr(errors, kind)("what", "how")
     assert isinstance(error, built_in) and isinstance(error, errors.AbreastError)
-    assert str(error) == "what\nhint: how"
+    assert str(error) == str(pickle.loads(pickle.dumps(error))) == "what\nhint: how"
 
 
 LATER: dict[str, tuple[str, ...]] = {
@@ -163,7 +165,7 @@ def test_a_framework_that_is_not_installed_is_named(name: str, tmp_path: Path) -
 def test_a_framework_that_is_not_installed_is_named_in_a_script_too() -> None:
     done = python(_HIDE + "import abreast; abreast.DataParallel()", HIDDEN="jax", KERAS_BACKEND="jax")
     assert done.returncode == 1
-    assert "BackendError: jax is not installed" in done.stderr
+    assert "NotInstalledError: jax is not installed" in done.stderr
     assert f"hint: {install_command('jax')}" in done.stderr
 
 

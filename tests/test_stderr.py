@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from abreast.stderr import StatusLine, fail, silent, tell
+from abreast.stderr import StatusLine, each_once, fail, silent, tell
 from tests.test_cli import Folder
 
 
@@ -20,10 +20,10 @@ from tests.test_cli import Folder
 def logger() -> Iterator[logging.Logger]:
     """The logger `abreast`, which is afterwards as before."""
     found = logging.getLogger("abreast")
-    level, handlers, propagate = found.level, found.handlers[:], found.propagate
+    level, handlers, filters, propagate = found.level, found.handlers[:], found.filters[:], found.propagate
     yield found
     found.setLevel(level)
-    found.handlers[:] = handlers
+    found.handlers[:], found.filters[:] = handlers, filters
     found.propagate = propagate
 
 
@@ -52,6 +52,15 @@ def test_a_thread_is_silent_while_others_are_heard(capsys: pytest.CaptureFixture
         other.join()
     tell("a later line")
     assert capsys.readouterr().err == "abreast: a line of another thread\nabreast: a later line\n"
+
+
+def test_lines_that_were_told_before_are_told_once(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    told = each_once(["of an earlier process"])
+    for text in ("of an earlier process", "new", "new"):
+        tell(text)
+    fail("new")
+    assert told == ["of an earlier process", "new", "new"]
+    assert capsys.readouterr().err == "abreast: new\nabreast: error: new\n"
 
 
 def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:

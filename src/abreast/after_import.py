@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
+
+from abreast.import_hooks import found
 
 
 def after_import(name: str, function: Callable[[ModuleType], None]) -> Callable[[], None]:
@@ -39,16 +41,11 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self.name:
             return None
-        self.end()
-        spec = importlib.util.find_spec(fullname)
-        if spec is None or spec.loader is None:
-            sys.meta_path.insert(0, self)  # it may be installed later
-            return None
-        plain = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            plain(module)
-            self.function(module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        spec: importlib.machinery.ModuleSpec | None = found(self, self._execute, fullname, path, target)
         return spec
+
+    def _execute(self, plain: Any, module: ModuleType) -> None:
+        plain(module)
+        if self in sys.meta_path:
+            self.end()
+            self.function(module)

@@ -1,7 +1,7 @@
 """The framework that Keras will use: the user's choice, or an installed one.
 
 Keras alone takes TensorFlow where nothing is chosen, installed or not. `import abreast` calls `watch_keras`, so that the choice
-is made when Keras is imported: until then a script may set `KERAS_BACKEND`. Importing this loads nothing else.
+is made when Keras is imported: until then a script may set `KERAS_BACKEND`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import sys
 from typing import Any
 
+from abreast.import_hooks import found
+
 _VARIABLE = "KERAS_BACKEND"
 _DEFAULT_OF_KERAS = "tensorflow"
 
@@ -17,7 +19,7 @@ _DEFAULT_OF_KERAS = "tensorflow"
 def choose_backend() -> str:
     """The framework that Keras uses in this environment; for another one than Keras would take, sets `KERAS_BACKEND` and says so.
 
-    Raises `BackendError` if `KERAS_BACKEND` names a framework that is not installed, or if there is none.
+    Raises `NotInstalledError` if `KERAS_BACKEND` names a framework that is not installed, or if there is none.
     """
     chosen, why = backend_choice()
     if why is not None:
@@ -88,21 +90,8 @@ class _BeforeKeras:
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname != "keras":
             return None
-        spec = find_after(self, fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+        return found(self, self._execute, fullname, path, target)
 
-            def exec_module(module: Any) -> None:
-                choose_backend()
-                execute(module)
-
-            # Only this method is replaced, so that `importlib.resources` and others still find a loader of the known type.
-            spec.loader.exec_module = exec_module
-        return spec
-
-
-def find_after(finder: Any, fullname: str, path: Any, target: Any) -> Any:
-    """What the finders after `finder` find; each asks only those, so that none asks itself."""
-    finders: list[Any] = list(sys.meta_path)
-    following = finders[finders.index(finder) + 1 :] if finder in finders else finders
-    return next(filter(None, (each.find_spec(fullname, path, target) for each in following)), None)
+    def _execute(self, plain: Any, module: Any) -> None:
+        choose_backend()
+        plain(module)

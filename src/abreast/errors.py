@@ -37,6 +37,10 @@ class BackendError(AbreastError, RuntimeError):
     """A framework is missing, or cannot do what it is asked for."""
 
 
+class NotInstalledError(BackendError, ModuleNotFoundError):
+    """No framework is installed that Keras could use, or not the one that was chosen."""
+
+
 class DataError(AbreastError, ValueError):
     """A data source is empty, damaged or refused, or its batches do not fit together."""
 

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Literal
 
-from abreast import horovod
+from abreast import horovod, process_groups
 from abreast.backend.registry import BACKENDS, BackendName, current_backend, require
-from abreast.backend_choice import find_after
 from abreast.device_request import DeviceSpec, parse_devices
 from abreast.errors import AbreastError, BackendError, LaunchError
+from abreast.import_hooks import found
 from abreast.run_lines import RunLines
 from abreast.staging import Staging
 from abreast.stderr import tell
@@ -72,6 +72,7 @@ def run_script(
     with ExitStack() as stack:
         placing = _Placing(options, stack, placed, plain)
         stack.enter_context(horovod.refused())
+        stack.enter_context(process_groups.watched())
         placing.watch()
         if lines is not None:
             stack.enter_context(lines.listening())
@@ -161,10 +162,7 @@ class _Placing(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname not in ("keras", *BACKENDS) and not fullname.startswith("abreast."):
             return None
-        spec: importlib.machinery.ModuleSpec | None = find_after(self, fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            # Only this method is replaced, so that `importlib.resources` and others still find a loader of the known type.
-            spec.loader.exec_module = functools.partial(self._execute, spec.loader.exec_module)  # type: ignore[method-assign]
+        spec: importlib.machinery.ModuleSpec | None = found(self, self._execute, fullname, path, target)
         return spec
 
     def _execute(self, plain: Any, module: ModuleType) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from abreast.stdout import plain
 
@@ -72,6 +72,21 @@ def silent() -> Iterator[None]:
         yield
     finally:
         _LOGGER.removeFilter(is_of_others)
+
+
+def each_once(told: Iterable[str]) -> list[str]:
+    """From now on, leave out the lines in `told`, and further copies of a line; returns a list of all, which grows."""
+    known = list(told)
+
+    def is_new(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if text in known and record.levelno < logging.ERROR:
+            return False
+        known.append(text)
+        return True
+
+    _LOGGER.addFilter(is_new)
+    return known
 
 
 class StatusLine:

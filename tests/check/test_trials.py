@@ -146,6 +146,7 @@ def test_a_missing_module_name_is_an_error(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.in_turn
 def test_the_small_model_is_exact(folder: Folder, backend: str) -> None:
+    (folder.path / "keras.json").write_text('{"image_data_format": "channels_first"}')
     equal = folder.abreast("check", "--backend", backend, "--steps", "5")
     assert equal.code == 0, equal.out + equal.err
     assert equal.out.splitlines()[1].split()[2:7] == ["2", "simulated", "devices", "5", "equal"]

@@ -10,7 +10,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from abreast.device_list import list_nvidia_devices
-from abreast.errors import BackendError
+from abreast.errors import BackendError, NotInstalledError
 from abreast.installing import install_command
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def installed() -> tuple[BackendName, ...]:
 
 
 def require(backend: str, chooses: str = "--backend ") -> None:
-    """Raise `BackendError` unless the framework is installed; looks for it without importing it.
+    """Raise `NotInstalledError` unless the framework is installed; looks for it without importing it.
 
     `chooses`: the words that choose another framework, before its name.
     """
@@ -73,18 +73,21 @@ def require(backend: str, chooses: str = "--backend ") -> None:
         others = ", ".join(f"{chooses}{name}" for name in installed())
         command = _install_command(backend)
         hint = f"{command}, or choose one that is: {others}" if others else command
-        raise BackendError(f"{backend} is not installed", hint)
+        raise NotInstalledError(f"{backend} is not installed", hint)
 
 
 def _is_installed(name: str) -> bool:
     """A folder of that name without `__init__.py`, as an uninstallation may leave, has no origin."""
-    spec = importlib.util.find_spec(name)
+    try:
+        spec = importlib.util.find_spec(name)
+    except ValueError:  # a stand-in in `sys.modules`, as tests put there
+        return False
     return spec is not None and spec.origin is not None
 
 
-def no_backend() -> BackendError:
+def no_backend() -> NotInstalledError:
     """The error where no framework is installed."""
-    return BackendError(f"none of {_either(BACKENDS)} is installed", _install_command(BACKENDS[0]))
+    return NotInstalledError(f"none of {_either(BACKENDS)} is installed", _install_command(BACKENDS[0]))
 
 
 def _install_command(backend: str) -> str:

@@ -39,12 +39,16 @@ sys.exit(code)
 
 @dataclass(frozen=True)
 class SideRun:
-    """The record of a side. `error` describes what its script raised: `kind`, `message`, and `refused` (by abreast)."""
+    """The record of a side, and the lines of abreast in its output.
+
+    `error` describes what its script raised: `kind`, `message`, and `refused` (by abreast).
+    """
 
     code: int
     events: list[Event]
     facts: dict[str, Any]
     error: dict[str, Any] | None
+    told: tuple[str, ...] = ()
 
 
 @dataclass
@@ -148,11 +152,14 @@ def _result(side: SideSpec, code: int) -> SideRun:
     outcome = _json(folder / "outcome.json")
     if outcome is None:
         what = f"signal {-code}" if code < 0 else f"exit code {code}"
-        outcome = {"error": {"kind": "process", "message": f"the process ended by {what}", "refused": False}}
+        outcome = {
+            "error": {"kind": "process", "message": f"the process ended by {what}", "refused": False},
+            "told": (),
+        }
     error = outcome["error"]
     if error is None and code not in (0, None):
         error = {"kind": "SystemExit", "message": f"the script ended with exit code {code}", "refused": False}
-    return SideRun(code, read(folder), _json(folder / "facts.json") or {}, error)
+    return SideRun(code, read(folder), _json(folder / "facts.json") or {}, error, tuple(outcome["told"]))
 
 
 def _json(path: Path) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 from abreast.errors import AbreastError
 from abreast.run import RunOptions, run_script
-from abreast.stderr import fail
+from abreast.stderr import each_once, fail
 
 SEED = 20140
 
@@ -28,7 +28,10 @@ _ORPHANED = 1
 
 @dataclass(frozen=True)
 class SideSpec:
-    """The script to run, how to run it, and the folder for its log. `moves`: move the weights by a rounding before each step."""
+    """The script to run, how to run it, and the folder for its log.
+
+    `moves`: move the weights by a rounding before each step. `told`: lines of abreast that an earlier side has printed.
+    """
 
     script: str
     arguments: tuple[str, ...]
@@ -40,6 +43,7 @@ class SideSpec:
     float64: bool = False
     no_random: bool = False
     moves: bool = False
+    told: tuple[str, ...] = ()
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -47,9 +51,8 @@ class SideSpec:
     @staticmethod
     def of(text: str) -> SideSpec:
         fields = json.loads(text)
-        return SideSpec(
-            **fields | {"arguments": tuple(fields["arguments"]), "options": RunOptions(**fields["options"])}
-        )
+        fields |= {name: tuple(fields[name]) for name in ("arguments", "told")}
+        return SideSpec(**fields | {"options": RunOptions(**fields["options"])})
 
 
 def main(text: str, lifeline: int) -> int:
@@ -57,7 +60,7 @@ def main(text: str, lifeline: int) -> int:
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     side = SideSpec.of(text)
     _seed_first()
-    outcome: dict[str, Any] = {"code": 1, "error": None}
+    outcome: dict[str, Any] = {"code": 1, "error": None, "told": each_once(side.told)}
     with ExitStack() as stack:
         recording = _Recording(side, stack, outcome)
         try:

@@ -17,12 +17,12 @@ def main() -> None:
     weights = random.uniform(0.5, 2.0, size=70).astype("float32")
     layers = keras.layers
     model = keras.Sequential(
-        [
+        [  # also where Keras's configuration has the channels first
             keras.Input((8, 8, 1)),
-            layers.Conv2D(4, 3, use_bias=False),
+            layers.Conv2D(4, 3, use_bias=False, data_format="channels_last"),
             layers.BatchNormalization(),
             layers.ReLU(),
-            layers.GlobalAveragePooling2D(),
+            layers.GlobalAveragePooling2D(data_format="channels_last"),
             layers.Dense(4),
         ],
         name="small_model",

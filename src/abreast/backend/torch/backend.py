@@ -17,7 +17,7 @@ import keras
 import torch
 from keras import tree
 
-from abreast import exact
+from abreast import exact, process_groups
 from abreast.backend.contract import Kind, Placement, StepFunction
 from abreast.backend.tensorflow.guard import keep_off_gpus
 from abreast.backend.torch import keras_ddp, seeds
@@ -81,7 +81,7 @@ class TorchBackend:
         _install()
 
     def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
-        return nullcontext()
+        return process_groups.refused() if num_devices > 1 else nullcontext()
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
         def epoch() -> Iterator[Any]:

@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 from keras import tree
 
-from abreast import exact, workers
+from abreast import exact, process_groups, workers
 from abreast.backend.contract import Kind
 from abreast.backend.torch import all_reduce, messages, seeds, settings
 from abreast.backend.torch.channel import ChannelClosed, channel_pair
@@ -60,8 +60,7 @@ class Team:
         if dist.is_initialized():
             raise BackendError(
                 "torch.distributed is already initialized in this process",
-                "take dist.init_process_group(), DistributedDataParallel and DistributedSampler out of the script, and make "
-                "batch_size that of all devices; or start its processes with torchrun, srun or mpirun",
+                process_groups.HINT,
             )
         check_interface(os.environ)
         self.devices = devices

@@ -1,0 +1,71 @@
+"""A process group of `torch.distributed` in a script that one process runs: refused by name.
+
+Not here: scripts that torchrun, srun or mpirun started several times, which may make one (`launchers.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import Any
+
+from abreast.after_import import after_import
+from abreast.errors import ModelError
+from abreast.launchers import read_world
+
+HINT = (
+    "take dist.init_process_group(), DistributedDataParallel and DistributedSampler out of the script, and make batch_size that "
+    "of all devices; or start its processes with torchrun, srun or mpirun"
+)
+_is_refused = False
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Inside, a script that imports `torch.distributed` gets a function of ours in place of `init_process_group`."""
+    with ExitStack() as stack:
+
+        def watch(module: ModuleType) -> None:
+            if (plain := getattr(module, "init_process_group", None)) is not None:
+                stack.callback(setattr, module, "init_process_group", plain)
+                module.init_process_group = _unless_refused(plain)  # type: ignore[attr-defined]
+
+        stack.callback(after_import("torch.distributed", watch))
+        yield
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Inside `watched`, refuse a process group also where it could be made: its models train on several devices of abreast."""
+    global _is_refused
+    before, _is_refused = _is_refused, True
+    try:
+        yield
+    finally:
+        _is_refused = before
+
+
+def _unless_refused(plain: Any) -> Any:
+    @functools.wraps(plain)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        caller = str(sys._getframe(1).f_globals.get("__name__"))
+        if caller.startswith("abreast.") or read_world().size > 1:
+            return plain(*args, **kwargs)
+        if _is_refused:
+            raise _error()
+        try:
+            return plain(*args, **kwargs)
+        except ValueError as error:
+            if "environment variable" in str(error):  # of a launcher
+                raise _error() from None
+            raise
+
+    return init_process_group
+
+
+def _error() -> ModelError:
+    what = "the script makes a process group (torch.distributed.init_process_group)"
+    return ModelError(f"{what}, and abreast combines the devices itself", HINT)
