@@ -55,12 +55,12 @@ def test_a_thread_is_silent_while_others_are_heard(capsys: pytest.CaptureFixture
 
 
 def test_lines_that_were_told_before_are_told_once(logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
-    told = each_once(["of an earlier process"])
-    for text in ("of an earlier process", "new", "new"):
-        tell(text)
-    fail("new")
-    assert told == ["of an earlier process", "new", "new"]
-    assert capsys.readouterr().err == "abreast: new\nabreast: error: new\n"
+    told = each_once(["it runs on JAX: no file names another"])
+    tell("it runs on JAX: a file names another, which is not there")
+    tell("new")
+    fail("it runs on JAX")
+    assert told == ["new", "it runs on JAX"]
+    assert capsys.readouterr().err == "abreast: new\nabreast: error: it runs on JAX\n"
 
 
 def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:

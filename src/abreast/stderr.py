@@ -75,18 +75,23 @@ def silent() -> Iterator[None]:
 
 
 def each_once(told: Iterable[str]) -> list[str]:
-    """From now on, leave out the lines in `told`, and further copies of a line; returns a list of all, which grows."""
-    known = list(told)
+    """From now on, leave out lines that begin like one of `told`, up to a colon; returns a list of the others, which grows."""
+    known = {_beginning(line) for line in told}
+    new: list[str] = []
 
     def is_new(record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        if text in known and record.levelno < logging.ERROR:
+        if _beginning(text) in known and record.levelno < logging.ERROR:
             return False
-        known.append(text)
+        new.append(text)
         return True
 
     _LOGGER.addFilter(is_new)
-    return known
+    return new
+
+
+def _beginning(line: str) -> str:
+    return line.partition(":")[0]
 
 
 class StatusLine:
