@@ -91,3 +91,15 @@ def test_training_by_batches_is_reported_too(folder: Folder) -> None:
 def test_a_script_without_keras_that_exits_well_is_told_so(folder: Folder) -> None:
     result = folder.abreast("run", folder.write("end.py", "import sys\nsys.exit()\n"))
     assert (result.code, result.err) == (0, "abreast: end.py imported no Keras, so nothing was placed on devices\n")
+
+
+@pytest.mark.parametrize(("local_rank", "lines"), [("0", 1), ("1", 0)])
+def test_the_first_rank_of_a_host_says_so(folder: Folder, local_rank: str, lines: int) -> None:
+    world = {"RANK": local_rank, "WORLD_SIZE": "2", "LOCAL_RANK": local_rank, "LOCAL_WORLD_SIZE": "2"}
+    result = folder.abreast("run", folder.write("end.py", ""), **world)
+    assert (result.code, result.err.count("imported no Keras")) == (0, lines)
+
+
+def test_variables_that_contradict_one_another_do_not_fail_a_script_without_keras(folder: Folder) -> None:
+    result = folder.abreast("run", folder.write("end.py", ""), RANK="1")
+    assert (result.code, result.err.count("imported no Keras")) == (0, 1)

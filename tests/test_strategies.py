@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import subprocess
 import sys
@@ -143,6 +144,9 @@ def joined_batches() -> Any:
     numbers = tf.data.Dataset.range(10)
     pairs = tf.data.Dataset.from_tensor_slices(({"a": tf.reshape(tf.range(40), (10, 2, 2))}, tf.range(10)))
     known = joined(pairs.batch(3, drop_remainder=True), 2)
+    named = collections.namedtuple("Rows", "x y")(tf.range(4), tf.range(4))  # a tuple that tf.data passes whole
+    (whole,) = joined(tf.data.Dataset.from_tensor_slices(named).batch(2), 2)
+    assert (type(whole), len(whole.x)) == (type(named), 4)
     return (
         [batch.tolist() for batch in joined(numbers.batch(3), 2).as_numpy_iterator()],
         [(batch["a"].shape, labels.tolist()) for batch, labels in known.as_numpy_iterator()],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from abreast import first_use
 from abreast.backend.registry import title
+from abreast.errors import LaunchError
 from abreast.launchers import World, read_world
 from abreast.shares import shares_of
 from abreast.stderr import tell
@@ -35,16 +36,25 @@ class RunLines:
 
     def _first(self, placement: Placement, rows: int | None) -> None:
         self._has_trained = True
-        world = read_world()
-        if world.local_rank == 0:
-            tell(training_line(placement.backend.name, placement.devices, rows, world))
+        if _is_first_here():
+            tell(training_line(placement.backend.name, placement.devices, rows, read_world()))
 
     def end(self, has_keras: bool) -> None:
         """The script has ended without an error."""
+        if not _is_first_here():
+            return
         if not has_keras:
             tell(f"{self._target} imported no Keras, so nothing was placed on devices")
         elif not self._has_trained:
             tell(f"{self._target} trained nothing through fit; a training loop of its own runs on one device")
+
+
+def _is_first_here() -> bool:
+    """Whether this process is the one of its host that prints."""
+    try:
+        return read_world().local_rank == 0
+    except LaunchError:  # of variables that nothing has read before, since nothing was placed
+        return True
 
 
 def training_line(framework: str, devices: tuple[str, ...], rows: int | None, world: World) -> str:

@@ -145,7 +145,7 @@ def joined(dataset: Any, count: int) -> Any:
         _check_joins(spec)
 
     def rows(*batches: Any) -> Any:
-        return tf.nest.map_structure(_rows, batches if isinstance(specs, tuple) else batches[0])
+        return tf.nest.map_structure(_rows, batches if type(specs) is tuple else batches[0])  # as tf.data passes it
 
     return dataset.ragged_batch(count).map(rows)
 
