@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -135,6 +134,13 @@ def test_distributed_data_sets_are_read_as_what_they_were_made_of(worker: Worker
     assert rows == [16, 16, 16, 14, 16, 16, 6]
 
 
+class Rows(NamedTuple):
+    """A tuple that tf.data passes whole."""
+
+    x: Any
+    y: Any
+
+
 def joined_batches() -> Any:
     """Global batches from batches of 3 rows: of dictionaries, with a known number of rows, and of one array."""
     import tensorflow as tf
@@ -144,7 +150,7 @@ def joined_batches() -> Any:
     numbers = tf.data.Dataset.range(10)
     pairs = tf.data.Dataset.from_tensor_slices(({"a": tf.reshape(tf.range(40), (10, 2, 2))}, tf.range(10)))
     known = joined(pairs.batch(3, drop_remainder=True), 2)
-    named = collections.namedtuple("Rows", "x y")(tf.range(4), tf.range(4))  # a tuple that tf.data passes whole
+    named = Rows(tf.range(4), tf.range(4))
     (whole,) = joined(tf.data.Dataset.from_tensor_slices(named).batch(2), 2)
     assert (type(whole), len(whole.x)) == (type(named), 4)
     return (
