@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src" / "abreast"
 # Lists of something else that name all frameworks, among other things.
 OTHER_LISTS = {
+    "backend/builds.py": "files that show the build of each framework",
     "exact/members.py": "modules whose classes are not the user's",
     "exact/dry_run.py": "modules whose state a look at the rows leaves alone",
     "provenance.py": "packages whose versions belong to a measurement",
