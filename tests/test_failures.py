@@ -211,8 +211,11 @@ class Script:
             self.process.stdout.close()
 
 
+# PyTorch imports tabulate when Python ends, if it is installed; then Python forgets that Ctrl-C ended it, and exits with 1.
 _ENDLESS = """
+import sys
 import time
+sys.modules["tabulate"] = None
 import abreast
 abreast.use_cpu_devices(2)
 import keras
