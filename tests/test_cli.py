@@ -113,7 +113,8 @@ def test_help_loads_no_command(folder: Folder) -> None:
         print(*sorted(name for name in sys.modules if name.startswith("abreast.")))
     """
     loaded = folder.python("-c", textwrap.dedent(code)).out.split()
-    assert loaded == ["abreast.backend_choice", "abreast.cli", "abreast.errors", "abreast.options", "abreast.stdout"]
+    names = ("backend_choice", "cli", "errors", "import_hooks", "options", "stdout")
+    assert loaded == [f"abreast.{name}" for name in names]
 
 
 @pytest.mark.alone
@@ -144,6 +145,7 @@ def test_a_command_loads_no_other_command(folder: Folder) -> None:
         "device_list",
         "devices_command",
         "errors",
+        "import_hooks",
         "options",
         "stdout",
         "system_files",
