@@ -47,7 +47,7 @@ def test_a_process_group_is_left_alone_where_abreast_places_nothing_or_a_launche
 _SCRIPT = """
 import torch.distributed as dist
 import keras
-dist.init_process_group("gloo", init_method="file:///{file}", rank=0, world_size=1)
+dist.init_process_group("gloo", init_method="file://{file}", rank=0, world_size=1)
 """
 
 
