@@ -65,6 +65,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         plain_json
         process_groups
         provenance
+        replacing
         shares
         spans
         staging

@@ -93,8 +93,9 @@ def distributed(name: str, in_a_script: bool) -> Any:
 
     import abreast
     from abreast import keras_distribution
+    from abreast.stderr import tell_once
 
-    keras_distribution._told = False
+    tell_once.cache_clear()
     set_there: Any = None
     with ExitStack() as stack:
         told = stack.enter_context(redirect_stderr(StringIO()))

@@ -202,9 +202,9 @@ def test_a_script_sees_its_strategy_and_keras_sees_none(worker: Worker) -> None:
 def told_lines() -> list[str]:
     import tensorflow as tf
 
-    from abreast.backend.tensorflow import own_strategies
+    from abreast.stderr import tell_once
 
-    own_strategies._told.clear()
+    tell_once.cache_clear()
     with as_a_script(), redirect_stderr(StringIO()) as told:
         for _ in range(2):
             tf.distribute.MirroredStrategy()

@@ -13,10 +13,10 @@ import keras
 
 from abreast.errors import LaunchError, ModelError
 from abreast.keras_private import distribution as private
-from abreast.stderr import tell
+from abreast.replacing import replaced
+from abreast.stderr import tell_once
 
 _HOSTS = "several hosts work with PyTorch only; leave out keras.distribution.initialize to train on this host's devices"
-_told = False
 
 
 @contextmanager
@@ -47,14 +47,12 @@ def taken_over() -> Iterator[None]:
             (keras.distribution, "distribution", distribution),
             (keras.distribution, "initialize", initialize),
         ):
-            stack.callback(setattr, place, name, getattr(place, name))
-            setattr(place, name, own)
+            stack.enter_context(replaced(place, name, own))
         yield
 
 
 def accept(distribution: Any) -> None:
     """Say once that a `DataParallel` is taken over. Raises `ModelError` for another distribution, and for several hosts."""
-    global _told
     name = f"keras.distribution.{type(distribution).__name__}"
     if not isinstance(distribution, keras.distribution.DataParallel):
         raise ModelError(
@@ -63,9 +61,7 @@ def accept(distribution: Any) -> None:
         )
     if getattr(distribution, "_is_multi_process", False):
         raise LaunchError(f"the script sets a {name} over several processes", _HOSTS)
-    if not _told:
-        _told = True
-        tell(f"takes over {name}: it places nothing, and a batch is that of all devices")
+    tell_once(f"takes over {name}: it places nothing, and a batch is that of all devices")
 
 
 def accept_current() -> None:

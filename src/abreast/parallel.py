@@ -5,7 +5,6 @@ Not here: which model has which placement (`placed_models.py`), and how Keras's 
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from abreast.errors import BackendError, DeviceError, ModelError
 from abreast.launchers import World, read_world
 from abreast.placed_models import as_default, is_nothing_placed, placed_before, scopes, tag, untag
 from abreast.staging import DEFAULT_STAGING, Staging
-from abreast.stderr import tell
+from abreast.stderr import tell_once
 
 Model = TypeVar("Model")
 
@@ -278,9 +277,9 @@ def _chosen(backend: Backend[Any], devices: DeviceSpec) -> tuple[str, ...]:
             raise
         raise DeviceError(f"{error.message}; {unused.message}", unused.hint) from None
     if unused is not None and "cpu" not in str(request):
-        _tell_once(str(unused))
+        tell_once(str(unused))
     elif falls_back and unused is None and request == "auto":
-        _tell_once(_NO_ACCELERATOR)
+        tell_once(_NO_ACCELERATOR)
     return chosen
 
 
@@ -290,10 +289,5 @@ def _joined(backend: Backend[Any], world: World) -> tuple[str, ...]:
     if world.local_rank == 0 and backend.device_names() == ("cpu:0",):
         unused = unused_gpus(backend.name, computes_on_cpu=True)
         if unused is not None:
-            _tell_once(str(unused))
+            tell_once(str(unused))
     return ranks
-
-
-@functools.cache
-def _tell_once(line: str) -> None:
-    tell(line)

@@ -15,6 +15,7 @@ from typing import Any
 from abreast.after_import import after_import
 from abreast.errors import ModelError
 from abreast.launchers import read_world
+from abreast.replacing import replaced
 
 HINT = (
     "take dist.init_process_group(), DistributedDataParallel and DistributedSampler out of the script, and make batch_size that "
@@ -30,8 +31,7 @@ def watched() -> Iterator[None]:
 
         def watch(module: ModuleType) -> None:
             if (plain := getattr(module, "init_process_group", None)) is not None:
-                stack.callback(setattr, module, "init_process_group", plain)
-                module.init_process_group = _unless_refused(plain)  # type: ignore[attr-defined]
+                stack.enter_context(replaced(module, "init_process_group", _unless_refused(plain)))
 
         stack.callback(after_import("torch.distributed", watch))
         yield

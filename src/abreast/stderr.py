@@ -7,6 +7,7 @@ level, handlers and `propagate` are the user's to set, before or after that.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import sys
 import threading
@@ -47,6 +48,12 @@ _LOGGER = _set_up(logging.getLogger("abreast"))
 def tell(text: str) -> None:
     """Print a line that begins with our name, at once."""
     _log(logging.INFO, text)
+
+
+@functools.cache
+def tell_once(text: str) -> None:
+    """`tell`, except for a line that this has told already."""
+    tell(text)
 
 
 def fail(error: object) -> None:

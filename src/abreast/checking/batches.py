@@ -16,8 +16,8 @@ import numpy as np
 from keras import tree
 
 from abreast.backend.reading import ITERATORS, watched_pipeline
-from abreast.doctor.keep import replaced
 from abreast.feed import FeedIterator
+from abreast.replacing import replaced
 
 _depth = threading.local()
 

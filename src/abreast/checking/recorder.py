@@ -23,9 +23,9 @@ from abreast.checking import changes
 from abreast.checking.batches import SourceFingerprints, fingerprint, watch, watched_feeds
 from abreast.checking.facts import call_facts, model_facts
 from abreast.checking.log import LogWriter, plain_array
-from abreast.doctor.keep import replaced
 from abreast.feed import cut_validation
 from abreast.keras_private.data_adapters import registry as data_adapters
+from abreast.replacing import replaced
 from abreast.stderr import tell
 
 # A loop of `train_on_batch` is ended after this many times the compared steps: it might not end by itself.

@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 
+from abreast.replacing import replaced
 from abreast.state import RandomState, TrainingState
 
 # Attributes that hold where callbacks of Keras write.
@@ -53,21 +54,6 @@ def kept_random(model: Any) -> Iterator[None]:
         yield
     finally:
         state.put_back(model)
-
-
-@contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Give an attribute of a class or a module another value until the end of the block."""
-    inherited = name not in vars(owner)
-    plain = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if inherited:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, plain)
 
 
 @contextmanager

@@ -15,11 +15,10 @@ import tensorflow as tf
 
 from abreast.backend.tensorflow.functions import in_a_step
 from abreast.errors import DataError, ModelError
-from abreast.stderr import tell
+from abreast.stderr import tell_once
 
 _PLAIN = tf.distribute.get_strategy()  # TensorFlow's default: one device
 _entered = threading.local()
-_told: set[str] = set()
 
 
 def around() -> Any:
@@ -53,12 +52,10 @@ class TakenOver(tf.distribute.Strategy):  # type: ignore[misc]  # TensorFlow has
         tf.distribute.Strategy.__init__(self, _PLAIN.extended)
         for device in [devices] if isinstance(devices, str) else devices or ():
             _check_here(self.title, device)
-        if self.title not in _told:
-            _told.add(self.title)
-            tell(
-                f"takes over {self.title}: its scope places nothing, num_replicas_in_sync is {self._num_replicas}, and a "
-                "batch is that of all devices"
-            )
+        tell_once(
+            f"takes over {self.title}: its scope places nothing, num_replicas_in_sync is {self._num_replicas}, and a "
+            "batch is that of all devices"
+        )
 
     @property
     def _num_replicas(self) -> int:

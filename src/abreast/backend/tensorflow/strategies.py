@@ -20,6 +20,7 @@ from abreast.backend.tensorflow import own_strategies
 from abreast.backend.tensorflow.own_strategies import MirroredStrategy, OneDeviceStrategy, TakenOver
 from abreast.errors import ModelError
 from abreast.keras_private.tensorflow import TensorFlowTrainer
+from abreast.replacing import replaced
 
 _HOSTS = "several hosts work with PyTorch only (KERAS_BACKEND=torch); on this host, "
 _MIRRORED = "write tf.distribute.MirroredStrategy(), which abreast takes over, or leave the strategy and its scope out"
@@ -46,8 +47,7 @@ def taking_over(num_devices: int) -> Iterator[None]:
         for module, title in _modules():
             for name, plain in vars(module).copy().items():
                 if (own := _own(name, plain, f"{title}.{name}")) is not None:
-                    setattr(module, name, own)
-                    stack.callback(setattr, module, name, plain)
+                    stack.enter_context(replaced(module, name, own))
         _show_strategies_to_models(stack)
         try:
             yield
@@ -124,9 +124,8 @@ def _show_strategies_to_models(stack: ExitStack) -> None:
         strategy = _made_in.get(model)
         return plain.fget(model) if strategy is None or _asked_by_library() else strategy
 
-    TensorFlowTrainer.__init__, TensorFlowTrainer.distribute_strategy = init, property(distribute_strategy)
-    stack.callback(setattr, TensorFlowTrainer, "__init__", plain_init)
-    stack.callback(setattr, TensorFlowTrainer, "distribute_strategy", plain)
+    stack.enter_context(replaced(TensorFlowTrainer, "__init__", init))
+    stack.enter_context(replaced(TensorFlowTrainer, "distribute_strategy", property(distribute_strategy)))
 
 
 def _asked_by_library() -> bool:
