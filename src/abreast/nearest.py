@@ -9,11 +9,14 @@ _MOST = 3
 _LIKE = 0.4
 
 
-def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Up to three known names that resemble `name`, ignoring case and punctuation; empty if none does."""
+def nearest(name: str, known: Iterable[str], like: float = _LIKE) -> list[str]:
+    """Up to three known names that resemble `name`, ignoring case and punctuation; empty if none does.
+
+    `like` is the share of letters, from 0 to 1, that a name has to have in common.
+    """
     plain, by_plain = _plain(name), {_plain(each): each for each in known}
     begins = [each for each in by_plain if plain and (each.startswith(plain) or plain.startswith(each))]
-    found = difflib.get_close_matches(plain, by_plain, _MOST, _LIKE)
+    found = difflib.get_close_matches(plain, by_plain, _MOST, like)
     return [by_plain[each] for each in dict.fromkeys([*begins, *found])][:_MOST]
 
 

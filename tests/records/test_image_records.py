@@ -246,7 +246,7 @@ def test_the_state_of_an_equal_view_is_taken(folder: Path, one: Any, same: Any) 
         ({"augment": "random"}, "augment='random'", "RandomCrop"),
         ({"weights": "text"}, "not numbers of one shape in column 'text'", "of one shape: label, weight, pair"),
         ({"targets": "boxes"}, "not numbers of one shape in column 'boxes'", "of one shape: label, weight, pair"),
-        ({"targets": ("label", "labels")}, "no column 'labels'", "weight, pair; targets=None gives"),
+        ({"targets": ("label", "labels")}, "no column 'labels'", "did you mean 'label'? columns of"),
         ({"weights": "no"}, "no column 'no'", "label, weight, pair"),
     ],
 )

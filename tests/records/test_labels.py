@@ -350,6 +350,26 @@ def test_a_loader_numbers_words_and_says_how(tmp_path: Path, capsys: pytest.Capt
         assert kind(*settings).class_names == loader.class_names and capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("settings", "message", "hint"),
+    [
+        ({}, "no column 'label'", "columns of numbers of one shape: weight; columns of words: animal (targets='animal' n"),
+        ({"targets": "animl"}, "no column 'animl'", "did you mean 'animal'? columns of numbers"),
+        ({"targets": "Wieght"}, "no column 'Wieght'", "did you mean 'weight'? columns of numbers"),
+        ({"targets": ["animal", "wight"]}, "no column 'wight'", "did you mean 'weight'? columns of numbers"),
+        ({"targets": None, "weights": "wieght"}, "no column 'wieght'", "did you mean 'weight'? columns of numbers"),
+    ],
+)
+def test_a_missing_column_names_those_that_would_do(
+    tmp_path: Path, settings: dict[str, Any], message: str, hint: str
+) -> None:
+    source = {"image": np.zeros((6, 8, 8, 3), np.uint8), "animal": _ANIMALS, "weight": np.arange(6)}
+    pack(source, tmp_path / "t.pack")
+    with pytest.raises(DataError) as caught:
+        Loader(tmp_path / "t.pack", 4, size=8, **settings)
+    assert message in caught.value.message and str(caught.value.hint).startswith(hint)
+
+
 @pytest.mark.in_turn
 def test_words_train_as_their_numbers_do(tmp_path: Path, workers: Workers) -> None:
     """Words of a CSV, numbered by the loader, on two devices; the packer's numbers, on one."""

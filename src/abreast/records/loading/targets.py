@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError
-from abreast.records.format.columns import TEXT, Array
+from abreast.records.format.columns import Array
 from abreast.records.format.keys import printable
-from abreast.records.reading.reader import Records
+from abreast.records.reading.reader import Records, meant, text_names
 from abreast.records.sources.labels import LABEL
 from abreast.records.sources.words import given_names, names_of, unknown
 from abreast.stderr import tell
@@ -45,14 +45,23 @@ def target_columns(records: Records, targets: Targets, class_names: ClassNames =
 
 
 def _column(records: Records, name: str, given: tuple[str, ...] | None) -> tuple[Array, tuple[str, ...] | None]:
-    if name in [column.name for column in records.columns if column.type == TEXT]:
+    if name in text_names(records):
         return _of_words(records, name, given)
     try:
         numbers = records.column(name)
     except DataError as error:
-        raise DataError(error.message, f"{error.hint}; targets=None gives images alone") from None
+        raise DataError(error.message, _other_targets(records, name, str(error.hint))) from None
     known = records.class_names if name == LABEL else None
     return (numbers, known) if given is None or given == known else (_renumbered(name, numbers, known, given), given)
+
+
+def _other_targets(records: Records, name: str, of_numbers: str) -> str:
+    """The hint for a column that cannot be targets. `of_numbers` lists those that are numbers."""
+    words = text_names(records)
+    one = words[0] if len(words) == 1 else "..."
+    of_words = f"; columns of words: {', '.join(words)} (targets={one!r} numbers them)" if words else ""
+    near = "" if of_numbers.startswith("did you mean") else meant(name, words)
+    return f"{near}{of_numbers}{of_words}; targets=None gives images alone"
 
 
 def _of_words(records: Records, name: str, given: tuple[str, ...] | None) -> tuple[Array, tuple[str, ...]]:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from abreast import notebook
 from abreast.errors import DataError
+from abreast.nearest import nearest
 from abreast.records.format import index_file, manifest
 from abreast.records.format.checksum import crc32c
 from abreast.records.format.columns import BYTES, TEXT, Array, ColumnType
@@ -33,6 +34,8 @@ from abreast.records.format.index import ENCODINGS, HINT, Index, Note
 from abreast.units import counted
 
 Numbers = npt.NDArray[np.int64]  # of samples
+
+_LIKE = 0.6  # share of letters that a mistyped name has in common with the right one
 
 
 @dataclass(frozen=True)
@@ -261,10 +264,11 @@ class Records:
         """
         found = self._values(name)
         if found is None:
-            names = ", ".join(each.name for each in self.columns if self._values(each.name) is not None) or "none"
+            numbers = [each.name for each in self.columns if self._values(each.name) is not None]
             known = name in [each.name for each in self.columns]
             what = f"not numbers of one shape in column {name!r}" if known else f"no column {name!r}"
-            raise DataError(f"{self.folder} has {what}", f"columns of numbers of one shape: {names}")
+            hint = f"{meant(name, numbers)}columns of numbers of one shape: {', '.join(numbers) or 'none'}"
+            raise DataError(f"{self.folder} has {what}", hint)
         return found
 
     def texts(self, name: str) -> list[str]:
@@ -284,9 +288,10 @@ class Records:
             >>> Records("places.pack").texts("place")
             ['Bonn', 'Oslo']
         """
-        if name not in [each.name for each in self.columns if each.type == TEXT]:
-            names = ", ".join(each.name for each in self.columns if each.type == TEXT) or "none"
-            raise DataError(f"{self.folder} has no column {name!r} of text", f"columns of text: {names}")
+        names = text_names(self)
+        if name not in names:
+            hint = f"{meant(name, names)}columns of text: {', '.join(names) or 'none'}"
+            raise DataError(f"{self.folder} has no column {name!r} of text", hint)
         indexes = (self.index(place) for place in range(len(self._ends)))
         return [index.columns[name].value(row) for index in indexes for row in range(index.num_samples)]
 
@@ -402,6 +407,17 @@ class Records:
         tar = path.with_suffix(".tar")
         memory = _mapped(tar, facts.tar_bytes)
         return _Shard(tar, index, memory, np.frombuffer(memory, np.uint8))
+
+
+def text_names(records: Records) -> list[str]:
+    """The names of the columns of text."""
+    return [each.name for each in records.columns if each.type == TEXT]
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The begin of a hint for an unknown column: the nearest name, or nothing."""
+    near = [each for each in nearest(name, known, like=_LIKE) if each != name][:1]
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 # If another thread holds the lock during a fork, the child would wait for it for ever.
