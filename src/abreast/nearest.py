@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 _MOST = 3
 _LIKE = 0.4
+_MOST_LISTED = 20
 
 
 def nearest(name: str, known: Iterable[str], like: float = _LIKE) -> list[str]:
@@ -20,13 +21,20 @@ def nearest(name: str, known: Iterable[str], like: float = _LIKE) -> list[str]:
     return [by_plain[each] for each in dict.fromkeys([*begins, *found])][:_MOST]
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence such as `did you mean resnet50 or resnet101?`; if no known name is near, a list of all of them."""
+def did_you_mean(name: str, known: Iterable[str], listed_by: str = "") -> str:
+    """A sentence such as `did you mean resnet50 or resnet101?`. If no known name is near, a list of some or all of them.
+
+    `listed_by` is the command that lists more of them than one line has room for.
+    """
     names = list(known)
     near = nearest(name, names)
-    if not near:
+    if near:
+        return f"did you mean {' or '.join([', '.join(near[:-1]), near[-1]] if len(near) > 1 else near)}?"
+    if len(names) <= _MOST_LISTED:
         return f"known are {', '.join(names)}."
-    return f"did you mean {' or '.join([', '.join(near[:-1]), near[-1]] if len(near) > 1 else near)}?"
+    if listed_by:
+        return f"`{listed_by}` lists the {len(names):,} known names."
+    return f"known are {', '.join(names[:_MOST_LISTED])} and {len(names) - _MOST_LISTED:,} more."
 
 
 def _plain(name: str) -> str:

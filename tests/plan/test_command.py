@@ -135,6 +135,8 @@ def test_a_model_may_be_a_number_of_parameters(plan: Any) -> None:
     [
         ("--model resnet5 --machine dgx-2", "no model is called 'resnet5'", "resnet50"),
         ("--model resnet50 --machine dgx3", "no machine is called 'dgx3'", "did you mean dgx-"),
+        ("--model x --machine dgx-2", "no model is called 'x'", "`abreast plan --list` lists the 5"),
+        ("--model resnet50 --machine qqq", "no machine is called 'qqq'", "`abreast plan --list` lists the "),
         ("--machine dgx-2", "no model is given", "--model resnet50"),
         (f"{GIVEN} --devices 13", "13 devices on 2 hosts, with 8 each", "12 devices in all"),
         (f"{GIVEN} --devices 16 --hosts 1", "16 devices per host, but dgx-1-v100 has 8", "more hosts"),

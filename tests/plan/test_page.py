@@ -105,11 +105,10 @@ def test_measured_values_stand_beside_the_prediction_in_their_own_style(plan: An
 def test_a_line_that_is_cut_off_is_left_out_and_reported(plan: Any) -> None:
     write(scaling())
     whole = plan(f"{GIVEN} --measured lines.jsonl")
-    assert whole[2] == ""
     with Path("lines.jsonl").open("a") as file:
         file.write(json.dumps(line(2, 0.3))[:-9])
     said = "abreast: the last line of lines.jsonl is cut off and left out\n"
-    assert plan(f"{GIVEN} --measured lines.jsonl") == (*whole[:2], said)
+    assert plan(f"{GIVEN} --measured lines.jsonl") == (*whole[:2], said + whole[2])
 
 
 def test_the_json_has_what_was_measured(plan: Any) -> None:
@@ -124,6 +123,35 @@ def test_a_step_that_bench_measured_may_be_the_step_of_a_plan(plan: Any) -> None
     write([line(1, 0.1)])
     code, out, _ = plan(f"{GIVEN} --batch 64 --step-from lines.jsonl")
     assert code == 0 and "step of one device: 100 ms for 64 rows" in out
+
+
+@pytest.mark.parametrize("option", ["--measured", "--batch 64 --step-from"])
+def test_a_step_of_simulated_devices_is_no_step_of_a_gpu(plan: Any, option: str) -> None:
+    write([line(1, 0.1, simulated=True, machine=MACHINE)])
+    code, out, err = plan(f"{GIVEN} {option} lines.jsonl")
+    assert (code, out) == (2, "")
+    assert "lines.jsonl was measured on simulated devices, and dgx-1-v100 has V100" in err and "--cpu-devices" in err
+    write([line(1, 0.1, machine=MACHINE)])
+    assert "measured on a CPU, and dgx-1-v100 has V100" in plan(f"{GIVEN} {option} lines.jsonl")[2]
+    link = {"kind": "measured", "bytes_per_second": 1e9}
+    processor = {"name": "Some CPU", "memory_bytes_per_second": 1e10}
+    own = {"name": "mine", "device": processor, "devices_per_host": 2, "device_link": link}
+    for shares_cores in (False, True):
+        Path("mine.json").write_text(json.dumps(own | {"shares_cores": shares_cores}))
+        write([line(1, 0.1, simulated=shares_cores, machine=MACHINE)])
+        assert plan(f"--model resnet50 --machine mine.json {option} lines.jsonl")[::2] == (0, "")
+    write([line(1, 0.1)])
+    assert "measured on Some GPU, and mine has no GPU" in plan(f"--model resnet50 --machine mine.json {option} lines.jsonl")[2]
+
+
+@pytest.mark.parametrize("option", ["--measured", "--batch 64 --step-from"])
+def test_a_step_of_another_gpu_is_announced(plan: Any, option: str) -> None:
+    write([line(1, 0.1)])
+    code, _, err = plan(f"{GIVEN} {option} lines.jsonl")
+    assert code == 0
+    assert err == "abreast: lines.jsonl was measured on Some GPU, and dgx-1-v100 has V100: the plan takes its step as it is\n"
+    write([line(1, 0.1, machine=MACHINE | {"gpus": ["Tesla V100-SXM2-16GB"]})])
+    assert plan(f"{GIVEN} {option} lines.jsonl")[::2] == (0, "")
 
 
 def test_a_model_may_be_what_was_measured(plan: Any) -> None:

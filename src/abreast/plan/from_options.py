@@ -17,6 +17,7 @@ from abreast.plan.predict import Prediction, predictions
 from abreast.plan.price import parse_price
 from abreast.plan.questions import cost, helps, worth
 from abreast.plan.report import Plan
+from abreast.plan.same_device import check_same_device
 from abreast.plan.setup import Setup, check_rows
 from abreast.plan.step_time import step_time
 from abreast.stderr import tell
@@ -35,6 +36,8 @@ def make_plan(options: argparse.Namespace) -> Plan:
             tell(half)
         measured = measured_steps(options.measured, options.model, options.batch, options.strong)
     setup = setup_of(options, measured)
+    if measured is not None:
+        check_same_device(options.measured, measured.facts, measured.machine, setup.machine)
     most = setup.machine.devices_per_host if options.devices is None else options.devices
     if options.devices is None and options.hosts is not None:
         most *= options.hosts

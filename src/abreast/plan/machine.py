@@ -17,7 +17,7 @@ from typing import Any
 
 from abreast import plain_json
 from abreast.errors import DataError
-from abreast.nearest import nearest
+from abreast.nearest import did_you_mean
 from abreast.plan import measured_machine
 from abreast.plan.facts import JsonFacts
 from abreast.plan.software import LINKS, NETWORKS
@@ -76,7 +76,7 @@ def find_machine(name_or_path: str) -> Machine:
         return machines()[name_or_path]
     if name_or_path.endswith(".json") or (name_or_path and os.path.exists(name_or_path)):
         return read_machine(name_or_path)
-    raise DataError(f"no machine is called {name_or_path!r}", _suggest(name_or_path, machines()))
+    raise DataError(f"no machine is called {name_or_path!r}", did_you_mean(name_or_path, machines(), "abreast plan --list"))
 
 
 def read_machine(path: str | Path) -> Machine:
@@ -138,7 +138,7 @@ def devices() -> dict[str, DeviceSpeed]:
 
 def find_device(name: str) -> DeviceSpeed:
     if name not in devices():
-        raise DataError(f"no GPU is called {name!r}", _suggest(name, devices()))
+        raise DataError(f"no GPU is called {name!r}", did_you_mean(name, devices()))
     return devices()[name]
 
 
@@ -148,16 +148,15 @@ def _names_by_driver() -> dict[str, str]:
     return {other: name for name, facts in _shipped()["devices"].items() for other in facts.get("driver_names", ())}
 
 
+def name_of_gpu(model: str) -> str:
+    """The name under which a GPU ships, from the name that its driver gives it; the driver's name of any other GPU."""
+    return _names_by_driver().get(model.removeprefix("NVIDIA "), model)
+
+
 @cache
 def _shipped() -> dict[str, Any]:
     content: dict[str, Any] = json.loads(files("abreast.plan").joinpath("machines.json").read_text())
     return content
-
-
-def _suggest(name: str, known: Mapping[str, Any]) -> str:
-    near = nearest(name, known)
-    begin = f"did you mean {' or '.join(near)}? There" if near else "there"
-    return f"{begin} are {', '.join(known)}"
 
 
 def _link(facts: JsonFacts, name: str, kinds: tuple[str, ...]) -> LinkSpeed:

@@ -43,7 +43,7 @@ def find_model(name: str) -> Model:
     """A model that ships, by any spelling of its name."""
     found = _spelled(name)
     if found is None:
-        hint = f"{did_you_mean(name, models())} Or give `--parameters 25.6e6`"
+        hint = f"{did_you_mean(name, models(), 'abreast plan --list')} Or give `--parameters 25.6e6`"
         raise DataError(f"no model is called {name!r}", hint)
     return found
 

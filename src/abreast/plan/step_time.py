@@ -15,6 +15,7 @@ from abreast.plan.machine import Machine
 from abreast.plan.measured_steps import at
 from abreast.plan.models import Model
 from abreast.plan.roofline import StepTime, roofline
+from abreast.plan.same_device import check_same_device
 from abreast.units import duration
 
 _UNITS = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "s": 1.0}
@@ -37,7 +38,7 @@ def step_time(
     if options.step_time is not None:
         return StepTime(given_seconds(options.step_time, _rough(model, machine, rows, options.precision)), 1.0, "given")
     if options.step_from is not None:
-        return _from_file(options.step_from, rows)
+        return _from_file(options.step_from, rows, machine)
     one = at(measured, 1)
     if one is not None:
         noisy = f"; {TOO_NOISY}: {one.noise}" if one.noise else ""
@@ -75,7 +76,7 @@ def _checked(seconds: float) -> float:
     return seconds
 
 
-def _from_file(path: str, rows: float) -> StepTime:
+def _from_file(path: str, rows: float, machine: Machine) -> StepTime:
     """The step time in the last line of a file of JSON lines, in seconds or as rows per second."""
     try:
         lines = [line for line in Path(path).read_text().splitlines() if line.strip()]
@@ -88,7 +89,9 @@ def _from_file(path: str, rows: float) -> StepTime:
         raise DataError(f"the last line of {path} is not a measurement", hint) from None
     if not plain_json.positive(value):
         raise DataError(f"{path}: the median of its last line is {value!r}", "it is a number above zero")
-    _check_case(path, line.get("case"), rows)
+    case, measured_on = (_facts(line.get(name)) for name in ("case", "machine"))
+    _check_case(path, case, rows)
+    check_same_device(path, case, measured_on, machine)
     if unit in ("s", "seconds", "s/step", "seconds/step", "seconds per step"):
         return StepTime(_checked(value), 1.0, f"measured, {path}")
     if unit in ("ms", "ms/step"):
@@ -99,9 +102,12 @@ def _from_file(path: str, rows: float) -> StepTime:
     raise DataError(f"{path}: a step time in {unit!r}", "its unit is s, ms, or rows/s")
 
 
-def _check_case(path: str, case: Any, rows: float) -> None:
+def _facts(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _check_case(path: str, facts: dict[str, Any], rows: float) -> None:
     """Raise `DataError` for a line of several devices, or of another number of rows."""
-    facts = case if isinstance(case, dict) else {}
     if facts.get("devices", 1) != 1:
         hint = f"give the line of one device, or the whole file with `--measured {path}`"
         raise DataError(f"the last line of {path} is for {facts['devices']} devices", hint)
