@@ -141,7 +141,10 @@ def test_a_step_of_simulated_devices_is_no_step_of_a_gpu(plan: Any, option: str)
         write([line(1, 0.1, simulated=shares_cores, machine=MACHINE)])
         assert plan(f"--model resnet50 --machine mine.json {option} lines.jsonl")[::2] == (0, "")
     write([line(1, 0.1)])
-    assert "measured on Some GPU, and mine has no GPU" in plan(f"--model resnet50 --machine mine.json {option} lines.jsonl")[2]
+    assert (
+        "measured on Some GPU, and mine has no GPU"
+        in plan(f"--model resnet50 --machine mine.json {option} lines.jsonl")[2]
+    )
 
 
 @pytest.mark.parametrize("option", ["--measured", "--batch 64 --step-from"])
@@ -149,7 +152,10 @@ def test_a_step_of_another_gpu_is_announced(plan: Any, option: str) -> None:
     write([line(1, 0.1)])
     code, _, err = plan(f"{GIVEN} {option} lines.jsonl")
     assert code == 0
-    assert err == "abreast: lines.jsonl was measured on Some GPU, and dgx-1-v100 has V100: the plan takes its step as it is\n"
+    assert (
+        err
+        == "abreast: lines.jsonl was measured on Some GPU, and dgx-1-v100 has V100: the plan takes its step as it is\n"
+    )
     write([line(1, 0.1, machine=MACHINE | {"gpus": ["Tesla V100-SXM2-16GB"]})])
     assert plan(f"{GIVEN} {option} lines.jsonl")[::2] == (0, "")
 

@@ -353,7 +353,11 @@ def test_a_loader_numbers_words_and_says_how(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("settings", "message", "hint"),
     [
-        ({}, "no column 'label'", "columns of numbers of one shape: weight; columns of words: animal (targets='animal' n"),
+        (
+            {},
+            "no column 'label'",
+            "columns of numbers of one shape: weight; columns of words: animal (targets='animal' n",
+        ),
         ({"targets": "animl"}, "no column 'animl'", "did you mean 'animal'? columns of numbers"),
         ({"targets": "Wieght"}, "no column 'Wieght'", "did you mean 'weight'? columns of numbers"),
         ({"targets": ["animal", "wight"]}, "no column 'wight'", "did you mean 'weight'? columns of numbers"),

@@ -76,7 +76,9 @@ def find_machine(name_or_path: str) -> Machine:
         return machines()[name_or_path]
     if name_or_path.endswith(".json") or (name_or_path and os.path.exists(name_or_path)):
         return read_machine(name_or_path)
-    raise DataError(f"no machine is called {name_or_path!r}", did_you_mean(name_or_path, machines(), "abreast plan --list"))
+    raise DataError(
+        f"no machine is called {name_or_path!r}", did_you_mean(name_or_path, machines(), "abreast plan --list")
+    )
 
 
 def read_machine(path: str | Path) -> Machine:

@@ -17,7 +17,9 @@ def check_same_device(path: str, case: Mapping[str, Any], measured_on: Mapping[s
     """
     simulated, gpus = bool(case.get("simulated")), measured_on.get("gpus") or []
     if simulated and not machine.shares_cores:
-        raise DataError(f"{path} was measured on simulated devices, and {machine.name} has {machine.device.name}", _HINT)
+        raise DataError(
+            f"{path} was measured on simulated devices, and {machine.name} has {machine.device.name}", _HINT
+        )
     if not simulated and not gpus and "cpu" in measured_on and machine.device.name in devices():
         raise DataError(f"{path} was measured on a CPU, and {machine.name} has {machine.device.name}", _HINT)
     if simulated or not gpus:
