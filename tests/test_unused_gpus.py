@@ -57,7 +57,7 @@ def test_a_build_without_cuda_is_named_with_the_command_that_mends_it(
 @pytest.mark.usefixtures("gpus")
 def test_a_build_of_tensorflow_without_the_libraries_of_cuda_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     build(monkeypatch, "CUDA 12.5.1", "tensorflow")
-    monkeypatch.setattr(module, "_has_package", lambda name: False)
+    monkeypatch.setattr(module, "package_versions", lambda *names: {})
     found = unused_gpus("tensorflow", computes_on_cpu=False)
     assert found is not None
     assert found.message.endswith(": CUDA's libraries, which its build loads, are not installed")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from abreast.import_hooks import found
@@ -52,7 +53,7 @@ def backend_choice() -> tuple[str, str | None]:
 def _line(chosen: str, there: tuple[str, ...], alone: str, is_configured: bool) -> str:
     from abreast.backend.registry import title
 
-    whose = f"the backend in {_configuration_file()}" if is_configured else "the default of Keras"
+    whose = f"the backend in {configuration_file()}" if is_configured else "the default of Keras"
     names = " and ".join(title(name) for name in there)
     return (
         f"Keras runs on {title(chosen)}: {names} {'is' if len(there) == 1 else 'are'} installed, and {title(alone)}, "
@@ -65,16 +66,16 @@ def _configured() -> str | None:
     import json
 
     try:
-        with open(_configuration_file()) as file:
+        with open(configuration_file()) as file:
             return str(json.load(file)["backend"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _configuration_file() -> str:
-    """As in `keras/src/backend/config.py`."""
+def configuration_file(environ: Mapping[str, str] = os.environ) -> str:
+    """The path of Keras's own configuration, as in `keras/src/backend/config.py`."""
     home = os.path.expanduser("~")
-    folder = os.environ.get("KERAS_HOME") or os.path.join(home if os.access(home, os.W_OK) else "/tmp", ".keras")
+    folder = environ.get("KERAS_HOME") or os.path.join(home if os.access(home, os.W_OK) else "/tmp", ".keras")
     return os.path.expanduser(os.path.join(folder, "keras.json"))
 
 

@@ -28,3 +28,10 @@ def cpu_memory_bytes(root: Path = Path("/")) -> int:
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = text_of(root / "sys/fs/cgroup/memory.max")
     return min(physical, int(limit)) if limit.isdecimal() else physical
+
+
+def free_memory_bytes(root: Path = Path("/")) -> int | None:
+    """Memory that can be taken without swapping; None where the system does not tell."""
+    lines = dict(line.partition(":")[::2] for line in text_of(root / "proc/meminfo").splitlines())
+    kibibytes = lines.get("MemAvailable", "").split()
+    return int(kibibytes[0]) * 1024 if kibibytes else None

@@ -19,8 +19,8 @@ from typing import Any
 from abreast import __version__, provenance
 from abreast.backend.builds import distribution_of, gpu_build
 from abreast.backend.registry import BACKENDS
-from abreast.backend_choice import backend_choice
-from abreast.cpu import cpu_memory_bytes, cpu_model, num_cores
+from abreast.backend_choice import backend_choice, configuration_file
+from abreast.cpu import cpu_memory_bytes, cpu_model, free_memory_bytes, num_cores
 from abreast.device_list import list_devices
 from abreast.errors import AbreastError
 from abreast.launchers import read_world
@@ -72,7 +72,7 @@ def environment_facts(environ: Mapping[str, str] | None = None, root: Path = Pat
         "launcher": _launcher(environ),
         "variables": _variables(environ),
         "cores": {"model": cpu_model(root), "usable": num_cores(), "all": os.cpu_count()},
-        "memory": {"bytes": cpu_memory_bytes(root), "free_bytes": _free_memory_bytes(root)},
+        "memory": {"bytes": cpu_memory_bytes(root), "free_bytes": free_memory_bytes(root)},
         "shm": _shared_memory(root),
     }
 
@@ -94,8 +94,7 @@ def _system(root: Path) -> dict[str, Any]:
 
 def _keras_configuration(environ: Mapping[str, str]) -> Any:
     """The backend in Keras's own file, which counts where `KERAS_BACKEND` is not set; None without the file."""
-    home = Path(environ.get("KERAS_HOME") or Path(os.path.expanduser("~")) / ".keras")
-    file = home / "keras.json"
+    file = Path(configuration_file(environ))
     if not file.is_file():
         return None
     try:
@@ -157,12 +156,6 @@ def _launcher(environ: Mapping[str, str]) -> Any:
 def _variables(environ: Mapping[str, str]) -> dict[str, str]:
     names = sorted(name for name in environ if name in _NAMES or name.startswith(_PREFIXES))
     return {name: _HIDDEN if any(part in name for part in _SECRETS) else environ[name] for name in names}
-
-
-def _free_memory_bytes(root: Path) -> int | None:
-    lines = dict(line.partition(":")[::2] for line in text_of(root / "proc/meminfo").splitlines())
-    kibibytes = lines.get("MemAvailable", "").split()
-    return int(kibibytes[0]) * 1024 if kibibytes else None
 
 
 def _shared_memory(root: Path) -> dict[str, int] | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from abreast.cpu import free_memory_bytes
 from abreast.errors import DataError
 
 if TYPE_CHECKING:
@@ -120,10 +121,6 @@ def _is_depth(value: Any) -> bool:
 
 
 def free_bytes() -> int:
-    """Host memory that can be taken without swapping."""
-    try:
-        with open("/proc/meminfo") as file:
-            fields = dict(line.split(":", 1) for line in file)
-        return int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    """Host memory that can be taken without swapping; half of the machine's where that is not known."""
+    known = free_memory_bytes()
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 if known is None else known

@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 
 from abreast.backend.registry import BackendName
+from abreast.provenance import package_versions
 
 # Where the CUDA of a wheel is its own package, its number is in the name.
 _JAX_PLUGINS = {
@@ -27,10 +27,7 @@ _DISTRIBUTIONS: dict[BackendName, tuple[str, ...]] = {
 
 def distribution_of(name: BackendName) -> tuple[str, str] | None:
     """Name and version of the package that brings a framework, as `("tensorflow-cpu", "2.21.0")`; None without one."""
-    for package in _DISTRIBUTIONS[name]:
-        if (version := _version(package)) is not None:
-            return package, version
-    return None
+    return next(iter(package_versions(*_DISTRIBUTIONS[name]).items()), None)
 
 
 def gpu_build(name: BackendName) -> str | None:
@@ -39,7 +36,7 @@ def gpu_build(name: BackendName) -> str | None:
 
 
 def _of_jax() -> str | None:
-    return next((words for package, words in _JAX_PLUGINS.items() if _version(package) is not None), None)
+    return next((_JAX_PLUGINS[package] for package in package_versions(*_JAX_PLUGINS)), None)
 
 
 def _of_tensorflow() -> str | None:
@@ -72,10 +69,3 @@ def _text_in(package: str, file: str) -> str:
     folders = [] if spec is None else spec.submodule_search_locations or []
     paths = (Path(folder) / file for folder in folders)
     return next((path.read_text(errors="replace") for path in paths if path.is_file()), "")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -8,12 +8,12 @@ from __future__ import annotations
 import ctypes
 import os
 from dataclasses import dataclass
-from importlib import metadata
 
 from abreast.backend.builds import distribution_of, gpu_build
 from abreast.backend.registry import BACKENDS, CUDA_EXTRAS, TITLES, BackendName
 from abreast.device_list import list_nvidia_devices
 from abreast.installing import install_command
+from abreast.provenance import package_versions
 from abreast.units import counted
 
 # Packages of CPU builds, which an installation of the extra would leave in the way. PyTorch's has the name of the CUDA build.
@@ -60,17 +60,9 @@ def _shortcoming(name: BackendName) -> str | None:
     if not (gpu_build(name) or "").startswith("CUDA"):
         return "its build has no CUDA"
     # The others bring CUDA's libraries with their CUDA build.
-    if name == "tensorflow" and not _has_package("nvidia-cudnn-cu12") and not _can_load("libcudnn.so.9"):
+    if name == "tensorflow" and not package_versions("nvidia-cudnn-cu12") and not _can_load("libcudnn.so.9"):
         return "CUDA's libraries, which its build loads, are not installed"
     return None
-
-
-def _has_package(name: str) -> bool:
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _can_load(library: str) -> bool:
