@@ -1,4 +1,4 @@
-"""The backends' workers as fixtures, and the last lines of a session.
+"""The backends' workers and a folder for commands as fixtures, and the last lines of a session.
 
 `ABREAST_REQUIRE_BACKENDS=jax,torch` makes a missing backend a failure instead of a skip; `ABREAST_REQUIRE_BROWSER=1` does the
 same for the browser of the tests of pages. Without `-m "not full"`, each job runs on every number of devices.
@@ -11,6 +11,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from tests.contract.oracle import Contract, Ledger
 from tests.harness.browser import NAMES, Browser, find
 from tests.harness.client import BACKENDS, Workers
+from tests.harness.folder import Folder
 from tests.harness.in_turn import others, turn
 from tests.harness.installed import skip_unless_installed
 
@@ -64,6 +66,12 @@ def workers(backend: str) -> Iterator[Workers]:
     yield workers
     left = workers.close()
     assert not left, f"left behind: {left}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """An empty folder, in which commands run as a user runs them."""
+    return Folder(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from abreast.after_import import after_import
 from abreast.errors import LaunchError, ModelError
 from abreast.launchers import read_world
 from tests.harness.client import RemoteError, Workers
-from tests.test_cli import Folder
+from tests.harness.folder import Folder
 
 _PACKAGE = {
     "__init__.py": "",

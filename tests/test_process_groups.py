@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from abreast import process_groups
-from tests.test_cli import Folder, Result
+from tests.harness.folder import Folder, Result
 
 ERROR = (
     "abreast.errors.ModelError: the script makes a process group (torch.distributed.init_process_group), and abreast combines "

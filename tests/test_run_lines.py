@@ -6,9 +6,7 @@ import pytest
 
 from abreast.launchers import World
 from abreast.run_lines import training_line
-from tests.test_cli import Folder, folder
-
-__all__ = ["folder"]
+from tests.harness.folder import Folder
 
 ALONE = World(0, 1, 0, 1, "here", "alone")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from abreast.stderr import StatusLine, each_once, fail, silent, tell
-from tests.test_cli import Folder
+from tests.harness.folder import Folder
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.harness.client import left_behind
-from tests.test_cli import Folder, Result
+from tests.harness.folder import Folder, Result
 
 QUICK = ("--steps", "3", "--rounds", "2", "--warm-up", "2")
 PARTS = ("wait", "copy", "compute", "callbacks", "rest")
@@ -115,11 +115,6 @@ def test_a_measured_case_is_not_measured_again(backend: str, measured: tuple[Fol
     assert result.err == "abreast: 2 measurements already in bench.jsonl; --again measures again\n"
     assert len(_without_notes(result.out)) == 5
     assert lines_of(folder) == before
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path)
 
 
 @pytest.mark.jax

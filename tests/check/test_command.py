@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.harness.client import BACKENDS, NUM_DEVICES, ROOT, Worker, Workers
 from tests.harness.differences import largest_difference
-from tests.test_cli import Folder
+from tests.harness.folder import Folder
 
 BEGIN = """
     import sys
@@ -68,11 +67,6 @@ BY_DEVICES = (
     model.fit(x, y, batch_size=8, verbose=0)
 """
 )
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path)
 
 
 @pytest.mark.full

@@ -18,7 +18,7 @@ from abreast.checking.verdict import Verdict
 from abreast.device_list import Device
 from abreast.errors import LaunchError
 from abreast.run import RunOptions
-from tests.test_cli import Folder
+from tests.harness.folder import Folder
 
 EQUAL = Verdict("equal", "jax", ("cpu:0", "cpu:1"), 10, 20, 200, Largest(8.9e-7, "loss"))
 DIFFERENCE = Difference("values", "fit of small_model", "step", 1)
@@ -150,8 +150,3 @@ def test_the_small_model_is_exact(folder: Folder, backend: str) -> None:
     equal = folder.abreast("check", "--backend", backend, "--steps", "5")
     assert equal.code == 0, equal.out + equal.err
     assert equal.out.splitlines()[1].split()[2:7] == ["2", "simulated", "devices", "5", "equal"]
-
-
-@pytest.fixture
-def folder(tmp_path: Any) -> Folder:
-    return Folder(tmp_path)

@@ -16,7 +16,7 @@ from abreast.doctor.report import report
 from abreast.doctor.script import write_json
 from abreast.errors import AbreastError
 from abreast.samplers.sample import DeviceSample
-from tests.test_cli import Folder
+from tests.harness.folder import Folder
 
 TRAINS = """
     import sys, time
@@ -36,11 +36,6 @@ TRAINS = """
         print("caught")
     print("after")
 """
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path)
 
 
 def test_the_first_fit_of_a_script_is_diagnosed(folder: Folder) -> None:

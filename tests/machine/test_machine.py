@@ -18,14 +18,9 @@ from abreast import cli
 from abreast.errors import DataError
 from abreast.machine import host_speeds, machine
 from tests.harness.client import ROOT
-from tests.test_cli import Folder
+from tests.harness.folder import Folder
 
 BANDWIDTHS = ("memory_copy", "loopback", "disk_write", "disk_read")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path)
 
 
 @pytest.mark.in_turn
