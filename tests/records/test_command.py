@@ -39,9 +39,28 @@ def test_a_folder_is_packed_and_described(tmp_path: Path, capsys: pytest.Capture
     code, out, _ = abreast(capsys, "records", "info", dest)
     assert code == 0
     assert "8 jpg; 8 with restart markers" in out
-    assert "label (<i8)" in out and "2: cat 4, dog 4\n" in out and "quality 90" in out
+    assert "label (int64)" in out and "2: cat 4, dog 4\n" in out and "quality 90" in out
     code, out, _ = abreast(capsys, "records", "info", "--json", dest)
     assert json.loads(out)["class_names"] == ["cat", "dog"]
+
+
+def test_info_has_words_for_settings_and_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images = np.zeros((6, 8, 8, 3), np.uint8)
+    source = {
+        "image": images,
+        "animal": ["owl", "fox"] * 3,
+        "place": ["a", "b"] * 3,
+        "box": np.zeros((6, 4), np.float32),
+    }
+    pack(source, tmp_path / "words", columns="animal,box")
+    pack(source, tmp_path / "parts", label="animal,place", split={"train": 0.5, "val": 0.5}, split_seed=1)
+    words, part = (abreast(capsys, "records", "info", tmp_path / name)[1] for name in ("words", "parts/train"))
+    assert "no names; targets='animal' numbers the words of animal\n" in words
+    assert "animal (text), box (float32, 4)" in words and "columns animal=animal box=box, " in words
+    assert "label animal place, " in part and "split train of train=0.5 val=0.5 (split_seed 1)" in part
+    for shown in (words, part):
+        settings = next(line for line in shown.splitlines() if line.startswith("settings"))
+        assert not {"[", "]", "'", "None"} & {*settings} and "None" not in settings
 
 
 def test_control_characters_in_names_do_not_reach_a_terminal(
@@ -210,7 +229,7 @@ def test_skipped_images_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture
     (source / "cat" / "x.jpg").write_bytes(b"no image")
     code, out, _ = abreast(capsys, "pack", source, tmp_path / "out", "--on-error", "skip")
     assert code == 0
-    assert "skipped: 1\n" in out and "cat/x: cannot read the image" in out
+    assert "skipped: 1\n" in out and f"  {source / 'cat' / 'x.jpg'}: cannot read the image: not an image" in out
 
 
 def test_a_line_of_progress_changes_on_a_terminal_only(
@@ -301,6 +320,39 @@ def test_a_label_is_shown_in_words(tmp_path: Path, value: object, names: list[st
         assert sheet._label(records, records[0]) == said
 
 
+@pytest.mark.parametrize(
+    ("columns", "label", "shown"),
+    [
+        ({"animal": "owl", "weight": 3}, None, "owl"),
+        ({"animal": "owl", "place": "Bonn"}, None, ""),
+        ({"animal": "owl", "place": "Bonn"}, "place", "Bonn"),
+        ({"animal": "owl", "label": 3}, None, "3"),
+        ({"animal": "owl", "label": 3}, "animal", "owl"),
+    ],
+)
+def test_a_sheet_shows_a_column_of_words(
+    tmp_path: Path,
+    columns: dict[str, object],
+    label: str | None,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(sheet, "_draw", lambda onto, text, *place: drawn.append(text))
+    pack([Item("a", photo(8, 8), columns)], tmp_path / "out")
+    arguments = [] if label is None else ["--label", label]
+    code, _, err = abreast(capsys, "records", "show", tmp_path / "out", "-o", tmp_path / "s.png", *arguments)
+    assert code == 0 and drawn == ["a", shown]
+    assert ("hint: --label animal shows that one" in err) == (shown == "")
+
+
+def test_a_sheet_of_an_unknown_column_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pack([Item("a", photo(8, 8), {"animal": "owl"})], tmp_path / "out")
+    code, _, err = abreast(capsys, "records", "show", tmp_path / "out", "--label", "animl")
+    assert code == 2 and "has no column 'animl'\nhint: did you mean 'animal'? columns: animal\n" in err
+
+
 def test_a_long_key_is_shown_by_its_ends(tmp_path: Path) -> None:
     pack([Item("a" * 100 + str(i), photo(8, 8), {}) for i in range(2)], tmp_path / "out")
     sheet.write_sheet(tmp_path / "out", tmp_path / "sheet.png", size=32)
@@ -384,7 +436,7 @@ def test_control_characters_are_not_printed(tmp_path: Path, capsys: pytest.Captu
     source = class_folder(tmp_path / "in")
     (source / "cat" / "a\n\x1b[31m.jpg").write_bytes(b"no image")
     code, _, err = abreast(capsys, "pack", source, tmp_path / "out")
-    assert code == 2 and "cat/a\\n\\x1b[31m.jpg (number 4 of the source): cannot read" in err
+    assert code == 2 and "cat/a\\n\\x1b[31m.jpg (number 4 of the source, from 0): cannot read" in err
     assert err.count("\n") == 2
 
 

@@ -32,10 +32,17 @@ def test_a_dry_run_lists_what_would_fail_and_writes_nothing(tmp_path: Path, caps
     assert cli.main(["pack", str(source), str(tmp_path / "out"), "--dry-run"]) == 1
     out, err = capsys.readouterr()
     assert out.startswith(
-        f"{tmp_path / 'out'}: 10 images, 8 can be packed: 0.0 MB; nothing is written\nwould fail: 2\n"
+        f"{tmp_path / 'out'}: 10 images, 8 can be packed: about 0.0 MB; nothing is written\nwould fail: 2\n"
     )
     assert f"  {source}/cat/x.jpg: cannot read the image" in out and "dog/y\\n.jpg: " in out and err == ""
     assert contents(tmp_path) == before and not (tmp_path / "out").exists()
+
+
+def test_a_dry_run_counts_the_bytes_of_index_and_columns(tmp_path: Path) -> None:
+    """Small images, for which headers and columns are most of the bytes."""
+    items = [Item(f"photo/{i}", photo(40, 60, seed=i), {"word": "owl" * i, "x": [1.0] * 5}) for i in range(40)]
+    about = pack(known(items), tmp_path / "out", dry_run=True).file_bytes
+    assert about == pytest.approx(pack(known(items), tmp_path / "out").file_bytes, rel=0.03)
 
 
 def test_a_dry_run_of_a_good_source_succeeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

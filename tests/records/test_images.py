@@ -266,6 +266,18 @@ def test_a_file_that_is_not_an_image_is_refused(data: bytes) -> None:
         read_picture(data)
 
 
+def test_a_cut_off_jpeg_is_not_called_another_kind_of_file() -> None:
+    data = file_of(photo(40, 60), "JPEG")
+    for end in (5, len(data) // 2):
+        with pytest.raises(DataError) as caught:
+            read_picture(data[:end])
+        assert "not an image in one of" not in caught.value.message
+    with pytest.raises(DataError, match="begins like an image file, and is damaged or cut off"):
+        read_picture(data[:5])
+    with pytest.raises(DataError, match="not an image in one of JPEG"):
+        read_picture(b"a text")
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF"])
 def test_every_shorter_file_is_refused_or_whole(kind: str) -> None:
     data = file_of(PHOTO, kind)

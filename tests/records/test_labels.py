@@ -18,6 +18,7 @@ import pytest
 from abreast import cli
 from abreast.errors import DataError
 from abreast.records import Item, Records, pack
+from abreast.records.loading import targets
 from abreast.records.loading.loader import Loader
 from abreast.records.reading.info import report
 from tests.harness.client import RemoteError, Workers
@@ -90,7 +91,7 @@ def shards_of_words(folder: Path) -> dict[str, Path]:
 def test_words_in_shards_become_numbers_too(tmp_path: Path, kind: str) -> None:
     """The pass over them reads images, so that an empty label is an error only when its image is packed."""
     source = shards_of_words(tmp_path)[kind]
-    with pytest.raises(DataError, match=r"number 11 of the source\): column 'species' is empty"):
+    with pytest.raises(DataError, match=r"number 11 of the source, from 0\): column 'species' is empty"):
         pack(source, tmp_path / "no", label="species")
     pack(source, tmp_path / "out", label="species", on_error="skip")
     assert labels_of(tmp_path / "out") == ([2, 0, 1, 0, 2, 0, 2, 0, 1, 0, 2], ("cat", "dog", "owl"))
@@ -167,9 +168,9 @@ def test_names_of_another_data_set_give_the_same_numbers(tmp_path: Path) -> None
         assert labels_of(tmp_path / f"val{number}") == ([2, 1], ("cat", "dog", "owl"))
     wolf = csv_of(tmp_path / "wolf", species=["owl", "wolf"])
     info = report(tmp_path / "val2")
-    assert "label ['species']" in info and "class_names" not in info
+    assert "label species" in info and "class_names" not in info
     with pytest.raises(
-        DataError, match=r"1 \(number 1 of the source\): .*'wolf', and the 3 classes are cat, dog, owl\n"
+        DataError, match=r"1 \(number 1 of the source, from 0\): .*'wolf', and the 3 classes are cat, dog, owl\n"
     ):
         pack(wolf, tmp_path / "no", label="species", class_names=tmp_path / "train")
     assert not (tmp_path / "no").exists()
@@ -274,7 +275,7 @@ def test_a_copy_of_a_loader_needs_no_file_of_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "label", "why"),
     [
-        ({"x": ["cat", ""]}, "x", r"1 \(number 1 of the source\): column 'x' is empty\nhint: fill it in"),
+        ({"x": ["cat", ""]}, "x", r"1 \(number 1 of the source, from 0\): column 'x' is empty\nhint: fill it in"),
         ({"x": ["", ""]}, "x", "every label is empty: x"),
         ({"x": ["cat", "dog"]}, "y", "there is no column 'y'\nhint: there are: x"),
         ({"x": ["cat", "3"]}, "x", "column 'x' mixes numbers and words: '3' and 'cat'\nhint: .*--class-names"),
@@ -326,7 +327,7 @@ def test_missing_labels_can_be_skipped(tmp_path: Path) -> None:
             (arrays, "column 'x' is empty"),
         ]
     ):
-        with pytest.raises(DataError, match=rf"number 1 of the source\): {why}"):
+        with pytest.raises(DataError, match=rf"number 1 of the source, from 0\): {why}"):
             pack(source, tmp_path / "no", label="x")
         summary = pack(source, tmp_path / f"out{number}", label="x", on_error="skip")
         assert [note.text for note in summary.skipped] == [why]
@@ -345,9 +346,28 @@ def test_a_loader_numbers_words_and_says_how(tmp_path: Path, capsys: pytest.Capt
         _, labels = next(iter(loader))
         assert labels.dtype == np.int64 and labels.tolist() == [2, 0, 1, 0, 2, 0]
         assert loader.class_names == ("cat", "dog", "owl")
-        assert "3 classes, numbered from 0: cat, dog, owl\nhint: give the other data sets" in capsys.readouterr().err
+        said = f"abreast: targets='species' of {tmp_path / 'out'}: 3 classes, numbered from 0: cat, dog, owl\n"
+        assert capsys.readouterr().err == said
         kind, settings = loader.__reduce__()
         assert kind(*settings).class_names == loader.class_names and capsys.readouterr().err == ""
+    with Loader(tmp_path / "out", 6, size=8, targets="species") as again:
+        assert again.class_names == ("cat", "dog", "owl") and capsys.readouterr().err == ""
+
+
+def test_words_with_other_numbers_are_announced_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "_NUMBERED", {})
+    for name, words in (("train", ["owl", "cat", "dog"]), ("same", ["owl", "dog", "cat"]), ("few", ["owl", "dog"])):
+        pack(csv_of(tmp_path / name, breed=words), tmp_path / f"{name}.pack")
+    train = Loader(tmp_path / "train.pack", 2, size=8, targets="breed")
+    Loader(tmp_path / "same.pack", 2, size=8, targets="breed")
+    Loader(tmp_path / "few.pack", 2, size=8, targets="breed", class_names=train.class_names)
+    assert "hint" not in capsys.readouterr().err
+    Loader(tmp_path / "few.pack", 2, size=8, targets="breed")
+    said = capsys.readouterr().err
+    assert f"targets='breed' of {tmp_path}/few.pack and of {tmp_path}/train.pack have different numbers" in said
+    assert "hint: of one training, give the later data sets class_names=" in said
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def bad_folder(folder: Path) -> Path:
 
 
 def test_a_bad_image_stops_the_packer_by_name(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cat/1\.jpg \(number 1 of the source\): cannot read") as caught:
+    with pytest.raises(DataError, match=r"cat/1\.jpg \(number 1 of the source, from 0\): cannot read") as caught:
         pack(bad_folder(tmp_path / "in"), tmp_path / "out")
     assert "--on-error skip" in str(caught.value)
     with pytest.raises(DataError, match="is not completely packed"):

@@ -119,7 +119,7 @@ def test_the_image_may_be_chosen_where_there_are_several(tmp_path: Path) -> None
 
 def test_samples_without_an_image_are_skipped_or_stop(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", [("0.txt", b"x"), ("1.png", png()), ("1.txt", b"y")])
-    with pytest.raises(DataError, match=r"0 \(number 0 of the source\): the sample has no image: it has \.txt"):
+    with pytest.raises(DataError, match=r"0 \(number 0 of the source, from 0\): the sample has no image: it has \.txt"):
         pack(tmp_path / "a.tar", tmp_path / "stop")
     summary = pack(tmp_path / "a.tar", tmp_path / "out", on_error="skip")
     assert summary.num_samples == 1 and summary.skipped[0].key == "0"

@@ -32,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument("--count", metavar="N", type=int, help="number of samples (default: 24; 6 with views)")
             action.add_argument("--size", metavar="N", type=int, help="side of each picture in pixels (default: 128)")
             action.add_argument(
+                "--label",
+                metavar="COLUMN",
+                help="column to show below the key (default: label, or the only one of words)",
+            )
+            action.add_argument(
                 "--augment", action="store_true", help="add views of each sample as training draws them"
             )
         if name == "extract":
@@ -54,9 +59,8 @@ def _show(options: argparse.Namespace) -> int:
     from abreast.records.loading.sheet import SIZE, write_sheet
 
     size = SIZE if options.size is None else options.size
-    shown = write_sheet(
-        options.folder, options.output, options.seed, count=options.count, size=size, augment=options.augment
-    )
+    views = {"size": size, "augment": options.augment, "label": options.label}
+    shown = write_sheet(options.folder, options.output, options.seed, count=options.count, **views)
     say(f"{options.output}: {counted(shown, 'sample')}")
     return 0
 

@@ -97,6 +97,8 @@ def read_picture(data: bytes, short_side: int | None = None) -> Picture:
         what = str(error).partition("\n")[0] or type(error).__name__
         if isinstance(error, extra("PIL").UnidentifiedImageError):
             what = f"not an image in one of {', '.join(_OPENED)}"
+            if looks_like_image(data):
+                what = "it begins like an image file, and is damaged or cut off"
         raise DataError(f"cannot read the image: {what:.200}") from error
 
 

@@ -16,8 +16,10 @@ from abreast.records.format.keys import printable
 from abreast.records.loading.assembly import Assembly, Look
 from abreast.records.loading.draws import checked_seed, permutation
 from abreast.records.loading.views import CenterCrop, RandomCrop
-from abreast.records.reading.reader import Numbers, Records, Sample
+from abreast.records.reading.reader import Numbers, Records, Sample, meant, text_names
 from abreast.records.reading.sizes import Sizes
+from abreast.records.sources.labels import LABEL
+from abreast.stderr import tell
 
 SIZE = 128  # pixels of a picture's side
 _COUNT = 24  # samples
@@ -35,10 +37,12 @@ def write_sheet(
     count: int | None = None,
     size: int = SIZE,
     augment: bool = False,
+    label: str | None = None,
 ) -> int:
     """Write the picture, in the format of the name's extension. Returns the number of samples. Raises `DataError`.
 
-    `size` is the side of each picture in pixels. `augment` adds random views of each sample.
+    `size` is the side of each picture in pixels. `augment` adds random views of each sample. `label` is the column to show:
+    by default `label`, or the only column of words.
     """
     if count is None:
         count = _COUNT_OF_ROWS if augment else _COUNT
@@ -47,9 +51,12 @@ def write_sheet(
     with Records(folder) as records:
         if not len(records):
             raise DataError(f"{records.folder} is empty", "pack at least one image")
+        column = _shown_column(records, label)
         numbers = permutation(checked_seed(seed), 0, len(records))[:count]
         views = _views(records, numbers, seed, size, _VIEWS if augment else 1)
-        lines = [(printable(records[number].key), _label(records, records[number])) for number in numbers.tolist()]
+        lines = [
+            (printable(records[number].key), _label(records, records[number], column)) for number in numbers.tolist()
+        ]
     _write(_sheet(views, lines, size), Path(fspath(path)))
     return len(numbers)
 
@@ -63,10 +70,22 @@ def _views(records: Records, numbers: Numbers, seed: int, size: int, num_views: 
     return [centre.make(numbers, seed, 0, 0), *(drawn.make(numbers, seed, epoch, 0) for epoch in range(1, num_views))]
 
 
-def _label(records: Records, sample: Sample) -> str:
-    """The label in words, as far as it has names; empty without a label."""
-    value = sample.columns.get("label")
-    names = records.class_names
+def _shown_column(records: Records, label: str | None) -> str:
+    """The column that the sheet shows. Raises `DataError` for an unknown one."""
+    names = [column.name for column in records.columns]
+    if label is not None and label not in names:
+        hint = f"{meant(label, names)}columns: {', '.join(names) or 'none'}"
+        raise DataError(f"{records.folder} has no column {label!r}", hint)
+    words = text_names(records)
+    if label is None and LABEL not in names and len(words) > 1:
+        tell(f"{records.folder} has no column {LABEL!r}, and several of words\nhint: --label {words[0]} shows that one")
+    return label or (words[0] if LABEL not in names and len(words) == 1 else LABEL)
+
+
+def _label(records: Records, sample: Sample, column: str = LABEL) -> str:
+    """The value of the column in words, as far as it has names; empty without the column."""
+    value = sample.columns.get(column)
+    names = records.class_names if column == LABEL else None
     if value is None:
         return ""
     if isinstance(value, str | bytes):

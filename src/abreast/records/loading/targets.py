@@ -16,11 +16,14 @@ from abreast.records.format.keys import printable
 from abreast.records.reading.reader import Records, meant, text_names
 from abreast.records.sources.labels import LABEL
 from abreast.records.sources.words import given_names, names_of, unknown
-from abreast.stderr import tell
+from abreast.stderr import tell_once
 
 Targets = str | Sequence[str] | None
 ClassNames = str | PathLike[str] | Sequence[str] | None
 _SHOWN = 10
+_NUMBERED: dict[
+    str, tuple[str, tuple[str, ...]]
+] = {}  # by column: the first data set with its own numbers, and its names
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,13 @@ def _own_names(records: Records, name: str, words: Sequence[str]) -> tuple[str, 
         hint = f"pack with label={name!r} (--label {name}), or give every part the same class_names=[...]"
         raise DataError(f"{records.folder} is a part, which may lack some words of column {name!r}", hint)
     some = ", ".join(map(printable, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
-    tell(
-        f"targets={name!r} of {records.folder}: {len(names):,} classes, numbered from 0: {some}\n"
-        "hint: give the other data sets of the same training class_names=, so that a number means the same class"
-    )
+    tell_once(f"targets={name!r} of {records.folder}: {len(names):,} classes, numbered from 0: {some}")
+    folder, others = _NUMBERED.setdefault(name, (str(records.folder), names))
+    if others != names:
+        tell_once(
+            f"targets={name!r} of {records.folder} and of {folder} have different numbers for their words\n"
+            "hint: of one training, give the later data sets class_names=, as class_names=train.class_names"
+        )
     return names
 
 

@@ -209,18 +209,18 @@ def _packed(
     with opened(folder, settings, shard_bytes, Files()) as state:
         if isinstance(state, Manifest):
             with Records(folder) as records:
-                return _summary(folder, state, 0, 0.0, records.notes(), skipped)
+                return _summary(folder, state, 0, 0.0, records.notes(), skipped, {})
         state.columns = state.columns or source.columns
         begin = state.source_end
-        ticker = Ticker(progress, source.num_items, begin)
+        ticker, names = Ticker(progress, source.num_items, begin), dict[int, str]()
         items = _items(source, settings["source"] is not None, state)
         for position, item, result in prepared(items, begin, recipe, num_threads):
-            ticker.count(_take(state, position, item, result, skipped))
+            ticker.count(_take(state, position, item, result, skipped, names))
         ticker.report()
         whole = state.finish(begin + ticker.num_now, source.class_names, package_versions("abreast", *_WRITERS))
         num_packed = ticker.num_now - ticker.num_skipped
         skipped.remove_if_old()
-        return _summary(folder, whole, num_packed, ticker.seconds, tuple(state.notes), skipped)
+        return _summary(folder, whole, num_packed, ticker.seconds, tuple(state.notes), skipped, names)
 
 
 def _items(source: ItemSource, known: bool, writer: DatasetWriter) -> Iterator[Item]:
@@ -235,17 +235,27 @@ def _items(source: ItemSource, known: bool, writer: DatasetWriter) -> Iterator[I
     return items
 
 
-def _take(writer: DatasetWriter, position: int, item: Item, result: Future[Result], skipped: SkippedFile) -> bool:
-    """Write one sample. True if it was skipped instead."""
+def _take(
+    writer: DatasetWriter,
+    position: int,
+    item: Item,
+    result: Future[Result],
+    skipped: SkippedFile,
+    names: dict[int, str],
+) -> bool:
+    """Write one sample. True if it was skipped instead. `names` gets the names of noted items."""
     try:
         packed, text = result.result()
     except DataError as error:
+        names[position] = name_of(item)
         return _refused(writer, position, item, error, skipped)
     try:
         writer.add(position, packed)
     except Refused as error:
+        names[position] = name_of(item)
         return _refused(writer, position, item, error, skipped)
     if text is not None:
+        names[position] = name_of(item)
         writer.note(note_of(position, item, text, skipped=False))
     return False
 
@@ -253,17 +263,22 @@ def _take(writer: DatasetWriter, position: int, item: Item, result: Future[Resul
 def _refused(writer: DatasetWriter, position: int, item: Item, error: DataError, skipped: SkippedFile) -> bool:
     if skipped.stops:
         hint = error.hint or 'repair or remove it, or leave out such images with on_error="skip" (--on-error skip)'
-        raise DataError(f"{name_of(item)} (number {position} of the source): {error.message}", hint) from error
+        raise DataError(f"{name_of(item)} (number {position} of the source, from 0): {error.message}", hint) from error
     skipped.add(name_of(item), error.message)
     writer.note(note_of(position, item, error.message, skipped=True))
     return True
 
 
 def _summary(
-    folder: Path, whole: Manifest, num_now: int, seconds: float, notes: tuple[Note, ...], skipped: SkippedFile
+    folder: Path,
+    whole: Manifest,
+    num_now: int,
+    seconds: float,
+    notes: tuple[Note, ...],
+    skipped: SkippedFile,
+    names: Mapping[int, str],
 ) -> Summary:
     file_bytes = sum(shard.tar_bytes + shard.index_bytes for shard in whole.shards)
     listed = skipped.path if any(note.skipped for note in notes) and os.path.isfile(skipped.path) else None
-    return Summary(
-        folder, whole.num_samples, num_now, len(whole.shards), file_bytes, seconds, notes, skipped_file=listed
-    )
+    counts = whole.num_samples, num_now, len(whole.shards), file_bytes, seconds
+    return Summary(folder, *counts, notes, skipped_file=listed, _names=names)

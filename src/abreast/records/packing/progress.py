@@ -74,8 +74,8 @@ class Summary:
         notes: items that were skipped, and images that could not be packed exactly.
         parts: of a split source, a summary by the name of each part; the counts above are their sums.
         skipped_file: a file with a line for each image that was skipped, or None.
-        dry_run: True if nothing was written. Then `num_samples` images could be packed, in `file_bytes` bytes, and `skipped`
-            has those that could not.
+        dry_run: True if nothing was written. Then `num_samples` images could be packed, in about `file_bytes` bytes, and
+            `skipped` has those that could not.
 
     Example:
         >>> import numpy as np
@@ -102,6 +102,9 @@ class Summary:
     parts: Mapping[str, Summary] = field(default_factory=dict)  # of a split source; the counts above are their sums
     skipped_file: Path | None = None
     dry_run: bool = False
+    _names: Mapping[int, str] = field(
+        default_factory=dict, repr=False
+    )  # by position: paths of noted files of this call
 
     @property
     def skipped(self) -> tuple[Note, ...]:
@@ -145,7 +148,7 @@ class Summary:
             ("skipped", self.skipped),
             ("packed with a note", tuple(note for note in self.notes if not note.skipped)),
         ):
-            lines += _listed(title, notes)
+            lines += self._listed(title, notes)
         if self.skipped_file is not None:
             lines.append(f"all that are skipped: {self.skipped_file}")
         return "\n".join(lines)
@@ -153,11 +156,18 @@ class Summary:
     def _answer(self) -> str:
         """The text of a dry run, with all that would fail."""
         total = self.num_samples + len(self.skipped)
-        size = f"{counted(total, 'image')}, {self.num_samples:,} can be packed: {self.file_bytes / 1e6:,.1f} MB"
+        size = f"{counted(total, 'image')}, {self.num_samples:,} can be packed: about {self.file_bytes / 1e6:,.1f} MB"
         lines = [f"{self.folder}: {size}; nothing is written"]
-        lines += _listed("would fail", self.skipped, limit=total)
-        lines += _listed("would be packed with a note", tuple(note for note in self.notes if not note.skipped))
+        lines += self._listed("would fail", self.skipped, limit=total)
+        lines += self._listed("would be packed with a note", tuple(note for note in self.notes if not note.skipped))
         return "\n".join(lines)
+
+    def _listed(self, title: str, notes: tuple[Note, ...], limit: int = _SHOWN_NOTES) -> list[str]:
+        if not notes:
+            return []
+        lines = [f"  {self._names.get(note.position, note.key)}: {note.text}" for note in notes[:limit]]
+        more = len(notes) - limit
+        return [f"{title}: {len(notes):,}", *lines, *([f"  and {more:,} more"] if more > 0 else [])]
 
 
 def together(folder: Path, parts: Mapping[str, Summary]) -> Summary:
@@ -203,14 +213,6 @@ class Ticker:
         if self._show is not None:
             done = self._num_before + self.num_now
             self._show(Progress(done, self.num_now, self._num_items, self.num_skipped, self.seconds))
-
-
-def _listed(title: str, notes: tuple[Note, ...], limit: int = _SHOWN_NOTES) -> list[str]:
-    if not notes:
-        return []
-    lines = [f"  {note.key}: {note.text}" for note in notes[:limit]]
-    more = len(notes) - limit
-    return [f"{title}: {len(notes):,}", *lines, *([f"  and {more:,} more"] if more > 0 else [])]
 
 
 def _clock(seconds: float) -> str:

@@ -40,8 +40,7 @@ def answer(
         fails = False
         try:
             packed, text = result.result()
-            writer.check(packed)
-            num_bytes += len(packed.data)
+            num_bytes += writer.check(packed)
         except DataError as error:
             fails, text = True, error.message
         if text is not None:

@@ -125,3 +125,9 @@ def members(sample: Packed, columns: Sequence[ColumnType], values: list[Array]) 
     padding = bytes(-len(sample.data) % tar.BLOCK_BYTES)
     others = tar.column_members(sample.key, columns, values)
     return b"".join([head, sample.data, padding, *others]), len(head)
+
+
+def index_bytes(sample: Packed, values: list[Array]) -> int:
+    """Bytes of a sample in the index, without the lengths of values that vary."""
+    restarts = 0 if sample.restarts is None else sample.restarts.nbytes
+    return SAMPLE.itemsize + len(sample.key.encode()) + restarts + sum(value.nbytes for value in values)

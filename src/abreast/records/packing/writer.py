@@ -18,7 +18,7 @@ from abreast.records.format.columns import Array, ColumnType, fitted, types_of
 from abreast.records.format.index import Index, Note
 from abreast.records.format.keys import checked_key
 from abreast.records.packing.durable import PART, Files, write_errors, write_file
-from abreast.records.packing.shard_writer import Packed, ShardWriter, described, members
+from abreast.records.packing.shard_writer import Packed, ShardWriter, described, index_bytes, members
 
 _OURS = re.compile(r"shard-\d{5,9}\.(?:tar|index)(?:\.part)?")
 
@@ -56,11 +56,15 @@ class DatasetWriter:
         self._keys.add(sample.key)
         self.num_samples += 1
 
-    def check(self, sample: Packed) -> None:
-        """Count a sample that could be appended, and write nothing. Raises `DataError` if it could not."""
-        self.columns, _ = self._checked(sample)
+    def check(self, sample: Packed) -> int:
+        """Count a sample that could be appended, and write nothing. Raises `DataError` if it could not.
+
+        Returns its bytes in a shard and in the index.
+        """
+        self.columns, values = self._checked(sample)
         self._keys.add(sample.key)
         self.num_samples += 1
+        return len(members(sample, self.columns, values)[0]) + index_bytes(sample, values)
 
     def _checked(self, sample: Packed) -> tuple[tuple[ColumnType, ...], list[Array]]:
         if checked_key(sample.key) in self._keys:

@@ -12,7 +12,7 @@ import numpy as np
 
 from abreast.records.format.columns import ColumnType
 from abreast.records.format.index import ENCODINGS
-from abreast.records.reading.reader import Records
+from abreast.records.reading.reader import Records, text_names
 from abreast.text_table import text_table
 from abreast.units import counted
 
@@ -39,10 +39,29 @@ def report(folder: str | PathLike[str]) -> str:
             ("columns", ", ".join(_column(column) for column in facts.columns) or "none"),
             ("classes", _classes(records)),
             ("skipped", f"{facts.num_skipped:,}"),
-            ("settings", ", ".join(f"{name} {of}" for name, of in facts.settings.items() if name not in _LONG)),
+            ("settings", ", ".join(_setting(name, of) for name, of in facts.settings.items() if _is_shown(name, of))),
             ("written by", ", ".join(f"{name} {version}" for name, version in facts.written_by.items())),
         ]
     return text_table(rows)
+
+
+def _is_shown(name: str, value: Any) -> bool:
+    return name not in _LONG and value is not None
+
+
+def _setting(name: str, value: Any) -> str:
+    """A setting of the packer in words: `split val of train=0.8, val=0.2 (seed 0)`."""
+    match name, value:
+        case "split", [part, seed, [*shares]]:
+            drawn = " ".join(f"{each}={share:g}" for each, share in shares)
+            return f"split {part} of {drawn} (split_seed {seed})"
+        case "split", [part]:
+            return f"split {part} of the source's own"
+        case _, [*values]:
+            return f"{name} {' '.join(map(str, values))}"
+        case _, float():
+            return f"{name} {value:g}"
+    return f"{name} {value}"
 
 
 def _encodings(records: Records) -> str:
@@ -60,14 +79,16 @@ def _column(column: ColumnType) -> str:
     if column.type in ("text", "bytes"):
         return f"{column.name} ({column.type})"
     sizes = " x ".join("any" if size is None else str(size) for size in column.shape)
-    return f"{column.name} ({column.type}{', ' if sizes else ''}{sizes})"
+    return f"{column.name} ({np.dtype(column.type).name}{', ' if sizes else ''}{sizes})"
 
 
 def _classes(records: Records) -> str:
     """The first names, each with its number of images."""
     names = records.class_names
     if names is None:
-        return "no names"
+        words = text_names(records)
+        one = words[0] if len(words) == 1 else "..."
+        return f"no names; targets={one!r} numbers the words of {' or '.join(words)}" if words else "no names"
     counts = _counts(records, len(names))
     said = names if counts is None else [f"{name} {count:,}" for name, count in zip(names, counts, strict=True)]
     more = len(names) - _SHOWN_CLASSES

@@ -262,7 +262,7 @@ def _check_labels(source: ItemSource, label: Label, made: _Made) -> None:
         value = made.value(columns)
         if isinstance(value, DataError):
             hint = value.hint or 'correct it, or leave out such images with on_error="skip" (--on-error skip)'
-            raise DataError(f"{printable(key)} (number {number} of the source): {value.message}", hint)
+            raise DataError(f"{printable(key)} (number {number} of the source, from 0): {value.message}", hint)
 
 
 def _with_label(source: ItemSource, label: Label, made: _Made) -> ItemSource:
