@@ -11,6 +11,8 @@ BACKENDS := jax,tensorflow,torch
 TORCH := torch==2.13.0
 FRAMEWORKS := jax tensorflow-cpu
 KERAS := keras
+# For an example. Alone, because tensorflow-text, which it names and rarely uses, brings the large TensorFlow.
+KERAS_HUB := keras-hub
 OLDEST_KERAS := 3.13
 NIGHTLY_TESTS := tests/contract tests/feed tests/test_exact.py tests/test_keras_distribution.py tests/test_weight_decay.py
 
@@ -113,4 +115,5 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --upgrade "pip>=25.1"
 	@$(BIN)/python -m pip install $(PIP_FLAGS) $(TORCH)
 	@$(BIN)/python -m pip install $(PIP_FLAGS) $(FRAMEWORKS) '$(KERAS)' --editable . --group dev
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps $(KERAS_HUB)
 	@touch $@

@@ -7,15 +7,14 @@ import os
 import re
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import pytest
-from packaging.version import Version
 
 import abreast
 from abreast.cli import _parser
 from tests.harness.client import ROOT
+from tests.harness.installed import keras_is_older_than
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -58,7 +57,7 @@ def run(command: list[str], folder: Path, environment: dict[str, str], shim: Pat
 def test_the_python_blocks_run(backend: str, tmp_path: Path) -> None:
     scripts = []
     for page, number, text in blocks("python"):
-        if 'format="torch"' in text and Version(metadata.version("keras")) < Version("3.15"):
+        if 'format="torch"' in text and keras_is_older_than("3.15"):
             continue  # exports no programs of PyTorch
         scripts.append(tmp_path / f"{page.stem}-{number}.py")
         scripts[-1].write_text(text)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from packaging.version import Version
 
 from tests.harness.client import ROOT
-from tests.harness.installed import skip_unless_installed
+from tests.harness.installed import keras_is_older_than, skip_unless_installed
 
 NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
 
@@ -22,7 +20,7 @@ NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
 def test_the_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = nbformat.read(path, as_version=4)
     skip_unless_installed(backend_of(notebook))
-    if 'format="torch"' in str(notebook) and Version(metadata.version("keras")) < Version("3.15"):
+    if 'format="torch"' in str(notebook) and keras_is_older_than("3.15"):
         pytest.skip("Keras 3.15 exports programs of PyTorch first")
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

@@ -2,7 +2,7 @@
 
     pip install keras-hub
     abreast run --devices 4 examples/gallery/finetune_keras_hub.py --photographs photos/   # a folder per class
-    abreast run --cpu-devices 2 examples/gallery/finetune_keras_hub.py --preset none --epochs 1
+    abreast run --cpu-devices 2 examples/gallery/finetune_keras_hub.py --preset none
 
 The weights of a preset are downloaded, as KerasHub does. `--preset none` takes a small ResNet with random weights, and without
 `--photographs` the pictures are made up: nothing is downloaded. An ordinary Keras script, for any backend.
@@ -72,9 +72,9 @@ def made_up(batch_size, count=400):
 
 def small_backbone():
     return keras_hub.models.ResNetBackbone(
-        input_conv_filters=[16],
+        input_conv_filters=[64],
         input_conv_kernel_sizes=[3],
-        stackwise_num_filters=[16, 32],
+        stackwise_num_filters=[64, 64],
         stackwise_num_blocks=[1, 1],
         stackwise_num_strides=[1, 2],
         block_type="basic_block",
