@@ -37,6 +37,23 @@ def test_the_notebook_shows_what_it_printed_and_no_path(path: Path) -> None:
     assert not any(word in str(outputs) for word in ("/home/", "/root/", "/tmp/", "/work/"))
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: str(path.stem))
+def test_the_first_cell_names_what_to_install(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    code = "".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    command = notebook.cells[0].source.partition("`pip install '.[")[2].partition("`")[0]
+    assert command.startswith(backend_of(notebook))
+    for module, package in (("sklearn", "scikit-learn"), ("skimage", "scikit-image"), ("PIL", "images")):
+        assert (module in code) == (package in command), module
+
+
+@pytest.mark.full
+def test_the_notebook_of_files_runs_twice_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ROOT / "docs/notebooks/photographs-to-served-model.ipynb"
+    for _ in range(2):
+        test_the_notebook_runs(path, tmp_path, monkeypatch)
+
+
 def test_each_backend_has_a_notebook() -> None:
     assert {backend_of(nbformat.read(path, as_version=4)) for path in NOTEBOOKS} == {"jax", "tensorflow", "torch"}
 
