@@ -57,6 +57,7 @@ def trained(
     steps: int | None = None,
     keep_notes: bool = True,
     settings: Sequence[dict[str, Any]] = (),
+    frequencies: Sequence[Any] = (),
 ) -> dict[str, Any]:
     """The results of a training that ends in the middle `stops` times, and each time begins again with new objects."""
     runs: list[Any] = []
@@ -67,7 +68,8 @@ def trained(
             model = fresh_model(devices)
             with records(folder, BATCH, **(settings[number] if settings else {})) as data:
                 watch = Interrupted(data, at, interrupt)
-                backup = keras.callbacks.BackupAndRestore(saved, save_freq=save_freq)
+                freq = frequencies[number] if frequencies else save_freq
+                backup = keras.callbacks.BackupAndRestore(saved, save_freq=freq)
                 history: Any = {}
                 with contextlib.suppress(KeyboardInterrupt):
                     fitted = model.fit(data, epochs=epochs, callbacks=[backup, watch], steps_per_epoch=steps, verbose=0)
@@ -177,6 +179,23 @@ def read(
             assert not [each for each in threading.enumerate() if each.name.startswith("abreast-decode")]
     taken: list[list[float]] = model.taken
     return taken
+
+
+def left_by_an_exception(folder: str, saved: str) -> dict[str, Any]:
+    """What a `fit` that is looked up early and raises leaves on its backup and its list of callbacks."""
+    model = reader(looked_up_early=True)
+    with records(folder, BATCH) as data:
+        backup = keras.callbacks.BackupAndRestore(saved, save_freq=2)
+        watch = Interrupted(data, (1, 2), interrupt)
+        callbacks = keras.callbacks.CallbackList([backup, watch], model=model)
+        with contextlib.suppress(KeyboardInterrupt):
+            model.fit(data, epochs=3, callbacks=callbacks)
+        left = "_save_model" in vars(backup)
+        keras.callbacks.CallbackList([backup], model=model).on_train_begin()  # of a `fit` on other data
+        after = "_save_model" in vars(backup), [type(each).__name__ for each in callbacks.callbacks]
+        watch.at = None
+        model.fit(data, epochs=3, callbacks=callbacks)
+        return {"left": left, "after": after, "begun": watch.begun, "taken": model.taken}
 
 
 def read_many(folder: str, saved: str, cases: Sequence[dict[str, Any]]) -> list[Any]:

@@ -34,6 +34,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+def _said(epoch: int, of_records: int) -> str:
+    keras = f"fit begins with epoch {epoch} (Keras prints Epoch {epoch + 1})"
+    return f"abreast: {keras}, ImageRecords with epoch {of_records}, counted from 0\n"
+
+
 def assert_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
     for one, other in zip(found["weights"], expected["weights"], strict=True):
         np.testing.assert_array_equal(one, other)
@@ -114,6 +119,43 @@ def test_a_backup_of_keras_alone_names_the_step(workers: Workers, folder: str, t
     assert found["runs"][1]["begun"] == [(0, 0, 2)]
 
 
+@pytest.mark.parametrize(
+    ("frequencies", "at", "begun", "said"),
+    [
+        (["epoch", 2], (1, 2), (1, 1, 0), "whether the first step of epoch 1 is done, so that it is done again"),
+        (
+            [2, "epoch"],
+            (0, 2),
+            (0, 0, 2),
+            "fit begins with epoch 0 (Keras prints Epoch 1), ImageRecords with epoch 0, batch 2 of",
+        ),
+    ],
+)
+def test_a_backup_of_keras_alone_may_have_another_frequency(
+    workers: Workers, folder: str, tmp_path: Path, frequencies: list[Any], at: Any, begun: Any, said: str
+) -> None:
+    arguments: dict[str, Any] = {"folder": folder, "devices": 0, "epochs": 2, "keep_notes": False}
+    found = workers.abreast.run(
+        body("trained"), saved=str(tmp_path / "backup"), stops=[at], frequencies=frequencies, **arguments
+    )
+    assert found["runs"][1]["begun"][0] == begun and said in found["said"]
+
+
+def test_an_exception_in_a_fit_that_is_looked_up_early_leaves_nothing(
+    workers: Workers, folder: str, tmp_path: Path
+) -> None:
+    """At the latest until the next `fit` with its callbacks begins, on whatever data."""
+    found = workers.abreast.run(body("left_by_an_exception"), folder=folder, saved=str(tmp_path / "backup"))
+    assert found["left"] and found["after"] == (False, ["BackupAndRestore", "Interrupted"])
+    whole = workers.abreast.run(
+        body("read_many"),
+        folder=folder,
+        saved=str(tmp_path / "other"),
+        cases=[{"stops": [], "save_freq": 2, "epochs": 3}],
+    )
+    assert found["taken"] == whole[0]
+
+
 def test_a_backup_of_other_batches_begins_its_epoch_again(workers: Workers, folder: str, tmp_path: Path) -> None:
     arguments: dict[str, Any] = {"folder": folder, "devices": 0, "epochs": 1, "save_freq": 2}
     settings = [{"seed": 1}, {"seed": 2}]
@@ -145,7 +187,7 @@ def begun(found: dict[str, Any]) -> list[list[list[int]]]:
 def test_a_fit_by_hand_begins_with_the_epoch_that_it_names(workers: Workers, folder: str) -> None:
     found = workers.abreast.run(body("epochs_of_fits"), folder=folder, fits=[{"initial_epoch": 3, "epochs": 5}])
     assert begun(found) == [[[3, 3, 0], [4, 4, 0]]]
-    assert found["said"] == "abreast: fit begins with epoch 3, ImageRecords with epoch 3\n"
+    assert found["said"] == _said(3, 3)
     whole = workers.abreast.run(body("epochs_of_fits"), folder=folder, fits=[{"epochs": 5}])
     assert found["fits"][0]["taken"] == whole["fits"][0]["taken"][15:] and whole["said"] == ""
 
@@ -154,7 +196,7 @@ def test_a_second_fit_goes_on_with_new_batches(workers: Workers, folder: str) ->
     fits = [{"epochs": 2}, {"epochs": 2}, {"initial_epoch": 4, "epochs": 5}, {"initial_epoch": 1, "epochs": 2}]
     found = workers.abreast.run(body("epochs_of_fits"), folder=folder, fits=fits)
     assert begun(found) == [[[0, 0, 0], [1, 1, 0]], [[0, 2, 0], [1, 3, 0]], [[4, 4, 0]], [[1, 1, 0]]]
-    assert found["said"] == "abreast: fit begins with epoch 1, ImageRecords with epoch 1\n"
+    assert found["said"] == _said(1, 1)
 
 
 def test_a_fit_with_few_steps_begins_in_the_middle_of_an_epoch(workers: Workers, folder: str) -> None:
@@ -174,7 +216,7 @@ def test_restored_records_begin_where_they_were_told(workers: Workers, folder: s
     assert len(found["fits"][0]["taken"]) == 2
     other = workers.abreast.run(body("epochs_of_fits"), folder=folder, fits=[{"epochs": 1}], restore=(2, 0))
     assert begun(other) == [[[0, 2, 0]]]
-    assert other["said"] == "abreast: fit begins with epoch 0, ImageRecords with epoch 2\n"
+    assert other["said"] == _said(0, 2)
 
 
 @pytest.mark.parametrize("settings", [{}, {"validation_freq": 2}, {"validation_steps": 2}])

@@ -15,7 +15,7 @@ from keras.src.utils import file_utils
 
 from abreast import whole_file
 
-__all__ = ["Saved", "begin_epoch", "noting", "read", "steps_of"]
+__all__ = ["Saved", "begin_epoch", "noting", "read", "steps_in", "steps_of"]
 
 Saved = dict[str, Any]
 
@@ -31,8 +31,18 @@ def read(callback: Any) -> Saved | None:
 
 
 def steps_of(callback: Any, saved: Saved) -> int:
-    """Steps of its epoch that were done, if the run had begun with that epoch's first step."""
+    """Steps of its epoch that this callback's backup has, if the run had begun with that epoch's first step."""
     return 0 if callback.save_freq == "epoch" else int(saved["batch"]) + 1
+
+
+def steps_in(callback: Any, saved: Saved) -> int | None:
+    """`steps_of` for a file that an earlier run wrote, maybe with another `save_freq`; None where it does not say.
+
+    Keras writes batch 0 at the end of an epoch, with the number of the next one, and also after the first step of an epoch.
+    """
+    if int(saved["batch"]):
+        return int(saved["batch"]) + 1
+    return 0 if callback.save_freq == "epoch" else None
 
 
 def begin_epoch(callback: Any, epoch: int) -> None:

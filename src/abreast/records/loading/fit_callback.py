@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
+from weakref import WeakSet
 
 import keras
 
@@ -26,6 +27,7 @@ from abreast.records.loading.sampling import Place
 from abreast.stderr import tell
 
 _FRAMES = 6  # between a callback and its `fit`, at most
+_LATE: WeakSet[FollowFit] = WeakSet()  # of fits that were looked up too early to be wrapped, until their end
 _NOTE = "abreast_records"  # the entry of a backup's file with the state of the records
 
 
@@ -63,7 +65,10 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         place = self._first_place(epoch)
         if place != self.records._begin or (self.records._restored and place.epoch != self._begin_of(epoch).epoch):
             where = f", batch {place.batch} of {len(self.records)}" if place.batch else ""
-            tell(f"fit begins with epoch {epoch}, ImageRecords with epoch {place.epoch}{where}")
+            tell(
+                f"fit begins with epoch {epoch} (Keras prints Epoch {epoch + 1}), ImageRecords with epoch {place.epoch}{where}, "
+                "counted from 0"
+            )
         self.records._go_to(place)
         self.epochs = FitEpochs(epoch, place, len(self.records), self.steps)
         self.records._fit_begins = self.epochs
@@ -95,8 +100,12 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
                 return begin
             self.records._decoding.restore(state.get("decoder"))
             return place
+        steps_done = backups.steps_in(backup, saved)
+        if steps_done is None:
+            tell(f"the backup does not say whether the first step of epoch {epoch} is done, so that it is done again")
+            return begin
         whole = FitEpochs(0, Place(0, 0), len(self.records), self.steps)
-        reached, place = whole.after(epoch, backups.steps_of(backup, saved))
+        reached, place = whole.after(epoch, steps_done)
         return place if reached == epoch else begin
 
     def note(self, epoch: int, steps_done: int) -> backups.Saved:
@@ -135,6 +144,7 @@ def _following(plain: Callable[..., Any]) -> Callable[..., Any]:
         records = _records(arguments["x"])
         if records is None:
             return plain(self, *args, **kwargs)
+        _end_late(records, arguments["callbacks"])
         follow = _follower(records, arguments)
         with ExitStack() as stack:
             arguments["callbacks"] = stack.enter_context(_with(follow, arguments["callbacks"]))
@@ -162,15 +172,25 @@ def _with_late_records(plain: Callable[..., Any]) -> Callable[..., Any]:
     def on_train_begin(self: Any, logs: Any = None) -> Any:
         arguments = _arguments_of_fit(sys._getframe(1), self)
         records = _records(arguments.get("x"))
+        _end_late(records, self)
         if records is not None and not any(isinstance(each, FollowFit) for each in self.callbacks):
             follow = _follower(records, {**arguments, "callbacks": self})
             for backup in follow.backups:
                 follow.until_end.enter_context(backups.noting(backup, follow.note))
             self.callbacks.insert(0, follow)
+            _LATE.add(follow)
             follow.until_end.callback(_without(self, follow))
         return plain(self, logs)
 
     return on_train_begin
+
+
+def _end_late(records: Loader | None, callbacks: Any) -> None:
+    """Undo what an earlier `fit` of these records or callbacks left, if it was looked up too early and raised."""
+    listed = _listed(callbacks)
+    for follow in list(_LATE):
+        if follow.records is records or any(each is other for each in listed for other in (follow, *follow.backups)):
+            follow.until_end.close()
 
 
 def _arguments_of_fit(frame: FrameType | None, callbacks: Any) -> dict[str, Any]:
@@ -187,6 +207,7 @@ def _arguments_of_fit(frame: FrameType | None, callbacks: Any) -> dict[str, Any]
 def _without(callbacks: Any, follow: FollowFit) -> Callable[[], None]:
     def forget() -> None:
         callbacks.callbacks = [each for each in callbacks.callbacks if each is not follow]
+        _LATE.discard(follow)
 
     return forget
 
