@@ -56,11 +56,11 @@ def test_utilisation_without_a_driver_is_none() -> None:
 def test_the_table_has_a_line_per_part() -> None:
     samples = [DeviceSample("gpu:0", 0, 0.5, 1 << 30), DeviceSample("gpu:0", 1, 1.0, 2 << 30)]
     lines = str(summary(samples=samples, notes=["all is well"])).splitlines()
-    assert lines[0] == "3 steps, the first 1 left out"
+    assert lines[0] == "3 steps, the first 1 left out; medians and quartiles of a step"
     words = [" ".join(line.replace(".0 ms", " ms").split()) for line in lines]
     assert words[1] == "step 200 ms (150 ms to 250 ms)"
     assert words[2] == "waiting for input 40 ms (30 ms to 50 ms) 20%"
-    assert "160 rows per second" in lines
+    assert "160 rows per second on average" in lines
     assert "devices wait for input 25% of the time" in lines
     assert "gpu:0: 75% busy on average, 2,048 MiB at most" in lines
     assert lines[-1] == "note: all is well"

@@ -103,12 +103,12 @@ def _samples(samples: Sequence[DeviceSample]) -> dict[str, Any]:
 
 
 def _table(summary: TimelineSummary) -> str:
-    lines = [_steps(summary)]
+    lines = [f"{_steps(summary)}; medians and quartiles of a step"]
     for number, (label, median, quartiles, part) in enumerate(_rows(summary)):
         times = f"{'  ' * (number > 0) + label:<28}{median:>12}  ({quartiles})"
         lines.append(f"{times:<66}{part:>6}".rstrip())
     if summary["rows_per_second"] is not None:
-        lines.append(f"{count(summary['rows_per_second'])} rows per second")
+        lines.append(f"{count(summary['rows_per_second'])} rows per second on average")
     lines.append(f"devices wait for input {share(summary['starvation'])} of the time")
     lines += [f"{device}: {use}" for device, use in _uses(summary).items()]
     return "\n".join([*lines, *(f"note: {note}" for note in summary["notes"])])
@@ -117,7 +117,7 @@ def _table(summary: TimelineSummary) -> str:
 def _html(summary: TimelineSummary) -> str:
     facts = {"waiting for input": f"{share(summary['starvation'])} of the time"}
     if summary["rows_per_second"] is not None:
-        facts["rows per second"] = count(summary["rows_per_second"])
+        facts["rows per second, on average"] = count(summary["rows_per_second"])
     notes = {f"note {number}": note for number, note in enumerate(summary["notes"], start=1)}
     heads = ("part of a step", "median", "quartiles", "share")
     return notebook.shown(f"Timeline: {_steps(summary)}", facts | _uses(summary) | notes, heads, _rows(summary))
