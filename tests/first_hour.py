@@ -31,6 +31,8 @@ PAGES = ("README.md", "docs/guides/getting-started.md")
 ADAPTED: tuple[tuple[str, str | None], ...] = (
     (r"abreast bench resnet50(.*)", r"abreast bench mlp --cpu-devices 2 --rounds 3\1"),  # an hour on two cores
     (r"pip install .*cuda.*", None),  # for GPUs
+    (r"python3 -m venv .*", None),  # the stranger has a fresh environment already
+    (r"pip install torch --index-url .*", None),  # only for PyTorch; `PIP_CONSTRAINT` chooses that build
     (r"make (demo|test)\b.*", None),  # they make an environment of their own; the tests are run by them
     (r"(abreast (?:run|check|doctor).*) --devices (\d+)", r"\1 --cpu-devices \2"),
     (r"(abreast (?:run|check)) (?!.*--cpu-devices)(.*)", r"\1 --cpu-devices 2 \2"),

@@ -39,6 +39,7 @@ def test_every_page_of_the_first_hour_has_commands_and_they_are_those_of_the_bac
     for page in first_hour.PAGES:
         found = list(first_hour.steps(ROOT / page, "torch"))
         assert any(step.python for step in found) and any(step.text == "pip install '.[torch]'" for step in found)
+        assert not any("venv" in step.text or "--index-url" in step.text for step in found)
         assert not any("jax" in step.text or "cuda" in step.text for step in found if step.installs)
 
 
