@@ -80,6 +80,16 @@ def test_gray_records_have_gray_views(photos: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(view(photos / "3.jpg", **settings), images[0])
 
 
+@pytest.mark.parametrize("storage", ["jpeg", "png", "raw", "keep"])
+def test_an_image_with_colours_has_no_gray_view(photos: Path, storage: Any) -> None:
+    """No pack of gray images could hold it, so evaluation never saw its gray pixels."""
+    with pytest.raises(DataError, match=r"0\.jpg: it has colours, and records with channels=1") as caught:
+        view(photos / "0.jpg", 32, channels=1, storage=storage)
+    assert "convert('L')" in str(caught.value.hint)
+    gray = Image.open(photos / "0.jpg").convert("L")
+    assert view(file_of(gray, "PNG"), 32, channels=1, storage=storage).shape == (32, 32, 1)
+
+
 def test_the_defaults_are_those_of_pack_and_records(photos: Path, tmp_path: Path) -> None:
     images, _ = shown(photos, tmp_path / "photos.pack", {}, 224)
     np.testing.assert_array_equal(view(photos / "0.jpg"), images[0])

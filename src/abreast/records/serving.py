@@ -64,7 +64,7 @@ def view(
         size: the side of a square in pixels, or height and width.
         fraction: the share of the largest centred part's sides that is shown, as in `CenterCrop`.
         antialias: smooth where the image shrinks.
-        channels: 3, or 1 for records whose images are all gray.
+        channels: 3, or 1 for records whose images are all gray; then an image with colours is refused.
         storage: how the pack stores images: "jpeg", "png", "raw" or "keep".
         pack_size: the `size` of the pack: the longest short side that it stores, in pixels.
         quality: the JPEG quality of the pack; 95 if it is None.
@@ -73,7 +73,7 @@ def view(
         `uint8`, height by width by channels; for a list, with the number of images before them.
 
     Raises:
-        DataError: an image cannot be read, or a setting is invalid.
+        DataError: an image cannot be read or has colours where only gray is expected, or a setting is invalid.
 
     Example:
         >>> import numpy as np
@@ -88,11 +88,11 @@ def view(
     painter = Painter(channels, antialias)
     if not isinstance(image, list | tuple):
         pixels: Pixels = np.empty((*place, channels), np.uint8)
-        _paint(painter, crop, _stored(image, recipe), pixels)
+        _paint(painter, crop, _stored(image, recipe, channels), pixels)
         return pixels
     batch: Pixels = np.empty((len(image), *place, channels), np.uint8)
     for each, row in zip(image, batch, strict=True):
-        _paint(painter, crop, _stored(each, recipe), row)
+        _paint(painter, crop, _stored(each, recipe, channels), row)
     return batch
 
 
@@ -144,15 +144,22 @@ def view_settings(records: Loader[Any]) -> ViewSettings:
     }
 
 
-def _stored(image: Any, recipe: Recipe) -> Packed:
-    """The image as a pack stores it. Raises `DataError`, which names the file."""
+def _stored(image: Any, recipe: Recipe, channels: int) -> Packed:
+    """The image as a pack stores it. Raises `DataError`, which names the file.
+
+    Records of one channel show no image with colours: a pack that has one makes batches of three channels.
+    """
     name = str(image) if isinstance(image, str | PathLike) else None
     if name is not None:
         image = Path(name)
     elif isinstance(image, bytearray | memoryview):
         image = bytes(image)
     try:
-        return prepare(Item(name or "image", image, {}), recipe)[0]
+        packed = prepare(Item(name or "image", image, {}), recipe)[0]
+        if packed.channels > channels:
+            hint = "make it gray as the images of the pack were made, for example by Pillow: image.convert('L')"
+            raise DataError("it has colours, and records with channels=1 show only gray images", hint)
+        return packed
     except DataError as error:
         raise DataError(f"{name or 'the image'}: {error.message}", error.hint) from None
 
