@@ -59,7 +59,7 @@ def test_a_dry_run_finds_what_is_wrong_with_columns_and_keys(tmp_path: Path) -> 
     summary = pack(known(items), tmp_path / "out", dry_run=True)
     assert [note.text for note in summary.skipped] == [
         "two samples have the key 'a'",
-        "column 'x' of type <i8 cannot hold 'three'",
+        "column 'x' of type int64 cannot hold 'three'",
     ]
     assert summary.num_samples == 2 and summary.dry_run
 

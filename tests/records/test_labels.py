@@ -121,7 +121,7 @@ def test_a_column_of_another_type_in_another_part_is_refused(tmp_path: Path) -> 
     (tmp_path / "in").mkdir()
     parquet_of(tmp_path / "in" / "train.parquet", x=["cat", "dog"])
     parquet_of(tmp_path / "in" / "val.parquet", x=[0, 1])
-    with pytest.raises(DataError, match=r"x has different types in the parts: \['text'\] and \['<i8'\]"):
+    with pytest.raises(DataError, match=r"x has different types in the parts: text and int64"):
         pack(tmp_path / "in", tmp_path / "out", label="x", split="train,val")
 
 
@@ -279,7 +279,7 @@ def test_a_copy_of_a_loader_needs_no_file_of_names(tmp_path: Path) -> None:
         ({"x": ["", ""]}, "x", "every label is empty: x"),
         ({"x": ["cat", "dog"]}, "y", "there is no column 'y'\nhint: there are: x"),
         ({"x": ["cat", "3"]}, "x", "column 'x' mixes numbers and words: '3' and 'cat'\nhint: .*--class-names"),
-        ({"x": ["cat", "dog"], "n": [1, 2]}, "x,n", r"a label cannot be made of x \(text\), n \(<i8\)"),
+        ({"x": ["cat", "dog"], "n": [1, 2]}, "x,n", r"a label cannot be made of x \(text\), n \(int64\)"),
         ({"x": ["cat", "dog"], "label": [1, 2]}, "x", "the source has a column 'label' besides x"),
         ({"x": ["cat", "dog"]}, "x,x", "this is not a label: 'x,x'"),
         ({"x": [f"{i} kg" for i in range(120)]}, "x", "column 'x' has 120 different words for 120 images: '0 kg'"),

@@ -53,6 +53,11 @@ class ColumnType:
         return np.dtype("u1" if self.type in (TEXT, BYTES) else self.type)
 
     @property
+    def words(self) -> str:
+        """The type as a person reads it: `int64`, `float32`, `text`."""
+        return self.type if self.type in (TEXT, BYTES) else self.element.name
+
+    @property
     def varies(self) -> bool:
         return None in self.shape
 
@@ -137,7 +142,7 @@ def fitted(column: ColumnType, value: Any) -> Array:
         return np.frombuffer(_utf8(column.name, value) if isinstance(value, str) else value, np.uint8)
     array = _array(column.name, value)
     if array.dtype.kind not in "biuf" or not _same_values(array, column.element):
-        raise DataError(f"column {column.name!r} of type {column.type} cannot hold {value!r:.80}")
+        raise DataError(f"column {column.name!r} of type {column.words} cannot hold {value!r:.80}")
     if not _fits(array.shape, column.shape):
         raise DataError(f"column {column.name!r} of shape {column.shape} cannot hold an array of shape {array.shape}")
     return array.astype(column.element, order="C")

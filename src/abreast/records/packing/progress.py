@@ -131,7 +131,7 @@ class Summary:
     def _repr_html_(self) -> str:
         facts = {"images": self._size, "packed now": f"{self.num_now:,} in {_clock(self.seconds)}"}
         parts = {f"part {name}": part._size for name, part in self.parts.items()}
-        rows = [("skipped" if note.skipped else "packed", note.key, note.text) for note in self.notes]
+        rows = [("skipped" if note.skipped else "packed", self._name(note), note.text) for note in self.notes]
         return notebook.shown(self._title, facts | parts, ("image", "key", "note"), rows)
 
     def __str__(self) -> str:
@@ -162,10 +162,13 @@ class Summary:
         lines += self._listed("would be packed with a note", tuple(note for note in self.notes if not note.skipped))
         return "\n".join(lines)
 
+    def _name(self, note: Note) -> str:
+        return self._names.get(note.position, note.key)
+
     def _listed(self, title: str, notes: tuple[Note, ...], limit: int = _SHOWN_NOTES) -> list[str]:
         if not notes:
             return []
-        lines = [f"  {self._names.get(note.position, note.key)}: {note.text}" for note in notes[:limit]]
+        lines = [f"  {self._name(note)}: {note.text}" for note in notes[:limit]]
         more = len(notes) - limit
         return [f"{title}: {len(notes):,}", *lines, *([f"  and {more:,} more"] if more > 0 else [])]
 

@@ -77,9 +77,9 @@ def _encodings(records: Records) -> str:
 
 def _column(column: ColumnType) -> str:
     if column.type in ("text", "bytes"):
-        return f"{column.name} ({column.type})"
+        return f"{column.name} ({column.words})"
     sizes = " x ".join("any" if size is None else str(size) for size in column.shape)
-    return f"{column.name} ({np.dtype(column.type).name}{', ' if sizes else ''}{sizes})"
+    return f"{column.name} ({column.words}{', ' if sizes else ''}{sizes})"
 
 
 def _classes(records: Records) -> str:

@@ -29,7 +29,7 @@ from abreast.errors import DataError
 from abreast.nearest import nearest
 from abreast.records.format import index_file, manifest
 from abreast.records.format.checksum import crc32c
-from abreast.records.format.columns import BYTES, TEXT, Array, ColumnType
+from abreast.records.format.columns import TEXT, Array, ColumnType
 from abreast.records.format.index import ENCODINGS, HINT, Index, Note
 from abreast.units import counted
 
@@ -219,7 +219,7 @@ class Records:
     def _repr_html_(self) -> str:
         facts = self.manifest
         size = sum(shard.tar_bytes + shard.index_bytes for shard in facts.shards)
-        rows = [(each.name, each.type if each.type in (TEXT, BYTES) else each.element) for each in self.columns]
+        rows = [(each.name, each.words) for each in self.columns]
         shown = {"samples": f"{len(self):,}", "shards": f"{len(facts.shards):,}", "size": f"{size / 1e6:,.1f} MB"}
         if self.class_names is not None:
             shown["classes"] = f"{len(self.class_names):,}: {', '.join(self.class_names)}"

@@ -100,7 +100,7 @@ def labelled(sources: Mapping[str, ItemSource], label: Label, stop: bool) -> dic
     """The sources with a column `label`. Raises `DataError`, with `stop` also for an item that gets no label."""
     types = [_types(source, label) for source in sources.values()]
     if any(other != types[0] for other in types):
-        kinds = " and ".join(dict.fromkeys(str([type.type for type in each]) for each in types))
+        kinds = " and ".join(dict.fromkeys(", ".join(type.words for type in each) for each in types))
         raise DataError(f"{','.join(label.columns)} has different types in the parts: {kinds}")
     made = _made(list(sources.values()), label, types[0])
     for source in sources.values():
@@ -126,7 +126,7 @@ def _types(source: ItemSource, label: Label) -> list[ColumnType]:
 def _made(sources: Sequence[ItemSource], label: Label, types: Sequence[ColumnType]) -> _Made:
     kinds = {type.type if type.type in (TEXT, BYTES) else "numbers" for type in types}
     if len(kinds) > 1 or BYTES in kinds:
-        each = ", ".join(f"{type.name} ({type.type})" for type in types)
+        each = ", ".join(f"{type.name} ({type.words})" for type in types)
         raise DataError(f"a label cannot be made of {each}", "name columns of words, or columns of numbers")
     if kinds == {TEXT}:
         return _of_words(sources, label)
