@@ -76,6 +76,7 @@ class Summary:
         skipped_file: a file with a line for each image that was skipped, or None.
         dry_run: True if nothing was written. Then `num_samples` images could be packed, in about `file_bytes` bytes, and
             `skipped` has those that could not.
+        names: by position, the name of each item with a note that this call read: its path if it is a file, else its key.
 
     Example:
         >>> import numpy as np
@@ -102,9 +103,7 @@ class Summary:
     parts: Mapping[str, Summary] = field(default_factory=dict)  # of a split source; the counts above are their sums
     skipped_file: Path | None = None
     dry_run: bool = False
-    _names: Mapping[int, str] = field(
-        default_factory=dict, repr=False
-    )  # by position: paths of noted files of this call
+    names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def skipped(self) -> tuple[Note, ...]:
@@ -163,7 +162,7 @@ class Summary:
         return "\n".join(lines)
 
     def _name(self, note: Note) -> str:
-        return self._names.get(note.position, note.key)
+        return self.names.get(note.position, note.key)
 
     def _listed(self, title: str, notes: tuple[Note, ...], limit: int = _SHOWN_NOTES) -> list[str]:
         if not notes:
