@@ -5,10 +5,7 @@ The scripts before run with plain Keras, except those for Horovod and Keras 2, w
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ import pytest
 
 from tests.harness.client import ROOT
 from tests.harness.differences import largest_difference
+from tests.harness.script import run_script
 
 SCRIPTS = ROOT / "examples" / "coming_from"
 ORIGINS = {
@@ -44,10 +42,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 def run(backend: str, command: list[str], output: Path, **environment: str) -> Any:
     """The weights that a script wrote."""
-    own = {"KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
-    everything = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2", **own, **environment}
-    done = subprocess.run([sys.executable, *command], env=everything, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    run_script(backend, command, timeout_seconds=240, **environment)
     with np.load(output) as weights:
         return [weights[name] for name in weights]
 

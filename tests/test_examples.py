@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.harness.client import ROOT
+from tests.harness.script import run_script
 from tests.records.pieces import class_folder
 
 EXAMPLE = ROOT / "examples" / "images.py"
@@ -19,19 +17,8 @@ EXAMPLE = ROOT / "examples" / "images.py"
 
 def run(backend: str, output: Path, *arguments: str, under: tuple[str, ...] = ()) -> dict[str, Any]:
     """The results of the example."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "src"),
-        "KERAS_BACKEND": backend,
-        "CUDA_VISIBLE_DEVICES": "",
-        "JAX_PLATFORMS": "cpu",
-        "OMP_NUM_THREADS": "1",
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-    }
-    command = [sys.executable, *under, str(EXAMPLE), "--output", str(output), *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert "test accuracy" in done.stdout
+    command = [*under, str(EXAMPLE), "--output", str(output), *arguments]
+    assert "test accuracy" in run_script(backend, command, timeout_seconds=240)
     found: dict[str, Any] = json.loads((output / "result.json").read_text())
     return found
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
 from tests.harness.client import ROOT
 from tests.harness.installed import keras_is_older_than
+from tests.harness.script import run_script
 
 GALLERY = ROOT / "examples" / "gallery"
 # By script: arguments of a small run, and what its last number is at least. By chance: 0.1, 0.33, 0.02, 0.1.
@@ -18,32 +16,15 @@ SMALL = {
     "cifar_resnet": (("--made-up", "512", "--epochs", "2", "--depth", "8"), 0.15),
     "finetune_keras_hub": (("--preset", "none"), 0.5),
     "text_transformer": (("--epochs", "1", "--rows", "512"), 0.15),
-    "two_tower": (
-        (
-            "--epochs",
-            "2",
-        ),
-        0.6,
-    ),
+    "two_tower": (("--epochs", "2"), 0.6),
 }
 
 
 def run(name: str, backend: str, under: tuple[str, ...]) -> str:
     if name == "finetune_keras_hub" and keras_is_older_than("3.15"):
         pytest.skip("KerasHub needs Keras 3.15")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "src"),
-        "KERAS_BACKEND": backend,
-        "CUDA_VISIBLE_DEVICES": "",
-        "JAX_PLATFORMS": "cpu",
-        "OMP_NUM_THREADS": "1",
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-    }
-    command = [sys.executable, "-m", "abreast", *under, str(GALLERY / f"{name}.py"), *SMALL[name][0]]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return done.stdout
+    command = ["-m", "abreast", *under, str(GALLERY / f"{name}.py"), *SMALL[name][0]]
+    return run_script(backend, command, timeout_seconds=280)
 
 
 def test_every_script_of_the_gallery_is_tested_and_described() -> None:
