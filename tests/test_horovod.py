@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from abreast import horovod
-from abreast.after_import import after_import
 from abreast.errors import LaunchError, ModelError
 from abreast.launchers import read_world
 from tests.harness.client import RemoteError, Workers
@@ -122,25 +120,3 @@ def test_a_script_that_misses_horovod_reads_what_to_change(tmp_path: Path) -> No
     assert result.code == 1
     assert result.err.splitlines()[-2] == "ModuleNotFoundError: No module named 'horovod'"
     assert result.err.splitlines()[-1] == f"abreast: trains on several devices without Horovod: {horovod.HINT}"
-
-
-def test_a_module_that_is_imported_later_is_passed_to_the_function_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "imported_later.py").write_text("value = 3")
-    monkeypatch.syspath_prepend(tmp_path)
-    before, seen = list(sys.meta_path), []
-
-    def look(module: ModuleType) -> None:
-        seen.append(module.value)
-
-    after_import("imported_later", look)
-    end = after_import("imported_later", look)
-    assert importlib.util.find_spec("imported_later") is not None  # as many look whether a package is installed
-    assert seen == []
-    import imported_later  # type: ignore[import-not-found]
-
-    assert seen == [3] == [imported_later.value]
-    assert sys.meta_path == before
-    end()
-    del sys.modules["imported_later"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import zipfile
 from pathlib import Path
@@ -59,6 +60,28 @@ def test_finders_without_find_spec_are_skipped_as_python_does(
     sys.meta_path.insert(1, object())  # type: ignore[arg-type]
     assert importlib.import_module("later").value == 3
     assert counting.executed == ["later"]
+
+
+def test_a_module_that_is_imported_later_is_passed_to_the_function_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "imported_later.py").write_text("value = 3")
+    monkeypatch.syspath_prepend(tmp_path)
+    before, seen = list(sys.meta_path), []
+
+    def look(module: ModuleType) -> None:
+        seen.append(module.value)
+
+    after_import("imported_later", look)
+    end = after_import("imported_later", look)
+    assert importlib.util.find_spec("imported_later") is not None  # as many look whether a package is installed
+    assert seen == []
+    import imported_later  # type: ignore[import-not-found]
+
+    assert seen == [3] == [imported_later.value]
+    assert sys.meta_path == before
+    end()
+    del sys.modules["imported_later"]
 
 
 def test_a_module_that_fails_and_is_imported_again_is_passed_to_the_function(
