@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from abreast.installing import install_command
-from tests.harness.client import BACKENDS, ROOT
+from tests.harness.client import BACKENDS, ROOT, TITLES
 
 SAID = "abreast: Keras runs on {}: {} installed, and {}, is not; KERAS_BACKEND={} leaves out this line\n"
 DEFAULT = "TensorFlow, the default of Keras"
@@ -50,7 +50,6 @@ def machine(tmp_path: Path) -> Machine:
 
 CHOOSE = "from abreast.backend_choice import choose_backend; import os; print(choose_backend(), os.environ.get('KERAS_BACKEND'))"
 ONE = [name for name in BACKENDS if name != "tensorflow"]
-TITLES = {"jax": "JAX", "torch": "PyTorch"}
 
 
 @pytest.mark.parametrize("has", ["tensorflow", " ".join(BACKENDS)])

@@ -6,6 +6,7 @@ import pytest
 
 from abreast.launchers import World
 from abreast.run_lines import training_line
+from tests.harness.client import TITLES
 from tests.harness.folder import Folder
 
 ALONE = World(0, 1, 0, 1, "here", "alone")
@@ -51,7 +52,6 @@ model.compile("sgd", "mse")
 x, y = np.ones((10, 2)), np.ones((10, 1))
 """
 FIT = "model.fit(x, y, batch_size=5, epochs=2, verbose=0)\n"
-NAMES = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 
 def lines(folder: Folder, text: str, *options: str, backend: str = "jax") -> list[str]:
@@ -63,7 +63,7 @@ def lines(folder: Folder, text: str, *options: str, backend: str = "jax") -> lis
 
 
 def test_the_first_fit_prints_where_it_trains_and_later_ones_print_nothing(folder: Folder, backend: str) -> None:
-    where = f"training with {NAMES[backend]} on cpu:0, cpu:1 (simulated on the CPU)"
+    where = f"training with {TITLES[backend]} on cpu:0, cpu:1 (simulated on the CPU)"
     assert lines(folder, FIT + FIT, backend=backend) == [f"{where}: 5 rows in a step, 2 or 3 on each device"]
 
 

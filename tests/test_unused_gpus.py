@@ -14,9 +14,8 @@ from abreast.backend import unused_gpus as module
 from abreast.backend.unused_gpus import unused_gpus
 from abreast.device_list import Device
 from abreast.installing import install_command
-from tests.harness.client import ROOT
+from tests.harness.client import ROOT, TITLES
 
-TITLES = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
 GPUS = tuple(Device(f"gpu:{index}", "gpu", index, "A100") for index in range(2))
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 BACKENDS = ("jax", "tensorflow", "torch")
+TITLES = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
 NUM_DEVICES = 4
 TIMEOUT_SECONDS = 180.0
 
