@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from abreast.installing import install_command
 from tests.harness.client import BACKENDS, ROOT, TITLES
+from tests.harness.folder import Folder, Result
 
 SAID = "abreast: Keras runs on {}: {} installed, and {}, is not; KERAS_BACKEND={} leaves out this line\n"
 DEFAULT = "TensorFlow, the default of Keras"
@@ -20,32 +18,30 @@ DEFAULT = "TensorFlow, the default of Keras"
 class Machine:
     """Runs Python where only some frameworks are installed, with or without Keras's configuration file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self.configuration = folder / "home" / "keras.json"
+        self.home = folder.path / "home"
+        self.configuration = self.home / "keras.json"
 
     def configure(self, text: str) -> None:
-        self.configuration.parent.mkdir()
-        self.configuration.write_text(text)
+        self.folder.write("home/keras.json", text)
 
-    def python(self, *arguments: str, has: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KERAS_", "ABREAST_"))}
-        kept |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-        kept |= {"HIDDEN_PACKAGES": " ".join(set(BACKENDS) - set(has.split())), "KERAS_HOME": str(self.folder / "home")}
-        kept["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests" / "hiding"), str(ROOT / "src")])
-        command = [sys.executable, *arguments]
-        return subprocess.run(
-            command, cwd=self.folder, env={**kept, **environ}, capture_output=True, text=True, timeout=120
-        )
+    def python(self, *arguments: str, has: str, **environ: str) -> Result:
+        ours = {
+            "HIDDEN_PACKAGES": " ".join(set(BACKENDS) - set(has.split())),
+            "JAX_PLATFORMS": "cpu",
+            "KERAS_HOME": str(self.home),
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "hiding"), str(ROOT / "src")]),
+        }
+        return self.folder.python(*arguments, **{**ours, **environ})
 
     def script(self, text: str) -> str:
-        (self.folder / "script.py").write_text(text)
-        return "script.py"
+        return self.folder.write("script.py", text)
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def machine(folder: Folder) -> Machine:
+    return Machine(folder)
 
 
 CHOOSE = "from abreast.backend_choice import choose_backend; import os; print(choose_backend(), os.environ.get('KERAS_BACKEND'))"
@@ -55,60 +51,60 @@ ONE = [name for name in BACKENDS if name != "tensorflow"]
 @pytest.mark.parametrize("has", ["tensorflow", " ".join(BACKENDS)])
 def test_tensorflow_is_used_where_it_is_installed_as_keras_does(machine: Machine, has: str) -> None:
     done = machine.python("-c", CHOOSE, has=has)
-    assert (done.stdout, done.stderr) == ("tensorflow None\n", "")
+    assert (done.out, done.err) == ("tensorflow None\n", "")
 
 
 @pytest.mark.parametrize("name", ONE)
 def test_the_only_framework_is_used_and_one_line_says_so(machine: Machine, name: str) -> None:
     done = machine.python("-c", CHOOSE, has=name)
-    assert done.stdout == f"{name} {name}\n"
-    assert done.stderr == SAID.format(TITLES[name], f"{TITLES[name]} is", DEFAULT, name)
+    assert done.out == f"{name} {name}\n"
+    assert done.err == SAID.format(TITLES[name], f"{TITLES[name]} is", DEFAULT, name)
 
 
 def test_the_first_of_several_frameworks_is_used(machine: Machine) -> None:
     done = machine.python("-c", CHOOSE, has="jax torch")
-    assert done.stdout == "jax jax\n"
-    assert done.stderr == SAID.format("JAX", "JAX and PyTorch are", DEFAULT, "jax")
+    assert done.out == "jax jax\n"
+    assert done.err == SAID.format("JAX", "JAX and PyTorch are", DEFAULT, "jax")
 
 
 def test_the_choice_of_the_environment_is_kept(machine: Machine) -> None:
     machine.configure('{"backend": "jax"}')
     done = machine.python("-c", CHOOSE, has="jax tensorflow torch", KERAS_BACKEND="torch")
-    assert (done.stdout, done.stderr) == ("torch torch\n", "")
+    assert (done.out, done.err) == ("torch torch\n", "")
 
 
 def test_the_choice_of_keras_json_is_kept(machine: Machine) -> None:
     machine.configure('{"backend": "torch"}')
     done = machine.python("-c", CHOOSE, has="jax tensorflow torch", KERAS_BACKEND="")
-    assert (done.stdout, done.stderr) == ("torch \n", "")
+    assert (done.out, done.err) == ("torch \n", "")
 
 
 def test_a_framework_of_keras_json_that_is_not_installed_is_replaced(machine: Machine) -> None:
     """Keras writes `tensorflow` into that file at its first import, also where it is not installed."""
     machine.configure('{"backend": "tensorflow"}')
     done = machine.python("-c", CHOOSE, has="torch")
-    assert done.stdout == "torch torch\n"
+    assert done.out == "torch torch\n"
     named = f"TensorFlow, the backend in {machine.configuration}"
-    assert done.stderr == SAID.format("PyTorch", "PyTorch is", named, "torch")
+    assert done.err == SAID.format("PyTorch", "PyTorch is", named, "torch")
 
 
 @pytest.mark.parametrize("text", ["not JSON", "[]", "{}"])
 def test_a_keras_json_without_a_backend_counts_as_none(machine: Machine, text: str) -> None:
     machine.configure(text)
-    assert machine.python("-c", CHOOSE, has="jax").stdout == "jax jax\n"
+    assert machine.python("-c", CHOOSE, has="jax").out == "jax jax\n"
 
 
 @pytest.mark.parametrize("where", ["environment", "keras.json"])
 def test_a_backend_without_devices_is_left_to_keras(machine: Machine, where: str) -> None:
     machine.configure(json.dumps({"backend": "numpy"} if where == "keras.json" else {}))
     environ = {"KERAS_BACKEND": "numpy"} if where == "environment" else {}
-    assert machine.python("-c", CHOOSE, has="jax", **environ).stdout.startswith("numpy ")
+    assert machine.python("-c", CHOOSE, has="jax", **environ).out.startswith("numpy ")
 
 
 def test_what_an_uninstallation_left_is_no_framework(machine: Machine) -> None:
-    (machine.folder / "tensorflow" / "__pycache__").mkdir(parents=True)
+    (machine.folder.path / "tensorflow" / "__pycache__").mkdir(parents=True)
     done = machine.python("-c", "import sys; sys.path.insert(0, '.'); " + CHOOSE, has="jax")
-    assert done.stdout == "jax jax\n"
+    assert done.out == "jax jax\n"
 
 
 @pytest.mark.parametrize("arguments", [["run"], ["doctor"], ["check"]], ids=" ".join)
@@ -128,16 +124,16 @@ def test_a_command_without_its_framework_names_it_and_how_to_install_it(
     machine: Machine, arguments: list[str], has: str, asked: str, message: str, hint: str
 ) -> None:
     done = machine.python("-m", "abreast", *arguments, machine.script("import keras"), has=has, KERAS_BACKEND=asked)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.endswith(f"abreast: error: {message}\nhint: {hint}\n")
-    assert "Traceback" not in done.stderr
+    assert done.code == 2, done.err
+    assert done.err.endswith(f"abreast: error: {message}\nhint: {hint}\n")
+    assert "Traceback" not in done.err
 
 
 def test_an_import_of_keras_without_a_framework_says_how_to_install_one(machine: Machine) -> None:
     done = machine.python("-c", "import abreast, keras", has="")
-    assert done.returncode == 1
+    assert done.code == 1
     error = "abreast.errors.NotInstalledError: none of jax, tensorflow or torch is installed"
-    assert done.stderr.endswith(f"\n{error}\nhint: {install_command('jax')}\n")
+    assert done.err.endswith(f"\n{error}\nhint: {install_command('jax')}\n")
 
 
 @pytest.mark.parametrize("environ", [{}, {"KERAS_BACKEND": "jax"}])
@@ -146,13 +142,13 @@ def test_a_script_that_can_do_without_keras_catches_what_keras_raises_without_ab
 ) -> None:
     text = "import abreast\ntry:\n    import keras\nexcept ImportError:\n    print('without')\n"
     done = machine.python(machine.script(text), has="", **environ)
-    assert (done.stdout, done.stderr) == ("without\n", "")
+    assert (done.out, done.err) == ("without\n", "")
 
 
 def test_a_stand_in_for_a_framework_is_none(machine: Machine) -> None:
     text = f"import sys, types\nsys.modules['torch'] = types.ModuleType('torch')\n{CHOOSE}"
     done = machine.python(machine.script(text), has="jax torch")
-    assert done.stdout == "jax jax\n", done.stderr
+    assert done.out == "jax jax\n", done.err
 
 
 SHOWN = "import abreast\nimport keras\nprint(keras.backend.backend(), abreast.devices())\n"
@@ -160,8 +156,8 @@ SHOWN = "import abreast\nimport keras\nprint(keras.backend.backend(), abreast.de
 
 def test_keras_takes_the_only_framework_that_is_installed(machine: Machine, backend: str) -> None:
     done = machine.python(machine.script(SHOWN), has=backend)
-    assert done.stdout == f"{backend} ('cpu:0',)\n", done.stderr
-    assert done.stderr.count("abreast: Keras runs on ") == (backend != "tensorflow")
+    assert done.out == f"{backend} ('cpu:0',)\n", done.err
+    assert done.err.count("abreast: Keras runs on ") == (backend != "tensorflow")
 
 
 @pytest.mark.jax
@@ -169,7 +165,7 @@ def test_a_script_may_choose_between_abreast_and_keras(machine: Machine) -> None
     text = "import importlib.util, os, abreast\nassert importlib.util.find_spec('keras')\n"
     script = machine.script(text + "os.environ.setdefault('KERAS_BACKEND', 'jax')\n" + SHOWN)
     done = machine.python(script, has="jax torch")
-    assert (done.stdout, done.stderr) == ("jax ('cpu:0',)\n", "")
+    assert (done.out, done.err) == ("jax ('cpu:0',)\n", "")
 
 
 TRAIN = """
@@ -188,8 +184,8 @@ def test_a_script_without_a_word_about_backends_trains_on_the_only_framework(mac
     """Also `check`, which runs the script twice."""
     options = ["--cpu-devices", "2"]
     done = machine.python("-m", "abreast", command, *options, machine.script(TRAIN), has="jax")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("abreast: Keras runs on JAX") == 1
+    assert done.code == 0, done.err
+    assert done.err.count("abreast: Keras runs on JAX") == 1
 
 
 @pytest.mark.parametrize(
@@ -214,8 +210,8 @@ from abreast.bench.from_options import cells_of
 print([cell.case.backend for cell in cells_of(options, print)])
 """
     done = machine.python("-c", code, has=has, **environ)
-    text, _, cells = done.stdout.rpartition("}\n")
-    assert json.loads(text + "}") == {"backend": said[0]}, done.stderr
+    text, _, cells = done.out.rpartition("}\n")
+    assert json.loads(text + "}") == {"backend": said[0]}, done.err
     assert cells == f"{said}\n"
 
 
@@ -227,4 +223,4 @@ command.machine = lambda folder, backend, *_, **__: {"backend": backend}
 cli.main(["machine"])
 """
     done = machine.python("-c", code, has="")
-    assert (json.loads(done.stdout), done.stderr) == ({"backend": None}, "")
+    assert (json.loads(done.out), done.err) == ({"backend": None}, "")
