@@ -32,24 +32,18 @@ class Folder:
         return name
 
     def python(self, *arguments: str, **environ: str) -> Result:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.path,
-            env=self.environ(**environ),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        return Result(done.returncode, done.stdout, done.stderr)
+        return self._run([sys.executable, *arguments], **environ)
 
     def abreast(self, *arguments: str, **environ: str) -> Result:
         return self.python("-m", "abreast", *arguments, **environ)
 
     def bash(self, command: str) -> Result:
-        words = ["bash", "-c", command]
+        return self._run(["bash", "-c", command])
+
+    def _run(self, command: list[str], **environ: str) -> Result:
+        environment = self.environ(**environ)
         done = subprocess.run(
-            words, cwd=self.path, env=self.environ(), capture_output=True, text=True, timeout=120, check=False
+            command, cwd=self.path, env=environment, capture_output=True, text=True, timeout=120, check=False
         )
         return Result(done.returncode, done.stdout, done.stderr)
 
