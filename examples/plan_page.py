@@ -23,18 +23,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("plan.html"), help="the page")
     parser.add_argument("--images", type=Path, help="folder of its picture; made only if given")
     arguments = parser.parse_args()
-    command = [
-        sys.executable,
-        "-m",
-        "abreast",
-        "plan",
-        *PLAN.split(),
-        "--price",
-        "3 EUR",
-        "--html",
-        str(arguments.output),
-    ]
-    subprocess.run(command, check=True)
+    options = [*PLAN.split(), "--price", "3 EUR", "--html", str(arguments.output)]
+    subprocess.run([sys.executable, "-m", "abreast", "plan", *options], check=True)
     if arguments.images is not None:
         sys.path.insert(0, str(ROOT))
         from tests.harness.picture import picture

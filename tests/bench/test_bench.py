@@ -100,9 +100,8 @@ def test_the_report_is_there(measured: tuple[Folder, Result]) -> None:
     names = {path.name for path in (folder.path / "out").iterdir()}
     assert {"report.html", "table.txt"} < names
     drawn = {name.rpartition("-")[2] for name in names if name.endswith(".svg")}
-    assert (
-        {"step.svg"} <= drawn <= {"step.svg", "up.svg", "efficiency.svg"}
-    )  # of a noisy measurement only the parts of a step
+    # Of a noisy measurement only the parts of a step.
+    assert {"step.svg"} <= drawn <= {"step.svg", "up.svg", "efficiency.svg"}
 
 
 @pytest.mark.in_turn

@@ -42,19 +42,8 @@ def plan(folder: Path) -> Path:
 
 
 def plan_without_predictions(folder: Path) -> Path:
-    given = [
-        "plan",
-        "--model",
-        "vgg16",
-        "--machine",
-        "pcie3-x1-box",
-        "--batch",
-        "1",
-        "--step-time",
-        "0.001",
-        "--no-overlap",
-    ]
-    assert cli.main([*given, "--html", str(folder / "plan.html")]) == 0
+    given = "plan --model vgg16 --machine pcie3-x1-box --batch 1 --step-time 0.001 --no-overlap"
+    assert cli.main([*given.split(), "--html", str(folder / "plan.html")]) == 0
     return folder / "plan.html"
 
 

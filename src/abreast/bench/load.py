@@ -8,14 +8,8 @@ import time
 from pathlib import Path
 
 _STAT = Path("/proc/stat")
-_BUSY = (
-    1,
-    2,
-    3,
-    6,
-    7,
-    8,
-)  # fields of a line: user, nice, system, irq, softirq, and time stolen by other virtual machines
+# Fields of a line: user, nice, system, irq, softirq, and time stolen by other virtual machines.
+_BUSY = (1, 2, 3, 6, 7, 8)
 
 
 class LoadOfOthers:
