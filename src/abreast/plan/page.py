@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 
@@ -27,7 +26,7 @@ from abreast.plan.report import (
     row_words,
     worth_words,
 )
-from abreast.units import count, counted, duration, duration_range, long_duration, share, times
+from abreast.units import UNKNOWN, count, counted, duration, duration_range, long_duration, share, times
 
 _LEAST_SHARE = 0.01  # of a step, for the second longest part
 
@@ -139,8 +138,8 @@ def _scaling(plan: Plan, comparison: Comparison) -> Markup:
             rows.append((*counts, "no prediction", "", "", "", point.abstains))
             continue
         interval = f"{rate_words(point.low)} to {rate_words(point.high)}"
-        speed_up = times(comparison.speed_up(series_point(point)) or math.nan)
-        ratios = (speed_up, share(point.efficiency))
+        speed_up = comparison.speed_up(series_point(point))
+        ratios = (UNKNOWN if speed_up is None else times(speed_up), share(point.efficiency))
         rows.append((*counts, rate_words(point.rows_per_second), interval, *ratios, bottleneck_words(point)))
     heads = ("devices", "hosts", "rows/s", "80% interval", "speed-up", "efficiency", "bottleneck")
     about = "The interval contains the measured rate in four cases of five."
