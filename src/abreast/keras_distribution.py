@@ -14,7 +14,7 @@ import keras
 from abreast.errors import LaunchError, ModelError
 from abreast.keras_private import distribution as private
 from abreast.replacing import replaced
-from abreast.stderr import tell_once
+from abreast.taken_over import take_over
 
 _HOSTS = "several hosts work with PyTorch only; leave out keras.distribution.initialize to train on this host's devices"
 
@@ -61,7 +61,7 @@ def accept(distribution: Any) -> None:
         )
     if getattr(distribution, "_is_multi_process", False):
         raise LaunchError(f"the script sets a {name} over several processes", _HOSTS)
-    tell_once(f"takes over {name}: it places nothing, and a batch is that of all devices")
+    take_over(name, "it places nothing, and a batch is that of all devices")
 
 
 def accept_current() -> None:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from abreast.backend.tensorflow.functions import in_a_step
 from abreast.errors import DataError, ModelError
-from abreast.stderr import tell_once
+from abreast.taken_over import take_over
 
 _PLAIN = tf.distribute.get_strategy()  # TensorFlow's default: one device
 _entered = threading.local()
@@ -52,10 +52,8 @@ class TakenOver(tf.distribute.Strategy):  # type: ignore[misc]  # TensorFlow has
         tf.distribute.Strategy.__init__(self, _PLAIN.extended)
         for device in [devices] if isinstance(devices, str) else devices or ():
             _check_here(self.title, device)
-        tell_once(
-            f"takes over {self.title}: its scope places nothing, num_replicas_in_sync is {self._num_replicas}, and a "
-            "batch is that of all devices"
-        )
+        replicas = f"num_replicas_in_sync is {self._num_replicas}"
+        take_over(self.title, f"its scope places nothing, {replicas}, and a batch is that of all devices")
 
     @property
     def _num_replicas(self) -> int:
