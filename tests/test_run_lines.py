@@ -77,7 +77,17 @@ def test_quiet_prints_neither_line(folder: Folder) -> None:
 @pytest.mark.parametrize("end", ["", "raise SystemExit(0)\n"])
 def test_a_script_that_trains_nothing_is_told_so_at_its_end(folder: Folder, end: str) -> None:
     told = "train.py trained nothing through fit; a training loop of its own runs on one device"
-    assert lines(folder, "model.evaluate(x, y, verbose=0)\n" + end) == [told]
+    assert lines(folder, end) == [told]
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize("call", ["evaluate(x, y, verbose=0)", "predict(x, verbose=0)", "predict_on_batch(x)"])
+def test_a_script_that_only_evaluates_or_predicts_is_told_where(folder: Folder, call: str) -> None:
+    told = (
+        "train.py trained nothing through fit; it evaluated or predicted on cpu:0, cpu:1 (simulated on the CPU); "
+        "a training loop of its own would run on one device"
+    )
+    assert lines(folder, f"model.{call}\n") == [told]
 
 
 @pytest.mark.jax

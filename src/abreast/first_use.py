@@ -1,4 +1,4 @@
-"""The first training of a process on devices, for whoever wants to hear of it: `abreast run` prints a line then.
+"""The first training of a process on devices, and other calls there: `abreast run` prints a line about them.
 
 Imports neither Keras nor a framework, because `abreast run` listens before its script imports them.
 """
@@ -14,12 +14,24 @@ if TYPE_CHECKING:
 # The placement, and the rows of its first global batch; None where these are not known.
 Listener = Callable[["Placement", int | None], None]
 _listener: Listener | None = None
+_computes_on: tuple[str, ...] | None = None
 
 
 def listen(listener: Listener | None) -> None:
     """Call `listener` at the first training from now on, when its first batch has been read; None ends that."""
     global _listener
     _listener = listener
+
+
+def without_training(placement: Placement) -> None:
+    """An `evaluate` or `predict` begins on devices. Any thread may call this."""
+    global _computes_on
+    _computes_on = placement.devices
+
+
+def computes_on() -> tuple[str, ...] | None:
+    """The devices of the last `evaluate` or `predict`; None if there was none."""
+    return _computes_on
 
 
 def begins(placement: Placement, rows: int | None) -> None:

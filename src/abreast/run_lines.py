@@ -46,7 +46,16 @@ class RunLines:
         if not has_keras:
             tell(f"{self._target} imported no Keras, so nothing was placed on devices")
         elif not self._has_trained:
-            tell(f"{self._target} trained nothing through fit; a training loop of its own runs on one device")
+            tell(f"{self._target} trained nothing through fit; {_else()}")
+
+
+def _else() -> str:
+    """What a script that trained nothing did instead, as far as it is known."""
+    devices = first_use.computes_on()
+    if devices is None:
+        return "a training loop of its own runs on one device"
+    names = _where(devices, read_world())
+    return f"it evaluated or predicted on {names}; a training loop of its own would run on one device"
 
 
 def _is_first_here() -> bool:
