@@ -101,6 +101,20 @@ def test_a_backend_without_devices_is_left_to_keras(machine: Machine, where: str
     assert machine.python("-c", CHOOSE, has="jax", **environ).out.startswith("numpy ")
 
 
+@pytest.mark.parametrize("command", ["python script.py", "abreast run script.py", "abreast check script.py"])
+@pytest.mark.parametrize("where", ["environment", "keras.json"])
+def test_a_backend_that_keras_does_not_know_is_an_error(machine: Machine, where: str, command: str) -> None:
+    machine.configure(json.dumps({"backend": "jx"} if where == "keras.json" else {}))
+    environ = {"KERAS_BACKEND": "jx"} if where == "environment" else {}
+    script = machine.script("import abreast, keras")
+    words = ["-m", *command.split()] if command.startswith("abreast") else [script]
+    done = machine.python(*words, has="jax", **environ)
+    named = "KERAS_BACKEND=jx" if where == "environment" else f'"backend": "jx" in {machine.configuration}'
+    assert f"rror: {named}: Keras has no backend of that name\nhint: did you mean jax?\n" in done.stderr
+    assert ("Traceback" in done.stderr) == command.startswith("python")
+    assert done.returncode == (1 if command.startswith("python") else 2)
+
+
 def test_what_an_uninstallation_left_is_no_framework(machine: Machine) -> None:
     (machine.folder.path / "tensorflow" / "__pycache__").mkdir(parents=True)
     done = machine.python("-c", "import sys; sys.path.insert(0, '.'); " + CHOOSE, has="jax")

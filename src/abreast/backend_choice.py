@@ -15,12 +15,14 @@ from abreast.import_hooks import found
 
 _VARIABLE = "KERAS_BACKEND"
 _DEFAULT_OF_KERAS = "tensorflow"
+_KERAS_ALONE = ("numpy", "openvino")  # Keras runs on these, and abreast leaves it alone there
 
 
 def choose_backend() -> str:
     """The framework that Keras uses in this environment; for another one than Keras would take, sets `KERAS_BACKEND` and says so.
 
-    Raises `NotInstalledError` if `KERAS_BACKEND` names a framework that is not installed, or if there is none.
+    Raises `NotInstalledError` if `KERAS_BACKEND` names a framework that is not installed, or if there is none, and
+    `BackendError` for a name that Keras does not know.
     """
     chosen, why = backend_choice()
     if why is not None:
@@ -38,16 +40,29 @@ def backend_choice() -> tuple[str, str | None]:
     if asked := os.environ.get(_VARIABLE):
         if asked in BACKENDS:
             require(asked, f"{_VARIABLE}=")
+        _check_known(asked, f"{_VARIABLE}={asked}")
         return asked, None
     there: tuple[str, ...] = installed()
     configured = _configured()
     alone = configured or _DEFAULT_OF_KERAS
+    if configured is not None:
+        _check_known(configured, f'"backend": "{configured}" in {_configuration_file()}')
     if alone in there or alone not in BACKENDS:
         return alone, None
     if not there:
         raise no_backend()
     chosen = _DEFAULT_OF_KERAS if _DEFAULT_OF_KERAS in there else there[0]
     return chosen, _line(chosen, there, alone, configured is not None)
+
+
+def _check_known(name: str, choice: str) -> None:
+    """Raise `BackendError` for a name that stands for no framework. `choice`: how the user chose it."""
+    from abreast.backend.registry import BACKENDS
+    from abreast.errors import BackendError
+    from abreast.nearest import did_you_mean
+
+    if name not in (*BACKENDS, *_KERAS_ALONE):
+        raise BackendError(f"{choice}: Keras has no backend of that name", did_you_mean(name, BACKENDS))
 
 
 def _line(chosen: str, there: tuple[str, ...], alone: str, is_configured: bool) -> str:
