@@ -82,3 +82,9 @@ class WorkerError(AbreastError, RuntimeError):
         if self.remote_traceback is None:
             return super().__str__()
         return f"{super().__str__()}\n--- traceback of rank {self.rank} ---\n{self.remote_traceback.rstrip()}"
+
+
+def a_type(value: object) -> str:
+    """The type of a value with its article, for a message: `an int`, `a Dense`."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"

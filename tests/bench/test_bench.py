@@ -246,6 +246,33 @@ def test_a_batch_larger_than_the_record_set_is_named(folder: Folder) -> None:
     assert (result.out, lines_of(folder)) == ("", [])
 
 
+PARSES = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--rows", default=4, REQUIRED)
+print(parser.parse_args())
+"""
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize(
+    ("required", "message"),
+    [
+        ("", "train has no function 'nofunc' that could return a model\nhint: train has no functions\n"),
+        (
+            "required=True",
+            "train ended the process when it was imported (exit code 2)\nhint: let it parse arguments and",
+        ),
+    ],
+)
+def test_a_module_may_parse_arguments_when_it_is_imported(folder: Folder, required: str, message: str) -> None:
+    folder.write("train.py", PARSES.replace("REQUIRED", required))
+    result = folder.abreast("bench", "train:nofunc", "--backend", "jax", "--cpu-devices", "1", *QUICK)
+    assert result.code == 1
+    assert message in result.err
+    assert "usage" not in result.err
+
+
 @pytest.mark.jax
 def test_a_failed_case_is_named_and_the_others_continue(folder: Folder) -> None:
     folder.write(

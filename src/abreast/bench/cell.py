@@ -36,8 +36,10 @@ def main() -> None:
     def send(**message: Any) -> None:
         out.write(json.dumps(message) + "\n")
 
+    cell = Cell.from_json(sys.argv[1])
+    sys.argv = ["abreast"]  # a module of the user may parse arguments when it is imported
     try:
-        send(result=measure(Cell.from_json(sys.argv[1]), lambda text: send(doing=text)))
+        send(result=measure(cell, lambda text: send(doing=text)))
     except AbreastError as error:
         send(error=error.message, hint=error.hint)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from abreast.errors import ModelError
+from abreast.errors import ModelError, a_type
 from abreast.nearest import did_you_mean
 
 _IMAGENET_CLASSES = 1000
@@ -79,6 +79,11 @@ def function(name: str, what: str) -> Callable[..., Any]:
         if error.name != module_name.partition(".")[0] and error.name != module_name:
             raise
         raise _no_module(module_name, what) from None
+    except SystemExit as end:
+        raise ModelError(
+            f"{module_name} ended the process when it was imported (exit code {end.code})",
+            'let it parse arguments and train only under `if __name__ == "__main__":`',
+        ) from None
     found = getattr(module, function_name, None)
     if not callable(found):
         names = [key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")]
@@ -115,9 +120,7 @@ def _built_by_user(name: str) -> Any:
 
     model = function(name, "a model")()
     if not isinstance(model, keras.Model):
-        raise ModelError(
-            f"{name} returned a {type(model).__name__}", "let it take no arguments and return a keras.Model"
-        )
+        raise ModelError(f"{name} returned {a_type(model)}", "let it take no arguments and return a keras.Model")
     return model
 
 

@@ -152,6 +152,7 @@ def _task(part: _Part) -> Task:
 
 def main() -> None:
     part = _Part(**json.loads(sys.argv[1]))
+    sys.argv = ["abreast"]  # as in `cell.py`
     if part.core is not None:
         os.sched_setaffinity(0, {part.core})
     loop = _Loop(part)
