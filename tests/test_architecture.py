@@ -72,8 +72,10 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         stderr
         stdout
         system_files
+        taken_over
         text_table
         threads
+        typed_command
         units
         users_line
         whole_file

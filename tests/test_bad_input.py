@@ -18,14 +18,16 @@ from tests.harness.client import BACKENDS, ROOT, RemoteError, Workers
 
 # name of a body below -> the exception, and words of its message and hint
 REFUSALS = {
-    "device_that_is_not_there": ("DeviceError", "no device gpu:0; there is cpu:0", "abreast run --cpu-devices"),
+    "device_that_is_not_there": ("DeviceError", "no device gpu:0, only cpu:0", "abreast run --cpu-devices"),
     "index_that_is_not_there": ("DeviceError", "no device with index 9", "use_cpu_devices"),
     "too_many_devices": ("DeviceError", "7 devices asked for, but there are 4", "--cpu-devices 7"),
     "no_devices": ("DeviceError", "0 devices asked for", "at least 1"),
     "device_twice": ("DeviceError", "cpu:1 asked for 2 times", "once"),
     "not_a_model": ("ModelError", "needs a keras.Model, not a Dense", "keras.Sequential"),
     "unknown_batch_norm": ("BackendError", "batch_norm='foo'", '"global" or "local"'),
-    "no_cpu_devices": ("BackendError", "0 simulated CPU devices", "at least 1"),
+    "no_cpu_devices": ("DeviceError", "cannot simulate 0 devices", "at least 1"),
+    "cpu_devices_as_text": ("DeviceError", "cannot simulate '4' devices", "whole number"),
+    "half_a_device": ("DeviceError", "devices=2.5 is no request", "a number, indices"),
     "batch_size_0": ("DataError", "batch_size=0", "at least 1 row"),
     "negative_batch_size": ("DataError", "batch_size=-4", "at least 1 row"),
     "empty_arrays": ("DataError", "the data source is empty", "at least one row"),
@@ -133,7 +135,9 @@ def test_a_loss_that_begins_to_depend_on_other_weights_is_refused(
 def test_a_limit_that_is_not_a_number_of_seconds_is_refused(workers: Workers) -> None:
     if workers.backend != "torch":
         pytest.skip("only PyTorch has workers")
-    with pytest.raises(RemoteError, match=r"ABREAST_HANG_SECONDS='abc'\nhint: give a number of seconds above 0"):
+    with pytest.raises(
+        RemoteError, match=r"ABREAST_HANG_SECONDS='abc' is not allowed\nhint: give a number of seconds above 0"
+    ):
         workers.abreast.run(refused, name="hang_seconds_that_are_no_number")
 
 
@@ -332,6 +336,18 @@ def no_cpu_devices(model: Any, x: Any, y: Any) -> None:
     import abreast
 
     abreast.use_cpu_devices(0)
+
+
+def cpu_devices_as_text(model: Any, x: Any, y: Any) -> None:
+    import abreast
+
+    abreast.use_cpu_devices("4")  # type: ignore[arg-type]
+
+
+def half_a_device(model: Any, x: Any, y: Any) -> None:
+    import abreast
+
+    abreast.DataParallel(devices=2.5)  # type: ignore[arg-type]
 
 
 def batch_size_0(model: Any, x: Any, y: Any) -> None:

@@ -267,6 +267,34 @@ def test_a_missing_script_is_named(folder: Folder) -> None:
     )
 
 
+@pytest.mark.parametrize("command", ["run", "check", "doctor"])
+def test_a_folder_is_no_script(folder: Folder, command: str) -> None:
+    result = folder.abreast(command, ".")
+    hint = "hint: give the name of a Python file\n"
+    assert (result.code, result.err) == (2, f"abreast: error: '.' is a folder without __main__.py\n{hint}")
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("run script.py", "`abreast run --cpu-devices N`, or abreast.use_cpu_devices(N), simulates"),
+        ("doctor script.py", "`abreast doctor --cpu-devices N`, or abreast.use_cpu_devices(N), simulates"),
+        (
+            "run script.py --cpu-devices 4",
+            "--cpu-devices comes after the script, which gets it; options of abreast come before the script, as in "
+            "`abreast run --cpu-devices N script.py`",
+        ),
+        ("run script.py --epochs=4 --devices=4", "--devices comes after the script, which gets it;"),
+        ("run script.py --epochs 4", "`abreast run --cpu-devices N`"),
+    ],
+)
+def test_the_hint_for_one_device_is_about_the_command_that_was_typed(folder: Folder, typed: str, hint: str) -> None:
+    folder.write("script.py", "import keras")
+    result = folder.abreast(*typed.split(), KERAS_BACKEND="jax")
+    assert f"models train on cpu:0 alone\nhint: {hint}" in result.err
+
+
 @pytest.mark.parametrize("name", ["absent", "absent.module", "json.absent"])
 def test_a_missing_module_is_named(folder: Folder, name: str) -> None:
     result = folder.abreast("run", "-m", name)
@@ -277,12 +305,30 @@ def test_a_missing_module_is_named(folder: Folder, name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--devices", "0"], "abreast: error: 0 devices asked for\nhint: ask for at least 1"),
-        (["--devices", "gpu-1"], "abreast: error: device 'gpu-1'\nhint: give \"auto\""),
-        (["--cpu-devices", "two"], "abreast run: error: argument --cpu-devices: invalid int value: 'two'"),
-        (["--backend", "numpy"], "abreast run: error: argument --backend: invalid choice: 'numpy'"),
-        (["--batch-norm", "none"], "abreast run: error: argument --batch-norm: invalid choice: 'none'"),
+        (["--devices", "0"], "abreast: error: 0 devices asked for, which is too few\nhint: ask for at least 1"),
+        (["--devices", "gpu-1"], "abreast: error: 'gpu-1' is no device\nhint: give \"auto\", a number, indices as "),
+        (
+            ["--cpu-devices", "0"],
+            "abreast: error: the CPU cannot simulate 0 devices\nhint: give a whole number, at least",
+        ),
+        (
+            ["--cpu-devices", "two"],
+            "--cpu-devices 'two' is not a whole number\nhint: give a whole number, as in `--cpu-",
+        ),
+        (
+            ["--input-timeout", "x"],
+            "--input-timeout 'x' is not a number\nhint: give a number, as in `--input-timeout 2.5`",
+        ),
+        (["--prefetch", "-1"], "abreast: error: prefetch=-1 is not allowed\nhint: give a number of batches"),
+        (["--backend", "numpy"], "--backend 'numpy' is not known\nhint: known are jax, tensorflow, torch."),
+        (["--backend", "pytorch"], "--backend 'pytorch' is not known\nhint: did you mean torch?\n"),
+        (["--batch-norm", "none"], "--batch-norm 'none' is not known\nhint: known are global, local."),
         (["--device", "2"], "abreast run: error: unknown option --device\nhint: did you mean --devices or "),
+        (
+            ["--epochs", "3"],
+            "abreast run: error: unknown option --epochs\n"
+            "hint: options of the script come after its name, as in `abreast run train.py --epochs`\n",
+        ),
     ],
 )
 def test_a_wrong_option_ends_before_the_script(folder: Folder, arguments: list[str], text: str) -> None:
@@ -299,7 +345,10 @@ def test_without_a_command_the_help_is_printed(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("typed", "text"),
     [
-        ("trian", "abreast: error: there is no command 'trian'\nhint: did you mean "),
+        ("doctr", "abreast: error: there is no command 'doctr'\nhint: did you mean doctor?"),
+        ("zzz", "abreast: error: there is no command 'zzz'\nhint: known are devices, env, run, "),
+        ("run", "abreast run: error: the following arguments are required: SCRIPT\n"),
+        ("records inof", "abreast records: error: there is no action 'inof'\nhint: did you mean info?"),
         ("train.py --epochs 3", "abreast: error: there is no command 'train.py'\nhint: `abreast run train.py` runs"),
         ("--devices 4 run", "abreast: error: --devices comes before a command\nhint: options follow their command"),
         ("devices more", "abreast devices: error: unexpected argument 'more'\n"),
@@ -399,8 +448,11 @@ def diagnosed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_files_of_a_doctor_are_where_the_command_was_typed(diagnosed: Path) -> None:
+def test_the_files_of_a_doctor_are_where_the_command_was_typed(
+    diagnosed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["doctor", "--html", "page.html", "--json", "out.json", "train.py"]) == 0
+    assert capsys.readouterr().err == "abreast: wrote out.json\nabreast: wrote page.html\n"
     assert sorted(path.name for path in diagnosed.iterdir()) == ["elsewhere", "out.json", "page.html"]
     assert list((diagnosed / "elsewhere").iterdir()) == []
 
@@ -441,7 +493,7 @@ def test_one_file_that_fails_does_not_lose_the_other(
     monkeypatch.setattr("abreast.doctor.script.write_json", fail)
     assert cli.main(["doctor", "--html", "page.html", "--json", "out.json", "train.py"]) == 2
     said = capsys.readouterr()
-    assert said.err == "abreast: error: cannot write\nhint: make room\n"
+    assert said.err == "abreast: error: cannot write\nhint: make room\nabreast: wrote page.html\n"
     assert said.out.startswith("net on cpu:0, jax: 40.0 ms a step")
     assert (diagnosed / "page.html").exists()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.device_request import DeviceSpec, choose, parse_devices
+from abreast.device_request import DeviceSpec, choose, cpu_devices, parse_devices
 from abreast.errors import DeviceError
 
 GPUS = ("gpu:0", "gpu:1", "gpu:2", "gpu:3")
@@ -56,6 +57,8 @@ SIMULATE = (
     "hint: to simulate devices on the CPU, use `abreast run --cpu-devices {0}`, or abreast.use_cpu_devices({0}) before"
 )
 
+FORM = 'give "auto", a number, indices as "0,2", or names as "gpu:0,gpu:1" or "cpu:0"'
+
 
 @pytest.mark.parametrize(
     ("spec", "available", "text"),
@@ -63,22 +66,35 @@ SIMULATE = (
         (5, GPUS, "5 devices asked for, but there are 4: gpu:0, gpu:1, gpu:2, gpu:3\nhint: ask for at most 4"),
         (2, GPUS[:1], "2 devices asked for, but there is gpu:0\nhint: ask for at most 1"),
         (4, CPU, "4 devices asked for, but there is cpu:0\n" + SIMULATE.format(4)),
-        ("gpu:7", GPUS[:2], "no device gpu:7; there is gpu:0, gpu:1\nhint: `abreast devices` lists them"),
-        ([0, 9], GPUS[:2], "no device with index 9; there is gpu:0, gpu:1\nhint: `abreast devices` lists them"),
-        ("gpu", CPU, "no device gpu; there is cpu:0\n" + SIMULATE.format(2)),
+        ("gpu:7", GPUS[:2], f"there is no device gpu:7, only gpu:0, gpu:1\nhint: {FORM}; `abreast devices` lists them"),
+        (
+            [0, 9],
+            GPUS[:2],
+            f"there is no device with index 9, only gpu:0, gpu:1\nhint: {FORM}; `abreast devices` lists",
+        ),
+        ("gpu", CPU, f"there is no device gpu, only cpu:0\nhint: {FORM}; {SIMULATE.format(2).removeprefix('hint: ')}"),
+        ("foo", CPU, f"there is no device foo, only cpu:0\nhint: {FORM}; `abreast devices` lists them"),
+        ("tpu:0", CPU, f"there is no device tpu:0, only cpu:0\nhint: {FORM}; `abreast devices` lists them"),
         ("0,0", GPUS, "device gpu:0 asked for 2 times\nhint: name each device once"),
         ([1, "gpu:1"], GPUS, "device gpu:1 asked for 2 times\nhint: name each device once"),
         ("cpu:0,gpu:0", ("cpu:0", "gpu:0"), "devices of different kinds: cpu:0, gpu:0\nhint: replicas run on"),
-        (0, GPUS, "0 devices asked for\nhint: ask for at least 1; for the device with index 0 alone write [0]"),
-        ("-1", GPUS, "-1 devices asked for\nhint: ask for at least 1"),
+        (
+            0,
+            GPUS,
+            "0 devices asked for, which is too few\nhint: ask for at least 1; for the device with index 0 alone write",
+        ),
+        ("-1", GPUS, "-1 devices asked for, which is too few\nhint: ask for at least 1"),
         ([-1], GPUS, "device index -1 is negative\nhint: indices count from 0"),
-        ([], GPUS, "an empty list of devices\nhint: give at least one"),
-        ("", GPUS, "device ''\nhint: give \"auto\", a number, indices"),
-        ("gpu0", GPUS, "device 'gpu0'\nhint: give \"auto\""),
-        ("auto,0", GPUS, "'auto' in a list of devices\nhint: a list holds indices and names"),
-        (True, GPUS, 'devices=True\nhint: give "auto"'),
-        (2.0, GPUS, 'devices=2.0\nhint: give "auto"'),
-        ([None], GPUS, "device None\nhint: give an index"),
+        ([], GPUS, "the list of devices is empty\nhint: give at least one"),
+        ("", GPUS, f"'' is no device\nhint: {FORM}; `abreast devices` lists those that exist"),
+        ("gpu0", GPUS, f"'gpu0' is no device\nhint: {FORM}"),
+        ("gpu:²", GPUS, f"'gpu:²' is no device\nhint: {FORM}"),
+        ("auto,0", GPUS, "a list of devices cannot hold 'auto'\nhint: a list holds indices and names"),
+        (True, GPUS, f"devices=True is no request for devices\nhint: {FORM}"),
+        (2.5, GPUS, f"devices=2.5 is no request for devices\nhint: {FORM}"),
+        (np.float64(2), GPUS, "devices=np.float64(2.0) is no request for devices\nhint: "),
+        ([None], GPUS, "None is no device\nhint: give an index"),
+        ([1.5], GPUS, "1.5 is no device\nhint: give an index"),
     ],
 )
 def test_a_request_for_what_is_not_there_says_what_is(spec: Any, available: tuple[str, ...], text: str) -> None:
@@ -103,3 +119,13 @@ def test_any_request_gives_devices_that_are_there_once_or_a_device_error(spec: D
 @pytest.mark.parametrize(("spec", "request_"), [("auto", "auto"), ("4", 4), ("0,2", (0, 2)), ("gpu:0", ("gpu:0",))])
 def test_a_request_is_understood_before_any_device_is_known(spec: DeviceSpec, request_: object) -> None:
     assert parse_devices(spec) == request_
+
+
+@pytest.mark.parametrize("count", ["4", 0, -1, 2.5, True, None, np.float32(2)])
+def test_a_number_of_devices_to_simulate_is_a_whole_number(count: object) -> None:
+    with pytest.raises(DeviceError, match=r"the CPU cannot simulate .* devices\nhint: give a whole number, at least 1"):
+        cpu_devices(count)
+
+
+def test_a_number_of_devices_to_simulate_has_any_whole_type() -> None:
+    assert [cpu_devices(4), cpu_devices(np.int64(2))] == [4, 2]

@@ -65,6 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser(_COMMANDS.keys() & {command})
     _check_command(parser, typed, command)
     options = parser.parse_args(typed)
+    if "late_option" in options:
+        from abreast import typed_command
+
+        typed_command.begin(command, options.script, options.late_option)
     try:
         code: int = options.command(options)
         flush()

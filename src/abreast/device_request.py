@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from abreast import typed_command
 from abreast.errors import DeviceError
 
 # A user's request for devices: "auto", a number, "4", "0,2", "gpu:0,gpu:1", or a sequence of indices and names.
 DeviceSpec = str | int | Sequence[int | str]
 # The parsed request: a kind ("auto" or "gpu") means all its devices, an integer a number of devices, a tuple exactly those.
 ParsedRequest = str | int | tuple[int | str, ...]
+
+_FORM = 'give "auto", a number, indices as "0,2", or names as "gpu:0,gpu:1" or "cpu:0"'
 
 
 def parse_devices(spec: DeviceSpec) -> ParsedRequest:
@@ -23,13 +26,26 @@ def parse_devices(spec: DeviceSpec) -> ParsedRequest:
         return _parse_text(spec)
     if isinstance(spec, Sequence):
         return _parse_items(spec)
-    try:
-        count = spec.__index__()
-    except AttributeError:
-        count = None
-    if count is None or isinstance(spec, bool):
-        raise DeviceError(f"devices={spec!r}", 'give "auto", a number, a list of indices, or names as "gpu:0"')
+    count = _whole(spec)
+    if count is None:
+        raise DeviceError(f"devices={spec!r} is no request for devices", _FORM)
     return _count(count)
+
+
+def cpu_devices(count: Any) -> int:
+    """A number of devices to simulate. Raises `DeviceError` for all but whole numbers of at least 1."""
+    whole = _whole(count)
+    if whole is None or whole < 1:
+        raise DeviceError(f"the CPU cannot simulate {count!r} devices", "give a whole number, at least 1, as 4")
+    return whole
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number of any type; None for other values."""
+    try:
+        return None if isinstance(value, bool) else int(value.__index__())
+    except (AttributeError, TypeError):  # NumPy's floats have the method, and it raises
+        return None
 
 
 def choose(spec: DeviceSpec, available: Sequence[str]) -> tuple[str, ...]:
@@ -39,7 +55,7 @@ def choose(spec: DeviceSpec, available: Sequence[str]) -> tuple[str, ...]:
     if isinstance(request, str):
         chosen = pool if request == "auto" else tuple(name for name in available if _kind(name) == request)
         if not chosen:
-            raise _absent(request, available)
+            raise _absent(request, available, request)
         return chosen
     if isinstance(request, int):
         if request > len(pool):
@@ -60,46 +76,46 @@ def _parse_text(text: str) -> ParsedRequest:
 
 def _parse_items(items: Sequence[Any]) -> tuple[int | str, ...]:
     if len(items) == 0:
-        raise DeviceError("an empty list of devices", 'give at least one, or "auto" for every accelerator')
+        raise DeviceError("the list of devices is empty", 'give at least one, or "auto" for every accelerator')
     parsed = tuple(_parse_item(item) for item in items)
     for item in parsed:
         if isinstance(item, int) and item < 0:
             raise DeviceError(f"device index {item} is negative", "indices count from 0")
         if isinstance(item, str) and ":" not in item:
-            raise DeviceError(f"{item!r} in a list of devices", 'a list holds indices and names as "gpu:0"')
+            raise DeviceError(f"a list of devices cannot hold {item!r}", 'a list holds indices and names as "gpu:0"')
     return parsed
 
 
 def _parse_item(item: Any) -> int | str:
     if not isinstance(item, str):
-        if isinstance(item, bool) or not hasattr(item, "__index__"):
-            raise DeviceError(f"device {item!r}", 'give an index, or a name as "gpu:0"')
-        return int(item.__index__())
+        if (whole := _whole(item)) is None:
+            raise DeviceError(f"{item!r} is no device", 'give an index, or a name as "gpu:0"')
+        return whole
     text = item.strip().lower()
     if text.removeprefix("-").isdecimal():
         return int(text)
     kind, colon, index = text.partition(":")
-    if not kind.isalpha() or (colon and not index.isdecimal()):
-        raise DeviceError(f"device {item!r}", 'give "auto", a number, indices as "0,2", or names as "gpu:0,gpu:1"')
     kind = "gpu" if kind == "cuda" else kind
+    if not kind.isalpha() or (colon and not (index.isascii() and index.isdecimal())):
+        raise DeviceError(f"{item!r} is no device", f"{_FORM}; `abreast devices` lists those that exist")
     return f"{kind}:{int(index)}" if colon else kind
 
 
 def _count(count: int) -> int:
     if count < 1:
         hint = "ask for at least 1; for the device with index 0 alone write [0], or --devices gpu:0"
-        raise DeviceError(f"{count} devices asked for", hint)
+        raise DeviceError(f"{count} devices asked for, which is too few", hint)
     return count
 
 
 def _find(item: int | str, pool: Sequence[str], available: Sequence[str]) -> str:
     if isinstance(item, str):
         if item not in available:
-            raise _absent(item, available)
+            raise _absent(item, available, _kind(item))
         return item
     matches = [name for name in pool if name.endswith(f":{item}")]
     if not matches:
-        raise _absent(f"with index {item}", available)
+        raise _absent(f"with index {item}", available, "cpu")
     return matches[0]
 
 
@@ -116,9 +132,10 @@ def _kind(name: str) -> str:
     return name.partition(":")[0]
 
 
-def _absent(wanted: str, available: Sequence[str]) -> DeviceError:
-    message = f"no device {wanted}; there is {', '.join(available) or 'none'}"
-    return DeviceError(message, _simulate_hint(2) if _only_cpu(available) else "`abreast devices` lists them")
+def _absent(wanted: str, available: Sequence[str], kind: str) -> DeviceError:
+    message = f"there is no device {wanted}, only {', '.join(available) or 'none'}"
+    simulate = f"; {_simulate_hint(2)}" if _only_cpu(available) and kind in ("gpu", "cpu") else ""
+    return DeviceError(message, f"{_FORM}{simulate or '; `abreast devices` lists them'}")
 
 
 def _too_many(count: int, pool: Sequence[str]) -> DeviceError:
@@ -133,6 +150,6 @@ def _only_cpu(available: Sequence[str]) -> bool:
 
 def _simulate_hint(count: int) -> str:
     return (
-        f"to simulate devices on the CPU, use `abreast run --cpu-devices {count}`, "
+        f"to simulate devices on the CPU, use `{typed_command.simulating(count)}`, "
         f"or abreast.use_cpu_devices({count}) before anything is computed"
     )

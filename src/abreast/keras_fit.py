@@ -62,6 +62,8 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
             feed(bound.arguments, placement)
         elif plain.__name__ == "train_on_batch":
             first_use.begins(placement, None)
+        if plain.__name__ not in ("fit", "train_on_batch"):
+            first_use.without_training(placement)
         feeds = [value for value in bound.arguments.values() if isinstance(value, Feed)]
         failed = True
         try:
@@ -184,7 +186,8 @@ def _feed(
 ) -> Feed:
     if batch_size is not None and batch_size < 1:
         raise DataError(
-            f"batch_size={batch_size}", "a batch has at least 1 row; batch_size counts the rows of all devices"
+            f"batch_size={batch_size} is not allowed",
+            "a batch has at least 1 row; batch_size counts the rows of all devices",
         )
     x, y, weight = data
     if isinstance(x, Feed):

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 _MOST = 3
-_LIKE = 0.4
+_LIKE = 0.6
 _MOST_LISTED = 20
 
 

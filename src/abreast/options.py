@@ -7,9 +7,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+_KINDS: dict[Any, tuple[str, str]] = {int: ("whole number", "4"), float: ("number", "2.5")}
+
 
 class CommandParser(argparse.ArgumentParser):
     """A parser that reports an unknown option with the usage of its own command, and the options nearest to it."""
+
+    script_follows = False  # whether a script and its own options come after the options
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         # argparse would let the parser of all commands report what the parser of one command does not know.
@@ -17,6 +21,8 @@ class CommandParser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(self._typed, namespace)
         if unknown:
             self._refuse(unknown[0])
+        if self.script_follows:
+            found.late_option = self._option_among(found.arguments)
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -30,17 +36,50 @@ class CommandParser(argparse.ArgumentParser):
         options = (word.partition("=")[0] for word in self._typed if word.startswith("--") and word != "--")
         return next((option for option in options if option not in self._option_string_actions), None)
 
+    def _option_among(self, words: Sequence[str]) -> str | None:
+        """The first long option of this command among the arguments of a script."""
+        options = (word.partition("=")[0] for word in words if word.startswith("--"))
+        return next((option for option in options if option in self._option_string_actions), None)
+
     def _refuse(self, word: str) -> NoReturn:
-        from abreast.nearest import did_you_mean
+        from abreast.nearest import did_you_mean, nearest
 
         if not word.startswith("-"):
             self.error(f"unexpected argument {word!r}")
         option = word.partition("=")[0]
-        self.error(f"unknown option {option}\nhint: {did_you_mean(option, self._long_options())}")
+        hint = did_you_mean(option, self._long_options())
+        if self.script_follows:
+            near = f"{hint} " if nearest(option, self._long_options()) else ""
+            hint = f"{near}options of the script come after its name, as in `{self.prog} train.py {option}`"
+        self.error(f"unknown option {option}\nhint: {hint}")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError:
+            name, (kind, example) = _name(action), _KINDS.get(action.type, ("valid value", ""))
+            hint = f"\nhint: give a {kind}, as in `{name} {example}`" if example else ""
+            self.error(f"{name} {arg_string!r} is not a {kind}{hint}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            from abreast.nearest import did_you_mean
+
+            hint = did_you_mean(str(value), [str(each) for each in action.choices])
+            name = _name(action)
+            what = (
+                f"{name} {value!r} is not known" if action.option_strings else f"there is no {name.lower()} {value!r}"
+            )
+            self.error(f"{what}\nhint: {hint}")
 
     def _long_options(self) -> list[str]:
         shown = (action for action in self._actions if action.help is not argparse.SUPPRESS)
         return [option for action in shown for option in action.option_strings if option.startswith("--")]
+
+
+def _name(action: argparse.Action) -> str:
+    """An action's name as it is typed."""
+    return action.option_strings[0] if action.option_strings else str(action.metavar or action.dest)
 
 
 def add_command(commands: Any, name: str, about: str) -> CommandParser:

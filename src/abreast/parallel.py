@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 import keras
 
-from abreast import keras_fit, notebook
+from abreast import keras_fit, notebook, typed_command
 from abreast.backend import current_backend
 from abreast.backend.contract import Backend, BatchNorm, Placement
 from abreast.backend.unused_gpus import unused_gpus
-from abreast.device_request import DeviceSpec, choose, parse_devices
-from abreast.errors import BackendError, DeviceError, ModelError
+from abreast.device_request import DeviceSpec, choose, cpu_devices, parse_devices
+from abreast.errors import BackendError, DeviceError, ModelError, a_type
 from abreast.launchers import World, read_world
 from abreast.placed_models import as_default, is_nothing_placed, placed_before, scopes, tag, untag
 from abreast.staging import DEFAULT_STAGING, Staging
@@ -27,10 +27,7 @@ from abreast.stderr import tell_once
 Model = TypeVar("Model")
 
 _installing = threading.Lock()
-_NO_ACCELERATOR = (
-    'devices="auto" found no accelerator: models train on cpu:0 alone\n'
-    "hint: `abreast run --cpu-devices N`, or abreast.use_cpu_devices(N), simulates several devices on the CPU"
-)
+_NO_ACCELERATOR = 'devices="auto" found no accelerator: models train on cpu:0 alone'
 _simulates = False  # whether the user asked for devices on the CPU
 
 
@@ -166,9 +163,7 @@ def parallelize(
         2
     """
     if not isinstance(model, keras.Model):
-        raise ModelError(
-            f"parallelize needs a keras.Model, not a {type(model).__name__}", "wrap layers in keras.Sequential"
-        )
+        raise ModelError(f"parallelize needs a keras.Model, not {a_type(model)}", "wrap layers in keras.Sequential")
     staging = Staging(prefetch, prefetch_bytes, input_timeout)
     tag(model, _placement(devices, batch_norm, check_numerics, check_rows, staging))
     return model
@@ -181,7 +176,8 @@ def use_cpu_devices(count: int) -> None:
         count: number of devices, at least 1.
 
     Raises:
-        BackendError: something was computed already, or `count` is below 1.
+        BackendError: something was computed already.
+        DeviceError: `count` is not a whole number of at least 1.
 
     Example:
         >>> import abreast
@@ -189,11 +185,10 @@ def use_cpu_devices(count: int) -> None:
         >>> abreast.devices()
         ('cpu:0', 'cpu:1', 'cpu:2', 'cpu:3')
     """
-    if count < 1:
-        raise BackendError(f"{count} simulated CPU devices", "ask for at least 1")
+    whole = cpu_devices(count)
     global _simulates
     _simulates = True
-    current_backend().use_cpu_devices(count)
+    current_backend().use_cpu_devices(whole)
 
 
 def devices() -> tuple[str, ...]:
@@ -252,7 +247,7 @@ def _placement(
     devices: DeviceSpec, batch_norm: BatchNorm, check_numerics: bool, check_rows: bool, staging: Staging
 ) -> Placement:
     if batch_norm not in ("global", "local"):
-        raise BackendError(f"batch_norm={batch_norm!r}", 'give "global" or "local"')
+        raise BackendError(f"batch_norm={batch_norm!r} is not allowed", 'give "global" or "local"')
     backend = current_backend()
     if is_nothing_placed():
         return Placement(backend, backend.device_names()[:1], batch_norm, check_numerics, staging)
@@ -279,7 +274,7 @@ def _chosen(backend: Backend[Any], devices: DeviceSpec) -> tuple[str, ...]:
     if unused is not None and "cpu" not in str(request):
         tell_once(str(unused))
     elif falls_back and unused is None and request == "auto":
-        tell_once(_NO_ACCELERATOR)
+        tell_once(f"{_NO_ACCELERATOR}\nhint: {_one_device_hint()}")
     return chosen
 
 
@@ -291,3 +286,9 @@ def _joined(backend: Backend[Any], world: World) -> tuple[str, ...]:
         if unused is not None:
             tell_once(str(unused))
     return ranks
+
+
+def _one_device_hint() -> str:
+    simulating = typed_command.simulating("N")
+    plain = f"`{simulating}`, or abreast.use_cpu_devices(N), simulates several devices on the CPU"
+    return typed_command.late_option_hint() or plain

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from abreast import horovod, process_groups
 from abreast.backend.registry import BACKENDS, BackendName, current_backend, require
-from abreast.device_request import DeviceSpec, parse_devices
+from abreast.device_request import DeviceSpec, cpu_devices, parse_devices
 from abreast.errors import AbreastError, BackendError, LaunchError
 from abreast.import_hooks import found
 from abreast.run_lines import RunLines
@@ -45,6 +45,16 @@ class RunOptions:
     prefetch_bytes: int | None = None
     input_timeout: float | None = None
 
+    def __post_init__(self) -> None:
+        """Raise `AbreastError` for settings that are invalid on every machine, before a framework starts."""
+        parse_devices(self.devices)
+        if self.cpu_devices is not None:
+            cpu_devices(self.cpu_devices)
+        self.staging()
+
+    def staging(self) -> Staging:
+        return Staging(self.prefetch, self.prefetch_bytes, self.input_timeout)
+
 
 def run_script(
     target: str,
@@ -64,7 +74,6 @@ def run_script(
     as Python prints them, without our frames. `AbreastError` is raised only if the script cannot start, or its models cannot be
     placed.
     """
-    parse_devices(options.devices)
     if options.backend is not None:
         require(options.backend)
         os.environ["KERAS_BACKEND"] = options.backend
@@ -98,10 +107,8 @@ def run_script(
 def _prepare(target: str, arguments: Sequence[str], module: bool) -> Any:
     """Set `sys.argv` and `sys.path` as Python would; return a function that runs the code."""
     folder = "" if module else os.path.dirname(os.path.realpath(target))
-    if not module and not os.path.exists(target):
-        raise LaunchError(
-            f"there is no script {target!r} in {os.getcwd()}", "options of the script come after its name"
-        )
+    if not module:
+        check_file(target)
     sys.argv = [target, *arguments]
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd() if module else folder
@@ -116,6 +123,16 @@ def _prepare(target: str, arguments: Sequence[str], module: bool) -> Any:
     if not found:
         raise LaunchError(f"there is no module {target!r}", "without -m, give the name of a file")
     return functools.partial(runpy.run_module, target, run_name="__main__", alter_sys=True)
+
+
+def check_file(script: str) -> None:
+    """Raise `LaunchError` unless there is such a script: a file, or a folder that Python can run."""
+    if not os.path.exists(script):
+        raise LaunchError(
+            f"there is no script {script!r} in {os.getcwd()}", "options of the script come after its name"
+        )
+    if os.path.isdir(script) and not os.path.exists(os.path.join(script, "__main__.py")):
+        raise LaunchError(f"{script!r} is a folder without __main__.py", "give the name of a Python file")
 
 
 def _execute_file(path: str) -> None:
@@ -197,7 +214,7 @@ class _Placing(importlib.abc.MetaPathFinder):
                     batch_norm=options.batch_norm,
                     check_numerics=options.check_numerics,
                     check_rows=options.check_rows,
-                    staging=Staging(options.prefetch, options.prefetch_bytes, options.input_timeout),
+                    staging=options.staging(),
                 )
                 self._take_over(self.stack.enter_context(placement).num_devices)
             if self.when_placed is not None:

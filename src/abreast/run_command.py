@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 
 from abreast.backend.registry import BACKENDS
-from abreast.options import add_option
+from abreast.options import CommandParser, add_option
 from abreast.run import RunOptions, run_script
 from abreast.run_lines import RunLines
 
@@ -24,20 +24,21 @@ def run_options(options: argparse.Namespace) -> RunOptions:
     return RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)})
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print no lines about the run")
     add_script_arguments(parser)
 
 
-def add_script_arguments(parser: argparse.ArgumentParser) -> None:
+def add_script_arguments(parser: CommandParser) -> None:
     """Add the options for a script, its arguments, and the devices of its models."""
     add_options(parser)
     add_script(parser)
 
 
-def add_script(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+def add_script(parser: CommandParser, *, optional: bool = False) -> None:
     """Add the name of a script and its arguments."""
     words = "[SCRIPT [arguments of the script]]" if optional else "SCRIPT [arguments of the script]"
+    parser.script_follows = True
     parser.usage = f"{parser.prog} [options] {words}"
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
     parser.add_argument(
@@ -46,7 +47,8 @@ def add_script(parser: argparse.ArgumentParser, *, optional: bool = False) -> No
         nargs="?" if optional else None,
         help="a Python file; all arguments after it go to the script unchanged",
     )
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    rest.required = False  # else argparse lists it where SCRIPT is missing
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

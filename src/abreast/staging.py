@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from abreast.cpu import free_memory_bytes
@@ -86,11 +87,13 @@ class Staging:
 
     def __post_init__(self) -> None:
         if self.prefetch is not None and not _is_depth(self.prefetch):
-            raise DataError(f"prefetch={self.prefetch!r}", "give a number of batches from 0 (no staging) to 64")
-        if self.budget_bytes is not None and self.budget_bytes < 1:
-            raise DataError(f"prefetch_bytes={self.budget_bytes}", "give a number of bytes above 0")
-        if self.input_timeout is not None and not self.input_timeout > 0:
-            raise DataError(f"input_timeout={self.input_timeout}", "give a number of seconds above 0")
+            raise DataError(
+                f"prefetch={self.prefetch!r} is not allowed", "give a number of batches from 0 (no staging) to 64"
+            )
+        if self.budget_bytes is not None and not _is_above_zero(self.budget_bytes):
+            raise DataError(f"prefetch_bytes={self.budget_bytes!r} is not allowed", "give a number of bytes above 0")
+        if self.input_timeout is not None and not _is_above_zero(self.input_timeout):
+            raise DataError(f"input_timeout={self.input_timeout!r} is not allowed", "give a number of seconds above 0")
         if self.input_timeout is not None and self.prefetch == 0:
             raise DataError(
                 "input_timeout needs prefetch of at least 1",
@@ -118,6 +121,10 @@ DEFAULT_STAGING = Staging()
 
 def _is_depth(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 64
+
+
+def _is_above_zero(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0
 
 
 def free_bytes() -> int:

@@ -101,7 +101,7 @@ def test_a_script_that_fails_before_its_fit_ends_as_in_python(folder: Folder) ->
 
 def test_too_few_steps_are_refused_before_the_script_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["doctor", "--steps", "1", "no-such-script.py"]) == 2
-    assert "abreast: error: steps=1\nhint: ask for at least 5 steps" in capsys.readouterr().err
+    assert "abreast: error: steps=1 is not allowed\nhint: ask for at least 5 steps" in capsys.readouterr().err
 
 
 def test_help_describes_the_options(capsys: pytest.CaptureFixture[str]) -> None:

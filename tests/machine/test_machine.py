@@ -94,7 +94,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--cpu-devices", "0"], "--cpu-devices 0\nhint: give a whole number, at least 1"),
+        (["--cpu-devices", "0"], "--cpu-devices 0 is not allowed\nhint: give a whole number, at least 1"),
         (["--disk", "nowhere"], "--disk nowhere: there is no such folder"),
         (["-o", "nowhere/machine.json"], "cannot write to nowhere/machine.json: there is no folder"),
     ],

@@ -377,7 +377,7 @@ def test_show_writes_a_picture_of_samples(tmp_path: Path, capsys: pytest.Capture
     assert abreast(capsys, "records", "show", tmp_path / "out", *arguments)[1] == f"{sheet}: 8 samples\n"
     assert pixels_of(sheet).shape == (2 * 64 + 4, 6 * 36 + 4, 3)
     code, _, err = abreast(capsys, "records", "show", tmp_path / "out", "--count", 0)
-    assert code == 2 and "count=0 and size=128\nhint: give a count above 0" in err
+    assert code == 2 and "count=0 and size=128 are not allowed\nhint: give a count above 0" in err
     code, _, err = abreast(capsys, "records", "show", tmp_path / "out", "-o", tmp_path / "no" / "sheet.png")
     assert code == 2 and "cannot write" in err and "hint: name a file such as sheet.png" in err
 

@@ -131,19 +131,24 @@ class Request:
             )
         for name, value in (("batch", self.batch), ("global batch", self.global_batch)):
             if value is not None and value < 1:
-                raise DataError(f"a {name} of {value} rows", "a batch has at least 1 row")
+                raise DataError(f"a {name} of {value} rows is not allowed", "a batch has at least 1 row")
         for count in self.devices:
             if count < 1:
-                raise DataError(f"{count} devices", "ask for at least 1")
+                raise DataError(f"{count} devices are not allowed", "ask for at least 1")
             if self.global_batch is not None and self.against and self.global_batch % count:
                 raise DataError(
                     f"a global batch of {self.global_batch} rows does not divide by {count} devices, and rivals need that",
                     "take another batch, or leave out --against: abreast takes any batch",
                 )
-        for known, given in ((PRECISIONS, self.precision), (RIVALS, self.against), (BACKENDS, self.backends)):
+        words = {
+            "precision": (PRECISIONS, self.precision),
+            "rival": (RIVALS, self.against),
+            "backend": (BACKENDS, self.backends),
+        }
+        for name, (known, given) in words.items():
             for each in given:
                 if each not in known:
-                    raise DataError(f"{each!r} is not among {', '.join(known)}", did_you_mean(each, known))
+                    raise DataError(f"there is no {name} {each!r}", did_you_mean(each, known))
         if "native" in self.against and "float16" in self.precision:
             raise DataError(
                 "the native loops do not scale losses, as float16 needs",
@@ -201,7 +206,7 @@ def counts(text: str, what: str = "devices") -> tuple[int, ...]:
             )
         found.update(range(int(first), int(last or first) + 1))
     if not found or min(found) < 1:
-        raise DataError(f"--{what} {text}", "numbers of devices are 1 or more")
+        raise DataError(f"--{what} {text} is not allowed", "numbers of devices are 1 or more")
     return tuple(sorted(found))
 
 
@@ -214,17 +219,17 @@ def shape_of(text: str) -> tuple[int, ...]:
     """The shape in `32,32,3` or `32x32x3`. Raises `DataError`."""
     parts = text.lower().replace("x", ",").split(",")
     if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-        raise DataError(f"--input-shape {text}", "write the sizes of one row, as 224,224,3")
+        raise DataError(f"--input-shape {text} is no shape", "write the sizes of one row, as 224,224,3")
     return tuple(map(int, parts))
 
 
 def _one_of(name: str, text: str, known: Iterable[str]) -> str:
     if text not in known:
-        raise DataError(f"{name}={text}", f"give {' or '.join(known)}")
+        raise DataError(f"{name}={text} is not allowed", f"give {' or '.join(known)}")
     return text
 
 
 def _whole(name: str, text: str, least: int) -> int:
     if not text.isdecimal() or int(text) < least:
-        raise DataError(f"{name}={text}", f"give a whole number, at least {least}")
+        raise DataError(f"{name}={text} is not allowed", f"give a whole number, at least {least}")
     return int(text)

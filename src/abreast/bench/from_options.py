@@ -57,7 +57,7 @@ def _check_counts(options: argparse.Namespace) -> None:
         if value is not None and value < least:
             raise DataError(f"--{name.replace('_', '-')} {value}", f"give a whole number, at least {least}")
     if not options.timeout > 0:
-        raise DataError(f"--timeout {options.timeout:g}", "give seconds above 0")
+        raise DataError(f"--timeout {options.timeout:g} is not allowed", "give seconds above 0")
 
 
 def _devices(options: argparse.Namespace) -> tuple[int, bool]:

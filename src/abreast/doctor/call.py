@@ -19,7 +19,7 @@ import keras
 import numpy as np
 from keras import tree
 
-from abreast.errors import DataError, ModelError
+from abreast.errors import DataError, ModelError, a_type
 from abreast.feed import cut_validation, torch_loader
 from abreast.keras_private.data_adapters import (
     ArrayDataAdapter,
@@ -61,7 +61,7 @@ class FitCall:
     def of(model: Any, *args: Any, **kwargs: Any) -> FitCall:
         """Bind the arguments of `model.fit`. Raises `TypeError` as `fit` would, `ModelError`, `DataError`."""
         if not isinstance(model, keras.Model):
-            raise ModelError(f"diagnose needs a keras.Model, not a {type(model).__name__}", "give the model to train")
+            raise ModelError(f"diagnose needs a keras.Model, not {a_type(model)}", "give the model to train")
         bound = inspect.signature(keras.Model.fit).bind(model, *args, **kwargs)
         bound.apply_defaults()
         if not model.compiled:

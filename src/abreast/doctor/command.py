@@ -8,12 +8,13 @@ from abreast import run_command
 from abreast.doctor import script
 from abreast.doctor.report import report
 from abreast.errors import AbreastError
+from abreast.options import CommandParser
 from abreast.stderr import fail, tell
 from abreast.stdout import say
 from abreast.whole_file import writable
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--steps", metavar="N", type=int, default=30, help="steps as given to measure (default: 30)")
     parser.add_argument("--html", metavar="FILE", help="also write the diagnosis as a page")
     parser.add_argument("--json", metavar="FILE", help="also write the diagnosis as JSON")
@@ -32,10 +33,12 @@ def run(options: argparse.Namespace) -> int:
         tell(f"is it exact? abreast check {options.script}")
     from abreast.doctor.page import write_page  # imports NumPy, which a script may want to configure first
 
-    for write, path in ((script.write_json, json_file), (write_page, html_file)):
+    files = ((script.write_json, json_file, options.json), (write_page, html_file, options.html))
+    for write, path, shown in files:
         try:
             if path is not None:
                 write(diagnosis, path)
+                tell(f"wrote {shown}")
         except AbreastError as error:  # the other file can still be written
             fail(error)
             code = 2

@@ -12,4 +12,4 @@ LEAST_STEPS = 5
 def check_steps(steps: Any) -> None:
     """Raise `DataError` unless `steps` is a valid number of steps."""
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < LEAST_STEPS:
-        raise DataError(f"steps={steps!r}", f"ask for at least {LEAST_STEPS} steps")
+        raise DataError(f"steps={steps!r} is not allowed", f"ask for at least {LEAST_STEPS} steps")

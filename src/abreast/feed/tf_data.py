@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from keras import tree
 
-from abreast.errors import DataError
+from abreast.errors import DataError, a_type
 from abreast.feed.sparse import dense, is_sparse
 from abreast.keras_private.data_adapters import TFDatasetAdapter
 
@@ -34,6 +34,6 @@ def _view(leaf: Any) -> Any:
 def not_dense(leaf: Any) -> DataError:
     """The error for an array that cannot be cut by rows."""
     return DataError(
-        f"the data source returns a {type(leaf).__name__}, which cannot be cut into shards",
+        f"the data source returns {a_type(leaf)}, which cannot be cut into shards",
         "make it dense, with to_tensor()",
     )

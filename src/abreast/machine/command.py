@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     target = None if options.output is None else whole_file.writable(options.output)
     if options.cpu_devices is not None and options.cpu_devices < 1:
-        raise DataError(f"--cpu-devices {options.cpu_devices}", "give a whole number, at least 1")
+        raise DataError(f"--cpu-devices {options.cpu_devices} is not allowed", "give a whole number, at least 1")
     if not Path(options.disk).is_dir():
         raise DataError(f"--disk {options.disk}: there is no such folder", "name a folder that you may write to")
     if options.backend is not None:

@@ -28,7 +28,7 @@ _USUAL_ROWS = 32.0
 def make_plan(options: argparse.Namespace) -> Plan:
     for name, number in (("devices", options.devices), ("hosts", options.hosts)):
         if number is not None and number < 1:
-            raise DataError(f"--{name} {number}", "give a whole number, at least 1")
+            raise DataError(f"--{name} {number} is not allowed", "give a whole number, at least 1")
     measured = None
     if options.measured is not None:
         half = lines.half_line(Path(options.measured))

@@ -61,7 +61,9 @@ def same_model(first: str, second: str) -> bool:
 def model_of(num_parameters: float, num_tensors: int | None = None, name: str = "the model") -> Model:
     """A model with only its size known."""
     if not (1 <= num_parameters < 1e13 and num_parameters == int(num_parameters)):
-        raise DataError(f"--parameters {num_parameters:g}", "a whole number above zero and below 1e13, as 25.6e6")
+        raise DataError(
+            f"--parameters {num_parameters:g} is not allowed", "a whole number above zero and below 1e13, as 25.6e6"
+        )
     if num_tensors is not None:
         return with_tensors(Model(name, num_parameters, 1), num_tensors)
     tensors = max(1, min(400, round(num_parameters / _PARAMETERS_PER_TENSOR)))

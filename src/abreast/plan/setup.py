@@ -60,7 +60,9 @@ class Setup:
         _within("--slow-link", self.slow_device_link, 1, _SLOWEST, " times as slow as the others")
         _within("--slow-network", self.slow_network_link, 1, _SLOWEST, " times as slow as the others")
         if not 0 <= self.lost_share < 1:
-            raise DataError(f"--lost {self.lost_share:g}", "a share of the transfers: zero or more, and below 1")
+            raise DataError(
+                f"--lost {self.lost_share:g} is not allowed", "a share of the transfers: zero or more, and below 1"
+            )
         if self.input_rows_per_second is not None:
             _above_zero("--input-rate", self.input_rows_per_second)
         for name, value, known in (
@@ -101,10 +103,10 @@ def check_rows(rows: float) -> None:
 
 def _above_zero(option: str, number: float) -> None:
     if not (math.isfinite(number) and number > 0):
-        raise DataError(f"{option} {number:g}", "give a number above zero")
+        raise DataError(f"{option} {number:g} is not allowed", "give a number above zero")
 
 
 def _within(option: str, number: float, least: float, most: float, about: str = "") -> None:
     if not (math.isfinite(number) and least <= number <= most):
         limits = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
-        raise DataError(f"{option} {number:g}", f"give {limits}{about}")
+        raise DataError(f"{option} {number:g} is not allowed", f"give {limits}{about}")

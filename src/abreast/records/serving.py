@@ -84,7 +84,7 @@ def view(
     """
     place, crop, recipe = checked_size(size), CenterCrop(fraction), checked_recipe(storage, pack_size, quality)
     if channels not in _CHANNELS:
-        raise DataError(f"channels={channels!r}", "give 3, or 1 for gray images")
+        raise DataError(f"channels={channels!r} is not allowed", "give 3, or 1 for gray images")
     painter = Painter(channels, antialias)
     if not isinstance(image, list | tuple):
         pixels: Pixels = np.empty((*place, channels), np.uint8)

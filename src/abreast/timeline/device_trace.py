@@ -160,5 +160,7 @@ def _checked(steps: Any) -> tuple[int, int]:
     except (TypeError, ValueError):
         is_range = False
     if not is_range:
-        raise BackendError(f"steps={steps!r}", "give the first step and the step after the last one, as (10, 20)")
+        raise BackendError(
+            f"steps={steps!r} is not allowed", "give the first step and the step after the last one, as (10, 20)"
+        )
     return first, end

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from time import perf_counter_ns
@@ -94,10 +95,12 @@ class Timeline(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no 
         sample_seconds: float | None = 0.5,
     ) -> None:
         super().__init__()
-        if keep_steps < 1:
-            raise BackendError(f"keep_steps={keep_steps}", "keep the spans of at least 1 step")
-        if sample_seconds is not None and not sample_seconds > 0:
-            raise BackendError(f"sample_seconds={sample_seconds!r}", "give a number of seconds above 0, or None")
+        if not isinstance(keep_steps, int) or keep_steps < 1:
+            raise BackendError(f"keep_steps={keep_steps!r} is not allowed", "keep the spans of at least 1 step")
+        if sample_seconds is not None and not (isinstance(sample_seconds, Real) and sample_seconds > 0):
+            raise BackendError(
+                f"sample_seconds={sample_seconds!r} is not allowed", "give a number of seconds above 0, or None"
+            )
         self.devices: tuple[str, ...] = ()
         self.history: dict[str, list[float]] = _history()
         self.notes: list[str] = []

@@ -20,5 +20,5 @@ def hang_seconds() -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise BackendError(f"ABREAST_HANG_SECONDS={text!r}", "give a number of seconds above 0")
+        raise BackendError(f"ABREAST_HANG_SECONDS={text!r} is not allowed", "give a number of seconds above 0")
     return seconds

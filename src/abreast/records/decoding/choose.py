@@ -21,7 +21,7 @@ class Decoding:
     def __init__(self, decoder: Decoder, batches: Batches, num_threads: int, num_workers: int) -> None:
         if num_workers and decoder == "gpu":
             hint = "worker processes decode on the CPU: leave out one of the two"
-            raise DataError(f'num_workers={num_workers} with decoder="gpu"', hint)
+            raise DataError(f'num_workers={num_workers} with decoder="gpu" is not allowed', hint)
         self._batches = batches
         self._num_threads = num_threads
         self._num_workers = num_workers

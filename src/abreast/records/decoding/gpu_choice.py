@@ -35,7 +35,7 @@ class Choice:
 
     def __init__(self, wish: Decoder, find: Callable[[], DaliDevice]) -> None:
         if wish not in get_args(Decoder):
-            raise DataError(f"decoder={wish!r}", 'give "cpu", "gpu", or "auto" for the faster one')
+            raise DataError(f"decoder={wish!r} is not allowed", 'give "cpu", "gpu", or "auto" for the faster one')
         self.decoder: Decoder = wish
         self._wish = wish
         self._find = find

@@ -21,7 +21,7 @@ Draws = npt.NDArray[np.float64]
 def checked_seed(seed: int) -> int:
     """The seed. Raises `DataError` for an invalid one."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-        raise DataError(f"seed={seed!r}", "give a whole number from 0 to 2**64 - 1")
+        raise DataError(f"seed={seed!r} is not allowed", "give a whole number from 0 to 2**64 - 1")
     return int(seed)
 
 

@@ -66,10 +66,12 @@ class Loader(Generic[Batch]):
         trains = isinstance(view, RandomCrop)
         look = Look(checked_size(size), view, not trains if antialias is None else bool(antialias))
         if num_threads is not None and not (isinstance(num_threads, int) and num_threads >= 1):
-            raise DataError(f"num_threads={num_threads!r}", "give a number above 0, or None for one thread per core")
+            raise DataError(
+                f"num_threads={num_threads!r} is not allowed", "give a number above 0, or None for one thread per core"
+            )
         if not (isinstance(num_workers, int) and num_workers >= 0):
             hint = "give a number of processes, or 0 for threads of this process"
-            raise DataError(f"num_workers={num_workers!r}", hint)
+            raise DataError(f"num_workers={num_workers!r} is not allowed", hint)
         self.records = Records(folder)
         smaller = [fspath(smaller)] if isinstance(smaller, str | PathLike) else [fspath(each) for each in smaller]
         self._sampling = Sampling(
@@ -369,7 +371,7 @@ def _view(augment: Any) -> RandomCrop | CenterCrop:
     if isinstance(augment, RandomCrop | CenterCrop):
         return augment
     hint = "give True for random crops, False for the centre, or abreast.records.RandomCrop(...) or CenterCrop(...)"
-    raise DataError(f"augment={augment!r:.100}", hint)
+    raise DataError(f"augment={augment!r:.100} is not allowed", hint)
 
 
 def checked_size(size: Any) -> tuple[int, int]:
@@ -381,4 +383,6 @@ def checked_size(size: Any) -> tuple[int, int]:
         and 0 < min(sides) <= max(sides) <= _MAX_SIDE
     ):
         return sides[0], sides[1]
-    raise DataError(f"size={size!r:.100}", "give a number of pixels, as 224, or height and width, as (192, 256)")
+    raise DataError(
+        f"size={size!r:.100} is not allowed", "give a number of pixels, as 224, or height and width, as (192, 256)"
+    )

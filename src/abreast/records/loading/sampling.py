@@ -41,9 +41,11 @@ class Sampling:
             raise DataError("the data set is empty", "pack at least one image")
         for name in ("batch_size", "num_shards"):
             if not _is_whole(getattr(self, name)) or getattr(self, name) < 1:
-                raise DataError(f"{name}={getattr(self, name)!r}", "give a whole number above 0")
+                raise DataError(f"{name}={getattr(self, name)!r} is not allowed", "give a whole number above 0")
         if not _is_whole(self.shard) or not 0 <= self.shard < self.num_shards:
-            raise DataError(f"shard={self.shard!r} of {self.num_shards}", "count shards from 0, like ranks")
+            raise DataError(
+                f"shard={self.shard!r} of {self.num_shards} is not allowed", "count shards from 0, like ranks"
+            )
         if self.drop_remainder and self.batch_size > self.num_samples:
             what = f"batch_size={self.batch_size} is more than the {self.num_samples} samples, so that all are dropped"
             raise DataError(what, "give a smaller batch_size, or drop_remainder=False")

@@ -47,7 +47,9 @@ def write_sheet(
     if count is None:
         count = _COUNT_OF_ROWS if augment else _COUNT
     if count < 1 or not 16 <= size <= 2048:
-        raise DataError(f"count={count} and size={size}", "give a count above 0, and a size from 16 to 2048 pixels")
+        raise DataError(
+            f"count={count} and size={size} are not allowed", "give a count above 0, and a size from 16 to 2048 pixels"
+        )
     with Records(folder) as records:
         if not len(records):
             raise DataError(f"{records.folder} is empty", "pack at least one image")

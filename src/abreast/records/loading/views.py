@@ -58,9 +58,15 @@ class RandomCrop:
     def __post_init__(self) -> None:
         scale, ratio = _floats(self.scale), _floats(self.ratio)
         if len(scale) != 2 or not 0 < scale[0] <= scale[1] <= 1:
-            raise DataError(f"scale={self.scale}", "give the smallest and the largest share of the area, as (0.08, 1)")
+            raise DataError(
+                f"scale={self.scale} is not allowed",
+                "give the smallest and the largest share of the area, as (0.08, 1)",
+            )
         if len(ratio) != 2 or not 0 < ratio[0] <= ratio[1] < math.inf:
-            raise DataError(f"ratio={self.ratio}", "give the smallest and the largest width over height, as (3/4, 4/3)")
+            raise DataError(
+                f"ratio={self.ratio} is not allowed",
+                "give the smallest and the largest width over height, as (3/4, 4/3)",
+            )
         # Equal crops have the same `repr`, which a saved state contains.
         for name, value in {"scale": scale, "ratio": ratio, "flip": bool(self.flip)}.items():
             object.__setattr__(self, name, value)
@@ -130,7 +136,10 @@ class CenterCrop:
     def __post_init__(self) -> None:
         fraction = _floats((self.fraction,))
         if not fraction or not 0 < fraction[0] <= 1:
-            raise DataError(f"fraction={self.fraction}", "give the visible fraction of the sides, above 0 and up to 1")
+            raise DataError(
+                f"fraction={self.fraction} is not allowed",
+                "give the visible fraction of the sides, above 0 and up to 1",
+            )
         object.__setattr__(self, "fraction", fraction[0])
 
     def views(self, heights: Sizes, widths: Sizes, size: tuple[int, int], draws: Draws) -> Views:

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from abreast.errors import DataError
+from abreast.errors import DataError, a_type
 from abreast.records.decoding.images import Pixels, check_file_bytes, read_picture, shrink
 from abreast.records.decoding.jpeg import restart_lengths
 from abreast.records.format.index import MAX_PIXELS, Note
@@ -121,7 +121,7 @@ def _bytes(image: Any) -> bytes:
         check_file_bytes(len(image))
         return image
     if not isinstance(image, Path):
-        raise DataError(f"an image must be a path, bytes or an array, not a {type(image).__name__}")
+        raise DataError(f"an image must be a path, bytes or an array, not {a_type(image)}")
     try:
         if not image.is_file():
             raise DataError("there is no such file")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from abreast.errors import DataError
+from abreast.errors import DataError, a_type
 from abreast.records.sources.arrays import Arrays
 from abreast.records.sources.container import Contained, compressed
 from abreast.records.sources.folder import from_folder, has_images
@@ -54,7 +54,7 @@ def source_of(
     if (shards := _shards(source)) is not None:
         return _of_shards(shards, image, wanted, label)
     if image is not None:
-        raise DataError(f"image={image!r} means nothing for a {type(source).__name__}", "leave image out")
+        raise DataError(f"image={image!r} means nothing for {a_type(source)}", "leave image out")
     return _of_object(source)
 
 
@@ -82,7 +82,7 @@ def _of_object(source: Any) -> ItemSource:
     if isinstance(source, Iterable) and not isinstance(source, Mapping | bytes):
         return Iterated(source)
     hint = "give a folder, a list, a table, shards, NumPy arrays, a data set of Hugging Face, or an iterable of samples"
-    raise DataError(f"cannot pack a {type(source).__name__}", hint)
+    raise DataError(f"cannot pack {a_type(source)}", hint)
 
 
 def _is_colour_image(array: Any) -> bool:

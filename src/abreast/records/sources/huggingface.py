@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abreast.errors import DataError
+from abreast.errors import DataError, a_type
 from abreast.records.extras import extra
 from abreast.records.sources.arrow import Layout, TableRows, layout_of
 from abreast.records.sources.container import Contained
@@ -30,9 +30,9 @@ def from_datasets(
     extra("pyarrow")
     if isinstance(source, Mapping):
         hint = f"give one of them, or pack all of them: split={','.join(map(str, source))!r}"
-        raise DataError(f"a {type(source).__name__} has the splits {', '.join(map(str, source))}", hint)
+        raise DataError(f"{a_type(source)} has the splits {', '.join(map(str, source))}", hint)
     if not hasattr(source, "with_format") or not hasattr(source, "__len__"):
-        raise DataError(f"cannot pack a {type(source).__name__}", "load the data set without streaming=True")
+        raise DataError(f"cannot pack {a_type(source)}", "load the data set without streaming=True")
     rows = source.with_format("arrow")
     layout = layout_of(source.features.arrow_schema, image, wanted, label)
     return Contained(_HuggingFace(rows, str(source._fingerprint), layout), layout.columns, len(rows), layout.names)

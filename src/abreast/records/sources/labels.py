@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from abreast.errors import DataError
+from abreast.errors import DataError, a_type
 from abreast.records.format.columns import BYTES, TEXT, ColumnType
 from abreast.records.format.keys import printable
 from abreast.records.sources.arrays import Arrays
@@ -63,7 +63,9 @@ def label_of(
         hint = "name a column, or several different ones: species, or red,green,blue"
         raise DataError(f"this is not a label: {','.join(columns)!r:.100}", hint)
     if separator is not None and not separator.strip() and separator != " ":
-        raise DataError(f"label_separator={separator!r}", "give the text between two tags, such as | or a blank")
+        raise DataError(
+            f"label_separator={separator!r} is not allowed", "give the text between two tags, such as | or a blank"
+        )
     return Label(columns, separator, None if class_names is None else given_names(class_names))
 
 
@@ -277,7 +279,7 @@ def _with_label(source: ItemSource, label: Label, made: _Made) -> ItemSource:
         return replace(source, container=_Labelled(source.container, label.columns, made), columns=types, names=names)
     if isinstance(source, Arrays):
         return _LabelledArrays(source, made)
-    raise DataError(f"a {type(source).__name__} cannot be labelled", "pack a table, files or arrays")
+    raise DataError(f"{a_type(source)} cannot be labelled", "pack a table, files or arrays")
 
 
 @dataclass(frozen=True)

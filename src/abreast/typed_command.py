@@ -1,0 +1,28 @@
+"""The command of abreast that runs a script in this process, for hints: they name it, and an option on its wrong side."""
+
+from __future__ import annotations
+
+_name = "run"
+_script: str | None = None
+_late_option: str | None = None
+
+
+def begin(name: str, script: str | None = None, late_option: str | None = None) -> None:
+    """From now on, hints name this command. `late_option`: an option of abreast among the arguments of the script."""
+    global _name, _script, _late_option
+    _name, _script, _late_option = name, script, late_option
+
+
+def simulating(count: int | str) -> str:
+    """The command that simulates so many devices, as `abreast run --cpu-devices 4`."""
+    return f"abreast {_name} --cpu-devices {count}"
+
+
+def late_option_hint() -> str | None:
+    """What to do about an option of abreast that went to the script; None if there is none."""
+    if _late_option is None:
+        return None
+    return (
+        f"{_late_option} comes after the script, which gets it; options of abreast come before the script, "
+        f"as in `{simulating('N')} {_script}`"
+    )
