@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from typing import Any
 
@@ -160,6 +161,39 @@ def test_a_module_with_arguments_is_checked(folder: Folder) -> None:
     result = folder.abreast("check", "--backend", "jax", "--steps", "2", "-m", "package.train", "--more")
     assert result.code == 0, result.err
     assert "['--more']" in result.err
+
+
+STOPS_IN_A_STEP = (
+    BEGIN
+    + """
+    def batches():
+        yield x, y
+        raise ERROR
+    model.fit(x, y, batch_size=8, verbose=0)
+    model.evaluate(batches(), steps=5, verbose=0)
+"""
+)
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize(("error", "code", "traces"), [("KeyboardInterrupt", 130, 1), ("SystemExit(0)", 0, 0)])
+def test_a_script_that_ends_within_a_step_ends_without_a_traceback_of_ours(
+    folder: Folder, error: str, code: int, traces: int
+) -> None:
+    """As Ctrl-C does it. JAX's variables have no values then."""
+    folder.write("train.py", STOPS_IN_A_STEP.replace("ERROR", error))
+    result = folder.abreast("check", "--backend", "jax", "--devices", "2", "train.py")
+    assert (result.code, result.err.count("Traceback")) == (code, traces), result.err
+
+
+@pytest.mark.tensorflow
+def test_a_strategy_that_both_sides_take_over_is_named(folder: Folder) -> None:
+    begin = "import tensorflow as tf\ntf.distribute.MirroredStrategy()\n"
+    folder.write("train.py", begin + textwrap.dedent(BEGIN) + "model.fit(x, y, batch_size=8, verbose=0)\n")
+    result = folder.abreast("check", "--backend", "tensorflow", "--devices", "2", "--steps", "2", "train.py")
+    assert result.code == 0, result.err
+    last = result.out.splitlines()[-1]
+    assert last.startswith("taken over: tf.distribute.MirroredStrategy has 2 replicas on both sides, so a script that")
 
 
 @pytest.mark.full

@@ -9,23 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from abreast.checking import log
-from abreast.checking.compare import PRECISIONS, Difference, Ruler, compare
+from abreast.checking import log, order
+from abreast.checking.compare import PRECISIONS, Difference, Ruler, compare, largest
 from abreast.checking.log import Event, LogWriter
 from abreast.checking.order import compare_runs
 from abreast.checking.process import SideRun
 from abreast.checking.reasons import Evidence, reasons
+from abreast.checking.side import SideSpec
+from abreast.run import RunOptions
 
 FLOAT32 = PRECISIONS["float32"]
 CALL = "fit of model"
 
 
-def events(folder: Path, *weights: Any, batches: str = "abcdefgh", loss: float = 1.0) -> list[Event]:
+def events(
+    folder: Path, *weights: Any, batches: str = "abcdefgh", loss: float = 1.0, dtype: str = "float32"
+) -> list[Event]:
     """The log of a fit with these weights, before its first step and after each."""
     folder.mkdir()
     writer = LogWriter(folder)
     for step, weight in enumerate(weights):
-        arrays = {("log", "loss"): np.array(loss), ("weight", "dense/kernel"): np.asarray(weight, "float32")}
+        arrays = {("log", "loss"): np.array(loss), ("weight", "dense/kernel"): np.asarray(weight, dtype)}
         kind = "step" if step else "begin"
         writer.add(kind, CALL, arrays, step=step, batch=batches[step] if step else None, rows="rows" if step else None)
     writer.close()
@@ -94,6 +98,48 @@ def test_a_large_array_is_sampled_and_its_norm_compared(tmp_path: Path, monkeypa
     assert one[0].entries[1].values.size < 200
     difference, _ = compare(one, other, FLOAT32)
     assert difference is not None and difference.worst is not None and difference.worst.name == "dense/kernel"
+
+
+def test_the_largest_difference_of_all_counts_what_is_not_allowed_too(tmp_path: Path) -> None:
+    one = events(tmp_path / "a", [1.0, 2.0], [1.0, 2.5], [1.0, 3.0])
+    other = events(tmp_path / "b", [1.0, 2.0], [1.0, 2.6], [1.0, 3.01])
+    found = largest(one, other)
+    assert found.difference == pytest.approx(0.04, rel=1e-3)
+    assert found.where == "dense/kernel, fit of model, step 1"
+
+
+def test_a_verdict_in_float64_has_the_difference_in_float32_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounding grows here: the weight differs by 3 % at the second step in float32, by 1e-11 in float64."""
+
+    def run(name: str, last: float, dtype: str) -> SideRun:
+        models = {
+            "model 1": {
+                "dtypes": [dtype],
+                "random": [],
+                "own_layers": [],
+                "own_methods": [],
+                "batch_norm": [],
+                "variables": {},
+            }
+        }
+        found = events(tmp_path / name, [1.0], [2.0], [3.0 + last], dtype=dtype)
+        return SideRun(0, found, {"models": models, "calls": {}, "backend": "jax", "devices": ["cpu:0", "cpu:1"]}, None)
+
+    runs = {name: run(name, 0.0, "float32") for name in ("plain", "again", "moved")}
+    runs |= {"placed": run("placed", 0.1, "float32")}
+    runs |= {name: run(name, last, "float64") for name, last in (("plain64", 0.0), ("placed64", 3e-11))}
+    monkeypatch.setattr(order, "run_side", lambda side, *_, **__: runs[Path(side.folder).name])
+    side = SideSpec("train.py", (), False, RunOptions(cpu_devices=2), True, 2, "")
+    verdict = order.check_script(side, lambda _: None)
+    assert (verdict.outcome, verdict.in_float64, verdict.precision) == ("equal", True, "float32")
+    assert str(verdict).splitlines()[1:] == [
+        "largest difference in float32: 3.3e-02 (relative; dense/kernel, fit of model, step 2)",
+        "largest difference in float64: 1.0e-11 (relative; dense/kernel, fit of model, step 2)",
+        "float32 rounding grows: beyond the usual bound from fit of model, step 2 on (dense/kernel[0]: 3 with plain Keras, "
+        "3.1 on the devices); both sides are equal in float64",
+    ]
 
 
 FACTS = {"backend": "torch", "models": {}, "calls": {CALL: {"callbacks": ["Mine"], "draws": True, "own_source": True}}}

@@ -74,6 +74,14 @@ def test_a_difference_and_an_error_are_explained_below_the_table(
     )
 
 
+def test_nothing_is_compared_where_every_framework_fails(
+    frameworks: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    frameworks |= dict.fromkeys(frameworks, LaunchError("broken"))
+    assert cli.main(["check"]) == 2
+    assert capsys.readouterr().out.count("failed") == 3
+
+
 def test_json_has_the_verdict_of_each_framework(frameworks: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     frameworks["torch"] = LaunchError("broken")
     assert cli.main(["check", "--json"]) == 1

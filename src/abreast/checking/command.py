@@ -10,17 +10,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 
 from abreast import run_command
 from abreast.backend.registry import BACKENDS, installed, require
 from abreast.checking.side import SideSpec
 from abreast.device_list import Device, list_devices
-from abreast.device_request import parse_devices
 from abreast.errors import BackendError, DataError, LaunchError
 from abreast.installing import install_command
-from abreast.options import add_option
-from abreast.run import RunOptions
+from abreast.options import CommandParser, add_option
+from abreast.run import RunOptions, check_file
 from abreast.stderr import tell
 from abreast.stdout import say
 
@@ -28,7 +26,7 @@ STEPS = 20
 _SIMULATED_DEVICES = 4
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--steps", metavar="N", type=int, default=STEPS, help=f"steps of each fit (default: {STEPS})")
     parser.add_argument(
         "--float64", action="store_true", help="compute in float64, to distinguish rounding from a difference"
@@ -77,6 +75,8 @@ def _try_frameworks(options: argparse.Namespace) -> int:
         tell,
     )
     say(json.dumps(trials_as_data(trials), indent=2) if options.json else report(trials))
+    if all(trial.verdict is None for trial in trials):
+        return 2
     return 0 if all(trial.exact for trial in trials) else 1
 
 
@@ -86,10 +86,8 @@ def _chosen_devices(asked: RunOptions) -> RunOptions | None:
 
 
 def _side(options: argparse.Namespace) -> SideSpec:
-    if not options.module and not os.path.exists(options.script):
-        raise LaunchError(
-            f"there is no script {options.script!r} in {os.getcwd()}", "options of the script come after its name"
-        )
+    if not options.module:
+        check_file(options.script)
     return _side_of(options.script, options, _on_devices(run_command.run_options(options)))
 
 
@@ -110,12 +108,11 @@ def _side_of(script: str, options: argparse.Namespace, run_options: RunOptions) 
 def check_steps(steps: object) -> None:
     """Raise `DataError` unless `steps` is a valid number of steps."""
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise DataError(f"steps={steps!r}", "compare at least 1 step")
+        raise DataError(f"steps={steps!r} is not allowed", "compare at least 1 step")
 
 
 def _on_devices(options: RunOptions) -> RunOptions:
     """The options with simulated devices where the machine has no accelerators."""
-    parse_devices(options.devices)
     if options.cpu_devices is not None or _accelerators():
         return options
     asked = str(options.devices)

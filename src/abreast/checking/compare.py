@@ -137,6 +137,23 @@ def compare(
     return None, largest
 
 
+def largest(plain: Sequence[Event], placed: Sequence[Event]) -> Largest:
+    """The largest relative difference among the arrays of all events that both sides have, allowed or not."""
+    found = Largest()
+    for one, other in zip(plain, placed, strict=False):
+        if one.key != other.key or _names(one) != _names(other):
+            break
+        for entry, its in zip(one.entries, other.entries, strict=True):
+            relative = relative_difference(entry, its)
+            if relative >= found.difference:
+                found = Largest(relative, f"{entry.name}, {_when(one)}")
+    return found
+
+
+def relative_difference(entry: Entry, its: Entry) -> float:
+    return _differ(entry, its)[0] / max(SMALLEST_SCALE, _size(entry))
+
+
 class _Scales:
     """The difference to allow for each array; for weights it depends on how far they have moved since the first event."""
 
@@ -260,6 +277,11 @@ def _size(entry: Entry) -> float:
 def _largest(values: Any) -> float:
     finite = np.abs(values[np.isfinite(values)]) if values.dtype.kind == "f" else np.abs(values.astype("float64"))
     return float(finite.max()) if finite.size else 0.0
+
+
+def name_of(precision: Precision) -> str:
+    """The type whose rounding is allowed, as `float32`."""
+    return next(name for name, each in PRECISIONS.items() if each == precision)
 
 
 def coarsest(dtypes: Iterable[str]) -> Precision:

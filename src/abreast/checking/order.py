@@ -15,7 +15,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from abreast.checking.compare import PRECISIONS, Difference, Largest, Precision, Ruler, coarsest, compare
+from abreast.checking.compare import (
+    PRECISIONS,
+    Difference,
+    Largest,
+    Precision,
+    Ruler,
+    coarsest,
+    compare,
+    largest,
+    name_of,
+)
 from abreast.checking.process import SideRun, Stdin, run_side
 from abreast.checking.reasons import Evidence, Reason, reasons
 from abreast.checking.side import SideSpec
@@ -53,24 +63,34 @@ class _Check:
             text = "no known reason; running plain Keras in float64, to see whether it is rounding"
         elif precision.result > PRECISIONS["float32"].result and verdict.outcome == "equal":
             text = "half precision hides small differences; running plain Keras in float64"
-        return self._in_float64(verdict, precision, text) if text else verdict
+        return self._in_float64(verdict, plain, placed, text) if text else verdict
 
-    def _in_float64(self, verdict: Verdict, precision: Precision, text: str) -> Verdict:
+    def _in_float64(self, verdict: Verdict, plain: SideRun, placed: SideRun, text: str) -> Verdict:
         """The verdict on both sides in float64; the verdict as it is if the script cannot compute in float64."""
-        plain = self._run("plain64", text, placed=False, float64=True, shown=False)
+        precision = _precision(plain)
+        plain64 = self._run("plain64", text, placed=False, float64=True, shown=False)
         text = f"running it in float64 on {self._where()}"
-        placed = self._run("placed64", text, placed=True, float64=True, shown=False)
-        is_whole = plain.error is None and len(plain.events) >= verdict.num_events
-        finer = _precision(plain)  # not always float64: layers with an explicit type keep it
+        placed64 = self._run("placed64", text, placed=True, float64=True, shown=False)
+        is_whole = plain64.error is None and len(plain64.events) >= verdict.num_events
+        finer = _precision(plain64)  # not always float64: layers with an explicit type keep it
         if not is_whole or finer.result >= precision.result:
             return verdict
-        difference, largest = _first(plain, placed, finer)
+        difference, largest64 = _first(plain64, placed64, finer)
         if difference is None:  # the difference was rounding, which a branch had made larger
-            equal = replace(verdict, outcome="equal", largest=largest, difference=None, reasons=(), in_float64=True)
-            return replace(equal, doubt=verdict.difference or verdict.doubt)
+            return replace(
+                verdict,
+                outcome="equal",
+                difference=None,
+                reasons=(),
+                in_float64=True,
+                largest=largest64,
+                largest_as_written=largest(plain.events, placed.events),
+                precision=name_of(precision),
+                doubt=_first(plain, placed, precision)[0],
+            )
         if verdict.difference is not None:
             return verdict
-        return compare_runs(self._side.script, plain, placed, functools.partial(self.again, float64=True))
+        return compare_runs(self._side.script, plain64, placed64, functools.partial(self.again, float64=True))
 
     def again(self, moves: bool, float64: bool = False) -> SideRun:
         options = {"placed": False, "moves": moves, "shown": False, "float64": float64 or self._side.float64}
@@ -94,7 +114,7 @@ class _Check:
 def compare_runs(script: str, plain: SideRun, placed: SideRun, again: Callable[[bool], SideRun]) -> Verdict:
     """The verdict on two runs. `again` runs the plain side once more: unchanged, or with its weights moved by a rounding."""
     precision = _precision(plain)
-    difference, largest = _first(plain, placed, precision)
+    difference, most = _first(plain, placed, precision)
     if difference is None and plain.error is not None:
         raise _plain_failed(plain)
     if not plain.events and difference is None:
@@ -107,8 +127,8 @@ def compare_runs(script: str, plain: SideRun, placed: SideRun, again: Callable[[
         repeats = _repeats(plain, again(False), difference, precision)
         if repeats and _may_be_rounding(difference):
             doubt = difference
-            difference, largest = _first(plain, placed, precision, Ruler.of(plain.events, again(True).events))
-    return _verdict(plain, placed, difference, largest, repeats, doubt)
+            difference, most = _first(plain, placed, precision, Ruler.of(plain.events, again(True).events))
+    return _verdict(plain, placed, difference, most, repeats, doubt)
 
 
 def _repeats(plain: SideRun, again: SideRun, difference: Difference, precision: Precision) -> bool:
@@ -138,18 +158,18 @@ def _first(
     """
     fails = _kind(placed) != _kind(plain)
     reached = [event for event in placed.events if event.kind != "end"] if fails else placed.events
-    difference, largest = compare(plain.events, reached, precision, ruler)
+    difference, most = compare(plain.events, reached, precision, ruler)
     if difference is not None:
-        return difference, largest
+        return difference, most
     if fails:
         last = reached[-1] if reached else None
         call, step = (last.call, last.step) if last is not None else ("", 0)
-        return Difference("failure", call, last.kind if last is not None else "", step), largest
+        return Difference("failure", call, last.kind if last is not None else "", step), most
     if len(plain.events) != len(placed.events):
         longer = max(plain.events, placed.events, key=len)[min(len(plain.events), len(placed.events))]
         side = "plain Keras" if len(plain.events) > len(placed.events) else "the placed side"
-        return Difference("calls", longer.call, longer.kind, longer.step, note=f"only {side} did this"), largest
-    return None, largest
+        return Difference("calls", longer.call, longer.kind, longer.step, note=f"only {side} did this"), most
+    return None, most
 
 
 def _kind(run: SideRun) -> str | None:
@@ -176,7 +196,7 @@ def _verdict(
     plain: SideRun,
     placed: SideRun,
     difference: Difference | None,
-    largest: Largest,
+    most: Largest,
     repeats: bool,
     doubt: Difference | None,
 ) -> Verdict:
@@ -192,9 +212,10 @@ def _verdict(
         num_steps=sum(event.kind == "step" for event in plain.events),
         num_events=len(plain.events),
         num_arrays=sum(len(event.entries) for event in plain.events),
-        largest=largest,
+        largest=most,
         difference=difference,
         reasons=found,
         doubt=doubt if difference is None else None,
         announced=tuple(placed.facts.get("announced", ())),
+        taken_over=tuple(plain.facts.get("taken_over", ())),
     )

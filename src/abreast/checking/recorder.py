@@ -55,6 +55,7 @@ class EventRecorder:
     _batches_trained: dict[int, int] = field(default_factory=dict)
     _last_logs: dict[int, Any] = field(default_factory=dict)
     _sources: list[tuple[Any, SourceFingerprints]] = field(default_factory=list)
+    _left: list[Any] = field(default_factory=list)  # models whose last call raised
     _random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     @contextmanager
@@ -66,7 +67,9 @@ class EventRecorder:
         records |= {name: functools.partial(self._result, name) for name in results}
         with ExitStack() as stack:
             for name, record in records.items():
-                stack.enter_context(replaced(trainer, name, _recording(getattr(trainer, name), record)))
+                stack.enter_context(
+                    replaced(trainer, name, _recording(getattr(trainer, name), self._noting_exceptions(record)))
+                )
             stack.enter_context(replaced(keras.layers.Layer, "add_loss", self._adding(keras.layers.Layer.add_loss)))
             plain = data_adapters.get_data_adapter
             stack.enter_context(replaced(data_adapters, "get_data_adapter", self._adapting(plain)))
@@ -74,10 +77,24 @@ class EventRecorder:
             yield
 
     def end(self) -> None:
-        """Record the final state of all models of the process."""
+        """Record the final state of all models of the process, except those that a call has left by an exception.
+
+        In the middle of a step, JAX's variables have no values.
+        """
         for number, model in enumerate(self._models):
+            if any(model is each for each in self._left):
+                continue
             self.log.add("end", f"{model.name} (model {number + 1})", self._state(model))
         self.log.close()
+
+    def _noting_exceptions(self, record: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(plain: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
+            self._left.append(model)
+            result = record(plain, model, args, kwargs)
+            self._left = [each for each in self._left if each is not model]
+            return result
+
+        return noting
 
     def _fit(self, plain: Callable[..., Any], model: Any, args: Any, kwargs: Any) -> Any:
         bound = inspect.signature(plain).bind(model, *args, **kwargs)

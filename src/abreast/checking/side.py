@@ -16,9 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from abreast import typed_command
 from abreast.errors import AbreastError
 from abreast.run import RunOptions, run_script
 from abreast.stderr import each_once, fail
+from abreast.taken_over import taken_over
 
 SEED = 20140
 
@@ -59,6 +61,7 @@ def main(text: str, lifeline: int) -> int:
     """Run a side; returns the script's exit code."""
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     side = SideSpec.of(text)
+    typed_command.begin("check", side.script)
     _seed_first()
     outcome: dict[str, Any] = {"code": 1, "error": None, "told": each_once(side.told)}
     with ExitStack() as stack:
@@ -156,7 +159,7 @@ class _Recording:
             return
         from abreast.placed_models import placement_facts
 
-        self._recorder.facts |= placement_facts()
+        self._recorder.facts |= placement_facts() | {"taken_over": taken_over()}
         self._recorder.end()
         (Path(self._side.folder) / "facts.json").write_text(json.dumps(self._recorder.facts))
 

@@ -94,7 +94,8 @@ def _row(trial: Trial) -> tuple[str, ...]:
     verdict = trial.verdict
     if verdict is None:
         return title(trial.framework), version, "-", "-", "failed", "-", seconds
-    largest = f"{verdict.largest.difference:.1e}" if verdict.exact else "-"
+    most = verdict.largest_as_written or verdict.largest
+    largest = f"{most.difference:.1e}" if verdict.exact else "-"
     return (
         title(trial.framework),
         version,

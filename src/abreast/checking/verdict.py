@@ -31,7 +31,10 @@ class Verdict:
         reasons: likely reasons for it, the likeliest first, each with `.what` and `.hint`.
         doubt: the first relative difference above 1e-5, if it was shown to be rounding.
         in_float64: True if the verdict and `largest` come from runs in float64.
+        largest_as_written: then, the largest relative difference in the script's own precision; else None.
+        precision: then, that precision, as `"float32"`.
         announced: warnings of abreast during the fit.
+        taken_over: strategies of the script that both sides take over.
 
     Example:
         >>> from abreast.checking.compare import Largest
@@ -55,7 +58,10 @@ class Verdict:
     reasons: tuple[Reason, ...] = ()
     doubt: Difference | None = None  # the first difference beyond 1e-5, if a ruler or float64 shows that it is rounding
     in_float64: bool = False  # true if the verdict and `largest` come from runs in float64
+    largest_as_written: Largest | None = None  # then, the largest relative difference in the script's own precision
+    precision: str = ""
     announced: tuple[str, ...] = ()
+    taken_over: tuple[str, ...] = ()  # strategies of the script
 
     @property
     def exact(self) -> bool:
@@ -72,28 +78,46 @@ class Verdict:
     def __str__(self) -> str:
         """The result as text, with the verdict in its first line."""
         lines = _equal(self) if self.difference is None else _different(self, self.difference)
-        return "\n".join([*lines, *(f"announced: {_first_line(each)}" for each in self.announced)])
+        lines += [f"announced: {_first_line(each)}" for each in self.announced]
+        return "\n".join([*lines, *(_plain_is_another(self, each) for each in self.taken_over)])
 
 
 def _equal(verdict: Verdict) -> list[str]:
-    lines = [
-        f"equal: {_counted(verdict)} on {_devices(verdict)} are what plain Keras gives on one",
-        f"largest difference: {verdict.largest.difference:.1e} (relative; {verdict.largest.where or 'everywhere'})",
-    ]
+    lines = [f"equal: {_counted(verdict)} on {_devices(verdict)} are what plain Keras gives on one"]
+    if verdict.largest_as_written is None:
+        lines.append(_largest("", verdict.largest))
+    else:
+        lines.append(_largest(f" in {verdict.precision}", verdict.largest_as_written))
+        lines.append(_largest(" in float64", verdict.largest))
     if verdict.in_float64 and verdict.doubt is None:
         lines.append("in float64, since half precision hides small differences")
     if verdict.doubt is not None:
-        place = when(verdict.doubt.event, verdict.doubt.call, verdict.doubt.step)
-        if verdict.in_float64:
-            lines.append(
-                f"rounding grows: beyond 1e-5 from {place} on; both sides were equal in float64, as shown here"
-            )
-        else:
-            lines.append(
-                f"rounding grows: beyond 1e-5 from {place} on, as in plain Keras with weights moved by one rounding"
-            )
-            lines.append("hint: --float64 distinguishes rounding from a difference")
+        lines += _rounding_grows(verdict, verdict.doubt)
     return lines
+
+
+def _largest(where: str, largest: Largest) -> str:
+    return f"largest difference{where}: {largest.difference:.1e} (relative; {largest.where or 'everywhere'})"
+
+
+def _rounding_grows(verdict: Verdict, doubt: Difference) -> list[str]:
+    place = when(doubt.event, doubt.call, doubt.step)
+    part = "" if doubt.worst is None else f" ({_part(doubt.worst)})"
+    own = f"{verdict.precision} rounding" if verdict.in_float64 else "rounding"
+    grows = f"{own} grows: beyond the usual bound from {place} on{part}"
+    if verdict.in_float64:
+        return [f"{grows}; both sides are equal in float64"]
+    return [
+        f"{grows}, as in plain Keras with weights moved by one rounding",
+        "hint: --float64 distinguishes rounding from a difference",
+    ]
+
+
+def _plain_is_another(verdict: Verdict, strategy: str) -> str:
+    return (
+        f"taken over: {strategy} has {len(verdict.devices)} replicas on both sides, so a script that computes with their "
+        "number may differ from a run without abreast"
+    )
 
 
 def _different(verdict: Verdict, difference: Difference) -> list[str]:
