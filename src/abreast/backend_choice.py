@@ -46,7 +46,7 @@ def backend_choice() -> tuple[str, str | None]:
     configured = _configured()
     alone = configured or _DEFAULT_OF_KERAS
     if configured is not None:
-        _check_known(configured, f'"backend": "{configured}" in {_configuration_file()}')
+        _check_known(configured, f'"backend": "{configured}" in {configuration_file()}')
     if alone in there or alone not in BACKENDS:
         return alone, None
     if not there:

@@ -6,6 +6,7 @@ imported. Data goes to stdout, everything else to stderr.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 from collections.abc import Iterable, Sequence
@@ -65,12 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser(_COMMANDS.keys() & {command})
     _check_command(parser, typed, command)
     options = parser.parse_args(typed)
-    if "late_option" in options:
-        from abreast import typed_command
-
-        typed_command.begin(command, options.script, options.late_option)
     try:
-        code: int = options.command(options)
+        code = _run(command, options)
         flush()
     except BrokenPipeError:  # the reader of a script's output has closed it, as `head` does
         return 141
@@ -81,6 +78,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    return code
+
+
+def _run(command: str, options: argparse.Namespace) -> int:
+    code: int
+    if "late_option" not in options:  # no command for a script
+        code = options.command(options)
+        return code
+    from abreast.typed_command import typed
+
+    with typed(command, options.script, options.late_option):
+        code = options.command(options)
     return code
 
 

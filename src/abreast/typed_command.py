@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 _name = "run"
 _script: str | None = None
 _late_option: str | None = None
 
 
-def begin(name: str, script: str | None = None, late_option: str | None = None) -> None:
-    """From now on, hints name this command. `late_option`: an option of abreast among the arguments of the script."""
+@contextmanager
+def typed(name: str, script: str | None = None, late_option: str | None = None) -> Iterator[None]:
+    """Inside, hints name this command. `late_option`: an option of abreast among the arguments of the script."""
     global _name, _script, _late_option
+    before = _name, _script, _late_option
     _name, _script, _late_option = name, script, late_option
+    try:
+        yield
+    finally:
+        _name, _script, _late_option = before
 
 
 def simulating(count: int | str) -> str:

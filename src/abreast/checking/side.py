@@ -61,10 +61,9 @@ def main(text: str, lifeline: int) -> int:
     """Run a side; returns the script's exit code."""
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     side = SideSpec.of(text)
-    typed_command.begin("check", side.script)
     _seed_first()
     outcome: dict[str, Any] = {"code": 1, "error": None, "told": each_once(side.told)}
-    with ExitStack() as stack:
+    with typed_command.typed("check", side.script), ExitStack() as stack:
         recording = _Recording(side, stack, outcome)
         try:
             outcome["code"] = _run(side, recording)
