@@ -110,9 +110,9 @@ def test_a_backend_that_keras_does_not_know_is_an_error(machine: Machine, where:
     words = ["-m", *command.split()] if command.startswith("abreast") else [script]
     done = machine.python(*words, has="jax", **environ)
     named = "KERAS_BACKEND=jx" if where == "environment" else f'"backend": "jx" in {machine.configuration}'
-    assert f"rror: {named}: Keras has no backend of that name\nhint: did you mean jax?\n" in done.stderr
-    assert ("Traceback" in done.stderr) == command.startswith("python")
-    assert done.returncode == (1 if command.startswith("python") else 2)
+    assert f"rror: {named}: Keras has no backend of that name\nhint: did you mean jax?\n" in done.err
+    assert ("Traceback" in done.err) == command.startswith("python")
+    assert done.code == (1 if command.startswith("python") else 2)
 
 
 def test_what_an_uninstallation_left_is_no_framework(machine: Machine) -> None:
