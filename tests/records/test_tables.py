@@ -19,6 +19,7 @@ import pytest
 from abreast.errors import DataError
 from abreast.installing import install_command
 from abreast.records import Records, pack
+from abreast.records.sources import scan
 from abreast.records.sources.choose import source_of
 from tests.harness.client import ROOT
 from tests.records.pieces import class_folder
@@ -274,6 +275,7 @@ class Dataset:
         self.content = content
         self.features = Features(content.schema)
         self._fingerprint = fingerprint
+        self.given: list[list[str]] = []  # the columns of each table
 
     def with_format(self, kind: str) -> Dataset:
         assert kind == "arrow"
@@ -282,7 +284,13 @@ class Dataset:
     def __len__(self) -> int:
         return int(self.content.num_rows)
 
+    def select_columns(self, names: list[str]) -> Dataset:
+        chosen = Dataset(self.content.select(names), self._fingerprint)
+        chosen.given = self.given
+        return chosen
+
     def __getitem__(self, rows: slice) -> Any:
+        self.given.append(self.content.column_names)
         return self.content.slice(rows.start, rows.stop - rows.start)
 
 
@@ -302,6 +310,13 @@ def test_a_data_set_may_be_shuffled(tmp_path: Path) -> None:
     with Records(tmp_path / "out") as records:
         keys = [sample.key for sample in records]
         assert keys != sorted(keys) and all(bytes(sample.data) == png(int(sample.key)) for sample in records)
+
+
+def test_words_of_a_data_set_are_numbered_without_its_images(tmp_path: Path) -> None:
+    data = Dataset(table(count=70, text=["owl", "cat"] * 35))
+    found = scan.columns_of(source_of(data, label=["text"]), ["text"])
+    assert list(found) == [(f"{i:08d}", {"text": ["owl", "cat"][i % 2]}) for i in range(70)]
+    assert data.given == [["text"], ["text"]]
 
 
 def test_splits_and_streams_are_refused_with_a_hint() -> None:
@@ -339,6 +354,9 @@ with Records(sys.argv[1] + "/out") as records:
     assert [sample.columns["scores"].tolist() for sample in records] == [[i] * i for i in (8, 3, 5)]
     assert [sample.columns["text"] for sample in records] == ["i", "d", "f"]
 assert pack(whole.select([8, 3, 5]), sys.argv[1] + "/out", storage="keep").num_now == 0
+pack(whole.remove_columns("label").shuffle(seed=0), sys.argv[1] + "/words", label="text")
+with Records(sys.argv[1] + "/words") as records:
+    assert ["abcdefghi"[sample.columns["label"]] for sample in records] == records.texts("text")
 splits = whole.train_test_split(3, seed=0)
 summary = pack(splits, sys.argv[1] + "/parts", split="train,test")
 assert {name: part.num_samples for name, part in summary.parts.items()} == {"train": 6, "test": 3}

@@ -36,6 +36,10 @@ class Layout:
     def columns(self) -> tuple[ColumnType, ...]:
         return tuple(self.types.values())
 
+    def stored(self, names: Sequence[str]) -> list[str]:
+        """The tables' names of the columns that we call `names`."""
+        return [stored for stored, type in self.types.items() if type.name in names]
+
 
 def layout_of(schema: Any, image: str | None, wanted: Sequence[str] | None, label: Sequence[str] = ()) -> Layout:
     """The layout of tables with this schema. Raises `DataError` if no image is found, or if a column's type is unknown.

@@ -55,10 +55,12 @@ class _HuggingFace:
         return ((f"{row:08d}", row) for row in range(len(self.rows)))
 
     def values(self, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Key and columns of each row."""
+        """Key and these columns of each row."""
+        # A shuffled data set copies the rows that it gives, with the images in them.
+        chosen = self.rows.select_columns(self.layout.stored(names))
         keys = self.places()
         for begin in range(0, len(self.rows), _ROWS_AT_ONCE):
-            table = self.rows[begin : begin + _ROWS_AT_ONCE]
+            table = chosen[begin : begin + _ROWS_AT_ONCE]
             rows = TableRows(table, self.layout, Path())
             yield from ((next(keys)[0], rows.columns(row)) for row in range(table.num_rows))
 

@@ -75,10 +75,9 @@ class _Parquet:
 
     def values(self, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Key and these columns of each row."""
-        stored = [name for name, type in self.layout.types.items() if type.name in names]
         keys = self.places()
         for path in self.files:
-            for batch in tables(path, 0, stored):
+            for batch in tables(path, 0, self.layout.stored(names)):
                 rows = TableRows(batch, self.layout, path.parent)
                 yield from ((next(keys)[0], rows.columns(row)) for row in range(batch.num_rows))
 
