@@ -5,7 +5,6 @@ Keras's own callbacks, and ours, change nothing that a source or a model's Pytho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -14,25 +13,26 @@ _TRAIN_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", 
 _OTHER_HOOKS = ("on_test_batch_begin", "on_test_batch_end", "on_predict_batch_begin", "on_predict_batch_end")
 
 
+def listed(callbacks: Any) -> list[Any]:
+    """The callbacks of a `fit`, whose argument is None, one callback, a sequence, or a `CallbackList`."""
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks = callbacks.callbacks
+    return [each for each in keras.tree.flatten(callbacks) if each is not None]
+
+
 def acting_on_batches(callbacks: Any) -> tuple[Any, ...]:
     """The user's callbacks with a hook of their own around batches of training, validation or prediction.
 
     `callbacks` is what `fit` accepts: None, one callback, a sequence, or a `CallbackList`. A `LambdaCallback` is included
     if it got a function for batches.
     """
-    return tuple(callback for callback in _listed(callbacks) if _acts_on_batches(callback))
+    return tuple(callback for callback in listed(callbacks) if _acts_on_batches(callback))
 
 
 def save_on_batches(callbacks: Any) -> bool:
     """Whether one of Keras's callbacks saves the model's state between two batches of an epoch."""
     savers = (keras.callbacks.ModelCheckpoint, keras.callbacks.BackupAndRestore)
-    return any(isinstance(each, savers) and each.save_freq != "epoch" for each in _listed(callbacks))
-
-
-def _listed(callbacks: Any) -> Sequence[Any]:
-    if isinstance(callbacks, keras.callbacks.CallbackList):
-        callbacks = callbacks.callbacks
-    return [each for each in keras.tree.flatten(callbacks) if each is not None]
+    return any(isinstance(each, savers) and each.save_freq != "epoch" for each in listed(callbacks))
 
 
 def _acts_on_batches(callback: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
@@ -19,6 +19,7 @@ import keras
 
 from abreast.errors import DataError
 from abreast.feed import Feed
+from abreast.feed.own_callbacks import listed
 from abreast.keras_private import backups
 from abreast.keras_private.trainers import EpochIterator
 from abreast.records.loading.fit_epochs import FitEpochs, num_validations
@@ -42,7 +43,7 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         self.steps = None if steps is None else -(-steps // at_once) * at_once  # Keras takes whole executions
         self.validation_steps = arguments.get("validation_steps")
         self.validation_freq = arguments.get("validation_freq", 1)
-        self.backups = [each for each in _listed(arguments.get("callbacks")) if _is_backup(each)]
+        self.backups = [each for each in listed(arguments.get("callbacks")) if _is_backup(each)]
         self.epochs: FitEpochs | None = None
         self.until_end = ExitStack()  # closed after a `fit` that was looked up too early to be wrapped
 
@@ -187,9 +188,9 @@ def _with_late_records(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 def _end_late(records: Loader | None, callbacks: Any) -> None:
     """Undo what an earlier `fit` of these records or callbacks left, if it was looked up too early and raised."""
-    listed = _listed(callbacks)
+    given = listed(callbacks)
     for follow in list(_LATE):
-        if follow.records is records or any(each is other for each in listed for other in (follow, *follow.backups)):
+        if follow.records is records or any(each is other for each in given for other in (follow, *follow.backups)):
             follow.until_end.close()
 
 
@@ -246,19 +247,13 @@ def _records(source: Any) -> Loader | None:
 def _with(follow: FollowFit, callbacks: Any) -> Iterator[Any]:
     """The callbacks with one more in front. A `CallbackList` that the user made gets it only inside the block."""
     if not isinstance(callbacks, keras.callbacks.CallbackList):
-        yield [follow, *_listed(callbacks)]
+        yield [follow, *listed(callbacks)]
         return
     callbacks.callbacks.insert(0, follow)
     try:
         yield callbacks
     finally:
         callbacks.callbacks.remove(follow)
-
-
-def _listed(callbacks: Any) -> Sequence[Any]:
-    if isinstance(callbacks, keras.callbacks.CallbackList):
-        callbacks = callbacks.callbacks
-    return [each for each in keras.tree.flatten(callbacks) if each is not None]
 
 
 def _is_backup(callback: Any) -> bool:
