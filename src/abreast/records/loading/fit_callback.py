@@ -87,8 +87,13 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         # A second `fit` that begins with epoch 0 goes on with new batches.
         return self._begin_of(epoch) if epoch else records._begin
 
+    @property
+    def _from_start(self) -> FitEpochs:
+        """The epochs of a `fit` that began with epoch 0 and the first batch."""
+        return FitEpochs(0, Place(0, 0), len(self.records), self.steps)
+
     def _begin_of(self, epoch: int) -> Place:
-        return FitEpochs(0, Place(0, 0), len(self.records), self.steps).place(epoch)
+        return self._from_start.place(epoch)
 
     def _place_of(self, backup: Any, saved: backups.Saved, epoch: int) -> Place:
         """The place of a backup, as noted there, or as Keras's own numbers say it."""
@@ -105,8 +110,7 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         if steps_done is None:
             tell(f"the backup does not say whether the first step of epoch {epoch} is done, so that it is done again")
             return begin
-        whole = FitEpochs(0, Place(0, 0), len(self.records), self.steps)
-        reached, place = whole.after(epoch, steps_done)
+        reached, place = self._from_start.after(epoch, steps_done)
         return place if reached == epoch else begin
 
     def note(self, epoch: int, steps_done: int) -> backups.Saved:
