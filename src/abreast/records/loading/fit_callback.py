@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any
 from weakref import WeakSet
@@ -45,7 +45,21 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         self.validation_freq = arguments.get("validation_freq", 1)
         self.backups = [each for each in listed(arguments.get("callbacks")) if _is_backup(each)]
         self.epochs: FitEpochs | None = None
-        self.until_end = ExitStack()  # closed after a `fit` that was looked up too early to be wrapped
+        self.until_end = ExitStack()  # closed when the `fit` ends
+
+    def join(self, callbacks: Any) -> Any:
+        """The callbacks of the `fit` with this one in front, and backups that name their place, until the `fit` ends."""
+        for backup in self.backups:
+            self.until_end.enter_context(backups.noting(backup, self.note))
+        if not isinstance(callbacks, keras.callbacks.CallbackList):
+            return [self, *listed(callbacks)]
+        callbacks.callbacks.insert(0, self)
+        self.until_end.callback(self._leave, callbacks)
+        return callbacks
+
+    def _leave(self, callbacks: Any) -> None:
+        # A new list: Keras may be calling the callbacks of this one.
+        callbacks.callbacks = [each for each in callbacks.callbacks if each is not self]
 
     def on_train_begin(self, logs: Any = None) -> None:
         self.records._go_to(self.records._begin)  # Keras may have taken the first batch, to build the model
@@ -151,10 +165,8 @@ def _following(plain: Callable[..., Any]) -> Callable[..., Any]:
             return plain(self, *args, **kwargs)
         _end_late(records, arguments["callbacks"])
         follow = _follower(records, arguments)
-        with ExitStack() as stack:
-            arguments["callbacks"] = stack.enter_context(_with(follow, arguments["callbacks"]))
-            for backup in follow.backups:
-                stack.enter_context(backups.noting(backup, follow.note))
+        with follow.until_end:
+            arguments["callbacks"] = follow.join(arguments["callbacks"])
             try:
                 return plain(*bound.args, **bound.kwargs)
             except BaseException:
@@ -180,11 +192,9 @@ def _with_late_records(plain: Callable[..., Any]) -> Callable[..., Any]:
         _end_late(records, self)
         if records is not None and not any(isinstance(each, FollowFit) for each in self.callbacks):
             follow = _follower(records, {**arguments, "callbacks": self})
-            for backup in follow.backups:
-                follow.until_end.enter_context(backups.noting(backup, follow.note))
-            self.callbacks.insert(0, follow)
             _LATE.add(follow)
-            follow.until_end.callback(_without(self, follow))
+            follow.until_end.callback(_LATE.discard, follow)
+            follow.join(self)
         return plain(self, logs)
 
     return on_train_begin
@@ -207,14 +217,6 @@ def _arguments_of_fit(frame: FrameType | None, callbacks: Any) -> dict[str, Any]
             return dict(frame.f_locals)
         frame = frame.f_back
     return {}
-
-
-def _without(callbacks: Any, follow: FollowFit) -> Callable[[], None]:
-    def forget() -> None:
-        callbacks.callbacks = [each for each in callbacks.callbacks if each is not follow]
-        _LATE.discard(follow)
-
-    return forget
 
 
 def _follower(records: Loader[Any], arguments: dict[str, Any]) -> FollowFit:
@@ -245,19 +247,6 @@ def _records(source: Any) -> Loader | None:
     """The records that a source is, or that a staged source reads."""
     source = source.source if isinstance(source, Feed) else source
     return source if isinstance(source, Loader) else None
-
-
-@contextmanager
-def _with(follow: FollowFit, callbacks: Any) -> Iterator[Any]:
-    """The callbacks with one more in front. A `CallbackList` that the user made gets it only inside the block."""
-    if not isinstance(callbacks, keras.callbacks.CallbackList):
-        yield [follow, *listed(callbacks)]
-        return
-    callbacks.callbacks.insert(0, follow)
-    try:
-        yield callbacks
-    finally:
-        callbacks.callbacks.remove(follow)
 
 
 def _is_backup(callback: Any) -> bool:
