@@ -84,9 +84,7 @@ class Loader(Generic[Batch]):
         keep_batches = self._ahead + 4
         sizes = Sizes(self.records, smaller)
         self._assembly = Assembly(sizes, look, targets, weights, rows, keep_batches, class_names)
-        named = class_names is not None or (
-            isinstance(targets, str) and self._assembly.class_names != self.records.class_names
-        )
+        named = class_names is not None or self._assembly.class_names != self.records.class_names
         self._decoding = Decoding(decoder, self._assembly.batches, self.num_threads, num_workers)
         self._order: tuple[int, Numbers] | None = None
         self._begin = self._next = Place(0, 0)
@@ -361,7 +359,7 @@ class Loader(Generic[Batch]):
 
 def _again(kind: type[Loader[Any]], folder: str, settings: dict[str, Any], begin: Place) -> Loader[Any]:
     loader = kind(folder, **settings)
-    loader._begin = loader._next = begin
+    loader._go_to(begin)
     return loader
 
 
