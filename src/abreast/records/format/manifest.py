@@ -53,6 +53,11 @@ class Manifest:
         """A short name that identifies the bytes of all images and columns."""
         return hashlib.sha256("".join(shard.tar_sha256 for shard in self.shards).encode()).hexdigest()[:16]
 
+    @property
+    def file_bytes(self) -> int:
+        """The bytes of all shards."""
+        return sum(shard.tar_bytes + shard.index_bytes for shard in self.shards)
+
 
 def shard_name(number: int) -> str:
     return f"shard-{number:05d}"

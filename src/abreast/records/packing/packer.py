@@ -278,7 +278,6 @@ def _summary(
     skipped: SkippedFile,
     names: Mapping[int, str],
 ) -> Summary:
-    file_bytes = sum(shard.tar_bytes + shard.index_bytes for shard in whole.shards)
     listed = skipped.path if any(note.skipped for note in notes) and os.path.isfile(skipped.path) else None
-    counts = whole.num_samples, num_now, len(whole.shards), file_bytes, seconds
+    counts = whole.num_samples, num_now, len(whole.shards), whole.file_bytes, seconds
     return Summary(folder, *counts, notes, skipped_file=listed, names=names)

@@ -31,8 +31,7 @@ def report(folder: str | PathLike[str]) -> str:
     """A few lines that describe counts, sizes, columns and classes."""
     with Records(folder) as records:
         facts = records.manifest
-        size = sum(shard.tar_bytes + shard.index_bytes for shard in facts.shards)
-        shards = f"{counted(len(facts.shards), 'shard')}, {size / 1e6:,.1f} MB"
+        shards = f"{counted(len(facts.shards), 'shard')}, {facts.file_bytes / 1e6:,.1f} MB"
         rows = [
             ("images", f"{facts.num_samples:,} in {shards}"),
             ("stored as", _encodings(records)),

@@ -218,9 +218,9 @@ class Records:
 
     def _repr_html_(self) -> str:
         facts = self.manifest
-        size = sum(shard.tar_bytes + shard.index_bytes for shard in facts.shards)
+        size = f"{facts.file_bytes / 1e6:,.1f} MB"
         rows = [(each.name, each.words) for each in self.columns]
-        shown = {"samples": f"{len(self):,}", "shards": f"{len(facts.shards):,}", "size": f"{size / 1e6:,.1f} MB"}
+        shown = {"samples": f"{len(self):,}", "shards": f"{len(facts.shards):,}", "size": size}
         if self.class_names is not None:
             shown["classes"] = f"{len(self.class_names):,}: {', '.join(self.class_names)}"
         return notebook.shown(f"Records {self.folder}", shown, ("column", "type"), rows)
