@@ -23,6 +23,7 @@ from abreast.records.format.keys import printable
 from abreast.records.sources.arrays import Arrays
 from abreast.records.sources.container import Contained, Container, Read
 from abreast.records.sources.scan import columns_in, columns_of, is_quick
+from abreast.records.sources.selected import missing
 from abreast.records.sources.source import Item, ItemSource, Keep, Listed, Missing, everything
 from abreast.records.sources.words import given_names, names_of, unknown
 
@@ -118,7 +119,7 @@ def _types(source: ItemSource, label: Label) -> list[ColumnType]:
     found = {type.name: type for type in source.columns}
     for name in label.columns:
         if name not in found:
-            raise DataError(f"there is no column {name!r}", f"there are: {', '.join(found) or 'none'}")
+            raise missing(name, found)
     if LABEL in found and LABEL not in label.columns:
         hint = "rename or remove the column, or name it too"
         raise DataError(f"the source has a column {LABEL!r} besides {', '.join(label.columns)}", hint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +32,7 @@ class Selected:
             have = [column.name for column in self.source.columns]
             for name in self.names.values():
                 if name not in have:
-                    raise _missing(name, have)
+                    raise missing(name, have)
 
     @property
     def columns(self) -> tuple[ColumnType, ...] | None:
@@ -63,8 +63,9 @@ class Selected:
 
 
 def _value(item: Item, name: str) -> Any:
-    return item.columns[name] if name in item.columns else _missing(name, list(item.columns))
+    return item.columns[name] if name in item.columns else missing(name, list(item.columns))
 
 
-def _missing(name: str, have: Sequence[str]) -> DataError:
+def missing(name: str, have: Collection[str]) -> DataError:
+    """The error for a column that a source does not have."""
     return DataError(f"there is no column {name!r}", f"there are: {', '.join(have) or 'none'}")
