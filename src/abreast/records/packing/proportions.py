@@ -19,9 +19,8 @@ from abreast.records.format.keys import printable
 from abreast.records.packing.split import Draw, not_repeated
 from abreast.records.sources.scan import columns_of
 from abreast.records.sources.source import ItemSource, drawn_place
+from abreast.records.sources.words import are_too_many
 from abreast.stderr import tell
-
-_MANY = 100
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def _class(value: Any) -> str:
 
 def _check_classes(column: str, classes: Mapping[str, str]) -> None:
     different = len({*classes.values()})
-    if different >= _MANY and 2 * different > len(classes):
+    if are_too_many(different, len(classes)):
         hint = "name a column of classes, such as label"
         raise DataError(f"column {column!r} has {different:,} different values for {len(classes):,} images", hint)
 

@@ -26,12 +26,17 @@ def names_of(column: str, counts: Mapping[str, int]) -> tuple[str, ...]:
         hint = f"write all of them as words, or all as numbers; if they are names of classes, list them: {_FIX}"
         raise DataError(f"column {column!r} mixes numbers and words: {numbers[0]!r} and {words[0]!r}", hint)
     total = sum(counts.values())
-    if len(counts) >= _MANY and 2 * len(counts) > total:
+    if are_too_many(len(counts), total):
         hint = f"name a column of classes, or of numbers; if these are names of classes, list them: {_FIX}"
         some = ", ".join(repr(word)[:40] for word in sorted(counts)[:3])
         raise DataError(f"column {column!r} has {len(counts):,} different words for {total:,} images: {some}", hint)
     _tell_of_case(column, counts)
     return tuple(sorted(counts))
+
+
+def are_too_many(num_different: int, num_images: int) -> bool:
+    """True if so many different values are not classes: at least a hundred, and more than half as many as images."""
+    return num_different >= _MANY and 2 * num_different > num_images
 
 
 def _tell_of_case(column: str, words: Iterable[str]) -> None:
