@@ -56,9 +56,8 @@ def write_sheet(
         column = _shown_column(records, label)
         numbers = permutation(checked_seed(seed), 0, len(records))[:count]
         views = _views(records, numbers, seed, size, _VIEWS if augment else 1)
-        lines = [
-            (printable(records[number].key), _label(records, records[number], column)) for number in numbers.tolist()
-        ]
+        samples = map(records.sample, numbers.tolist())
+        lines = [(printable(sample.key), _label(records, sample, column)) for sample in samples]
     _write(_sheet(views, lines, size), Path(fspath(path)))
     return len(numbers)
 
