@@ -117,10 +117,8 @@ def pack(
     folder = _folder(dest)
     with readable():
         _check_apart(source, folder)
-    names = None if columns is None else selection(columns)
-    with readable():
         made = label_of(label, label_separator, class_names)
-    names = with_label(names, made)
+    names = with_label(None if columns is None else selection(columns), made)
     asked = {
         "storage": storage,
         "size": size,
@@ -132,16 +130,16 @@ def pack(
         **({} if made is None else made.settings),
         **({} if split_by is None else {"split_by": split_by}),
     }
+    stop = on_error == "stop" and not dry_run
+    num_threads, skipped = threads or num_cores(), SkippedFile(folder, stop)
 
     def packed(found: ItemSource, folder: Path, **part: Any) -> Summary:
         chosen = found if names is None else Selected(found, names)
         settings = asked | part | {"source": chosen.identity}
         if dry_run:
-            return answer(chosen, folder, settings, recipe, threads or num_cores(), progress)
-        return _packed(chosen, folder, settings, recipe, threads or num_cores(), skipped, progress)
+            return answer(chosen, folder, settings, recipe, num_threads, progress)
+        return _packed(chosen, folder, settings, recipe, num_threads, skipped, progress)
 
-    stop = on_error == "stop" and not dry_run
-    skipped = SkippedFile(folder, stops=on_error == "stop")
     wanted = Wanted(image, None if names is None else list(names.values()), made, shuffle_seed, stop)
     if split is None:
         if split_by is not None:
