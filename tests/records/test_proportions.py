@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from abreast import cli
 from abreast.errors import DataError
 from abreast.records import Records, pack
 from abreast.records.packing.proportions import dealt
+from abreast.records.sources.arrays import Arrays
 from tests.records.pieces import class_folder, contents, items, known, photo
 from tests.records.test_labels import csv_of, parquet_of
 
@@ -64,6 +66,14 @@ def test_the_same_seed_gives_the_same_parts(tmp_path: Path) -> None:
     assert keys_of(tmp_path / "one", "x") != keys_of(tmp_path / "other", "x")
     with pytest.raises(DataError, match="was begun with split_by='species', and this command has split_by=None"):
         pack(source, tmp_path / "one", split_seed=3, split="x=0.5,y=0.5")
+
+
+def test_a_source_is_identified_once(tmp_path: Path) -> None:
+    """The identity of arrays is a digest of all of their bytes."""
+    identity = mock.PropertyMock(return_value={"kind": "arrays"})
+    with mock.patch.object(Arrays, "identity", identity):
+        pack(arrays({"a": 4, "b": 4}), tmp_path / "out", split="x=0.5,y=0.5", split_by="species")
+    assert identity.call_count == 1
 
 
 def test_every_kind_of_source_is_split(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from abreast.errors import DataError
 from abreast.records.format.keys import printable
-from abreast.records.packing.split import Draw, not_repeated
+from abreast.records.packing.split import Draw
 from abreast.records.sources.scan import columns_of
 from abreast.records.sources.source import ItemSource, drawn_place
 from abreast.records.sources.words import are_too_many
@@ -36,9 +36,10 @@ class Proportions:
 
 
 def proportional(source: ItemSource, draw: Draw, column: str) -> Proportions:
-    """The parts of a source by the values of a column. Raises `DataError` for a column that does not hold classes."""
-    if source.identity is None:
-        raise not_repeated()
+    """The parts of a source by the values of a column. Raises `DataError` for a column that does not hold classes.
+
+    The source gives the same items again: see `identity_to_split`.
+    """
     have = [type.name for type in source.columns or ()]
     if column not in have:
         raise DataError(f"there is no column {column!r} to split by", f"there are: {', '.join(have) or 'none'}")

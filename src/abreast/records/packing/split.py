@@ -101,18 +101,19 @@ class DrawnPart:
         return self.source.items(begin, lambda key: self.draw.part(key) == self.name and keep(key))
 
 
-def drawn_parts(source: ItemSource, draw: Parts) -> dict[str, ItemSource]:
-    """A source for each part. Raises `DataError` for an iterable, which may not give the same samples again."""
-    identity = source.identity
-    if identity is None:
-        raise not_repeated()
+def drawn_parts(source: ItemSource, draw: Parts, identity: dict[str, Any]) -> dict[str, ItemSource]:
+    """A source for each part. `identity` is the whole source's."""
     facts = source.columns, source.class_names, getattr(source, "names", {}), identity
     return {name: DrawnPart(source, draw, name, *facts) for name in draw.shares}
 
 
-def not_repeated() -> DataError:
-    hint = "give files, arrays or a data set, or pack each part by itself"
-    return DataError("an iterable cannot be split, because it may not give the same samples again", hint)
+def identity_to_split(source: ItemSource) -> dict[str, Any]:
+    """The source's identity. Raises `DataError` for an iterable, which may not give the same samples again."""
+    identity = source.identity
+    if identity is None:
+        hint = "give files, arrays or a data set, or pack each part by itself"
+        raise DataError("an iterable cannot be split, because it may not give the same samples again", hint)
+    return identity
 
 
 def existing_parts(

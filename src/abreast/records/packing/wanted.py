@@ -9,7 +9,7 @@ from typing import Any
 
 from abreast.errors import DataError
 from abreast.records.packing.proportions import proportional
-from abreast.records.packing.split import Draw, drawn_parts, existing_parts
+from abreast.records.packing.split import Draw, drawn_parts, existing_parts, identity_to_split
 from abreast.records.sources.choose import shuffled, source_of
 from abreast.records.sources.labels import Label, labelled
 from abreast.records.sources.source import ItemSource
@@ -63,8 +63,9 @@ def parts_of(
     if isinstance(split, Draw):
         shares = [[name, share] for name, share in split.shares.items()]
         found = wanted.whole(source)
+        identity = identity_to_split(found)  # asked for once, since it may read every array or file
         draw = split if split_by is None else proportional(found, split, split_by)
-        return drawn_parts(found, draw), [split.seed, shares]
+        return drawn_parts(found, draw, identity), [split.seed, shares]
     if split_by is not None:
         hint = "write shares to draw parts: train=0.9,val=0.1"
         raise DataError(f"split_by={split_by!r} means nothing for the parts that a source has", hint)
