@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from abreast.stderr import tell_once
 
-_names: list[str] = []
+_reported: dict[str, str] = {}
 
 
 def take_over(name: str, meaning: str) -> None:
     """Report that abreast takes over a strategy, and what that means; once for each name."""
-    if name not in _names:
-        _names.append(name)
+    _reported.setdefault(name, f"{name} ({meaning})")
     tell_once(f"takes over {name}: {meaning}")
 
 
 def taken_over() -> tuple[str, ...]:
-    """The names of what this process has taken over."""
-    return tuple(_names)
+    """What this process has taken over: each name, with its meaning."""
+    return tuple(_reported.values())

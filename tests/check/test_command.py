@@ -193,7 +193,10 @@ def test_a_strategy_that_both_sides_take_over_is_named(folder: Folder) -> None:
     result = folder.abreast("check", "--backend", "tensorflow", "--devices", "2", "--steps", "2", "train.py")
     assert result.code == 0, result.err
     last = result.out.splitlines()[-1]
-    assert last.startswith("taken over: tf.distribute.MirroredStrategy has 2 replicas on both sides, so a script that")
+    assert last.startswith(
+        "taken over on both sides: tf.distribute.MirroredStrategy (its scope places nothing, num_repl"
+    )
+    assert last.endswith("): so plain Keras here is not the script as Python alone runs it")
 
 
 @pytest.mark.full

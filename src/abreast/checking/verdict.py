@@ -10,6 +10,7 @@ from abreast.checking.reasons import Reason
 from abreast.plain_json import finite
 
 _SHOWN = 4
+_NOT_PYTHON = "so plain Keras here is not the script as Python alone runs it"
 
 Outcome = Literal["equal", "differs", "refused"]
 
@@ -79,7 +80,8 @@ class Verdict:
         """The result as text, with the verdict in its first line."""
         lines = _equal(self) if self.difference is None else _different(self, self.difference)
         lines += [f"announced: {_first_line(each)}" for each in self.announced]
-        return "\n".join([*lines, *(_plain_is_another(self, each) for each in self.taken_over)])
+        lines += [f"taken over on both sides: {each}: {_NOT_PYTHON}" for each in self.taken_over]
+        return "\n".join(lines)
 
 
 def _equal(verdict: Verdict) -> list[str]:
@@ -111,13 +113,6 @@ def _rounding_grows(verdict: Verdict, doubt: Difference) -> list[str]:
         f"{grows}, as in plain Keras with weights moved by one rounding",
         "hint: --float64 distinguishes rounding from a difference",
     ]
-
-
-def _plain_is_another(verdict: Verdict, strategy: str) -> str:
-    return (
-        f"taken over: {strategy} has {len(verdict.devices)} replicas on both sides, so a script that computes with their "
-        "number may differ from a run without abreast"
-    )
 
 
 def _different(verdict: Verdict, difference: Difference) -> list[str]:
