@@ -44,7 +44,9 @@ def cells(page: str, caption: str) -> list[list[str]]:
 
 
 def test_the_page_has_the_numbers_of_the_json(plan: Any) -> None:
-    found = json.loads(plan(f"{GIVEN} --batch 64 --step-time 0.2 --json --html plan.html")[1])
+    _, out, err = plan(f"{GIVEN} --batch 64 --step-time 0.2 --json --html plan.html")
+    assert err == "abreast: wrote plan.html\n"
+    found = json.loads(out)
     page = Path("plan.html").read_text()
     (heads, *rows) = cells(page, "Predicted throughput")
     assert heads[:6] == ["devices", "hosts", "rows/s", "80% interval", "speed-up", "efficiency"]

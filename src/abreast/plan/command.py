@@ -10,6 +10,7 @@ from abreast.plan.from_options import make_plan
 from abreast.plan.names import names_as_data, names_text
 from abreast.plan.report import as_data, text
 from abreast.plan.software import EXCHANGES, SOFTWARE
+from abreast.stderr import tell
 from abreast.stdout import say
 from abreast.whole_file import writable
 
@@ -116,4 +117,5 @@ def run(options: argparse.Namespace) -> int:
         from abreast.plan.page import write_page  # drawing modules load slowly
 
         write_page(plan, target)
+        tell(f"wrote {options.html}")
     return 0
