@@ -196,7 +196,28 @@ def left_by_an_exception(folder: str, saved: str) -> dict[str, Any]:
         after = "_save_model" in vars(backup), [type(each).__name__ for each in callbacks.callbacks]
         watch.at = None
         model.fit(data, epochs=3, callbacks=callbacks)
+        gc.collect()  # such a fit leaves its iterator to the garbage collector
         return {"left": left, "after": after, "begun": watch.begun, "taken": model.taken}
+
+
+def decoding_threads_after_an_exception(folder: str) -> tuple[int, int]:
+    """After a `fit` that is looked up early and raises, and after the next one; without the garbage collector."""
+
+    def count() -> int:
+        return sum(each.name.startswith("abreast-decode") for each in threading.enumerate())
+
+    gc.disable()
+    try:
+        with records(folder, BATCH) as data:
+            watch = Interrupted(data, (0, 1), interrupt)
+            with contextlib.suppress(KeyboardInterrupt):
+                reader(looked_up_early=True).fit(data, callbacks=[watch])
+            left = count()
+            reader().fit(data)
+            return left, count()
+    finally:
+        gc.enable()
+        gc.collect()
 
 
 def read_many(folder: str, saved: str, cases: Sequence[dict[str, Any]]) -> list[Any]:

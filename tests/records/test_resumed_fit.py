@@ -156,6 +156,11 @@ def test_an_exception_in_a_fit_that_is_looked_up_early_leaves_nothing(
     assert found["taken"] == whole[0]
 
 
+def test_the_next_fit_ends_the_iterations_of_one_that_raised(workers: Workers, folder: str) -> None:
+    left, after = workers.abreast.run(body("decoding_threads_after_an_exception"), folder=folder)
+    assert left > 0 and after == 0
+
+
 def test_a_backup_of_other_batches_begins_its_epoch_again(workers: Workers, folder: str, tmp_path: Path) -> None:
     arguments: dict[str, Any] = {"folder": folder, "devices": 0, "epochs": 1, "save_freq": 2}
     settings = [{"seed": 1}, {"seed": 2}]

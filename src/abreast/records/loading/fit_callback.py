@@ -163,7 +163,8 @@ def _following(plain: Callable[..., Any]) -> Callable[..., Any]:
         records = _records(arguments["x"])
         if records is None:
             return plain(self, *args, **kwargs)
-        _end_late(records, arguments["callbacks"])
+        if any(left.records is records for left in _end_late(records, arguments["callbacks"])):
+            records._leave_iterations()
         follow = _follower(records, arguments)
         with follow.until_end:
             arguments["callbacks"] = follow.join(arguments["callbacks"])
@@ -200,12 +201,21 @@ def _with_late_records(plain: Callable[..., Any]) -> Callable[..., Any]:
     return on_train_begin
 
 
-def _end_late(records: Loader | None, callbacks: Any) -> None:
-    """Undo what an earlier `fit` of these records or callbacks left, if it was looked up too early and raised."""
+def _end_late(records: Loader | None, callbacks: Any) -> list[FollowFit]:
+    """Undo what an earlier `fit` of these records or callbacks left, if it was looked up too early and raised.
+
+    Returns what followed such fits. Their iterations go on until the garbage collector or a wrapped `fit` ends them: when Keras
+    calls `on_train_begin`, those of the new `fit` may have begun.
+    """
     given = listed(callbacks)
-    for follow in list(_LATE):
-        if follow.records is records or any(each is other for each in given for other in (follow, *follow.backups)):
-            follow.until_end.close()
+    left = [
+        follow
+        for follow in _LATE
+        if follow.records is records or any(each is other for each in given for other in (follow, *follow.backups))
+    ]
+    for follow in left:
+        follow.until_end.close()
+    return left
 
 
 def _arguments_of_fit(frame: FrameType | None, callbacks: Any) -> dict[str, Any]:
