@@ -27,5 +27,9 @@ class Pool(ThreadPoolExecutor):
         try:
             return super().submit(function, *arguments, **settings)
         except RuntimeError as error:
+            if isinstance(error.__context__, KeyboardInterrupt):  # Ctrl-C within Python's semaphore: it loses its lock
+                raise error.__context__ from None
+            if "start new thread" not in str(error):
+                raise
             hint = f"give fewer ({self._option}), or allow more (`ulimit -u`, or the limit of the container)"
             raise DataError(f"cannot start {self._num_threads} threads: {error}", hint) from error
