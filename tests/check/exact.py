@@ -144,6 +144,29 @@ UNSTABLE = """
     compiled(layers.Dense(64, activation="tanh"), layers.Dense(64, activation="tanh"), optimizer=keras.optimizers.SGD(0.8)).fit(
         x, 20 * y, batch_size=16, epochs=20, verbose=0)
 """
+ROUNDED_BIAS = """
+    import tensorflow as tf
+
+    class Ranks(keras.Model):  # the same bias for all items changes no rank: its gradient is rounding alone
+        def __init__(self):
+            super().__init__()
+            self.item = keras.Sequential([layers.Embedding(50, 16), layers.Dense(8)])
+
+        def call(self, items, training=False):
+            return keras.ops.sum(self.item(items), axis=-1)
+
+        def train_step(self, data):
+            right = tf.zeros(tf.shape(data)[0], "int32")
+            with tf.GradientTape() as tape:
+                scores = self(data, training=True)
+                loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(right, scores, from_logits=True))
+            self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+            return {"own": loss}
+
+    model = Ranks()
+    model.compile("adam")
+    model.fit(np.random.default_rng(0).integers(0, 50, (300, 6)), batch_size=32, epochs=2, verbose=0)
+"""
 
 EXACT: tuple[Exact, ...] = (
     Exact("dense, sgd", "tensorflow", FIT),
@@ -160,6 +183,7 @@ EXACT: tuple[Exact, ...] = (
     Exact("two models in turn", "jax", TWO_MODELS),
     Exact("layers of one's own", "torch", OWN_LAYERS),
     Exact("compute_loss", "tensorflow", OWN_LOSS),
+    Exact("a bias that rounding moves", "tensorflow", ROUNDED_BIAS),
     Exact("sample weights", "jax", WEIGHTED),
     Exact("classes", "torch", CLASSES),
     Exact("two outputs", "tensorflow", TWO_OUTPUTS),

@@ -160,13 +160,20 @@ class _Scales:
     def __init__(self, precision: Precision) -> None:
         self._precision = precision
         self._first: dict[tuple[str, str], Any] = {}
+        self._late: dict[
+            tuple[str, str], Any
+        ] = {}  # of a model that was built in the step of this event: its start is unknown
         self._changes: dict[str, float] = {}
 
     def meet(self, event: Event) -> None:
         self._changes = {}
+        self._first |= self._late
+        self._late = {}
         for entry in event.entries:
             if entry.group in ("weight", "optimizer"):
-                self._first.setdefault((entry.group, entry.name), entry.values)
+                if (entry.group, entry.name) not in self._first:
+                    seen = self._first if event.kind == "begin" else self._late
+                    seen[entry.group, entry.name] = entry.values
                 kind = _kind(entry)
                 self._changes[kind] = max(self._changes.get(kind, 0.0), self._change(entry))
 

@@ -59,8 +59,8 @@ class _Check:
         verdict = compare_runs(self._side.script, plain, placed, self.again)
         precision = _precision(plain)
         text = ""
-        if precision == PRECISIONS["float32"] and [reason.name for reason in verdict.reasons] == ["unknown"]:
-            text = "no known reason; running plain Keras in float64, to see whether it is rounding"
+        if precision == PRECISIONS["float32"] and _is_unexplained(verdict):
+            text = "no certain reason; running plain Keras in float64, to see whether it is rounding"
         elif precision.result > PRECISIONS["float32"].result and verdict.outcome == "equal":
             text = "half precision hides small differences; running plain Keras in float64"
         return self._in_float64(verdict, plain, placed, text) if text else verdict
@@ -174,6 +174,12 @@ def _first(
 
 def _kind(run: SideRun) -> str | None:
     return None if run.error is None else str(run.error["kind"])
+
+
+def _is_unexplained(verdict: Verdict) -> bool:
+    """True if no reason is known, or none except a `train_step` of the script's own in which abreast noticed nothing wrong."""
+    guesses = [reason.name for reason in verdict.reasons if not reason.announced]
+    return guesses in (["unknown"], ["own step"])
 
 
 def _may_be_rounding(difference: Difference) -> bool:

@@ -172,7 +172,7 @@ class EventRecorder:
         return of if count == 1 or not every else f"{of}, call {count}"
 
     def begin_steps(self, model: Any, call: str) -> None:
-        """Record the state before the first step of a `fit`, whose model is built by now."""
+        """Record the state before the first step of a `fit`. Keras builds some models only in that step."""
         self._prepare(model)
         self.log.add("begin", call, self._state(model))
         if self.moves:
@@ -181,10 +181,15 @@ class EventRecorder:
     def _prepare(self, model: Any) -> None:
         if self.no_random:
             changes.switch_off_random(model)
+        self._describe(model)
+
+    def _describe(self, model: Any) -> None:
         number = next(n for n, each in enumerate(self._models) if each is model) + 1
         self.facts["models"][f"{model.name} {number}"] = model_facts(model)
 
     def step(self, model: Any, call: str, step: int, logs: Any, batch: Any) -> None:
+        if model is not None and step == 1:
+            self._describe(model)
         arrays = {("log", name): np.asarray(value, "float64") for name, value in _numbers(logs or {})}
         state = self._state(model) if model is not None else {}
         kind = "step" if model is not None else "epoch"
