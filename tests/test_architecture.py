@@ -32,6 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         """
         backend_choice
         devices_command
+        dry_run
         first_use
         env_command
         environment_facts

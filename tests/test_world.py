@@ -51,7 +51,7 @@ KERAS = {
         ({}, World(0, 1, 0, 1, HOST, "alone")),
         ({"ABREAST_RANK": "2", "ABREAST_WORLD_SIZE": "4"}, World(2, 4, 2, 4, HOST, "abreast")),
         (TORCHRUN, World(3, 4, 1, 2, HOST, "torchrun", "10.0.0.1", 29500)),
-        (OPENMPI, World(2, 4, 0, 2, HOST, "openmpi")),
+        (OPENMPI, World(2, 4, 0, 2, HOST, "openmpi")),  # a version without PMIx
         (SRUN, World(3, 5, 1, 2, HOST, "slurm")),
         (KERAS, World(1, 3, 1, 2, "10.0.0.1", "keras", "10.0.0.1", 1234)),
     ],
@@ -73,7 +73,7 @@ def test_mpirun_inside_a_slurm_job_numbers_the_processes() -> None:
 
 
 def test_without_a_local_rank_each_host_has_one_process() -> None:
-    assert read_world({"RANK": "3", "WORLD_SIZE": "4"}) == World(3, 4, 0, 1, HOST, "torchrun")
+    assert read_world({"RANK": "3", "WORLD_SIZE": "4"}) == World(3, 4, 0, 1, HOST, "torchrun", per="host")
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,12 @@ from tests.harness.installed import skip_unless_installed
 SIZE = 3
 
 # Each rank starts with other weights, another seed and thus another shuffle: only rank 0's may count.
-_SCRIPT = """
+SCRIPT = """
 import json, os, sys
 import keras
 import numpy as np
-rank = int(os.environ.get("RANK", "0"))
+ranks = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+rank = int(next((os.environ[name] for name in ranks if name in os.environ), "0"))
 keras.utils.set_random_seed(rank)
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.BatchNormalization(), keras.layers.Dense(3)])
 model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse", metrics=["mae"])
@@ -38,7 +39,7 @@ if sys.argv[1] == "abreast":
 history = model.fit(x, y, batch_size=30, epochs=2, verbose=0).history
 found = {"history": history, "predicted": model.predict(x, batch_size=30, verbose=0).tolist()}
 found["weights"] = [weight.tolist() for weight in model.get_weights()]
-print(json.dumps(found))
+print(json.dumps(found)) if len(sys.argv) < 3 else open(f"{sys.argv[2]}/{rank}.json", "w").write(json.dumps(found))
 """
 
 
@@ -99,6 +100,42 @@ def test_an_interface_that_the_user_chose_is_not_looked_up(monkeypatch: pytest.M
     assert looked_up == ["rank0.example"]
 
 
+# GPUs as torch reports them; the process stops where it would connect to rank 0.
+_JOIN = """
+import os, keras, torch
+import torch.distributed as dist
+from abreast.backend.torch.backend import BACKEND
+from abreast.launchers import read_world
+chosen = []
+def connect(*_, **__):
+    raise ConnectionError
+dist.init_process_group, torch.cuda.is_available, torch.cuda.set_device = connect, lambda: True, chosen.append
+for count in (4, 1):
+    torch.cuda.device_count = lambda: count
+    try:
+        BACKEND.join(read_world())
+    except ConnectionError:
+        pass
+print(chosen, flush=True)
+os._exit(0)  # torch would look for the GPUs
+"""
+
+
+@pytest.mark.torch
+def test_a_process_takes_the_gpu_of_its_local_rank_or_the_only_one_that_it_is_shown() -> None:
+    skip_unless_installed("torch")
+    world = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1234"}
+    environ = {
+        **os.environ,
+        **world,
+        "KERAS_BACKEND": "torch",
+        "CUDA_VISIBLE_DEVICES": "2",
+        "PYTHONPATH": str(ROOT / "src"),
+    }
+    done = subprocess.run([sys.executable, "-c", _JOIN], env=environ, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[3, 0]\n", done.stderr
+
+
 @pytest.mark.torch
 def test_without_abreast_the_processes_train_different_models() -> None:
     """The negative control, and the behaviour of plain Keras today: no synchronisation, and no error."""
@@ -151,7 +188,7 @@ def start(
         }
     )
     common = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-c", _SCRIPT, what]
+    words = [sys.executable, "-c", SCRIPT, what]
     return subprocess.Popen(
         words if host is None else host.command(*words),
         env={**os.environ, **common, "PYTHONPATH": str(ROOT / "src"), **world},

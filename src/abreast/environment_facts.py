@@ -35,6 +35,7 @@ _PACKAGES = (
 _PREFIXES = (
     *("ABREAST_", "KERAS_", "JAX_", "XLA_", "TF_", "TORCH_", "PYTORCH_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_"),
     *("HIP_", "ROCR_", "OMP_", "MKL_", "OMPI_COMM_", "SLURM_", "MASTER_", "PJRT_"),
+    *("PET_", "TORCHELASTIC_", "PMIX_", "PMI_", "MPI_LOCAL", "RAY_", "SKYPILOT_", "AWS_BATCH_"),
 )
 _NAMES = (
     "RANK",
@@ -42,6 +43,16 @@ _NAMES = (
     "LOCAL_RANK",
     "LOCAL_WORLD_SIZE",
     "NPROC",
+    "NODE_RANK",
+    "GROUP_RANK",
+    "OMPI_MCA_orte_hnp_uri",
+    "OMPI_MCA_orte_local_daemon_uri",
+    "I_MPI_HYDRA_UUID",
+    "JOB_COMPLETION_INDEX",
+    "HOROVOD_SIZE",
+    "SM_HOSTS",
+    "SM_CURRENT_HOST",
+    "SM_NUM_GPUS",
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
     "PYTHONPATH",

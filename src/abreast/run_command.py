@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 
 from abreast.backend.registry import BACKENDS
+from abreast.errors import LaunchError
 from abreast.options import CommandParser, add_option
 from abreast.run import RunOptions, run_script
 from abreast.run_lines import RunLines
@@ -15,6 +16,12 @@ _DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-process
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.dry_run:
+        from abreast.dry_run import dry_run
+
+        return dry_run(options.script, run_options(options), module=options.module, as_json=options.json)
+    if options.json:
+        raise LaunchError("--json is for what --dry-run prints", "add --dry-run, or leave it out")
     lines = None if options.quiet else RunLines(options.script)
     return run_script(options.script, options.arguments, run_options(options), module=options.module, lines=lines)
 
@@ -26,6 +33,12 @@ def run_options(options: argparse.Namespace) -> RunOptions:
 
 def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print no lines about the run")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the place of this process among those of its launcher, and its devices; run nothing",
+    )
+    parser.add_argument("--json", action="store_true", help="print what --dry-run prints as JSON")
     add_script_arguments(parser)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,6 +27,13 @@ def typed(name: str, script: str | None = None, late_option: str | None = None) 
 def simulating(count: int | str) -> str:
     """The command that simulates so many devices, as `abreast run --cpu-devices 4`."""
     return f"abreast {_name} --cpu-devices {count}"
+
+
+def under_torchrun() -> str:
+    """The words after torchrun's options that start this script once more."""
+    if _script is not None:
+        return f"--no-python abreast {_name} {_script}"
+    return os.path.basename(sys.argv[0]) or "script.py"
 
 
 def late_option_hint() -> str | None:

@@ -35,7 +35,7 @@ from abreast.keras_private import global_state
 from abreast.keras_private.data_adapters import TFDatasetAdapter
 from abreast.keras_private.torch import TorchEpochIterator
 from abreast.keras_private.torch import core as keras_torch
-from abreast.launchers import World
+from abreast.launchers import World, own_device
 from abreast.staging import Stage
 
 
@@ -70,7 +70,7 @@ class TorchBackend:
 
     def join(self, world: World) -> tuple[str, ...]:
         if self._launched is None:
-            self._launched = Launched(Peers(world, on_gpu=self.device_names()[0].startswith("gpu")))
+            self._launched = Launched(Peers(world, own_device(world, self.device_names(), os.environ)))
         return tuple(f"rank:{index}" for index in range(world.size))
 
     def install(self, devices: tuple[str, ...]) -> None:

@@ -23,8 +23,7 @@ from abreast.backend.torch import messages, own_group
 from abreast.backend.torch.interface import choose_interface
 from abreast.backend.torch.link import TorchLink
 from abreast.backend.torch.step import ReplicaStep
-from abreast.errors import LaunchError
-from abreast.launchers import World
+from abreast.launchers import World, address_of_rank_0
 
 # The attribute in which a model keeps its fingerprint and step. They refer to the model, so a table would keep it alive for ever.
 _STEP = "_abreast_step"
@@ -33,22 +32,19 @@ _STEP = "_abreast_step"
 class Peers:
     """This process as one rank among those that a launcher started."""
 
-    def __init__(self, world: World, on_gpu: bool) -> None:
-        if world.master_addr is None or world.master_port is None:
-            raise LaunchError(
-                f"{world.source} started {world.size} processes, but the address of rank 0 is not set",
-                "set MASTER_ADDR and MASTER_PORT to an address of rank 0's host and a free port on it",
-            )
+    def __init__(self, world: World, device: str) -> None:
+        address, port = address_of_rank_0(world)
         self.world = world
-        self.device = f"gpu:{world.local_rank}" if on_gpu else "cpu:0"
+        self.device = device
+        on_gpu = device.startswith("gpu:")
         if on_gpu:
-            torch.cuda.set_device(world.local_rank)
-        choose_interface(world.master_addr, os.environ)
+            torch.cuda.set_device(int(device.removeprefix("gpu:")))
+        choose_interface(address, os.environ)
         if not dist.is_initialized():
             own_group.note()
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
-                init_method=f"tcp://{world.master_addr}:{world.master_port}",
+                init_method=f"tcp://{address}:{port}",
                 rank=world.rank,
                 world_size=world.size,
             )

@@ -1,0 +1,97 @@
+"""`abreast run --dry-run`: the place of this process in its job, the way to rank 0, and the devices that it would take.
+
+Imports no framework and connects to nothing, so it does not know whether the others can be reached.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from abreast.backend.contract import refuse
+from abreast.backend.registry import BACKENDS, require
+from abreast.backend.torch.interface import choose_interface
+from abreast.backend.unused_gpus import unused_gpus
+from abreast.backend_choice import backend_choice
+from abreast.device_list import CPU_DEVICES, list_devices
+from abreast.device_request import choose
+from abreast.errors import AbreastError, LaunchError
+from abreast.launchers import World, address_of_rank_0, own_device, read_world
+from abreast.run import RunOptions, check_file
+from abreast.stdout import say
+from abreast.text_table import text_table
+
+
+def dry_run(script: str, options: RunOptions, *, module: bool, as_json: bool) -> int:
+    """Print the facts. Raises `AbreastError` for variables that contradict one another, and, after them, for a refused run."""
+    if not module:
+        check_file(script)
+    if options.backend is not None:
+        require(options.backend)
+        os.environ["KERAS_BACKEND"] = options.backend
+    world, (backend, _) = read_world(), backend_choice()
+    devices: tuple[str, ...] = ()
+    refusal: AbreastError | None = None
+    try:
+        devices = _devices(options, world, backend)
+    except AbreastError as error:
+        refusal = error
+    facts = _facts(world, backend, devices)
+    say(json.dumps(facts, indent=2) if as_json else text_table([(name, _text(facts[name])) for name in facts]))
+    if refusal is not None:
+        raise refusal
+    return 0
+
+
+def _facts(world: World, backend: str, devices: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "launcher": world.source,
+        "rank": world.rank,
+        "size": world.size,
+        "host": world.host,
+        "local_rank": world.local_rank,
+        "local_size": world.local_size,
+        "one_process_per": None if world.source == "alone" else world.per,
+        "rank_0_address": world.master_addr,
+        "rank_0_port": world.master_port,
+        "interface": _interface(world),
+        "backend": backend,
+        "devices": list(devices),
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "-"
+    return "-" if value is None else str(value)
+
+
+def _interface(world: World) -> str | None:
+    """The network interface that leads to rank 0; None for one process, and where the host's own name stands for the loopback."""
+    if world.size == 1 or world.master_addr is None:
+        return None
+    environ = dict(os.environ)
+    choose_interface(world.master_addr, environ)
+    return environ.get("GLOO_SOCKET_IFNAME")
+
+
+def _devices(options: RunOptions, world: World, backend: str) -> tuple[str, ...]:
+    """The devices of this process. Raises `AbreastError` where the run would be refused."""
+    there = _visible(options, backend)
+    if world.size == 1:
+        return choose(options.devices, there)
+    known = next((name for name in BACKENDS if name == backend), None)
+    if known != "torch":
+        raise LaunchError(f"Keras uses {backend}") if known is None else refuse(world, known)
+    address_of_rank_0(world)
+    return (own_device(world, there, os.environ),)
+
+
+def _visible(options: RunOptions, backend: str) -> tuple[str, ...]:
+    """The devices that the framework will see, as far as that is known without it."""
+    simulated = {} if options.cpu_devices is None else {CPU_DEVICES: str(options.cpu_devices)}
+    devices = list_devices({**os.environ, **simulated})
+    if devices[0].kind == "gpu" and unused_gpus(backend, computes_on_cpu=False) is not None:
+        return ("cpu:0",)
+    return tuple(device.name for device in devices)

@@ -1,0 +1,88 @@
+"""Launchers that start one process per host: the pods of Kubernetes, SkyPilot, AWS Batch, SageMaker."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import socket
+from collections.abc import Mapping
+
+from abreast.errors import LaunchError
+from abreast.launchers.variables import HINT, master, number, port, port_of_job, rank_and_size
+from abreast.launchers.world import LauncherName, World
+
+_PORT = 29500  # torchrun's own, for launchers that name neither a port nor their job
+
+
+def of_hosts(environ: Mapping[str, str], source: LauncherName, rank_name: str, size_name: str) -> World | None:
+    """None also for one host: its process is alone. In a pod of an Indexed Job, the rank need not be set again."""
+    if size_name in environ and "JOB_COMPLETION_INDEX" in environ:
+        environ = {rank_name: environ["JOB_COMPLETION_INDEX"], **environ}
+    found = rank_and_size(environ, rank_name, size_name)
+    if found is None or found[1] == 1:
+        return None
+    return World(*found, 0, 1, platform.node(), source, *master(environ), per="host")
+
+
+def torch_pods(environ: Mapping[str, str]) -> World | None:
+    """A pod with torchrun's options as variables, and without torchrun. Source: the torch plugin of Kubeflow's trainer."""
+    low, _, high = environ.get("PET_NNODES", "").partition(":")
+    if not low or (high and high != low):  # an elastic number of hosts, which only torchrun can count
+        return None
+    found = of_hosts({**environ, "PET_NNODES": low}, "torch-pods", "PET_NODE_RANK", "PET_NNODES")
+    if found is None:
+        return None
+    return found.reached_at(environ.get("PET_MASTER_ADDR"), port(environ, "PET_MASTER_PORT") or _PORT)
+
+
+def skypilot(environ: Mapping[str, str]) -> World | None:
+    """Source: SkyPilot's page "Environment Variables and Secrets"."""
+    found = of_hosts(environ, "skypilot", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES")
+    if found is None:
+        return None
+    addresses = environ.get("SKYPILOT_NODE_IPS", "").split()
+    if addresses and len(addresses) != found.size:
+        message = f"SKYPILOT_NUM_NODES={found.size}, but SKYPILOT_NODE_IPS has {len(addresses)}"
+        raise LaunchError(message, HINT)
+    job = environ.get("SKYPILOT_TASK_ID")
+    return found.reached_at(addresses[0] if addresses else None, _PORT if job is None else port_of_job(job))
+
+
+def aws_batch(environ: Mapping[str, str]) -> World | None:
+    """The main node is rank 0. Its address is set on all nodes except itself. Source: AWS Batch, "Environment variables"."""
+    found = of_hosts(environ, "aws-batch", "AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES")
+    if found is None:
+        return None
+    rank = (found.rank - (number(environ, "AWS_BATCH_JOB_MAIN_NODE_INDEX") or 0)) % found.size
+    found = World(rank, found.size, 0, 1, found.host, found.source, *master(environ), per="host")
+    address = environ.get("AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS")
+    if rank == 0 and address is None:
+        address = _own_address()
+    job = environ.get("AWS_BATCH_JOB_ID", "").partition("#")[0]
+    return found.reached_at(address, port_of_job(job) if job else _PORT)
+
+
+def sagemaker(environ: Mapping[str, str]) -> World | None:
+    """Rank 0 is the first host by name. Source: sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md."""
+    text, here = environ.get("SM_HOSTS"), environ.get("SM_CURRENT_HOST")
+    if text is None or here is None:
+        return None
+    try:
+        hosts = sorted(map(str, json.loads(text)), key=lambda host: (len(host), host))  # algo-2 comes before algo-10
+        rank = hosts.index(here)
+    except (ValueError, TypeError):
+        raise LaunchError(f"SM_CURRENT_HOST={here!r} is not in SM_HOSTS={text!r}", HINT) from None
+    if len(hosts) == 1:
+        return None
+    found = World(rank, len(hosts), 0, 1, here, "sagemaker", *master(environ), per="host")
+    return found.reached_at(hosts[0], _PORT)
+
+
+def _own_address() -> str:
+    """The address of the interface with the default route, else the name of this host. Sends nothing."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # an address for documentation: a datagram socket only looks up the route
+        address: str = probe.getsockname()[0]
+        return address
+    return platform.node()

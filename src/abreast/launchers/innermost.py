@@ -1,0 +1,128 @@
+"""The launcher that counts, among all whose variables a process has."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping
+
+from abreast.errors import LaunchError
+from abreast.launchers import by_variables, hosts, torchrun
+from abreast.launchers.hydra import hydra
+from abreast.launchers.open_mpi import open_mpi
+from abreast.launchers.slurm import slurm
+from abreast.launchers.variables import number, rank_and_size
+from abreast.launchers.world import LauncherName, World
+
+
+def rank() -> int:
+    """The number of this process among those of its launcher, counted from 0; 0 if it runs alone.
+
+    `torchrun`, `srun` and `mpirun` start a script once per process. `abreast run` and `DataParallel` run it once.
+
+    Raises:
+        LaunchError: the variables of the launcher contradict one another.
+
+    Example:
+        >>> import abreast
+        >>> abreast.rank()
+        0
+    """
+    return read_world().rank
+
+
+def is_main_process() -> bool:
+    """True on rank 0, the process that should print, save and upload.
+
+    Raises:
+        LaunchError: the variables of the launcher contradict one another.
+
+    Example:
+        >>> import abreast
+        >>> if abreast.is_main_process():
+        ...     print("saved once")
+        saved once
+    """
+    return rank() == 0
+
+
+def read_world(environ: Mapping[str, str] | None = None) -> World:
+    """Read the variables of the innermost launcher. Raises `LaunchError`, with the variable and its value, if one is invalid.
+
+    The launcher that started this process counts, and those around it may number other processes: from the inside out these are
+    abreast, torchrun, MPI, srun, and launchers of one process per host. Numbers that anybody may set (`RANK` without torchrun or
+    Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`) must give the same rank as every launcher that counts as many processes.
+    """
+    environ = {name: value for name, value in (os.environ if environ is None else environ).items() if value != ""}
+    worlds = _worlds(environ)
+    world = next(worlds, None)
+    if world is None:
+        _refuse_horovod(environ)
+        return World(0, 1, 0, 1, platform.node(), "alone")
+    if world.source != "abreast" and not (world.source == "torchrun" and torchrun.started_this(environ)):
+        for other in worlds:
+            _check_agreement(world, other, environ)
+    return world
+
+
+_READERS: tuple[Callable[[Mapping[str, str]], World | None], ...] = (
+    torchrun.torchrun,
+    open_mpi,
+    hydra,
+    slurm,
+    by_variables.jax,
+    by_variables.keras,
+    hosts.torch_pods,
+    hosts.skypilot,
+    hosts.aws_batch,
+    hosts.sagemaker,
+)
+_RANK_NAMES: dict[LauncherName, str] = {
+    "torchrun": "RANK",
+    "openmpi": "OMPI_COMM_WORLD_RANK",
+    "mpich": "PMI_RANK",
+    "intel-mpi": "PMI_RANK",
+    "slurm": "SLURM_PROCID",
+    "jax": "JAX_PROCESS_ID",
+    "keras": "KERAS_DISTRIBUTION_PROCESS_ID",
+    "torch-pods": "PET_NODE_RANK",
+    "skypilot": "SKYPILOT_NODE_RANK",
+    "aws-batch": "AWS_BATCH_JOB_NODE_INDEX",
+    "sagemaker": "SM_CURRENT_HOST",
+}
+_ANYBODYS: tuple[LauncherName, ...] = ("torchrun", "jax", "keras")
+
+
+def _worlds(environ: Mapping[str, str]) -> Iterator[World]:
+    """All worlds whose variables are set, from the inside out."""
+    found = rank_and_size(environ, "ABREAST_RANK", "ABREAST_WORLD_SIZE")
+    if found is not None:
+        yield World(*found, *found, platform.node(), "abreast")
+    for read in _READERS:
+        if (world := read(environ)) is not None:
+            yield world
+
+
+def _check_agreement(world: World, other: World, environ: Mapping[str, str]) -> None:
+    anybodys = world.source in _ANYBODYS or other.source in _ANYBODYS
+    if not anybodys or world.size != other.size or world.rank == other.rank:
+        return
+    names = [_RANK_NAMES[each.source] for each in (world, other)]
+    values = " and ".join(
+        f"{name}={environ.get(name, each.rank)}" for name, each in zip(names, (world, other), strict=True)
+    )
+    raise LaunchError(
+        f"{values} give this process two ranks of {world.size}",
+        f"unset the variables of the launcher that did not start it: those of {world.source} or of {other.source}",
+    )
+
+
+def _refuse_horovod(environ: Mapping[str, str]) -> None:
+    """Raises `LaunchError` for processes of `horovodrun`: each would train by itself, on all devices."""
+    size = number(environ, "HOROVOD_SIZE")
+    if size is None or size == 1:
+        return
+    raise LaunchError(
+        f"horovodrun started {size} processes (HOROVOD_SIZE={size})",
+        "start one process with `abreast run --devices N script.py`; with PyTorch, torchrun, srun and mpirun start several",
+    )

@@ -1,0 +1,73 @@
+"""What a launcher reports about this process, and the address of rank 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from abreast.errors import LaunchError
+
+LauncherName = Literal[
+    "abreast",
+    "torchrun",
+    "openmpi",
+    "mpich",
+    "intel-mpi",
+    "slurm",
+    "jax",
+    "keras",
+    "torch-pods",
+    "skypilot",
+    "aws-batch",
+    "sagemaker",
+    "alone",
+]
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class World:
+    """The place of this process in its job. `source` is the launcher that numbered the processes.
+
+    `local_rank` counts the processes on `host`. If the launcher does not report it, a host is assumed to have one process.
+    `per` says for what the launcher started one process: each device, or each host with all its devices. `master_addr` and
+    `master_port` are where rank 0 listens, and None where nothing reports them.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    host: str
+    source: LauncherName
+    master_addr: str | None = None
+    master_port: int | None = None
+    per: Literal["device", "host"] = "device"
+
+    @property
+    def is_on_one_host(self) -> bool:
+        return self.local_size == self.size
+
+    def reached_at(self, address: str | None, port: int) -> World:
+        """The same, with an address and a port of rank 0 where `MASTER_ADDR` and `MASTER_PORT` give none."""
+        address = self.master_addr or (LOOPBACK if self.is_on_one_host else address)
+        if address is None:
+            return self
+        return replace(self, master_addr=address, master_port=port if self.master_port is None else self.master_port)
+
+
+def address_of_rank_0(world: World) -> tuple[str, int]:
+    """Where rank 0 listens. Raises `LaunchError` where no launcher reports it, with the way to give it to every process."""
+    if world.master_addr is None or world.master_port is None:
+        message = f"{world.source} started {world.size} processes, but the address of rank 0 is not set"
+        raise LaunchError(message, _how_to_set_it(world))
+    return world.master_addr, world.master_port
+
+
+def _how_to_set_it(world: World) -> str:
+    where = "HOST is that of rank 0, PORT is free there"
+    if world.source == "openmpi":
+        return f"`mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=PORT ...`: {where}"
+    if world.source in ("mpich", "intel-mpi"):
+        return f"`mpiexec -genv MASTER_ADDR HOST -genv MASTER_PORT PORT ...`: {where}"
+    return "set MASTER_ADDR and MASTER_PORT to an address of rank 0's host and a free port on it"
