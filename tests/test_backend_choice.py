@@ -168,6 +168,7 @@ def test_a_stand_in_for_a_framework_is_none(machine: Machine) -> None:
 SHOWN = "import abreast\nimport keras\nprint(keras.backend.backend(), abreast.devices())\n"
 
 
+@pytest.mark.in_turn
 def test_keras_takes_the_only_framework_that_is_installed(machine: Machine, backend: str) -> None:
     done = machine.python(machine.script(SHOWN), has=backend)
     assert done.out == f"{backend} ('cpu:0',)\n", done.err

@@ -141,6 +141,7 @@ def test_a_limit_that_is_not_a_number_of_seconds_is_refused(workers: Workers) ->
         workers.abreast.run(refused, name="hang_seconds_that_are_no_number")
 
 
+@pytest.mark.in_turn
 def test_without_simulated_devices_the_cpu_is_one_device(backend: str) -> None:
     done = python("import abreast; abreast.DataParallel(devices=4)", KERAS_BACKEND=backend)
     assert done.returncode == 1

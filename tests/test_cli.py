@@ -274,6 +274,7 @@ def test_a_folder_is_no_script(folder: Folder, command: str) -> None:
     assert (result.code, result.err) == (2, f"abreast: error: '.' is a folder without __main__.py\n{hint}")
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 @pytest.mark.parametrize(
     ("typed", "hint"),
@@ -506,6 +507,7 @@ def test_every_spelling_of_the_number_of_devices_is_taken(
     assert (options.devices, options.check_numerics, options.batch_norm) == ("2", True, "local")
 
 
+@pytest.mark.in_turn
 def test_the_models_of_a_script_are_placed(folder: Folder, backend: str) -> None:
     script = folder.write("where.py", WHERE)
     options = ["--backend", backend, "--cpu-devices", "2", "--batch-norm", "local", "--check-numerics"]
@@ -513,6 +515,7 @@ def test_the_models_of_a_script_are_placed(folder: Folder, backend: str) -> None
     assert (result.code, result.out) == (0, f"{backend} cpu:0 cpu:1 local True\n"), result.err
 
 
+@pytest.mark.in_turn
 def test_one_device_is_taken_too(folder: Folder, backend: str) -> None:
     result = folder.abreast("run", "--devices", "1", folder.write("where.py", WHERE), KERAS_BACKEND=backend)
     assert (result.code, result.out) == (0, f"{backend} cpu:0 global False\n"), result.err
@@ -528,6 +531,7 @@ def test_keras_may_come_by_another_import(folder: Folder, first: str) -> None:
     assert (result.code, result.out) == (0, "jax cpu:0 cpu:1 global False\n"), result.err
 
 
+@pytest.mark.in_turn
 @pytest.mark.tensorflow
 def test_keras_may_come_in_the_middle_of_tensorflow(folder: Folder) -> None:
     script = folder.write("where.py", "import tensorflow\n" + textwrap.dedent(WHERE))

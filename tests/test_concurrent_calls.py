@@ -11,6 +11,7 @@ from tests.harness.client import Workers
 from tests.harness.differences import largest_difference
 
 
+@pytest.mark.in_turn
 def test_two_fits_in_two_threads_train_as_alone(workers: Workers) -> None:
     alone, together = workers.abreast.run(fits_alone_and_together, devices=[4, 4])
     assert largest_difference(alone, together) < 1e-6  # measured 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.harness.client import Workers
 
 
@@ -126,6 +128,7 @@ def warnings_of_dropout(devices: int) -> list[str]:
     return [str(each.message) for each in said if "draws random numbers" in str(each.message)]
 
 
+@pytest.mark.in_turn
 def test_replicas_that_draw_other_random_numbers_warn_once(workers: Workers) -> None:
     assert workers.abreast.run(warnings_of_dropout, devices=1) == []
     assert len(workers.abreast.run(warnings_of_dropout, devices=4)) == (0 if workers.backend == "jax" else 1)

@@ -56,6 +56,7 @@ def test_a_killed_worker_ends_the_call_and_is_named(caller: Worker) -> None:
     assert_usable(end)
 
 
+@pytest.mark.in_turn
 def test_a_stopped_worker_is_named_when_its_time_is_up_and_not_before(caller: Worker) -> None:
     end = caller.run(end_of_fit, signals=(STEP - 1, 1, signal.SIGSTOP))
     assert end["rank"] == 1
@@ -65,11 +66,13 @@ def test_a_stopped_worker_is_named_when_its_time_is_up_and_not_before(caller: Wo
     assert_usable(end)
 
 
+@pytest.mark.in_turn
 def test_a_stopped_worker_that_goes_on_in_time_is_not_blamed(caller: Worker) -> None:
     """The negative control of the test before: without a limit, the stop is not noticed."""
     assert caller.run(seconds_of_fit_with_a_pause, pause_seconds=HANG_SECONDS + 2) >= HANG_SECONDS + 2
 
 
+@pytest.mark.in_turn
 def test_the_rank_that_loops_is_named_and_not_the_waiting_ones(caller: Worker, tmp_path: Path) -> None:
     end = caller.run(end_of_fit, trap="loop", rank=2, fired=str(tmp_path / "fired"))
     assert end["rank"] == 2
@@ -88,6 +91,7 @@ def test_an_exception_on_a_worker_arrives_with_its_traceback(caller: Worker, tmp
     assert_usable(end)
 
 
+@pytest.mark.in_turn
 def test_a_large_model_trains_on_while_the_error_of_a_failure_is_kept(caller: Worker, tmp_path: Path) -> None:
     """DDP waits for the backward that does not come, and lives as long as the traceback: in a notebook, for good."""
     end = caller.run(end_of_fit, trap="raise", rank=0, fired=str(tmp_path / "fired"), large=True)
@@ -95,6 +99,7 @@ def test_a_large_model_trains_on_while_the_error_of_a_failure_is_kept(caller: Wo
     assert_usable(end)
 
 
+@pytest.mark.in_turn
 def test_an_exception_on_rank_0_is_the_users_own(caller: Worker, tmp_path: Path) -> None:
     end = caller.run(end_of_fit, trap="raise", rank=0, fired=str(tmp_path / "fired"))
     assert end["kinds"][0] == "ValueError"
@@ -104,6 +109,7 @@ def test_an_exception_on_rank_0_is_the_users_own(caller: Worker, tmp_path: Path)
     assert_usable(end)
 
 
+@pytest.mark.in_turn
 def test_a_worker_that_exits_is_named_with_its_code(caller: Worker, tmp_path: Path) -> None:
     end = caller.run(end_of_fit, trap="exit", rank=1, fired=str(tmp_path / "fired"))
     assert end["rank"] == 1
@@ -119,6 +125,7 @@ def test_a_failing_predict_leaves_the_weights_as_they_are(caller: Worker, tmp_pa
     assert end["difference"] == 0.0
 
 
+@pytest.mark.in_turn
 def test_a_long_first_step_raises_no_alarm(caller: Worker, tmp_path: Path) -> None:
     fired = tmp_path / "fired"
     assert caller.run(seconds_of_first_step, fired=str(fired)) >= 3 * HANG_SECONDS
@@ -267,6 +274,7 @@ def test_a_forked_child_leaves_the_workers_to_its_parent(caller: Worker) -> None
     assert end == {"child_exit_codes": [0, 0], "same_workers": True}
 
 
+@pytest.mark.in_turn
 def test_starting_and_ending_teams_leaks_nothing(caller: Worker) -> None:
     growth = caller.run(growth_over_teams, cycles=2)
     assert max(growth.values()) <= 0, growth  # less where the tests before left something to collect

@@ -30,6 +30,7 @@ def image_check(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("image_check")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "readers", [_QUICK, pytest.param((), id="every reader", marks=[pytest.mark.full, pytest.mark.timeout(900)])]
 )

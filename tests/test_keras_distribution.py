@@ -198,6 +198,7 @@ if size > 1:
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.torch
 @pytest.mark.parametrize("order", ["placed first", "plain first"])
 def test_under_a_process_group_of_the_users_a_placed_model_is_not_wrapped(order: str) -> None:

@@ -51,6 +51,7 @@ dist.init_process_group("gloo", init_method="file://{file}", rank=0, world_size=
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.torch
 @pytest.mark.parametrize("devices", ["2", pytest.param("1", marks=pytest.mark.full)])
 def test_a_process_group_of_one_is_refused_beside_models_on_several_devices(tmp_path: Path, devices: str) -> None:

@@ -62,6 +62,7 @@ def lines(folder: Folder, text: str, *options: str, backend: str = "jax") -> lis
     return [line.removeprefix("abreast: ") for line in result.err.splitlines() if line.startswith("abreast: ")]
 
 
+@pytest.mark.in_turn
 def test_the_first_fit_prints_where_it_trains_and_later_ones_print_nothing(folder: Folder, backend: str) -> None:
     where = f"training with {TITLES[backend]} on cpu:0, cpu:1 (simulated on the CPU)"
     assert lines(folder, FIT + FIT, backend=backend) == [f"{where}: 5 rows in a step, 2 or 3 on each device"]
@@ -80,6 +81,7 @@ def test_a_script_that_trains_nothing_is_told_so_at_its_end(folder: Folder, end:
     assert lines(folder, end) == [told]
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 @pytest.mark.parametrize("call", ["evaluate(x, y, verbose=0)", "predict(x, verbose=0)", "predict_on_batch(x)"])
 def test_a_script_that_only_evaluates_or_predicts_is_told_where(folder: Folder, call: str) -> None:

@@ -95,6 +95,7 @@ def losses(devices: int, steps: int) -> Any:
     return json.loads(printed(run(_RESNET, devices, steps)))
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_a_network_that_augments_trains_on_four_devices_and_two_cores() -> None:
     assert np.isfinite(losses(devices=4, steps=2)).all()
@@ -130,6 +131,7 @@ def test_devices_that_started_with_too_few_threads_are_refused() -> None:
     )
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 @pytest.mark.parametrize(("devices", "threads"), [(4, "8"), (2, "2")])
 def test_devices_that_started_with_enough_threads_are_accepted(devices: int, threads: str) -> None:

@@ -80,6 +80,7 @@ def expected(worker: Worker) -> Any:
     return worker.run(on_one_device)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("kind", "replicas", "built"),
     [

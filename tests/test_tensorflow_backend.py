@@ -42,6 +42,7 @@ def model_and_data(rows: int = 50, **compile_options: Any) -> tuple[Any, Any, An
     return model, random.normal(size=(rows, 6)).astype("float32"), random.normal(size=(rows, 3)).astype("float32")
 
 
+@pytest.mark.in_turn
 def test_batches_of_any_number_of_rows_share_one_trace(worker: Worker) -> None:
     assert worker.run(traces_of_a_ragged_fit) == {"train": 1, "test": 1, "predict": 1}
 

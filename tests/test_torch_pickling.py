@@ -44,6 +44,7 @@ def _run(sender: subprocess.Popen[str], name: str, folder: Path) -> None:
     assert answer == "passed", answer
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "model",
     [

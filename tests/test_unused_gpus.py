@@ -102,6 +102,7 @@ for devices in ("auto", "auto", "cpu", 4):
 """
 
 
+@pytest.mark.in_turn
 def test_devices_that_fall_back_to_the_cpu_are_reported_once(tmp_path: Path, backend: str) -> None:
     done = python(tmp_path, "-c", PLACE, KERAS_BACKEND=backend)
     why = f"{TITLES[backend]} cannot use 2 GPUs of this machine (NVIDIA Imaginary 80GB): its build has no CUDA"
@@ -135,6 +136,7 @@ parallel._joined(backend, World({0}, 4, {0}, 2, "host", "torchrun"))
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.torch
 @pytest.mark.parametrize(("rank", "times"), [(0, 1), (1, 0)])
 def test_the_first_rank_of_a_host_reports_gpus_that_the_ranks_cannot_use(tmp_path: Path, rank: int, times: int) -> None:

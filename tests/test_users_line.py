@@ -96,6 +96,7 @@ def fit_sources_that_ignore_shuffle() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.in_turn
 def test_keras_warnings_of_a_source_point_at_the_users_line(workers: Workers) -> None:
     found = workers.abreast.run(fit_sources_that_ignore_shuffle)
     assert len(found) == 2

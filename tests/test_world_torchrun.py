@@ -1,4 +1,4 @@
-"""Under torchrun's variables: PyTorch trains what one process trains, and the others refuse."""
+"""Under torchrun's variables: PyTorch trains what one process trains, and TensorFlow refuses. For JAX see `launched/`."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def test_processes_of_torchrun_train_what_one_process_trains() -> None:
             assert largest_difference(alone[name], rank[name]) < 1e-5, name
 
 
+@pytest.mark.in_turn
 @pytest.mark.torch
 def test_two_hosts_train_what_one_process_trains() -> None:
     """Emulated hosts whose own name stands for the loopback, as on many real ones."""
@@ -136,6 +137,7 @@ def test_a_process_takes_the_gpu_of_its_local_rank_or_the_only_one_that_it_is_sh
     assert done.stdout == "[3, 0]\n", done.stderr
 
 
+@pytest.mark.in_turn
 @pytest.mark.torch
 def test_without_abreast_the_processes_train_different_models() -> None:
     """The negative control, and the behaviour of plain Keras today: no synchronisation, and no error."""
@@ -145,8 +147,8 @@ def test_without_abreast_the_processes_train_different_models() -> None:
 
 
 def test_one_process_per_device_is_refused_where_one_drives_all(workers: Workers) -> None:
-    if workers.backend == "torch":
-        pytest.skip("torch takes part")
+    if workers.backend != "tensorflow":
+        pytest.skip("the others take part")
     with pytest.raises(RemoteError) as caught:
         workers.abreast.run(placement_in_a_world)
     assert "LaunchError" in caught.value.kinds

@@ -116,6 +116,7 @@ def test_a_measured_case_is_not_measured_again(backend: str, measured: tuple[Fol
     assert lines_of(folder) == before
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_ctrl_c_keeps_finished_cases_and_the_same_command_continues(folder: Folder) -> None:
     command = [sys.executable, "-m", "abreast", "bench", "tiny", "convnet", "--backend", "jax", "--cpu-devices", "1"]
@@ -183,6 +184,7 @@ def _cells(process: int) -> list[int]:
     return [int(child) for child in text.split()]
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_a_users_model_source_and_on_device_noise_are_measured(folder: Folder) -> None:
     folder.write(
@@ -213,6 +215,7 @@ def test_a_users_model_source_and_on_device_noise_are_measured(folder: Folder) -
     assert [line["num_parameters"] for line in lines_of(folder)] == [15, 15 + 4, 15]
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_a_record_set_feeds_a_model_with_its_classes(folder: Folder) -> None:
     """Eight images in batches of four: an epoch ends within every turn."""
@@ -273,6 +276,7 @@ def test_a_module_may_parse_arguments_when_it_is_imported(folder: Folder, requir
     assert "usage" not in result.err
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_a_failed_case_is_named_and_the_others_continue(folder: Folder) -> None:
     folder.write(
@@ -297,6 +301,7 @@ def test_a_case_that_takes_too_long_is_ended(folder: Folder) -> None:
     assert lines_of(folder) == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_other_precisions_and_strong_scaling_are_measured(folder: Folder) -> None:
     command = (

@@ -18,6 +18,7 @@ def test_models_have_the_weights_that_were_published(workers: Workers) -> None:
     assert found["inceptionv3"][1] == [299, 299, 3]
 
 
+@pytest.mark.in_turn
 def test_our_own_models_have_the_weights_counted_by_hand(workers: Workers) -> None:
     found = workers.abreast.run(bodies.sizes, names=["tiny", "mlp", "cifar10", "alexnet", "transformer"])
     assert found["tiny"] == (32 * 64 + 64 + 64 * 10 + 10, [32])

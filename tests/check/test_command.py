@@ -108,6 +108,7 @@ def test_half_precision_hides_nothing(folder: Folder, factor: float, code: int) 
     assert ("in float64, since half precision" in result.out) == (code == 0)
 
 
+@pytest.mark.in_turn
 def test_a_script_that_depends_on_the_number_of_devices_differs(folder: Folder) -> None:
     folder.write("train.py", BY_DEVICES)
     result = folder.abreast("check", "--json", "--backend", "jax", "--devices", "3", "train.py")
@@ -175,6 +176,7 @@ STOPS_IN_A_STEP = (
 )
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 @pytest.mark.parametrize(("error", "code", "traces"), [("KeyboardInterrupt", 130, 1), ("SystemExit(0)", 0, 0)])
 def test_a_script_that_ends_within_a_step_ends_without_a_traceback_of_ours(
@@ -186,6 +188,7 @@ def test_a_script_that_ends_within_a_step_ends_without_a_traceback_of_ours(
     assert (result.code, result.err.count("Traceback")) == (code, traces), result.err
 
 
+@pytest.mark.in_turn
 @pytest.mark.tensorflow
 def test_a_strategy_that_both_sides_take_over_is_named(folder: Folder) -> None:
     begin = "import tensorflow as tf\ntf.distribute.MirroredStrategy()\n"

@@ -15,6 +15,7 @@ from tests.harness.client import Workers
 ELSEWHERE = {"model": {"running_mean"}, "optimizer": {"loss_scale_overflow"}}
 
 
+@pytest.mark.in_turn
 @pytest.mark.timeout(900)
 def test_each_cell_of_a_part_of_the_matrix_is_equal_to_plain_keras(contract: Contract) -> None:
     _check(contract, every=25, devices=(3,) if contract.workers.backend == "jax" else (4,))

@@ -74,6 +74,7 @@ def _check(contract: Contract, job: tuple[Case, int]) -> None:
 _CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 
+@pytest.mark.in_turn
 @pytest.mark.timeout(600)
 def test_a_job_gives_the_same_numbers_on_any_number_of_devices(contract: Contract) -> None:
     @settings(max_examples=5, deadline=None, derandomize=True, database=None, suppress_health_check=_CHECKS)

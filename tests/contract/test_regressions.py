@@ -73,6 +73,7 @@ def test_one_process_trains_on_several_numbers_of_devices_in_turn(workers: Worke
     assert process.close() == []
 
 
+@pytest.mark.in_turn
 def test_a_process_changes_from_all_devices_to_fewer_and_back(workers: Workers) -> None:
     """A former fault on PyTorch: rank 2 knew one process group fewer than rank 0, and named the next one differently."""
     case = Case(script="train", rows=12)

@@ -88,6 +88,7 @@ def test_a_diagnosis_of_a_plain_model_ends_the_workers_of_its_source(jax_worker:
     assert jax_worker.run(threads_after_workers) == []
 
 
+@pytest.mark.in_turn
 def test_a_diagnosis_says_nothing_of_the_batches_that_its_own_fits_lose(workers: Workers) -> None:
     assert workers.abreast.run(lines_of_a_diagnosis) == []
 

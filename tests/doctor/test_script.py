@@ -64,6 +64,7 @@ def test_the_first_fit_of_a_script_is_diagnosed(folder: Folder) -> None:
     assert "slow-reading" in (folder.path / "page.html").read_text()
 
 
+@pytest.mark.in_turn
 def test_after_its_fit_a_script_trains_nothing_and_saves_nothing(folder: Folder) -> None:
     """Though it catches everything."""
     body = TRAINS.replace("except Exception:", "except BaseException:").replace(

@@ -43,6 +43,7 @@ def test_sources_that_share_a_random_generator_draw_in_the_order_of_keras(worker
         assert placed[name] == pytest.approx(values, rel=1e-5), name  # measured 1e-7
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kind", ["tf.data", "PyDataset", "torch", "grain"])
 def test_random_draws_of_opening_a_source_change_later_shuffles_as_with_keras(workers: Workers, kind: str) -> None:
     """PyTorch's loaders draw a seed from its global generator when they begin, also where Keras puts one around `tf.data`."""
@@ -73,6 +74,7 @@ def test_prefetch_set_by_hand_reads_ahead_beside_such_a_callback(workers: Worker
     assert found["batches"] != list(range(8))
 
 
+@pytest.mark.in_turn
 def test_a_source_sees_the_weights_of_the_last_step(workers: Workers) -> None:
     """On JAX plain Keras raises there, and so does abreast."""
     found = workers.abreast.run(bodies.weights_in_the_source, devices=2)

@@ -58,6 +58,7 @@ def test_wheels_of_another_python_are_an_error_with_a_hint(tmp_path: Path) -> No
     assert f"hint: collect them for this Python: make gpu-wheels GPU_PYTHON={version}\n" in done.stderr
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_a_part_on_simulated_devices_gives_a_table_and_lines(tmp_path: Path) -> None:
     skip_unless_installed("jax")

@@ -1,7 +1,8 @@
-"""Tests that take long on every backend: each commit runs each of them on one backend, `make test-full` on all.
+"""Tests that take long: each commit runs each of them on one backend, or a third of those without a backend.
 
-The commit's hash and the place of the test's file among theirs choose the backend. So every commit tests all backends, and
-each of these tests meets them all within a few commits. `ABREAST_TURN=3` chooses another turn, `ABREAST_TURN=all` runs all.
+The commit's hash and the place of the test's file among theirs choose the backend; its place among the tests without a backend
+chooses the commits that run such a test. So every commit tests all backends, and within a few commits each of these tests has
+met them all. `ABREAST_TURN=3` chooses another turn, `ABREAST_TURN=all` runs all, and so does `make test-full`.
 """
 
 from __future__ import annotations
@@ -16,18 +17,24 @@ import pytest
 from tests.harness.client import BACKENDS
 
 ROOT = Path(__file__).parents[2]
+TURNS = len(BACKENDS)
 
 
 def others(items: Sequence[pytest.Item], turn: int) -> list[pytest.Item]:
-    """Those of the tests marked `in_turn` whose backend has another turn."""
-    places: dict[str, int] = {}
+    """Those of the tests marked `in_turn` that have another turn."""
+    files: dict[str, int] = {}
+    without_backend = 0
     found = []
     for item in items:
-        backend = _backend(item)
-        if item.get_closest_marker("in_turn") is None or backend is None:
+        if item.get_closest_marker("in_turn") is None:
             continue
-        place = places.setdefault(item.nodeid.partition("::")[0], len(places))
-        if backend != BACKENDS[(turn + place) % len(BACKENDS)]:
+        if (backend := _backend(item)) is not None:
+            place = files.setdefault(item.nodeid.partition("::")[0], len(files))
+            now = backend == BACKENDS[(turn + place) % TURNS]
+        else:
+            now = (turn + without_backend) % TURNS == 0
+            without_backend += 1
+        if not now:
             found.append(item)
     return found
 

@@ -39,6 +39,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), *sys.path])}
 
 
+@pytest.mark.in_turn
 def test_a_packer_may_be_killed_at_each_of_its_calls(tmp_path: Path) -> None:
     done = subprocess.run(
         python("-m", "tests.records.crashes", str(tmp_path)),

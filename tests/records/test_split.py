@@ -149,6 +149,7 @@ def test_reading_all_parts_at_once_is_refused_with_their_names(tmp_path: Path) -
             read(tmp_path / "out")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("split", [None, "train=0.7,val=0.3"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_source_goes_on_after_a_stop_to_the_same_bytes(tmp_path: Path, kind: str, split: str | None) -> None:

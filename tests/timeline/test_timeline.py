@@ -46,6 +46,7 @@ def test_computing_and_summing_in_one_program_are_not_separated(workers: Workers
     assert any("all-reduce" in note for note in end["notes"])
 
 
+@pytest.mark.in_turn
 def test_the_file_has_a_header_and_a_line_per_step(workers: Workers, tmp_path: Path) -> None:
     path = tmp_path / "runs" / "run.jsonl"
     end = workers.abreast.run(ordinary_fit, path=str(path))
