@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from abreast.checking.model import check
     from abreast.doctor.diagnose import diagnose
     from abreast.errors import AbreastError
-    from abreast.launchers import is_main_process, rank
+    from abreast.launchers.innermost import is_main_process, rank
     from abreast.parallel import DataParallel, devices, parallelize, use_cpu_devices
     from abreast.records.loading.image_records import ImageRecords
     from abreast.timeline.device_trace import DeviceTrace
@@ -46,9 +46,9 @@ _HOMES = {
     "check": "abreast.checking.model",
     "devices": "abreast.parallel",
     "diagnose": "abreast.doctor.diagnose",
-    "is_main_process": "abreast.launchers",
+    "is_main_process": "abreast.launchers.innermost",
     "parallelize": "abreast.parallel",
-    "rank": "abreast.launchers",
+    "rank": "abreast.launchers.innermost",
     "use_cpu_devices": "abreast.parallel",
 }
 

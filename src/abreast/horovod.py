@@ -1,7 +1,7 @@
 """Horovod in a script whose models abreast places: its optimizer, tape and callbacks are refused by name.
 
 Horovod starts a process per device, and averages gradients between them. abreast does so itself, in one process for the script.
-Not here: processes that `horovodrun` started (`launchers.py`).
+Not here: processes that `horovodrun` started (`launchers/`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A process group of `torch.distributed` in a script that one process runs: refused by name.
 
-Not here: scripts that torchrun, srun or mpirun started several times, which may make one (`launchers.py`).
+Not here: scripts that torchrun, srun or mpirun started several times, which may make one (`launchers/`).
 """
 
 from __future__ import annotations
