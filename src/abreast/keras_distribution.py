@@ -16,7 +16,7 @@ from abreast.keras_private import distribution as private
 from abreast.replacing import replaced
 from abreast.taken_over import take_over
 
-_HOSTS = "several hosts work with PyTorch only; leave out keras.distribution.initialize to train on this host's devices"
+_HOSTS = "leave out keras.distribution.initialize: abreast joins the processes of a launcher itself"
 
 
 @contextmanager

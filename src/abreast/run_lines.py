@@ -84,4 +84,4 @@ def _each(rows: int, num_devices: int, world: World) -> str:
     if num_devices == 1:
         return ""
     counts = sorted(set(shares_of(rows, num_devices).counts))
-    return f", {' or '.join(map(str, counts))} on each {'rank' if world.size > 1 else 'device'}"
+    return f", {' or '.join(map(str, counts))} on each {'rank' if world.size == num_devices else 'device'}"

@@ -118,5 +118,5 @@ def refuse(world: World, framework: BackendName) -> LaunchError:
     """The error of a backend that drives all devices from one process."""
     return LaunchError(
         f"{world.source} started {world.size} processes, but {TITLES[framework]} trains on all devices of a host from one",
-        f"start one process (`abreast run --devices N script.py`); several hosts work with {TITLES['torch']}",
+        "start one process (`abreast run --devices N script.py`); several hosts work with JAX and PyTorch",
     )

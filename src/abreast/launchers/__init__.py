@@ -2,12 +2,21 @@
 
 `world.py` is what a launcher reports, `variables.py` reads one number. `torchrun.py`, `open_mpi.py`, `hydra.py` and `slurm.py`
 read launchers that start each process, `hosts.py` those that start one per host, `by_variables.py` numbers that anybody may set.
-`innermost.py` chooses the one that counts, and `own_device.py` the device of a process on PyTorch. Starts no process and opens
-no connection.
+`innermost.py` chooses the one that counts, and `own_device.py` the devices of a process. Starts no process and opens no
+connection.
 """
 
 from abreast.launchers.innermost import is_main_process, rank, read_world
-from abreast.launchers.own_device import own_device
+from abreast.launchers.own_device import own_device, own_devices
 from abreast.launchers.world import LauncherName, World, address_of_rank_0
 
-__all__ = ["LauncherName", "World", "address_of_rank_0", "is_main_process", "own_device", "rank", "read_world"]
+__all__ = [
+    "LauncherName",
+    "World",
+    "address_of_rank_0",
+    "is_main_process",
+    "own_device",
+    "own_devices",
+    "rank",
+    "read_world",
+]

@@ -1,4 +1,4 @@
-"""The device of a process where a process trains on one device (PyTorch)."""
+"""The devices that a process takes of those that it sees: one (PyTorch), or, where it is the only one of its host, all (JAX)."""
 
 from __future__ import annotations
 
@@ -32,6 +32,16 @@ def own_device(world: World, visible: Sequence[str], environ: Mapping[str, str])
         f"the process with local rank {world.local_rank} on {world.host} {seen}",
         f"start at most {len(visible)} per host, or show each process its own GPU (`srun --gpus-per-task 1`)",
     )
+
+
+def own_devices(world: World, visible: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The devices of a process that can drive several: all that it sees, unless its host has several processes and GPUs.
+
+    Raises `LaunchError` where the processes of a host outnumber its GPUs.
+    """
+    if world.per == "host" or world.local_size == 1 or not visible[0].startswith("gpu:"):
+        return tuple(visible)
+    return (own_device(world, visible, environ),)
 
 
 def _one_per_host(world: World, num_devices: int) -> LaunchError:

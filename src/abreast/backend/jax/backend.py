@@ -21,10 +21,20 @@ from jax.sharding import NamedSharding
 from keras import tree
 
 from abreast import exact, keras_distribution
-from abreast.backend.contract import Kind, Placement, StepFunction, refuse
+from abreast.backend.contract import Kind, Placement, StepFunction
 from abreast.backend.jax import cpu_threads
-from abreast.backend.jax.devices import VISIBLE, device_names, index_of, platform, replicated_over, sharded_over
+from abreast.backend.jax.devices import (
+    OF_ALL_PROCESSES,
+    VISIBLE,
+    device_names,
+    index_of,
+    platform,
+    replicated_over,
+    sharded_over,
+)
 from abreast.backend.jax.instruments import JaxInstruments
+from abreast.backend.jax.job import refuse_other_jobs
+from abreast.backend.jax.launched import Launched, batch_digest, refuse_eager
 from abreast.backend.jax.step import Newest, StagedBatch, Steps
 from abreast.backend.tensorflow.guard import keep_off_gpus
 from abreast.errors import BackendError
@@ -45,6 +55,7 @@ class JaxBackend:
 
     def __init__(self) -> None:
         self.instruments = JaxInstruments()
+        self._launched: Launched | None = None
         self._newest: WeakKeyDictionary[Any, Newest] = WeakKeyDictionary()
         self._installed = False
 
@@ -65,10 +76,15 @@ class JaxBackend:
         return device_names()
 
     def join(self, world: World) -> tuple[str, ...]:
-        raise refuse(world, self.name)
+        if self._launched is None:
+            self._launched = Launched(world)
+            OF_ALL_PROCESSES.extend(self._launched.names)
+        return self._launched.names
 
     def install(self, devices: tuple[str, ...]) -> None:
-        cpu_threads.check(devices)
+        if self._launched is None:
+            refuse_other_jobs()
+        cpu_threads.check(self.device_names() if self._launched else devices)
         if devices[0].startswith("gpu:") and not VISIBLE and not backends_are_initialized():
             VISIBLE.extend(sorted(devices, key=index_of))
             jax.config.update("jax_cuda_visible_devices", ",".join(str(index_of(name)) for name in VISIBLE))
@@ -89,9 +105,12 @@ class JaxBackend:
         return nullcontext()  # `keras.distribution` is Keras's own
 
     def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
-        if isinstance(adapter, TFDatasetAdapter):
-            return lambda: dataset_views(adapter)
-        return lambda: iter(adapter.get_jax_iterator())
+        def epoch() -> Iterator[Any]:
+            if self._launched is not None:
+                self._launched.agree_on_order()
+            return dataset_views(adapter) if isinstance(adapter, TFDatasetAdapter) else iter(adapter.get_jax_iterator())
+
+        return epoch
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
         return Stage(partial(self.put, placement=placement))
@@ -101,28 +120,37 @@ class JaxBackend:
             return StagedBatch(batch.data, batch.rows, batch.rows)  # the program takes it as it is
         padded_rows = shares_of(batch.rows, placement.num_devices).padded_rows
         sharded = sharded_over(placement.devices)
+        digest = batch_digest(batch) if self._launched else 0
         data = tree.map_structure(
             lambda leaf: None if leaf is None else _spread(leaf, padded_rows, sharded), batch.data
         )
-        return StagedBatch(data, batch.rows, padded_rows)
+        return StagedBatch(data, batch.rows, padded_rows, digest)
 
     def place(self, model: Any, placement: Placement) -> None:
         keras_distribution.accept_current()
         replicated = replicated_over(placement.devices)
         optimizer = getattr(model, "optimizer", None)
-        for variable in [*model.variables, *(optimizer.variables if optimizer is not None else [])]:
-            if variable._value is not None:
-                variable._value = jax.device_put(variable._value, replicated)
+        variables = [*model.variables, *(optimizer.variables if optimizer is not None else [])]
+        held = [variable for variable in variables if variable._value is not None]
+        if self._launched is not None:
+            refuse_eager(model)
+            self._launched.agree_on_variables(held)
+            return
+        for variable in held:
+            variable._value = jax.device_put(variable._value, replicated)
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
         _announce(model, placement)
-        steps = Steps(kind, model, placement, self.stage(placement), self._newest)
+        steps = Steps(kind, model, placement, self.stage(placement), self._newest, self._launched)
         return StepFunction(steps.run, steps.for_keras)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         newest = self._newest.pop(model, None)
+        seen = None if newest is None else newest.seen
         if newest is not None:
             newest.put_back()
+        if self._launched is not None:
+            self._launched.call_ended(seen, failed)
 
     def close(self, placement: Placement) -> None:
         pass
@@ -144,6 +172,8 @@ def _spread(leaf: Any, rows: int, sharded: NamedSharding) -> Any:
     """A leaf's shards on their devices, padded to `rows`."""
     if len(leaf) != rows:
         leaf = _pad(leaf, rows)
+    if not sharded.is_fully_addressable:
+        leaf = np.asarray(leaf)
     if isinstance(leaf, np.ndarray):  # the same as `device_put`, in a third of its time
         return jax.make_array_from_callback(leaf.shape, sharded, leaf.__getitem__)
     return jax.device_put(leaf, sharded)

@@ -16,12 +16,14 @@ from abreast.device_list import list_devices
 
 # The GPUs that JAX was started with, if we chose them; it numbers them from 0.
 VISIBLE: list[str] = []
+# The names of the devices of all processes, in JAX's order, if a launcher started several.
+OF_ALL_PROCESSES: list[str] = []
 
 
 def device_names() -> tuple[str, ...]:
     """Every device that this process can drive; GPUs by the driver's numbers."""
     cpu_threads.provide_for_settings()
-    return tuple(VISIBLE) or _gpus_of_driver() or tuple(f"{platform()}:{i}" for i in range(len(jax.local_devices())))
+    return tuple(VISIBLE) or gpus_of_driver() or tuple(f"{platform()}:{i}" for i in range(len(jax.local_devices())))
 
 
 def platform() -> str:
@@ -34,7 +36,7 @@ def index_of(name: str) -> int:
     return int(name.partition(":")[2])
 
 
-def _gpus_of_driver() -> tuple[str, ...]:
+def gpus_of_driver() -> tuple[str, ...]:
     """NVIDIA GPUs that JAX would find, while it has not started: asking JAX itself would take memory of every one."""
     platforms: Any = getattr(jax.config, "jax_platforms", None)
     if backends_are_initialized() or platforms == "cpu" or not _has_cuda():
@@ -48,8 +50,8 @@ def _has_cuda() -> bool:
 
 @lru_cache(maxsize=64)
 def _mesh(devices: tuple[str, ...]) -> Mesh:
-    names = VISIBLE or [f"{platform()}:{index}" for index in range(len(jax.local_devices()))]
-    by_name = dict(zip(names, jax.local_devices(), strict=True))
+    names = OF_ALL_PROCESSES or VISIBLE or [f"{platform()}:{index}" for index in range(len(jax.local_devices()))]
+    by_name = dict(zip(names, jax.devices() if OF_ALL_PROCESSES else jax.local_devices(), strict=True))
     return Mesh(np.array([by_name[name] for name in devices]), ("batch",))
 
 

@@ -10,7 +10,7 @@ import jax
 from abreast.backend.contract import Placement
 from abreast.backend.instruments import DeviceTimes, Tracer
 from abreast.backend.jax import all_reduce
-from abreast.backend.jax.devices import platform, replicated_over, sharded_over
+from abreast.backend.jax.devices import OF_ALL_PROCESSES, platform, replicated_over, sharded_over
 from abreast.backend.jax.trace import JaxTracer
 
 
@@ -22,9 +22,8 @@ class JaxInstruments:
             return DeviceTimes((f"{platform()}:0",), all_reduce=True)
         if placement.num_devices == 1:
             return DeviceTimes(placement.devices, all_reduce=True)
-        return DeviceTimes(
-            placement.devices, False, ("JAX sums in the program that computes: all-reduce is not told apart",)
-        )
+        own = (f"rank:{jax.process_index()}",) if OF_ALL_PROCESSES else placement.devices
+        return DeviceTimes(own, False, ("JAX sums in the program that computes: all-reduce is not told apart",))
 
     def mark(self, outputs: Any) -> jax.Array | None:
         for leaf in outputs.values() if isinstance(outputs, dict) else jax.tree.leaves(outputs):  # at every step: quick
@@ -57,4 +56,6 @@ class JaxInstruments:
         return None
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
+        if OF_ALL_PROCESSES:
+            return 0.0
         return all_reduce.seconds(sharded_over(placement.devices), replicated_over(placement.devices), size_bytes)

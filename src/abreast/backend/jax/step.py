@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,6 +17,7 @@ from keras import tree
 
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.jax.devices import platform, replicated_over, sharded_over
+from abreast.backend.jax.launched import Launched, Seen
 from abreast.exact.local_norm import local_batch_norm
 from abreast.feed import take
 from abreast.staging import Stage
@@ -36,19 +37,24 @@ class StagedBatch:
     data: Any
     rows: int
     padded_rows: int
+    digest: int = 0  # of the batch, where several processes compare theirs
 
 
 @jax.tree_util.register_pytree_node_class
 class _Values:
-    """The values of some variables. Not a list: Keras would look at every one of them, at every step."""
+    """The values of some variables. Not a list: Keras would look at every one of them, at every step.
 
-    __slots__ = ("values",)
+    `shown` gives what Keras sees of each, if it is not to see the value itself.
+    """
+
+    __slots__ = ("shown", "values")
 
     def __init__(self, values: Any) -> None:
         self.values = values
+        self.shown: Callable[[Any], Any] | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.values)
+        return iter(self.values if self.shown is None else map(self.shown, self.values))
 
     def tree_flatten(self) -> tuple[Any, None]:
         return self.values, None
@@ -65,6 +71,7 @@ class Newest:
     values: Any = None
     variables: tuple[list[Any], ...] = ()  # whose values those are; a callback may freeze some of them meanwhile
     logs: Any = None
+    seen: Seen = field(default_factory=Seen)
 
     def put_back(self) -> None:
         """Give the values to variables that lack theirs: Keras puts them back itself, except after a failure."""
@@ -73,7 +80,7 @@ class Newest:
                 for variable, value in zip(variables, values, strict=True):
                     if variable._value is None:
                         variable._value = value
-        self.values, self.variables, self.logs = None, (), None
+        self.values, self.variables, self.logs, self.seen = None, (), None, Seen()
 
 
 class Steps:
@@ -86,6 +93,7 @@ class Steps:
         placement: Placement,
         stage: Stage[StagedBatch],
         newest_of: WeakKeyDictionary[Any, Newest],
+        launched: Launched | None = None,
     ) -> None:
         self._kind = kind
         self._model = model
@@ -94,6 +102,7 @@ class Steps:
         self._newest = newest_of[model] = Newest()
         self._program = _program(kind, model, placement)
         self._replicated = replicated_over(placement.devices)
+        self._launched = launched
         # With many steps under way, XLA's CPU threads can wait for one another until it aborts.
         self._waits = placement.num_devices > 1 and platform() == "cpu"
 
@@ -109,6 +118,10 @@ class Steps:
         except StopIteration:
             if not outputs:
                 raise
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            if self._launched is None or (explained := self._launched.explained(error)) is error:
+                raise
+            raise explained from error
         if self._kind != "predict":
             return outputs[-1]
         return tree.map_structure(lambda *parts: _concatenate(parts), *outputs)
@@ -124,8 +137,21 @@ class Steps:
         staged = take(batches, self._stage).staged
         if self._waits:
             jax.block_until_ready(newest.logs)
+        if self._launched is not None:
+            self._check(staged, self._launched)
         newest.logs, newest.values = self._program(newest.values, staged.data, staged.rows)
+        if self._launched is not None:
+            newest.logs = tree.map_structure(self._launched.own_copy, newest.logs)
+            for values in newest.values:
+                values.shown = self._launched.handed
         return newest.logs
+
+    def _check(self, staged: StagedBatch, launched: Launched) -> None:
+        """Before the first step, all processes must have the same batch."""
+        seen = self._newest.seen
+        seen.batch(staged.digest)
+        if seen.steps == 1:
+            launched.check_same("start", seen)
 
     def _take_variables(self) -> None:
         groups = _variables(self._model, self._kind)
@@ -135,8 +161,18 @@ class Steps:
                 variable._value = None  # the program uses its memory up
 
     def _read(self, state: Any) -> None:
-        self._newest.values = tuple(_Values(jax.device_put(list(values), self._replicated)) for values in state)
         self._newest.variables = _variables(self._model, self._kind)
+        groups = zip(state, self._newest.variables, strict=True)
+        self._newest.values = tuple(_Values(self._onto_devices(list(values), of)) for values, of in groups)
+
+    def _onto_devices(self, values: list[Any], variables: list[Any]) -> list[Any]:
+        launched = self._launched
+        if launched is None:
+            return list(jax.device_put(values, self._replicated))
+        for value, variable in zip(values, variables, strict=True):
+            if not launched.is_as_handed(value):
+                self._newest.seen.assignment(variable.path, value)
+        return [launched.onto_mesh(value, self._replicated) for value in values]
 
 
 def _variables(model: Any, kind: Kind) -> tuple[list[Any], ...]:
@@ -168,7 +204,8 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
     if model.run_eagerly or not model.jit_compile:
         sharded = replicated  # outside a program, JAX does not shard uneven arrays
         return program
-    return jax.jit(program, static_argnums=2, donate_argnums=0, out_shardings=(None, replicated))
+    outputs = None if replicated.is_fully_addressable else replicated
+    return jax.jit(program, static_argnums=2, donate_argnums=0, out_shardings=(outputs, replicated))
 
 
 def _concatenate(parts: tuple[Any, ...]) -> Any:

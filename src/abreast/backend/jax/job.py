@@ -1,0 +1,147 @@
+"""A job of several processes of JAX: how a process joins it, and the messages that processes give one another.
+
+Messages go over the service of JAX, not over the devices: threads of a feed may speak while a step runs. Imports JAX.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import distributed, xla_bridge
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from abreast.backend.jax.devices import gpus_of_driver, index_of
+from abreast.backend.jax.leaving import FOR_EVER_MS, Leaving
+from abreast.errors import LaunchError
+from abreast.launchers import World, address_of_rank_0, own_devices
+
+_CORE: Any = vars(xla_bridge)["_jax"]
+_HEARTBEAT_SECONDS = 7 * 24 * 3600  # JAX would end this process by SIGABRT; `leaving.py` notices who is gone
+_CONNECT_SECONDS = 300
+_PORTS_ABOVE_TORCHRUN = 1  # torchrun keeps a store at MASTER_PORT
+
+
+class Job:
+    """The messages of one job. Every process calls the same methods in the same order, of each `channel`."""
+
+    def __init__(self, world: World) -> None:
+        self.rank, self._size = world.rank, world.size
+        self._client = _joined(world)
+        self._rounds: dict[str, int] = {}
+        self.leaving = Leaving(self._client, world.rank, world.size)
+        self.device_names = _names(jax.devices())
+        _connect()
+
+    def exchange(self, channel: str, own: bytes) -> list[bytes]:
+        """The messages of all ranks, in their order."""
+        number = self._rounds[channel] = self._rounds.get(channel, 0) + 1
+        self._client.key_value_set_bytes(self._key(channel, number, self.rank), own)
+        with self.leaving.waiting():
+            keys = [self._key(channel, number, rank) for rank in range(self._size)]
+            found = [self._client.blocking_key_value_get_bytes(key, FOR_EVER_MS) for key in keys]
+        if number > 1:  # all have read the round before: they have written this one
+            self._client.key_value_delete(self._key(channel, number - 1, self.rank))
+        return found
+
+    def _key(self, channel: str, number: int, rank: int) -> str:
+        return f"abreast/{channel}/{number}/{rank}"
+
+
+def refuse_other_jobs() -> None:
+    """Raises `LaunchError` if the script itself has made JAX a part of a job: each process would train by itself."""
+    if distributed.global_state.client is not None:
+        raise LaunchError(
+            "jax.distributed.initialize was called before abreast could join the processes",
+            "leave it out: abreast reads the variables of the launcher (docs/reference/environment.md) and does this itself",
+        )
+
+
+def _joined(world: World) -> Any:
+    """JAX's service, joined by this process. Raises `LaunchError` where that cannot be."""
+    refuse_other_jobs()
+    address, port = address_of_rank_0(world)
+    if xla_bridge.backends_are_initialized():
+        raise LaunchError(
+            f"{world.source} started {world.size} processes, and JAX has started in this one before it could join them",
+            "start the script with `abreast run`, or make the model inside of `with abreast.DataParallel()`, before anything "
+            "is computed",
+        )
+    own = _own_address(address)
+    port += _PORTS_ABOVE_TORCHRUN if "TORCHELASTIC_RUN_ID" in os.environ else 0
+    jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM
+    if gpus := _own_gpus(world):
+        jax.config.update("jax_cuda_visible_devices", ",".join(map(str, gpus)))
+    _use_address(own)
+    state = distributed.global_state
+    try:
+        if world.rank == 0:
+            state.service = _CORE.get_distributed_runtime_service(
+                f"{own}:{port}", world.size, heartbeat_timeout=_HEARTBEAT_SECONDS
+            )
+        client = _CORE.get_distributed_runtime_client(
+            f"{address}:{port}",
+            world.rank,
+            init_timeout=_CONNECT_SECONDS,
+            heartbeat_timeout=_HEARTBEAT_SECONDS,
+            shutdown_on_destruction=False,
+            use_compression=True,
+        )
+        client.connect()
+    except RuntimeError as error:
+        raise LaunchError(
+            f"rank {world.rank} cannot join rank 0 at {address}:{port}: {str(error).splitlines()[0]}",
+            "check that all processes run, that this is an address of rank 0's host, and that its port is free",
+        ) from error
+    state.client, state.process_id, state.num_processes = client, world.rank, world.size
+    state.coordinator_address = f"{address}:{port}"
+    return client
+
+
+def _connect() -> None:
+    """Let the processes connect to one another. Gloo prints that to the standard output, where a script's data goes."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        multihost_utils.broadcast_one_to_all(np.zeros(1))
+        rows = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
+        ones = jax.make_array_from_callback((len(jax.devices()),), rows, lambda _: np.ones(1))
+        jax.block_until_ready(jax.jit(lambda each: each.sum())(ones))
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _use_address(address: str) -> None:
+    """Let the processes' connections on the CPU use the interface of `address`. JAX would take that of the host's own name."""
+    _CORE.make_gloo_tcp_collectives = functools.partial(_CORE.make_gloo_tcp_collectives, hostname=address)
+
+
+def _own_address(master_addr: str) -> str:
+    """The address of this host that rank 0's host reaches."""
+    family, kind, protocol, _, address = socket.getaddrinfo(master_addr, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.connect(address)  # looks up the route, and sends nothing
+        return str(probe.getsockname()[0])
+
+
+def _own_gpus(world: World) -> list[int]:
+    """The GPUs of this process, by the driver's numbers; none on the CPU."""
+    gpus = gpus_of_driver()
+    return [index_of(name) for name in own_devices(world, gpus, os.environ)] if gpus else []
+
+
+def _names(devices: Sequence[Any]) -> tuple[str, ...]:
+    """As `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several devices."""
+    count = {rank: sum(d.process_index == rank for d in devices) for rank in {d.process_index for d in devices}}
+    places = {rank: iter(range(number)) for rank, number in count.items()}
+    several = max(count.values()) > 1
+    return tuple(f"rank:{d.process_index}" + (f"/{next(places[d.process_index])}" if several else "") for d in devices)

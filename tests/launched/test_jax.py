@@ -1,0 +1,191 @@
+"""JAX over processes that a launcher started: what may differ between them, and what happens when one of them ends."""
+
+from __future__ import annotations
+
+import platform
+import signal
+
+import pytest
+
+from tests.harness.installed import skip_unless_installed
+from tests.launched.job import ended, free_port, result, start, start_all
+
+pytestmark = pytest.mark.jax
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    skip_unless_installed("jax")
+
+
+_HEAD = """
+import json, os, sys, threading
+import abreast
+from abreast.errors import AbreastError
+rank = int(os.environ["RANK"])
+scope = abreast.DataParallel()
+import keras
+import numpy as np
+x = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
+def made(units=8, **settings):
+    with scope:
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(units), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", **settings)
+    return model
+def total(model):
+    return float(sum(np.abs(weight).sum() for weight in model.get_weights()))
+"""
+
+# Each process sets up something else, finds out before or after the call, and goes on.
+_DIFFERENCES = (
+    _HEAD
+    + """
+found = {}
+def attempt(name, call):
+    try:
+        call()
+        found[name] = "no error"
+    except AbreastError as error:
+        found[name] = f"{type(error).__name__}: {error}"
+class OnRank1(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if rank == 1:
+            self.model.layers[0].bias.assign(self.model.layers[0].bias + 1.0)
+attempt("batches", lambda: made().fit(x + rank, x[:, :1], batch_size=30, verbose=0))
+attempt("model", lambda: made(8 + rank).fit(x, x[:, :1], batch_size=30, verbose=0))
+attempt("eager", lambda: made(run_eagerly=True).fit(x, x[:, :1], batch_size=30, verbose=0))
+attempt("callback", lambda: made().fit(x, x[:, :1], batch_size=30, verbose=0, callbacks=[OnRank1()]))
+model = made()
+model.fit(x, x[:, :1], batch_size=30, verbose=0)
+if rank == 0:
+    model.layers[0].set_weights([np.ones((4, 8)), np.ones(8)])
+attempt("set on rank 0", lambda: model.evaluate(x, x[:, :1], batch_size=30, verbose=0))
+found["total"] = total(model)
+class InThread(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        thread = threading.Thread(target=attempt, args=("thread", lambda: model.predict(x, verbose=0)))
+        thread.start()
+        thread.join()
+made().fit(x, x[:, :1], verbose=0, callbacks=[InThread()])
+found["train_on_batch"] = [float(model.train_on_batch(x[:9], x[:9, :1])) for _ in range(3)]
+print(json.dumps(found))
+"""
+)
+
+
+def test_what_differs_between_processes_is_refused_or_is_that_of_rank_0() -> None:
+    first, second = [result(process) for process in start_all(_DIFFERENCES, 2)]
+    assert first == second
+    assert first["batches"].startswith(
+        "DataError: the processes read different batches: those of rank 1 are not those of rank 0"
+    )
+    assert "variable 0 is sequential_1/dense_2/kernel (4, 8) float32 on rank 0" in first["model"]
+    assert "(4, 9) float32 on rank 1" in first["model"]
+    assert first["eager"].startswith(
+        "BackendError: JAX cannot train over several processes in steps that are not compiled"
+    )
+    assert "dense_6/bias was set to other values on rank 1 than on rank 0" in first["callback"]
+    assert first["set on rank 0"] == "no error"
+    assert first["thread"].startswith("BackendError: two threads train, evaluate or predict at a time")
+
+
+def test_a_job_of_the_scripts_own_is_refused() -> None:
+    script = f"""
+import abreast, jax, os
+from abreast.errors import LaunchError
+jax.distributed.initialize("127.0.0.1:{free_port()}", 1, 0)
+try:
+    abreast.DataParallel()
+except LaunchError as error:
+    print(error, flush=True)
+os._exit(0)
+"""
+    output, errors = ended(start(script, None, 0, 1, backend="jax"))
+    assert "jax.distributed.initialize was called before abreast could join" in output, errors
+
+
+_ENDS = (
+    _HEAD
+    + """
+import time
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 3:
+            print("ready", flush=True)
+        if rank == 1 and batch == 5:
+            eval(sys.argv[1])
+        time.sleep(0.1)
+made().fit(x, x[:, :1], batch_size=1, epochs=9, verbose=0, callbacks=[Slow()])
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("1 / 0", 1, "ended by an error"),
+        pytest.param("sys.exit(3)", 1, "ended by an error", marks=pytest.mark.full),
+        ("os.kill(os.getpid(), 9)", -signal.SIGKILL, "has died"),
+        pytest.param(
+            "os.kill(os.getpid(), 19)",
+            None,
+            "has been silent for 15 s (ABREAST_HANG_SECONDS)",
+            marks=pytest.mark.full,
+        ),
+    ],
+    ids=["raises", "exits", "is killed", "is stopped"],
+)
+def test_a_process_that_ends_in_a_call_ends_all(
+    how: str, code: int | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABREAST_HANG_SECONDS", "15")
+    first, second = start_all(_ENDS, 2, how)
+    try:
+        assert first.stdout is not None and second.stdout is not None
+        assert (first.stdout.readline(), second.stdout.readline()) == ("ready\n", "ready\n")
+        _, errors = ended(first, 40)
+    finally:
+        if code is None:
+            second.kill()
+        ended(second, 20)
+    assert f"rank 1 on host {platform.node()} {said}" in errors
+    assert first.returncode == 1
+    assert code is None or second.returncode == code
+
+
+def test_a_process_that_is_terminated_ends() -> None:
+    """JAX would swallow SIGTERM."""
+    first, second = start_all(_ENDS, 2, "0")
+    assert first.stdout is not None and first.stdout.readline() == "ready\n"
+    for process in (first, second):
+        process.send_signal(signal.SIGTERM)
+    assert [(ended(process, 20), process.returncode)[1] for process in (first, second)] == [-signal.SIGTERM] * 2
+
+
+def test_a_framework_that_has_started_cannot_join() -> None:
+    script = "import jax; jax.devices()\n" + _HEAD
+    process = start(script, 0, free_port(), 2, backend="jax")
+    _, errors = ended(process)
+    assert (
+        "LaunchError: torchrun started 2 processes, and JAX has started in this one before it could join them" in errors
+    )
+    assert process.returncode == 1
+
+
+_ENDS_BEFORE = (
+    _HEAD
+    + """
+if rank == 1:
+    sys.exit()
+made().fit(x, x[:, :1], verbose=0)
+"""
+)
+
+
+@pytest.mark.in_turn
+def test_a_process_that_ends_before_a_call_of_the_others_ends_all() -> None:
+    first, second = start_all(_ENDS_BEFORE, 2)
+    _, errors = ended(first, 60)
+    ended(second, 20)
+    assert f"rank 1 on host {platform.node()} ended while this process waited for it in a call" in errors
+    assert (first.returncode, second.returncode) == (1, 1)
