@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -93,6 +94,13 @@ def test_variables_of_frameworks_and_launchers_are_listed_and_secrets_are_hidden
     text = report(facts)
     assert "XLA_FLAGS=--one\\n--two\n" in text
     assert "abc" not in text
+
+
+def test_every_variable_of_a_launcher_is_listed() -> None:
+    texts = [file.read_text() for file in (ROOT / "src/abreast/launchers").glob("*.py")]
+    names = {name for text in texts for name in re.findall(r'"([A-Z][A-Z0-9]*_[A-Za-z_0-9]+)"', text)}
+    assert {"SLURM_PROCID", "PET_NNODES", "SM_HOSTS", "OMPI_MCA_orte_hnp_uri"} < names
+    assert environment_facts(dict.fromkeys(names, "0"))["variables"].keys() == names
 
 
 def test_a_wrong_setting_is_reported_instead_of_raised(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import socket
 import subprocess
 import sys
@@ -101,6 +102,21 @@ def test_an_interface_that_the_user_chose_is_not_looked_up(monkeypatch: pytest.M
     assert looked_up == ["rank0.example"]
 
 
+def test_a_name_of_rank_0_that_stands_for_the_loopback_means_the_default_route_on_several_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with Debian's `127.0.1.1 HOSTNAME` in /etc/hosts: gloo would tell the other hosts to connect to their own loopback."""
+    monkeypatch.setattr(interface, "interface_towards", {"192.0.2.1": "eth0", "rank1.example": "ib0"}.get)
+    for address, several_hosts, found in (
+        ("rank0.example", True, {"GLOO_SOCKET_IFNAME": "eth0"}),
+        ("rank0.example", False, {}),
+        ("rank1.example", True, {"GLOO_SOCKET_IFNAME": "ib0"}),
+    ):
+        environ: dict[str, str] = {}
+        choose_interface(address, environ, several_hosts=several_hosts)
+        assert environ == found
+
+
 # GPUs as torch reports them; the process stops where it would connect to rank 0.
 _JOIN = """
 import os, keras, torch
@@ -125,16 +141,34 @@ os._exit(0)  # torch would look for the GPUs
 @pytest.mark.torch
 def test_a_process_takes_the_gpu_of_its_local_rank_or_the_only_one_that_it_is_shown() -> None:
     skip_unless_installed("torch")
-    world = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1234"}
-    environ = {
-        **os.environ,
-        **world,
-        "KERAS_BACKEND": "torch",
-        "CUDA_VISIBLE_DEVICES": "2",
-        "PYTHONPATH": str(ROOT / "src"),
+    world = {
+        "RANK": "3",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "3",
+        "LOCAL_WORLD_SIZE": "4",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "1234",
     }
-    done = subprocess.run([sys.executable, "-c", _JOIN], env=environ, capture_output=True, text=True, timeout=120)
+    done = run_join({**world, "CUDA_VISIBLE_DEVICES": "2"})
     assert done.stdout == "[3, 0]\n", done.stderr
+    assert "GPUs that it sees" not in done.stderr
+
+
+@pytest.mark.torch
+def test_gpus_that_no_process_of_a_host_takes_are_reported() -> None:
+    skip_unless_installed("torch")
+    world = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    done = run_join({**world, "MASTER_PORT": "1234"})
+    assert done.stdout == "[0, 0]\n", done.stderr
+    line = (
+        f"rank 1 trains on gpu:0 alone, of 4 GPUs that it sees on {platform.node()}\nhint: start one process per GPU\n"
+    )
+    assert done.stderr.count(line) == 1, done.stderr
+
+
+def run_join(world: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, **world, "KERAS_BACKEND": "torch", "PYTHONPATH": str(ROOT / "src")}
+    return subprocess.run([sys.executable, "-c", _JOIN], env=environ, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.in_turn

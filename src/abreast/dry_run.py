@@ -68,11 +68,11 @@ def _text(value: Any) -> str:
 
 
 def _interface(world: World) -> str | None:
-    """The network interface that leads to rank 0; None for one process, and where the host's own name stands for the loopback."""
+    """The network interface that leads to rank 0; None for one process, and where it is unknown."""
     if world.size == 1 or world.master_addr is None:
         return None
     environ = dict(os.environ)
-    choose_interface(world.master_addr, environ)
+    choose_interface(world.master_addr, environ, several_hosts=not world.is_on_one_host)
     return environ.get("GLOO_SOCKET_IFNAME")
 
 

@@ -34,7 +34,7 @@ _PACKAGES = (
 # Variables that change what a framework or a launcher does.
 _PREFIXES = (
     *("ABREAST_", "KERAS_", "JAX_", "XLA_", "TF_", "TORCH_", "PYTORCH_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_"),
-    *("HIP_", "ROCR_", "OMP_", "MKL_", "OMPI_COMM_", "SLURM_", "MASTER_", "PJRT_"),
+    *("HIP_", "ROCR_", "OMP_", "MKL_", "OMPI_COMM_", "SLURM_", "SLURMD_", "MASTER_", "PJRT_"),
     *("PET_", "TORCHELASTIC_", "PMIX_", "PMI_", "MPI_LOCAL", "RAY_", "SKYPILOT_", "AWS_BATCH_"),
 )
 _NAMES = (

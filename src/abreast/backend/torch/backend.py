@@ -37,6 +37,7 @@ from abreast.keras_private.torch import TorchEpochIterator
 from abreast.keras_private.torch import core as keras_torch
 from abreast.launchers import World, own_device
 from abreast.staging import Stage
+from abreast.stderr import tell_once
 
 
 class TorchBackend:
@@ -70,7 +71,11 @@ class TorchBackend:
 
     def join(self, world: World) -> tuple[str, ...]:
         if self._launched is None:
-            self._launched = Launched(Peers(world, own_device(world, self.device_names(), os.environ)))
+            visible = self.device_names()
+            device = own_device(world, visible, os.environ)
+            if device.startswith("gpu:") and world.local_size == 1 < len(visible):
+                tell_once(f"{_unused(world, device, len(visible))}\nhint: start one process per GPU")
+            self._launched = Launched(Peers(world, device))
         return tuple(f"rank:{index}" for index in range(world.size))
 
     def install(self, devices: tuple[str, ...]) -> None:
@@ -145,6 +150,10 @@ class TorchBackend:
 
     def close(self, placement: Placement) -> None:
         self.leader.close()
+
+
+def _unused(world: World, device: str, num_visible: int) -> str:
+    return f"rank {world.rank} trains on {device} alone, of {num_visible} GPUs that it sees on {world.host}"
 
 
 def _on_cpu(batches: Iterator[Any]) -> Iterator[Any]:

@@ -17,18 +17,22 @@ from abreast.errors import BackendError
 _SIOCGIFADDR = 0x8915
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_ELSEWHERE = "192.0.2.1"  # an address for documentation: the way to it is the default route
 
 
-def choose_interface(master_addr: str, environ: MutableMapping[str, str]) -> None:
+def choose_interface(master_addr: str, environ: MutableMapping[str, str], *, several_hosts: bool = False) -> None:
     """Choose loopback for ranks on one host, and the interface towards rank 0 for several hosts, unless the user chose one.
 
-    NCCL finds the interfaces between hosts by itself, and may use more than one.
+    The name of rank 0's host may stand for the loopback there. With `several_hosts`, it then takes the interface of the default
+    route. NCCL finds the interfaces between hosts by itself, and may use more than one.
     """
     if master_addr in _LOOPBACK:
         environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-    elif "GLOO_SOCKET_IFNAME" not in environ and (interface := interface_towards(master_addr)) is not None:
-        environ["GLOO_SOCKET_IFNAME"] = interface
+    elif "GLOO_SOCKET_IFNAME" not in environ:
+        interface = interface_towards(master_addr) or (interface_towards(_ELSEWHERE) if several_hosts else None)
+        if interface is not None:
+            environ["GLOO_SOCKET_IFNAME"] = interface
 
 
 def check_interface(environ: MutableMapping[str, str]) -> None:

@@ -39,7 +39,7 @@ class Peers:
         on_gpu = device.startswith("gpu:")
         if on_gpu:
             torch.cuda.set_device(int(device.removeprefix("gpu:")))
-        choose_interface(address, os.environ)
+        choose_interface(address, os.environ, several_hosts=not world.is_on_one_host)
         if not dist.is_initialized():
             own_group.note()
             dist.init_process_group(

@@ -1,0 +1,127 @@
+"""A Slurm of two nodes on this machine, as far as its programs are installed: one `slurmctld`, and a `slurmd -N` per node.
+
+The nodes are named 127.0.0.1 and 127.0.0.2, which every machine resolves without a file of names.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+NODES = ("127.0.0.1", "127.0.0.2")
+
+
+class Unavailable(Exception):
+    """Slurm cannot run here, and why."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    environ: dict[str, str]  # that srun needs
+    free_port: int
+
+
+@contextmanager
+def two_nodes(folder: Path) -> Iterator[Cluster]:
+    """Raises `Unavailable` where a program or the right to start it is missing."""
+    missing = [name for name in ("slurmctld", "slurmd", "srun", "munged") if shutil.which(name) is None]
+    if missing:
+        raise Unavailable(f"{missing[0]} is not installed")
+    if os.geteuid() != 0:
+        raise Unavailable("slurmd starts tasks as root only")
+    ports = free_ports(5)
+    munge = folder / "munge.socket"
+    (folder / "slurm.conf").write_text(configuration(folder, munge, ports))
+    conf = ["-f", str(folder / "slurm.conf")]
+    with ExitStack() as stack:
+        stack.enter_context(daemon(["munged", "--foreground", *munge_options(folder, munge)], folder))
+        wait_until(munge.exists, "munged")
+        stack.enter_context(daemon(["slurmctld", "-D", *conf], folder))
+        for node in NODES:
+            stack.enter_context(daemon(["slurmd", "-D", *conf, "-N", node], folder))
+        environ = {"SLURM_CONF": str(folder / "slurm.conf")}
+        wait_until(lambda: num_idle(environ) == len(NODES), "Slurm's nodes")
+        yield Cluster(environ, ports[4])
+
+
+def munge_options(folder: Path, socket_file: Path) -> list[str]:
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o600)
+    files = {"key-file": key, "socket": socket_file}
+    files |= {f"{name}-file": folder / f"munge.{name}" for name in ("pid", "log", "seed")}
+    return [f"--{name}={file}" for name, file in files.items()] + ["--force"]  # the folder may be readable by others
+
+
+def configuration(folder: Path, munge: Path, ports: list[int]) -> str:
+    host = platform.node()
+    lines = [
+        "ClusterName=two",
+        f"SlurmctldHost={host}(127.0.0.1)",
+        f"SlurmctldPort={ports[0]}",
+        "SlurmUser=root",
+        "AuthType=auth/munge",
+        f"AuthInfo=socket={munge}",
+        f"StateSaveLocation={folder}/state",
+        f"SlurmdSpoolDir={folder}/spool.%n",
+        f"SlurmctldPidFile={folder}/slurmctld.pid",
+        f"SlurmdPidFile={folder}/slurmd.%n.pid",
+        "ProctrackType=proctrack/linuxproc",
+        "TaskPlugin=task/none",
+        "SelectType=select/cons_tres",
+        "JobAcctGatherType=jobacct_gather/none",
+        "MpiDefault=none",
+        "ReturnToService=2",
+        *(
+            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={os.cpu_count()}"
+            for node, port in zip(NODES, ports[1:3], strict=True)
+        ),
+        "PartitionName=all Nodes=ALL Default=YES State=UP OverSubscribe=YES",
+    ]
+    (folder / "state").mkdir()
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def daemon(words: list[str], folder: Path) -> Iterator[None]:
+    with open(folder / f"{len(list(folder.iterdir()))}-{words[0]}.log", "w") as log:
+        process = subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+
+
+def num_idle(environ: dict[str, str]) -> int:
+    words = ["sinfo", "-h", "-N", "-o", "%T"]
+    done = subprocess.run(words, env={**os.environ, **environ}, capture_output=True, text=True, timeout=60)
+    return done.stdout.split().count("idle")
+
+
+def wait_until(is_true: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not is_true():
+        if time.monotonic() > end:
+            raise Unavailable(f"{what} did not start within {seconds:.0f} s")
+        time.sleep(0.2)
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
