@@ -78,6 +78,7 @@ GPUS = ("gpu:0", "gpu:1")
             World(2, 3, 0, 1, HOST, "aws-batch", "10.0.0.1", port_of_job(recorded.AWS_JOB), per="host"),
         ),
         (recorded.sagemaker(2), World(1, 2, 0, 1, "algo-2", "sagemaker", "algo-1", 29500, per="host")),
+        ({**recorded.skypilot(0), "SKYPILOT_NUM_NODES": "1"}, World(0, 1, 0, 1, HOST, "alone")),
         (
             {"JOB_COMPLETION_INDEX": "3"},
             World(0, 1, 0, 1, HOST, "alone"),
@@ -190,6 +191,11 @@ def test_the_main_node_of_aws_batch_finds_its_own_address() -> None:
     assert world.rank == 0 and world.master_addr not in (None, "10.0.0.1")
 
 
+def test_the_hosts_of_sagemaker_are_counted_by_name() -> None:
+    environ = {**recorded.sagemaker(2), "SM_HOSTS": '["algo-2","algo-1"]'}
+    assert read_world(environ) == read_world(recorded.sagemaker(2))
+
+
 def test_an_indexed_job_needs_only_the_number_of_pods_and_an_address() -> None:
     environ = {"JOB_COMPLETION_INDEX": "1", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "job-0.job:1234"}
     assert read_world(environ) == World(1, 2, 0, 1, HOST, "jax", "job-0.job", 1234, per="host")
@@ -206,10 +212,16 @@ def test_the_launcher_that_started_the_process_counts() -> None:
     assert read_world({**recorded.SBATCH_22_05, **srun}).source == "slurm"
 
 
-def test_torchrun_and_ray_may_number_otherwise_than_srun() -> None:
+def test_torchrun_mpirun_and_ray_may_number_otherwise_than_srun() -> None:
     """With a rendezvous, torchrun's ranks follow the order in which its agents arrive."""
-    srun = {**recorded.slurm_22_05(1), "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
+    srun = {
+        **recorded.slurm_22_05(2),
+        "SLURM_PROCID": "1",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    }
     assert read_world({**srun, **recorded.torchrun_2_13(0)}).rank == 0
+    assert read_world({**srun, **recorded.open_mpi_5_0_11(0)}).rank == 0  # mpirun starts its daemons with srun
     ray = {**recorded.torchrun_2_13(0), "RAY_RAYLET_PID": "77"}
     del ray["TORCHELASTIC_RUN_ID"]
     assert read_world({**srun, **ray}).rank == 0
@@ -260,6 +272,10 @@ def test_numbers_that_agree_or_count_other_processes_are_no_contradiction() -> N
         ),
         ({**recorded.trainjob_jax(0), "JAX_PROCESS_ID": "2"}, "JAX_PROCESS_ID=2 is not below JAX_NUM_PROCESSES=2"),
         ({**recorded.trainjob_torch(0), "PET_MASTER_PORT": "70000"}, "PET_MASTER_PORT=70000 is not a port"),
+        (
+            {**recorded.trainjob_torch(0), "PET_NNODES": "1:4"},
+            "PET_NNODES='1:4' is an elastic number of hosts, which only torchrun counts\nhint: start `torchrun ",
+        ),
         (
             {**recorded.skypilot(0), "SKYPILOT_NODE_IPS": "10.0.0.1"},
             "SKYPILOT_NUM_NODES=2, but SKYPILOT_NODE_IPS has 1",

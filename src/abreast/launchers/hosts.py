@@ -8,6 +8,7 @@ import platform
 import socket
 from collections.abc import Mapping
 
+from abreast import typed_command
 from abreast.errors import LaunchError
 from abreast.launchers.variables import HINT, master, number, port, port_of_job, rank_and_size
 from abreast.launchers.world import LauncherName, World
@@ -27,9 +28,13 @@ def of_hosts(environ: Mapping[str, str], source: LauncherName, rank_name: str, s
 
 def torch_pods(environ: Mapping[str, str]) -> World | None:
     """A pod with torchrun's options as variables, and without torchrun. Source: the torch plugin of Kubeflow's trainer."""
-    low, _, high = environ.get("PET_NNODES", "").partition(":")
-    if not low or (high and high != low):  # an elastic number of hosts, which only torchrun can count
+    text = environ.get("PET_NNODES")
+    if text is None or ("RANK" in environ and "PET_NODE_RANK" not in environ):
         return None
+    low, _, high = text.partition(":")
+    if high not in ("", low):
+        message = f"PET_NNODES={text!r} is an elastic number of hosts, which only torchrun counts"
+        raise LaunchError(message, f"start `torchrun {typed_command.under_torchrun()}`, which reads PET_*")
     found = of_hosts({**environ, "PET_NNODES": low}, "torch-pods", "PET_NODE_RANK", "PET_NNODES")
     if found is None:
         return None
@@ -69,7 +74,7 @@ def sagemaker(environ: Mapping[str, str]) -> World | None:
     if text is None or here is None:
         return None
     try:
-        hosts = sorted(map(str, json.loads(text)), key=lambda host: (len(host), host))  # algo-2 comes before algo-10
+        hosts = sorted(map(str, json.loads(text)))
         rank = hosts.index(here)
     except (ValueError, TypeError):
         raise LaunchError(f"SM_CURRENT_HOST={here!r} is not in SM_HOSTS={text!r}", HINT) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from abreast.errors import LaunchError
 from abreast.launchers import by_variables, hosts, torchrun
@@ -54,14 +54,15 @@ def read_world(environ: Mapping[str, str] | None = None) -> World:
     Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`) must give the same rank as every launcher that counts as many processes.
     """
     environ = {name: value for name, value in (os.environ if environ is None else environ).items() if value != ""}
-    worlds = _worlds(environ)
-    world = next(worlds, None)
+    found = rank_and_size(environ, "ABREAST_RANK", "ABREAST_WORLD_SIZE")
+    if found is not None:
+        return World(*found, *found, platform.node(), "abreast")
+    world = next((world for read in _READERS if (world := read(environ)) is not None), None)
     if world is None:
         _refuse_horovod(environ)
         return World(0, 1, 0, 1, platform.node(), "alone")
-    if world.source != "abreast" and not (world.source == "torchrun" and torchrun.started_this(environ)):
-        for other in worlds:
-            _check_agreement(world, other, environ)
+    if not (world.source == "torchrun" and torchrun.started_this(environ)):
+        _check_agreement(world, environ)
     return world
 
 
@@ -93,25 +94,20 @@ _RANK_NAMES: dict[LauncherName, str] = {
 _ANYBODYS: tuple[LauncherName, ...] = ("torchrun", "jax", "keras")
 
 
-def _worlds(environ: Mapping[str, str]) -> Iterator[World]:
-    """All worlds whose variables are set, from the inside out."""
-    found = rank_and_size(environ, "ABREAST_RANK", "ABREAST_WORLD_SIZE")
-    if found is not None:
-        yield World(*found, *found, platform.node(), "abreast")
-    for read in _READERS:
-        if (world := read(environ)) is not None:
-            yield world
+def _check_agreement(world: World, environ: Mapping[str, str]) -> None:
+    """Compare numbers that anybody may set with those of all launchers, and those of a launcher with the former only."""
+    readers = _READERS if world.source in _ANYBODYS else (by_variables.jax, by_variables.keras)
+    for other in filter(None, (read(environ) for read in readers)):
+        if world.size == other.size and world.rank != other.rank:
+            raise _two_ranks(world, other, environ)
 
 
-def _check_agreement(world: World, other: World, environ: Mapping[str, str]) -> None:
-    anybodys = world.source in _ANYBODYS or other.source in _ANYBODYS
-    if not anybodys or world.size != other.size or world.rank == other.rank:
-        return
+def _two_ranks(world: World, other: World, environ: Mapping[str, str]) -> LaunchError:
     names = [_RANK_NAMES[each.source] for each in (world, other)]
     values = " and ".join(
         f"{name}={environ.get(name, each.rank)}" for name, each in zip(names, (world, other), strict=True)
     )
-    raise LaunchError(
+    return LaunchError(
         f"{values} give this process two ranks of {world.size}",
         f"unset the variables of the launcher that did not start it: those of {world.source} or of {other.source}",
     )
