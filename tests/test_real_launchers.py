@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -20,11 +21,29 @@ from tests.harness import slurm
 from tests.harness.client import ROOT
 from tests.harness.differences import largest_difference
 from tests.harness.installed import skip_unless_installed
-from tests.test_world_torchrun import SCRIPT
+from tests.test_world_torchrun import SCRIPT, free_port
 
 pytestmark = [pytest.mark.full, pytest.mark.torch]
 
 MPIRUN = ["--oversubscribe", "--allow-run-as-root", "-np", "2"]
+
+
+# In place of ssh: the command runs here, under the name of the other host.
+SSH = """#!/bin/bash
+while [[ "$1" == -* ]]; do shift; done
+host="$1"; shift
+exec unshare --uts sh -c "hostname $host; $*"
+"""
+
+
+@pytest.fixture
+def ssh(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("bin") / "ssh"
+    file.write_text(SSH)
+    file.chmod(0o755)
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode:
+        pytest.skip("this process may not change the name of a host")
+    return str(file)
 
 
 def train(words: Sequence[str], folder: Path, **environ: str) -> list[Any]:
@@ -76,6 +95,25 @@ def test_ranks_of_open_mpi_train_what_one_process_trains(tmp_path: Path) -> None
 
 def test_ranks_of_hydra_train_what_one_process_trains(tmp_path: Path) -> None:
     check([launcher("mpiexec.hydra"), "-np", "2"], tmp_path, 2)
+
+
+def test_ranks_of_open_mpi_on_two_hosts_train_what_one_process_trains(tmp_path: Path, ssh: str) -> None:
+    mpirun = launcher("mpirun.openmpi", "mpirun")
+    if "OpenRTE" not in version(mpirun):
+        pytest.skip("mpirun is not that of Open MPI 4")
+    agent = ["--mca", "plm_rsh_agent", ssh, "--host", f"{platform.node()}:1,elsewhere:1"]
+    check([mpirun, *MPIRUN, *agent], tmp_path, 2)
+
+
+def test_ranks_of_hydra_on_two_hosts_need_an_address_and_train_with_one(tmp_path: Path, ssh: str) -> None:
+    mpiexec = launcher("mpiexec.hydra")
+    words = [mpiexec, "-launcher-exec", ssh, "-hosts", f"{platform.node()},elsewhere", "-ppn", "1", "-np", "2"]
+    with pytest.raises(
+        AssertionError, match=r"the address of rank 0 is not set\s+hint: `mpiexec -genv MASTER_ADDR HOST"
+    ):
+        train(words, tmp_path)
+    address = ["-genv", "MASTER_ADDR", "127.0.0.1", "-genv", "MASTER_PORT", str(free_port())]
+    check([*words, *address], tmp_path, 2)
 
 
 def test_processes_of_torchrun_itself_train_what_one_process_trains(tmp_path: Path) -> None:
