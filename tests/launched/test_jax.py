@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import signal
 
@@ -27,9 +28,10 @@ scope = abreast.DataParallel()
 import keras
 import numpy as np
 x = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
-def made(units=8, **settings):
+def made(units=8, dropout=0, **settings):
     with scope:
-        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(units), keras.layers.Dense(1)])
+        layers = [keras.layers.Dense(units), keras.layers.Dropout(dropout), keras.layers.Dense(1)]
+        model = keras.Sequential([keras.Input((4,)), *layers])
         model.compile("sgd", "mse", **settings)
     return model
 def total(model):
@@ -55,6 +57,14 @@ attempt("batches", lambda: made().fit(x + rank, x[:, :1], batch_size=30, verbose
 attempt("model", lambda: made(8 + rank).fit(x, x[:, :1], batch_size=30, verbose=0))
 attempt("eager", lambda: made(run_eagerly=True).fit(x, x[:, :1], batch_size=30, verbose=0))
 attempt("callback", lambda: made().fit(x, x[:, :1], batch_size=30, verbose=0, callbacks=[OnRank1()]))
+validation = {"verbose": 0, "validation_data": (x, x[:, :1])}
+attempt("callback and validation", lambda: made().fit(x, x[:, :1], batch_size=30, callbacks=[OnRank1()], **validation))
+later = ((x[:9] + (rank if i > 2 else 0), x[:9, :1]) for i in range(5))
+attempt("later batches and validation", lambda: made().fit(later, **validation))
+attempt("rate of a layer", lambda: made(dropout=0.5 if rank else 0.1).fit(x, x[:, :1], verbose=0))
+model = made()
+attempt("batches again", lambda: model.fit(x + rank, x[:, :1], batch_size=30, verbose=0))
+found["one by one, after an error"] = np.asarray(model(x[:3])).tolist()
 model = made()
 model.fit(x, x[:, :1], batch_size=30, verbose=0)
 if rank == 0:
@@ -85,6 +95,11 @@ def test_what_differs_between_processes_is_refused_or_is_that_of_rank_0() -> Non
         "BackendError: JAX cannot train over several processes in steps that are not compiled"
     )
     assert "dense_6/bias was set to other values on rank 1 than on rank 0" in first["callback"]
+    assert "/bias was set to other values on rank 1 than on rank 0" in first["callback and validation"]
+    assert first["later batches and validation"].startswith("DataError: the processes read different batches")
+    assert first["rate of a layer"].startswith(
+        "ModelError: the processes train different models: the compiled step of rank 1 is not that of rank 0"
+    )
     assert first["set on rank 0"] == "no error"
     assert first["thread"].startswith("BackendError: two threads train, evaluate or predict at a time")
 
@@ -102,6 +117,63 @@ os._exit(0)
 """
     output, errors = ended(start(script, None, 0, 1, backend="jax"))
     assert "jax.distributed.initialize was called before abreast could join" in output, errors
+
+
+_APART = (
+    _HEAD
+    + """
+def attempt(name, call):
+    try:
+        call()
+        print(json.dumps([name, "no error"]), flush=True)
+    except AbreastError as error:
+        print(json.dumps([name, f"{type(error).__name__}: {error}"]), flush=True)
+class Stops(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = rank == 1
+class Evaluates(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        if abreast.is_main_process():
+            self.model.evaluate(x, x[:, :1], verbose=0)
+attempt("stops", lambda: made().fit(x, x[:, :1], epochs=2, verbose=0, callbacks=[Stops()]))
+attempt("evaluates", lambda: made().fit(x, x[:, :1], epochs=2, verbose=0, callbacks=[Evaluates()]))
+batches = [(x[:9], x[:9, :1])] * (4 + 2 * rank)
+made().fit((each for each in batches), epochs=1, verbose=0)
+"""
+)
+
+
+@pytest.mark.in_turn
+def test_processes_that_do_different_things_do_not_wait_for_one_another() -> None:
+    first, second = start_all(_APART, 2)
+    output, errors = ended(first, 60)
+    ended(second, 20)
+    assert [name for name, _ in map(json.loads, output.splitlines())] == ["stops", "evaluates"]
+    stops, evaluates = [said for _, said in map(json.loads, output.splitlines())]
+    begins = "WorkerError: the processes do different things: rank 0 begins"
+    assert stops.startswith(f"{begins} an epoch, and rank 1 ends a call")
+    assert evaluates.startswith(f"{begins} a call, and rank 1 begins an epoch")
+    assert "the processes do different things: rank 1 makes a step that rank 0 does not make" in errors
+    assert (first.returncode, second.returncode) == (1, 1)
+
+
+_SURVIVES = (
+    _HEAD
+    + """
+class Raises(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        raise KeyError
+try:
+    made().fit(x, x[:, :1], verbose=0, callbacks=[Raises()])
+except KeyError:
+    print(1)
+"""
+)
+
+
+@pytest.mark.in_turn
+def test_an_error_of_a_call_that_scripts_handle_is_none() -> None:
+    assert [result(process) for process in start_all(_SURVIVES, 2)] == [1, 1]
 
 
 _ENDS = (
@@ -124,7 +196,7 @@ made().fit(x, x[:, :1], batch_size=1, epochs=9, verbose=0, callbacks=[Slow()])
     ("how", "code", "said"),
     [
         ("1 / 0", 1, "ended by an error"),
-        pytest.param("sys.exit(3)", 1, "ended by an error", marks=pytest.mark.full),
+        pytest.param("sys.exit(3)", 1, "ended while this process waited", marks=pytest.mark.full),
         ("os.kill(os.getpid(), 9)", -signal.SIGKILL, "has died"),
         pytest.param(
             "os.kill(os.getpid(), 19)",

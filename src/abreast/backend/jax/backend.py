@@ -146,11 +146,10 @@ class JaxBackend:
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         newest = self._newest.pop(model, None)
-        seen = None if newest is None else newest.seen
         if newest is not None:
             newest.put_back()
         if self._launched is not None:
-            self._launched.call_ended(seen, failed)
+            self._launched.call_ended(failed)
 
     def close(self, placement: Placement) -> None:
         pass

@@ -40,11 +40,14 @@ class Launched:
         self.names = self.job.device_names
         self._local_devices = tuple(jax.local_devices())
         self._thread: int | None = None  # that of the call that runs
+        self._seen = Seen()
+        self._starts = False  # whether the next step is the first one of a call
         self._handed: dict[int, ref[Any]] = {}
 
     def agree_on_order(self) -> None:
         """An epoch begins: shuffle as rank 0 does."""
-        order.restore(self.job.exchange("order", order.save().encode() if self.job.rank == 0 else b"")[0].decode())
+        own = order.save().encode() if self.job.rank == 0 else b""
+        order.restore(self.job.exchange("begins an epoch", own)[0].decode())
 
     def explained(self, error: Exception) -> Exception:
         """The error of a step whose sums did not arrive names the process that is gone; any other stays."""
@@ -84,11 +87,11 @@ class Launched:
     def agree_on_variables(self, variables: Sequence[Any]) -> None:
         """A call begins: variables that a script has set get the values of rank 0, unless all processes set the same."""
         self._refuse_threads()
-        self.job.leaving.in_call = True
+        self._starts = True
         changed = {i: _digest(v._value) for i, v in enumerate(variables) if not self.is_as_handed(v._value)}
         shapes = [f"{v.path} {tuple(v.shape)} {v.dtype}" for v in variables]
         own = json.dumps({"fingerprint": _checksum(json.dumps(shapes).encode()), "changed": changed}).encode()
-        said = [json.loads(each) for each in self.job.exchange("variables", own)]
+        said = [json.loads(each) for each in self.job.exchange("begins a call", own)]
         if any(each["fingerprint"] != said[0]["fingerprint"] for each in said):
             self._refuse_other_model(shapes)
         all_changed = sorted({int(i) for each in said for i in each["changed"]})
@@ -107,7 +110,7 @@ class Launched:
         self._thread = threading.get_ident()
 
     def _refuse_other_model(self, shapes: list[str]) -> None:
-        of_all = [json.loads(each) for each in self.job.exchange("shapes", json.dumps(shapes).encode())]
+        of_all = [json.loads(each) for each in self.job.exchange("names its variables", json.dumps(shapes).encode())]
         rank, other = next((rank, each) for rank, each in enumerate(of_all) if each != of_all[0])
         first = next(i for i, (a, b) in enumerate(zip([*of_all[0], None], [*other, None], strict=False)) if a != b)
         mine, theirs = (each[first] if first < len(each) else "none" for each in (of_all[0], other))
@@ -127,27 +130,46 @@ class Launched:
         parts = zip(np.split(got, ends[:-1]), arrays, strict=True)
         return iter([jax.numpy.asarray(part.copy().view(each.dtype).reshape(each.shape)) for part, each in parts])
 
-    def call_ended(self, seen: Seen | None, failed: bool) -> None:
+    def before_step(self, batch: int, program: int) -> None:
+        """Before the first step of a call, all processes must have the same batch and program. Both are checksums."""
+        self.job.leaving.in_call = True  # also after a call that a callback made
+        self._seen.batches = _checksum(str(batch).encode(), self._seen.batches)
+        if self._starts:
+            self._starts = False
+            self._check_same("makes the first step of a call", program)
+        self.job.num_steps += 1
+
+    def assigned(self, name: str, value: Any) -> None:
+        """A variable was set between steps."""
+        self._seen.assigned[name] = _digest(value, self._seen.assigned.get(name, 0))
+
+    def call_ended(self, failed: bool) -> None:
         """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
         try:
-            if seen is not None and not failed:
-                self.check_same("end", seen)
+            if not failed:
+                self._check_same("ends a call")
         finally:
-            self._thread = None
-            self.job.leaving.call_ended(failed)
+            self._thread, self._seen, self._starts = None, Seen(), False
+            self.job.leaving.in_call = False
 
-    def check_same(self, moment: str, seen: Seen) -> None:
-        """Raises `DataError` or `ModelError` if another process read other batches, or set a variable to other values."""
-        own = json.dumps([moment, seen.batches, seen.assigned])
-        of_all = [json.loads(each) for each in self.job.exchange("seen", own.encode())]
+    def _check_same(self, moment: str, program: int = 0) -> None:
+        """Raises `DataError` or `ModelError` if another process did something else than this one."""
+        own = json.dumps([self._seen.batches, program, self._seen.assigned])
+        of_all = [json.loads(each) for each in self.job.exchange(moment, own.encode())]
         rank = next((rank for rank, each in enumerate(of_all) if each != of_all[0]), None)
         if rank is None:
             return
-        if of_all[rank][:2] != of_all[0][:2]:
+        if of_all[rank][0] != of_all[0][0]:
             raise DataError(
                 f"the processes read different batches: those of rank {rank} are not those of rank 0",
                 "every process reads the whole data, and abreast takes its rows of each batch: leave out what gives each "
                 "process a part (`shard`, a sampler, a slice by rank), and seed generators alike",
+            )
+        if of_all[rank][1] != of_all[0][1]:
+            raise ModelError(
+                f"the processes train different models: the compiled step of rank {rank} is not that of rank 0",
+                "give layers, losses and optimizers the same settings in every process, random ones too: seed Python and NumPy "
+                "alike before the model is made",
             )
         values, others = of_all[0][2], of_all[rank][2]
         name = next(name for name in [*values, *others] if values.get(name) != others.get(name))
@@ -161,16 +183,8 @@ class Launched:
 class Seen:
     """What a call has seen in this process: a checksum of its batches, and one for each variable that was set between steps."""
 
-    steps: int = 0
     batches: int = 0
     assigned: dict[str, int] = field(default_factory=dict)
-
-    def batch(self, digest: int) -> None:
-        self.steps += 1
-        self.batches = _checksum(str(digest).encode(), self.batches)
-
-    def assignment(self, name: str, value: Any) -> None:
-        self.assigned[name] = _digest(value, self.assigned.get(name, 0))
 
 
 def refuse_eager(model: Any) -> None:
@@ -189,6 +203,11 @@ def batch_digest(batch: HostBatch) -> int:
         if leaf is not None:
             digest = _digest(leaf[::step], digest)
     return digest
+
+
+def program_digest(program: Any, *arguments: Any) -> int:
+    """A checksum of a compiled step: it holds every number that is no variable, such as the rate of a Dropout."""
+    return _checksum(program.lower(*arguments).as_text().encode())
 
 
 def _digest(value: Any, before: int = 0) -> int:

@@ -14,7 +14,7 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from abreast.stderr import tell
@@ -22,16 +22,21 @@ from abreast.workers.limits import hang_seconds
 
 _LEFT, _ALIVE = "abreast/left/", "abreast/alive/"
 _EVERY_SECONDS = 1
+_SOON_SECONDS = 6  # that rank 0, whose end lets JAX abort the others, leaves them to end by themselves
 _DEAD_SECONDS = 6  # silence after which a process whose connections have closed counts as the dead one
 HINT = "the first error is in the output of the process that ended first"
 FOR_EVER_MS = 7 * 24 * 3600 * 1000  # `Leaving` notices who is gone, so an answer may take as long as it takes
 
 
 class Leaving:
-    """The end of this process in its job. `client` is JAX's connection to rank 0."""
+    """The end of this process in its job. `client` is JAX's connection to rank 0.
 
-    def __init__(self, client: Any, rank: int, size: int) -> None:
+    `progress` returns the numbers of steps and messages that this process has begun.
+    """
+
+    def __init__(self, client: Any, rank: int, size: int, progress: Callable[[], tuple[int, int]]) -> None:
         self._client = client
+        self._progress = progress
         self._rank = rank
         self._others = [each for each in range(size) if each != rank]
         self._heard: dict[int, tuple[str, float]] = {}  # of each rank, what it wrote last, and since when
@@ -44,10 +49,6 @@ class Leaving:
         self._notice_errors()
         threading.Thread(target=self._watch, name="abreast-job", daemon=True).start()
 
-    def call_ended(self, failed: bool) -> None:
-        """A call has ended. After a good one the script has survived what failed before."""
-        self.in_call, self._failed = False, failed
-
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
         """Inside, a thread of this process waits for a message of another one, which then may not have left."""
@@ -56,6 +57,13 @@ class Leaving:
             yield
         finally:
             self._waits.pop()
+
+    def progress(self, rank: int) -> tuple[int, int]:
+        """The numbers of steps and messages that a process had begun a moment ago."""
+        if rank not in self._heard:
+            return 0, 0
+        _, steps, messages, _ = self._heard[rank][0].split(" ")
+        return int(steps), int(messages)
 
     def who_is_gone(self) -> str:
         """A process that has ended, or is silent; waits until that is known."""
@@ -80,7 +88,7 @@ class Leaving:
     def _leave(self) -> None:
         self._write_how("ended by an error" if self._failed else "ended")
         if self._failed:
-            _exit()
+            self._exit()
         for rank in self._others:
             try:
                 how = self._client.blocking_key_value_get(f"{_LEFT}{rank}", FOR_EVER_MS)
@@ -96,7 +104,7 @@ class Leaving:
         while not self._is_leaving:
             count += 1
             try:
-                self._client.key_value_set(f"{_ALIVE}{self._rank}", f"{count} {platform.node()}", allow_overwrite=True)
+                self._write_alive(count)
                 self._hear()
                 unreachable = 0
             except Exception:  # JAX raises several
@@ -107,11 +115,16 @@ class Leaving:
                 return
             if unreachable > _DEAD_SECONDS:
                 self._end("rank 0 cannot be reached")
-            if left is not None and stuck > 2 * _DEAD_SECONDS:
+            if left is not None and stuck > (_SOON_SECONDS / 2 if "error" in left else 2 * _DEAD_SECONDS):
                 self._end(f"{left} while this process waited for it in a call")
             if (silent := self._silent(self._hang_seconds)) is not None:
                 self._end(f"{silent} has been silent for {self._hang_seconds:g} s (ABREAST_HANG_SECONDS)")
             time.sleep(_EVERY_SECONDS)
+
+    def _write_alive(self, count: int) -> None:
+        steps, messages = self._progress()
+        text = f"{count} {steps} {messages} {platform.node()}"
+        self._client.key_value_set(f"{_ALIVE}{self._rank}", text, allow_overwrite=True)
 
     def _hear(self) -> None:
         now = time.monotonic()
@@ -125,7 +138,7 @@ class Leaving:
         for rank in self._others:
             text, since = self._heard.get(rank, ("", now))
             if now - since > seconds:
-                return f"rank {rank} on host {text.partition(' ')[2]}"
+                return f"rank {rank} on host {text.split(' ')[-1]}"
         return None
 
     def _left(self) -> str | None:
@@ -142,10 +155,13 @@ class Leaving:
         """End this process because another one of the job is gone."""
         tell(f"{why}; this process of the job ends too\nhint: {HINT}")
         self._write_how("ended by an error")
-        _exit()
+        self._exit()
 
-
-def _exit() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)
+    def _exit(self) -> None:
+        with contextlib.suppress(Exception):
+            deadline = time.monotonic() + (_SOON_SECONDS if self._rank == 0 else 0)
+            while time.monotonic() < deadline and len(self._client.key_value_dir_get(_LEFT)) <= len(self._others):
+                time.sleep(_EVERY_SECONDS / 4)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)

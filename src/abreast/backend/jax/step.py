@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,7 +17,7 @@ from keras import tree
 
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.jax.devices import platform, replicated_over, sharded_over
-from abreast.backend.jax.launched import Launched, Seen
+from abreast.backend.jax.launched import Launched, program_digest
 from abreast.exact.local_norm import local_batch_norm
 from abreast.feed import take
 from abreast.staging import Stage
@@ -49,9 +49,9 @@ class _Values:
 
     __slots__ = ("shown", "values")
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: Any, shown: Callable[[Any], Any] | None = None) -> None:
         self.values = values
-        self.shown: Callable[[Any], Any] | None = None
+        self.shown = shown
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.values if self.shown is None else map(self.shown, self.values))
@@ -71,7 +71,6 @@ class Newest:
     values: Any = None
     variables: tuple[list[Any], ...] = ()  # whose values those are; a callback may freeze some of them meanwhile
     logs: Any = None
-    seen: Seen = field(default_factory=Seen)
 
     def put_back(self) -> None:
         """Give the values to variables that lack theirs: Keras puts them back itself, except after a failure."""
@@ -80,7 +79,7 @@ class Newest:
                 for variable, value in zip(variables, values, strict=True):
                     if variable._value is None:
                         variable._value = value
-        self.values, self.variables, self.logs, self.seen = None, (), None, Seen()
+        self.values, self.variables, self.logs = None, (), None
 
 
 class Steps:
@@ -103,6 +102,7 @@ class Steps:
         self._program = _program(kind, model, placement)
         self._replicated = replicated_over(placement.devices)
         self._launched = launched
+        self._program_digest: int | None = None
         # With many steps under way, XLA's CPU threads can wait for one another until it aborts.
         self._waits = placement.num_devices > 1 and platform() == "cpu"
 
@@ -147,11 +147,10 @@ class Steps:
         return newest.logs
 
     def _check(self, staged: StagedBatch, launched: Launched) -> None:
-        """Before the first step, all processes must have the same batch."""
-        seen = self._newest.seen
-        seen.batch(staged.digest)
-        if seen.steps == 1:
-            launched.check_same("start", seen)
+        """What the step is about to do must be the same in all processes."""
+        if self._program_digest is None:
+            self._program_digest = program_digest(self._program, self._newest.values, staged.data, staged.rows)
+        launched.before_step(staged.digest, self._program_digest)
 
     def _take_variables(self) -> None:
         groups = _variables(self._model, self._kind)
@@ -163,7 +162,8 @@ class Steps:
     def _read(self, state: Any) -> None:
         self._newest.variables = _variables(self._model, self._kind)
         groups = zip(state, self._newest.variables, strict=True)
-        self._newest.values = tuple(_Values(self._onto_devices(list(values), of)) for values, of in groups)
+        shown = None if self._launched is None else self._launched.handed
+        self._newest.values = tuple(_Values(self._onto_devices(list(values), of), shown) for values, of in groups)
 
     def _onto_devices(self, values: list[Any], variables: list[Any]) -> list[Any]:
         launched = self._launched
@@ -171,7 +171,7 @@ class Steps:
             return list(jax.device_put(values, self._replicated))
         for value, variable in zip(values, variables, strict=True):
             if not launched.is_as_handed(value):
-                self._newest.seen.assignment(variable.path, value)
+                launched.assigned(variable.path, value)
         return [launched.onto_mesh(value, self._replicated) for value in values]
 
 
