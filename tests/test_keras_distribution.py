@@ -203,7 +203,7 @@ if size > 1:
 @pytest.mark.parametrize("order", ["placed first", "plain first"])
 def test_under_a_process_group_of_the_users_a_placed_model_is_not_wrapped(order: str) -> None:
     skip_unless_installed("torch")
-    from tests.test_world_torchrun import free_port, result  # imports abreast, which plain workers must not
+    from tests.launched.job import free_port, result  # imports abreast, which plain workers must not
 
     port = free_port()
     started = [start(rank, SIZE, port, order) for rank in range(SIZE)] + [start(0, 1, port, order)]

@@ -1,6 +1,7 @@
-"""`abreast run` on PyTorch under real launchers: each rank learns what one process learns. Missing launchers skip their test.
+"""`abreast run` on JAX and PyTorch under real launchers: each rank learns what one process learns.
 
-`apt-get install openmpi-bin mpich slurm-wlm munge` brings them; Slurm's test starts its daemons as root.
+`apt-get install openmpi-bin mpich slurm-wlm munge` brings them; a missing one skips its tests. Those of Slurm start
+its daemons as root.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from tests.harness import slurm
 from tests.harness.client import ROOT
 from tests.harness.differences import largest_difference
 from tests.harness.installed import skip_unless_installed
-from tests.test_world_torchrun import SCRIPT, free_port
+from tests.launched.job import free_port
+from tests.test_world_torchrun import SCRIPT
 
-pytestmark = [pytest.mark.full, pytest.mark.torch]
+pytestmark = pytest.mark.full
 
 MPIRUN = ["--oversubscribe", "--allow-run-as-root", "-np", "2"]
 
@@ -34,6 +36,17 @@ while [[ "$1" == -* ]]; do shift; done
 host="$1"; shift
 exec unshare --uts sh -c "hostname $host; $*"
 """
+
+
+@pytest.fixture(
+    autouse=True, params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "torch")]
+)
+def framework(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The framework of all ranks."""
+    name: str = request.param
+    skip_unless_installed(name)
+    monkeypatch.setenv("KERAS_BACKEND", name)
+    return name
 
 
 @pytest.fixture
@@ -48,12 +61,10 @@ def ssh(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def train(words: Sequence[str], folder: Path, **environ: str) -> list[Any]:
     """What each rank found, from files; the script is plain Keras, and each rank seeds it with its own number."""
-    skip_unless_installed("torch")
     (folder / "train.py").write_text(SCRIPT)
     out = folder / f"out{len(list(folder.iterdir()))}"
     out.mkdir()
     common = {
-        "KERAS_BACKEND": "torch",
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(ROOT / "src"),

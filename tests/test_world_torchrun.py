@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import socket
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
 from abreast.backend.torch import interface
 from abreast.backend.torch.interface import choose_interface, interface_towards
-from benchmarks.slow_links import ADDRESSES, DEVICE, Namespace, NotPermitted, inside, slow_link
+from benchmarks.slow_links import ADDRESSES, DEVICE, NotPermitted, inside, slow_link
 from tests.harness.client import ROOT, RemoteError, Workers
 from tests.harness.differences import largest_difference
 from tests.harness.installed import skip_unless_installed
-
-SIZE = 3
+from tests.launched.job import result, start, start_all
 
 # Each rank starts with other weights, another seed and thus another shuffle: only rank 0's may count.
 SCRIPT = """
@@ -47,9 +43,8 @@ print(json.dumps(found)) if len(sys.argv) < 3 else open(f"{sys.argv[2]}/{rank}.j
 @pytest.mark.torch
 def test_processes_of_torchrun_train_what_one_process_trains() -> None:
     skip_unless_installed("torch")
-    started = [start("abreast", rank, free_port()) for rank in [None]] + start_all("abreast")
+    started = [start_alone(), *start_all(SCRIPT, 3, "abreast", backend="torch")]
     alone, *ranks = [result(process) for process in started]
-    assert len(ranks) == SIZE
     for name in ("history", "predicted", "weights"):
         for rank in ranks:
             assert largest_difference(alone[name], rank[name]) < 1e-5, name
@@ -62,8 +57,10 @@ def test_two_hosts_train_what_one_process_trains() -> None:
     skip_unless_installed("torch")
     try:
         with slow_link() as link:
-            started = [start("abreast", rank, 20000, 2, host=host) for rank, host in enumerate(link.hosts)]
-            alone, *ranks = [result(process) for process in [start("abreast", None, 0), *started]]
+            started = [
+                start(SCRIPT, r, 20000, 2, "abreast", backend="torch", host=host) for r, host in enumerate(link.hosts)
+            ]
+            alone, *ranks = [result(process) for process in [start_alone(), *started]]
     except NotPermitted as error:
         pytest.skip(error.args[0])
     for name in ("history", "predicted", "weights"):
@@ -176,7 +173,7 @@ def run_join(world: dict[str, str]) -> subprocess.CompletedProcess[str]:
 def test_without_abreast_the_processes_train_different_models() -> None:
     """The negative control, and the behaviour of plain Keras today: no synchronisation, and no error."""
     skip_unless_installed("torch")
-    first, second, *_ = [result(process) for process in start_all("plain", size=2)]
+    first, second, *_ = [result(process) for process in start_all(SCRIPT, 2, "plain", backend="torch")]
     assert largest_difference(first["weights"], second["weights"]) > 1e-2
 
 
@@ -202,51 +199,5 @@ def placement_in_a_world() -> None:
             del os.environ[variable]
 
 
-def start_all(what: str, size: int = SIZE) -> list[subprocess.Popen[str]]:
-    port = free_port()
-    return [start(what, rank, port, size) for rank in range(size)]
-
-
-def start(
-    what: str, rank: int | None, port: int, size: int = SIZE, *, host: Namespace | None = None
-) -> subprocess.Popen[str]:
-    """One process of `size`, as torchrun starts it, on this host or an emulated one; with None, one that is alone."""
-    world = (
-        {}
-        if rank is None
-        else {
-            "RANK": str(rank),
-            "WORLD_SIZE": str(size),
-            "LOCAL_RANK": str(rank if host is None else 0),
-            "LOCAL_WORLD_SIZE": str(size if host is None else 1),
-            "MASTER_ADDR": "127.0.0.1" if host is None else ADDRESSES[0],
-            "MASTER_PORT": str(port),
-        }
-    )
-    common = {"KERAS_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, "-c", SCRIPT, what]
-    return subprocess.Popen(
-        words if host is None else host.command(*words),
-        env={**os.environ, **common, "PYTHONPATH": str(ROOT / "src"), **world},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def result(process: subprocess.Popen[str]) -> dict[str, Any]:
-    try:
-        output, errors = process.communicate(timeout=150)
-    finally:
-        process.kill()
-        process.wait(10)
-    assert process.returncode == 0, errors
-    found: dict[str, Any] = json.loads(output)
-    return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def start_alone() -> subprocess.Popen[str]:
+    return start(SCRIPT, None, 0, 1, "abreast", backend="torch")
