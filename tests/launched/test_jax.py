@@ -222,7 +222,8 @@ def test_a_process_that_ends_in_a_call_ends_all(
         ended(second, 20)
     assert f"rank 1 on host {platform.node()} {said}" in errors
     assert first.returncode == 1
-    assert code is None or second.returncode == code
+    # Where rank 0 ends while rank 1 waits for it at its own exit, JAX may abort rank 1 first.
+    assert code is None or second.returncode in ((code, -signal.SIGABRT) if "exit" in how else (code,))
 
 
 def test_a_process_that_is_terminated_ends() -> None:
