@@ -1,4 +1,4 @@
-"""The random state that sources shuffle with (Python's and NumPy's), as a text that one process gives to others."""
+"""The random state that sources shuffle with (Python's and NumPy's), as a text that rank 0 gives to the others."""
 
 from __future__ import annotations
 

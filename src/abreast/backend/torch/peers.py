@@ -6,18 +6,16 @@ variables; shuffles follow rank 0's random state. Each process has its own Pytho
 
 from __future__ import annotations
 
-import math
 import os
-import random
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 from abreast import exact
+from abreast.backend import order
 from abreast.backend.contract import Kind
 from abreast.backend.torch import messages, own_group
 from abreast.backend.torch.interface import choose_interface
@@ -86,18 +84,9 @@ class Peers:
     def agree_on_order(self) -> None:
         """Give every rank the random state that rank 0 shuffles with."""
         generator = torch.get_rng_state()
-        legacy: Any = np.random.get_state()
-        _, keys, position, has_gauss, gauss = legacy
-        version, words, next_gauss = random.getstate()
-        numbers = torch.tensor([*keys.tolist(), position, has_gauss, *words], dtype=torch.int64)
-        gausses = torch.tensor([gauss, float("nan") if next_gauss is None else next_gauss], dtype=torch.float64)
-        for tensor in (generator, numbers, gausses):
-            dist.broadcast(tensor, src=0)
+        dist.broadcast(generator, src=0)
         torch.set_rng_state(generator)
-        ints, floats = numbers.tolist(), gausses.tolist()
-        end = len(keys)
-        np.random.set_state(("MT19937", np.array(ints[:end], np.uint32), ints[end], ints[end + 1], floats[0]))
-        random.setstate((version, tuple(ints[end + 2 :]), None if math.isnan(floats[1]) else floats[1]))
+        order.restore(self._text_of_rank_0(order.save()))
 
     def _step(self, model: Any, global_batch_norm: bool) -> ReplicaStep:
         known = vars(model).get(_STEP)
