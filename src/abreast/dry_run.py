@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from abreast.backend.contract import refuse
-from abreast.backend.registry import BACKENDS, require
+from abreast.backend.registry import BACKENDS
 from abreast.backend.torch.interface import choose_interface
 from abreast.backend.unused_gpus import unused_gpus
 from abreast.backend_choice import backend_choice
@@ -27,9 +27,7 @@ def dry_run(script: str, options: RunOptions, *, module: bool, as_json: bool) ->
     """Print the facts. Raises `AbreastError` for variables that contradict one another, and, after them, for a refused run."""
     if not module:
         check_file(script)
-    if options.backend is not None:
-        require(options.backend)
-        os.environ["KERAS_BACKEND"] = options.backend
+    options.choose_backend()
     world, (backend, _) = read_world(), backend_choice()
     devices: tuple[str, ...] = ()
     refusal: AbreastError | None = None

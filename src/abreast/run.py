@@ -52,6 +52,12 @@ class RunOptions:
             cpu_devices(self.cpu_devices)
         self.staging()
 
+    def choose_backend(self) -> None:
+        """Let Keras use the backend that the options name. Raises `BackendError` if it is not installed."""
+        if self.backend is not None:
+            require(self.backend)
+            os.environ["KERAS_BACKEND"] = self.backend
+
     def staging(self) -> Staging:
         return Staging(self.prefetch, self.prefetch_bytes, self.input_timeout)
 
@@ -74,9 +80,7 @@ def run_script(
     as Python prints them, without our frames. `AbreastError` is raised only if the script cannot start, or its models cannot be
     placed.
     """
-    if options.backend is not None:
-        require(options.backend)
-        os.environ["KERAS_BACKEND"] = options.backend
+    options.choose_backend()
     start = _prepare(target, arguments, module)
     with ExitStack() as stack:
         placing = _Placing(options, stack, placed, plain)
