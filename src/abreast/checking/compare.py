@@ -160,9 +160,8 @@ class _Scales:
     def __init__(self, precision: Precision) -> None:
         self._precision = precision
         self._first: dict[tuple[str, str], Any] = {}
-        self._late: dict[
-            tuple[str, str], Any
-        ] = {}  # of a model that was built in the step of this event: its start is unknown
+        # Of a model that was built in the step of this event: its start is unknown.
+        self._late: dict[tuple[str, str], Any] = {}
         self._changes: dict[str, float] = {}
 
     def meet(self, event: Event) -> None:

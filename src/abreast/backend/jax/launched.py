@@ -72,7 +72,7 @@ class Launched:
         return array.addressable_data(0)
 
     def handed(self, array: Any) -> Any:
-        """The same for a variable's value, remembered: as long as a variable holds it, all processes hold the same."""
+        """This process's copy of a variable's value, remembered: as long as a variable holds it, all processes hold the same."""
         own = self.own_copy(array)
         number = id(own)
         self._handed[number] = ref(own, lambda _: self._handed.pop(number, None))

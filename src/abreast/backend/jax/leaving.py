@@ -25,7 +25,7 @@ _EVERY_SECONDS = 1
 _SOON_SECONDS = 6  # that rank 0, whose end lets JAX abort the others, leaves them to end by themselves
 _DEAD_SECONDS = 6  # silence after which a process whose connections have closed counts as the dead one
 HINT = "the first error is in the output of the process that ended first"
-FOR_EVER_MS = 7 * 24 * 3600 * 1000  # `Leaving` notices who is gone, so an answer may take as long as it takes
+_FOR_EVER_MS = 7 * 24 * 3600 * 1000  # `Leaving` notices who is gone, so an answer may take as long as it takes
 
 
 class Leaving:
@@ -43,7 +43,7 @@ class Leaving:
         self._failed = False
         self._is_leaving = False
         self._hang_seconds = hang_seconds()
-        self._waits: list[None] = []  # an entry for each thread that waits for the others
+        self._waits = False  # for a message of another process
         self.in_call = False  # every call is one of all processes, so none may leave during it
         atexit.register(self._leave)  # runs before that of JAX, which was registered first
         self._notice_errors()
@@ -51,12 +51,12 @@ class Leaving:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Inside, a thread of this process waits for a message of another one, which then may not have left."""
-        self._waits.append(None)
+        """Inside, this process waits for a message of another one, which then may not have left."""
+        self._waits = True
         try:
             yield
         finally:
-            self._waits.pop()
+            self._waits = False
 
     def progress(self, rank: int) -> tuple[int, int]:
         """The numbers of steps and messages that a process had begun a moment ago."""
@@ -91,7 +91,7 @@ class Leaving:
             self._exit()
         for rank in self._others:
             try:
-                how = self._client.blocking_key_value_get(f"{_LEFT}{rank}", FOR_EVER_MS)
+                how = self._client.blocking_key_value_get(f"{_LEFT}{rank}", _FOR_EVER_MS)
             except Exception:  # JAX raises several
                 self._end("rank 0 cannot be reached")
             if "error" in how:

@@ -92,7 +92,7 @@ class Steps:
         placement: Placement,
         stage: Stage[StagedBatch],
         newest_of: WeakKeyDictionary[Any, Newest],
-        launched: Launched | None = None,
+        launched: Launched | None,
     ) -> None:
         self._kind = kind
         self._model = model
