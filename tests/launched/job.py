@@ -14,11 +14,12 @@ from tests.harness.client import ROOT
 
 
 def start_all(
-    script: str, size: int, *arguments: str, backend: str = "jax", cpu_devices: int = 1
+    script: str, size: int, *arguments: str, backend: str = "jax", cpu_devices: int = 1, address: str = "127.0.0.1"
 ) -> list[subprocess.Popen[str]]:
     port = free_port()
     return [
-        start(script, rank, port, size, *arguments, backend=backend, cpu_devices=cpu_devices) for rank in range(size)
+        start(script, rank, port, size, *arguments, backend=backend, cpu_devices=cpu_devices, address=address)
+        for rank in range(size)
     ]
 
 
@@ -31,9 +32,10 @@ def start(
     backend: str,
     cpu_devices: int = 1,
     host: Namespace | None = None,
+    address: str = "127.0.0.1",
 ) -> subprocess.Popen[str]:
     """One process of `size`, as torchrun starts it, on this host or an emulated one; with None, one that is alone."""
-    world = {} if rank is None else variables(rank, size, port, host)
+    world = {} if rank is None else variables(rank, size, port, address if host is None else ADDRESSES[0], host)
     common = {
         "KERAS_BACKEND": backend,
         "CUDA_VISIBLE_DEVICES": "",
@@ -50,14 +52,14 @@ def start(
     )
 
 
-def variables(rank: int, size: int, port: int, host: Namespace | None = None) -> dict[str, str]:
+def variables(rank: int, size: int, port: int, address: str, host: Namespace | None = None) -> dict[str, str]:
     """Those of torchrun."""
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(size),
         "LOCAL_RANK": str(rank if host is None else 0),
         "LOCAL_WORLD_SIZE": str(size if host is None else 1),
-        "MASTER_ADDR": "127.0.0.1" if host is None else ADDRESSES[0],
+        "MASTER_ADDR": address,
         "MASTER_PORT": str(port),
     }
 

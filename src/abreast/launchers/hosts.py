@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import platform
-import socket
 from collections.abc import Mapping
 
 from abreast import typed_command
 from abreast.errors import LaunchError
+from abreast.launchers.route import DEFAULT_ROUTE, own_address_towards
 from abreast.launchers.variables import HINT, master, number, port, port_of_job, rank_and_size
 from abreast.launchers.world import LauncherName, World
 
@@ -63,7 +62,7 @@ def aws_batch(environ: Mapping[str, str]) -> World | None:
     found = World(rank, found.size, 0, 1, found.host, found.source, *master(environ), per="host")
     address = environ.get("AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS")
     if rank == 0 and address is None:
-        address = _own_address()
+        address = own_address_towards(DEFAULT_ROUTE) or platform.node()
     job = environ.get("AWS_BATCH_JOB_ID", "").partition("#")[0]
     return found.reached_at(address, port_of_job(job) if job else _PORT)
 
@@ -82,12 +81,3 @@ def sagemaker(environ: Mapping[str, str]) -> World | None:
         return None
     found = World(rank, len(hosts), 0, 1, here, "sagemaker", *master(environ), per="host")
     return found.reached_at(hosts[0], _PORT)
-
-
-def _own_address() -> str:
-    """The address of the interface with the default route, else the name of this host. Sends nothing."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # an address for documentation: a datagram socket only looks up the route
-        address: str = probe.getsockname()[0]
-        return address
-    return platform.node()

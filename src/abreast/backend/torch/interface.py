@@ -13,11 +13,11 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from abreast.errors import BackendError
+from abreast.launchers.route import DEFAULT_ROUTE, own_address_towards
 
 _SIOCGIFADDR = 0x8915
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_ELSEWHERE = "192.0.2.1"  # an address for documentation: the way to it is the default route
 
 
 def choose_interface(master_addr: str, environ: MutableMapping[str, str], *, several_hosts: bool = False) -> None:
@@ -30,7 +30,7 @@ def choose_interface(master_addr: str, environ: MutableMapping[str, str], *, sev
         environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     elif "GLOO_SOCKET_IFNAME" not in environ:
-        interface = interface_towards(master_addr) or (interface_towards(_ELSEWHERE) if several_hosts else None)
+        interface = interface_towards(master_addr) or (interface_towards(DEFAULT_ROUTE) if several_hosts else None)
         if interface is not None:
             environ["GLOO_SOCKET_IFNAME"] = interface
 
@@ -64,18 +64,14 @@ def interface_towards(host: str) -> str | None:
     For this host itself, it is the interface with the host's address, unless the host's name stands for the loopback.
     """
     with contextlib.suppress(OSError):
-        family, kind, protocol, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # a datagram socket only looks up the route and sends nothing
-            own = probe.getsockname()[0]
-        if not own.startswith("127.") and own != "::1":
-            return _interface_with(family, own)
+        if (own := own_address_towards(host)) is not None:
+            return _interface_with(own)
     return None
 
 
-def _interface_with(family: int, address: str) -> str | None:
-    if family == socket.AF_INET6:
-        wanted = socket.inet_pton(family, address.partition("%")[0]).hex()
+def _interface_with(address: str) -> str | None:
+    if ":" in address:
+        wanted = socket.inet_pton(socket.AF_INET6, address.partition("%")[0]).hex()
         rows = [line.split() for line in _IPV6_ADDRESSES.read_text().splitlines()]
         return next((row[-1] for row in rows if row[0] == wanted), None)
     wanted_bytes = socket.inet_aton(address)
