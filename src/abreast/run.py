@@ -243,6 +243,7 @@ class _Placing(importlib.abc.MetaPathFinder):
 def _show(error: BaseException) -> int:
     """Print an exception of the script as Python would; return Python's exit code."""
     trace = _without_ours(error.__traceback__)
+    sys.last_value = error  # as Python does: others see there that the script failed
     if isinstance(error, AbreastError):
         calls = traceback.extract_tb(trace)
         inside = next((i for i, frame in enumerate(calls) if _is_ours(frame.filename)), len(calls))

@@ -1,7 +1,4 @@
-"""A job of several processes of JAX: how a process joins it, and the messages that processes give one another.
-
-Messages go over the service of JAX, not over the devices. Imports JAX.
-"""
+"""A job of several processes of JAX: how a process joins it, and the service of JAX as its board (`exchange.py`). Imports JAX."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ from jax._src import distributed, xla_bridge
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from abreast.backend.exchange import Exchange
 from abreast.backend.jax.devices import gpus_of_driver, index_of
-from abreast.backend.jax.leaving import Leaving
-from abreast.errors import LaunchError, WorkerError
+from abreast.errors import LaunchError
 from abreast.launchers import World, address_of_rank_0, own_devices
 from abreast.launchers.route import DEFAULT_ROUTE, own_address_towards
 from abreast.launchers.world import LOOPBACK
@@ -27,59 +24,43 @@ from abreast.launchers.world import LOOPBACK
 _CORE: Any = vars(xla_bridge)["_jax"]
 _HEARTBEAT_SECONDS = 7 * 24 * 3600  # JAX would end this process by SIGABRT; `leaving.py` notices who is gone
 _CONNECT_SECONDS = 300
-_LOOK_MS = 1000
-_END = b"\n"  # of what a process is doing, in a message
 _PORTS_ABOVE_TORCHRUN = 1  # torchrun keeps a store at MASTER_PORT
 
 
-class Job:
-    """The messages of one job. Every process calls the same methods in the same order, from the thread of its call."""
+class Job(Exchange):
+    """The messages of one job. They go over the service of JAX, not over the devices."""
 
     def __init__(self, world: World) -> None:
-        self.rank, self._size = world.rank, world.size
-        self._client = _joined(world)
-        self.num_steps = self.num_messages = 0
-        self.leaving = Leaving(self._client, world.rank, world.size, lambda: (self.num_steps, self.num_messages))
+        super().__init__(_Service(_joined(world)), world.rank, world.size)
         self.device_names = _names(jax.devices())
         _connect()
 
-    def exchange(self, doing: str, own: bytes) -> list[bytes]:
-        """The messages of all ranks, in their order. Raises `WorkerError` if another process is `doing` something else."""
-        self.num_messages += 1
-        number = self.num_messages
-        self._client.key_value_set_bytes(self._key(number, self.rank), doing.encode() + _END + own)
-        with self.leaving.waiting():
-            found = [self._message(number, rank).split(_END, 1) for rank in range(self._size)]
-        if number > 1:  # all have read the message before: they have written this one
-            self._client.key_value_delete(self._key(number - 1, self.rank))
-        rank = next((rank for rank, (theirs, _) in enumerate(found) if theirs != found[0][0]), None)
-        if rank is not None:
-            raise _apart(f"rank 0 {found[0][0].decode()}, and rank {rank} {found[rank][0].decode()}")
-        return [message for _, message in found]
 
-    def _message(self, number: int, rank: int) -> bytes:
-        """The message of a rank; short waits let Ctrl+C through. Raises `WorkerError` where it can never come."""
-        while True:
-            try:
-                message: bytes = self._client.blocking_key_value_get_bytes(self._key(number, rank), _LOOK_MS)
-                return message
-            except jax.errors.JaxRuntimeError as error:
-                if "DEADLINE_EXCEEDED" not in str(error):
-                    raise
-            steps, messages = self.leaving.progress(rank)
-            if steps > self.num_steps and messages < number:  # that step waits for this process, and this one for it
-                raise _apart(f"rank {rank} makes a step that rank {self.rank} does not make")
+class _Service:
+    """See `Board`."""
 
-    def _key(self, number: int, rank: int) -> str:
-        return f"abreast/{number}/{rank}"
+    def __init__(self, client: Any) -> None:
+        self._client = client
 
+    def write(self, key: str, value: bytes) -> None:
+        self._client.key_value_set_bytes(key, value, allow_overwrite=True)
 
-def _apart(what: str) -> WorkerError:
-    return WorkerError(
-        f"the processes do different things: {what}",
-        "make the same calls on the same batches in every process: none only where `is_main_process()` is true, and stop "
-        "all of them at the same epoch",
-    )
+    def read(self, keys: Sequence[str], seconds: float) -> list[bytes] | None:
+        try:
+            return [self._client.blocking_key_value_get_bytes(key, int(1000 * seconds)) for key in keys]
+        except jax.errors.JaxRuntimeError as error:
+            if "DEADLINE_EXCEEDED" not in str(error):
+                raise
+            return None
+
+    def look(self, prefix: str) -> dict[int, bytes]:
+        return {int(key.removeprefix(prefix)): value for key, value in self._client.key_value_dir_get_bytes(prefix)}
+
+    def erase(self, key: str) -> None:
+        self._client.key_value_delete(key)
+
+    def close(self) -> None:
+        pass  # JAX itself waits
 
 
 def refuse_other_jobs() -> None:

@@ -1,0 +1,152 @@
+"""What must be the same in all processes of a launcher while they train: they compare it, and a difference is an error.
+
+Each process runs the user's script. Variables that a script has set between two calls become those of rank 0; batches, the
+steps themselves, and what code between the steps sets must be alike. Not here: how messages travel (`exchange.py`). Imports no
+framework.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from abreast.backend.exchange import Exchange
+from abreast.errors import BackendError, DataError, ModelError
+
+_COMPARED_ROWS = 16  # of each array of a batch
+
+
+@dataclass
+class Seen:
+    """What a call has seen in this process: a checksum of its batches, and one for each variable that was set between steps."""
+
+    batches: int = 0
+    assigned: dict[str, int] = field(default_factory=dict)
+
+
+class Agreement:
+    """What the calls of this process have in common with those of the others. All checksums are `digest`s."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._thread: int | None = None  # that of the call that runs
+        self._seen = Seen()
+        self._starts = False  # whether the next step is the first one of a call
+
+    def of_rank_0(self, doing: str, text: str) -> str:
+        """The text of rank 0, in every process."""
+        own = text.encode() if self._exchange.rank == 0 else b""
+        return self._exchange.exchange(doing, own)[0].decode()
+
+    def begins_call(self, names: Sequence[str], changed: Mapping[int, int]) -> tuple[list[int], list[int]]:
+        """The variables that a process has set since the last step, and those of them that are not alike everywhere.
+
+        `names`: every variable, with its shape and type. `changed`: the checksums of those that this process has set.
+        """
+        self._refuse_threads()
+        self._starts = True
+        own = {"fingerprint": digest_of_text(json.dumps(names)), "changed": changed}
+        said = [json.loads(each) for each in self._exchange.exchange("begins a call", json.dumps(own).encode())]
+        if any(each["fingerprint"] != said[0]["fingerprint"] for each in said):
+            self._refuse_other_model("variables", names)
+        all_changed = sorted({int(i) for each in said for i in each["changed"]})
+        differ = [i for i in all_changed if len({each["changed"].get(str(i)) for each in said}) > 1]
+        return all_changed, differ
+
+    def _refuse_threads(self) -> None:
+        if self._thread not in (None, threading.get_ident()):
+            raise BackendError(
+                "two threads train, evaluate or predict at a time, and the order of their steps would differ between processes",
+                "let one thread make the calls, or start one process",
+            )
+        self._thread = threading.get_ident()
+
+    def _refuse_other_model(self, what: str, names: Sequence[str]) -> None:
+        of_all = [json.loads(each) for each in self._exchange.exchange(f"names its {what}", json.dumps(names).encode())]
+        rank, other = next((rank, each) for rank, each in enumerate(of_all) if each != of_all[0])
+        first = next(i for i, (a, b) in enumerate(zip([*of_all[0], None], [*other, None], strict=False)) if a != b)
+        mine, theirs = (each[first] if first < len(each) else "none" for each in (of_all[0], other))
+        kind = what.removesuffix("s")
+        raise ModelError(
+            f"the processes train different models: {kind} {first} is {mine} on rank 0, and {theirs} on rank {rank}",
+            "start the same script with the same arguments on every host",
+        )
+
+    def before_step(self, batch: int, program: int, settings: Callable[[], Sequence[str]] | None = None) -> None:
+        """Before the first step of a call, all processes must have the same batch and program. Both are checksums.
+
+        `settings`: lines whose checksum `program` is, for an error that names the first that differs.
+        """
+        self._seen.batches = digest_of_text(str(batch), self._seen.batches)
+        if self._starts:
+            self._starts = False
+            self._check_same("makes the first step of a call", program, settings)
+        self._exchange.num_steps += 1
+
+    def assigned(self, name: str, checksum: Callable[[int], int]) -> None:
+        """A variable was set between steps. `checksum` continues one over its value."""
+        self._seen.assigned[name] = checksum(self._seen.assigned.get(name, 0))
+
+    def call_ended(self, failed: bool, program: int = 0, settings: Callable[[], Sequence[str]] | None = None) -> None:
+        """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
+        try:
+            if not failed:
+                self._check_same("ends a call", program, settings)
+        finally:
+            self._thread, self._seen, self._starts = None, Seen(), False
+
+    def _check_same(self, moment: str, program: int, settings: Callable[[], Sequence[str]] | None) -> None:
+        """Raises `DataError` or `ModelError` if another process did something else than this one."""
+        own = json.dumps([self._seen.batches, program, self._seen.assigned])
+        of_all = [json.loads(each) for each in self._exchange.exchange(moment, own.encode())]
+        rank = next((rank for rank, each in enumerate(of_all) if each != of_all[0]), None)
+        if rank is None:
+            return
+        if of_all[rank][0] != of_all[0][0]:
+            raise DataError(
+                f"the processes read different batches: those of rank {rank} are not those of rank 0",
+                "every process reads the whole data, and abreast takes its rows of each batch: leave out what gives each "
+                "process a part (`shard`, a sampler, a slice by rank), and seed generators alike",
+            )
+        if of_all[rank][1] != of_all[0][1]:
+            self._refuse_other_program(rank, settings)
+        values, others = of_all[0][2], of_all[rank][2]
+        name = next(name for name in [*values, *others] if values.get(name) != others.get(name))
+        raise ModelError(
+            f"between steps, {name} was set to other values on rank {rank} than on rank 0: the processes trained apart",
+            "let callbacks that set weights do so in every process",
+        )
+
+    def _refuse_other_program(self, rank: int, settings: Callable[[], Sequence[str]] | None) -> None:
+        if settings is not None:
+            self._refuse_other_model("settings", settings())
+        raise ModelError(
+            f"the processes train different models: the compiled step of rank {rank} is not that of rank 0",
+            "give layers, losses and optimizers the same settings in every process, random ones too: seed Python and NumPy "
+            "alike before the model is made",
+        )
+
+
+def digest_of_rows(rows: int, leaves: Sequence[Any], as_array: Callable[[Any], Any] = np.asarray) -> int:
+    """A checksum of some rows of each array of a batch, evenly spaced."""
+    found, step = rows, max(1, rows // _COMPARED_ROWS)
+    for leaf in leaves:
+        if leaf is not None:
+            found = digest(as_array(leaf[::step]), found)
+    return found
+
+
+def digest(value: Any, before: int = 0) -> int:
+    """A checksum of an array, continuing one of others."""
+    flat: Any = np.ascontiguousarray(np.asarray(value)).reshape(-1)
+    return zlib.crc32(flat.view(np.uint8), before)
+
+
+def digest_of_text(text: str, before: int = 0) -> int:
+    return zlib.crc32(text.encode(), before)

@@ -1,0 +1,88 @@
+"""Messages that the processes of a launcher give one another, all in one order, over a board that a framework provides.
+
+Not here: what they compare (`agreement.py`), and how a process notices that another one has left (`leaving.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from abreast.backend.leaving import Leaving
+from abreast.errors import WorkerError
+
+_LOOK_SECONDS = 1.0
+_END = b"\n"  # of what a process is doing, in a message
+
+
+class Board(Protocol):
+    """Values under keys, which each process of a job writes and all read. Any thread may call these.
+
+    A method raises, any exception, where the board cannot be reached.
+    """
+
+    def write(self, key: str, value: bytes) -> None: ...
+
+    def read(self, keys: Sequence[str], seconds: float) -> list[bytes] | None:
+        """The values under these keys; None if one is still missing after about `seconds`."""
+        ...
+
+    def look(self, prefix: str) -> dict[int, bytes]:
+        """The values under `prefix` with a rank after it, of those ranks that have written one."""
+        ...
+
+    def erase(self, key: str) -> None: ...
+
+    def close(self) -> None:
+        """All processes have written their last: this one needs the board no more."""
+        ...
+
+
+class Exchange:
+    """The messages of one job. Every process makes the same exchanges in the same order, from the thread of its call."""
+
+    def __init__(self, board: Board, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self._board = board
+        self.num_steps = self.num_messages = 0
+        self.leaving = Leaving(board, rank, size, lambda: (self.num_steps, self.num_messages))
+
+    def exchange(self, doing: str, own: bytes) -> list[bytes]:
+        """The messages of all ranks, in their order. Raises `WorkerError` if another process is `doing` something else."""
+        self.num_messages += 1
+        number = self.num_messages
+        self._board.write(_key(number, self.rank), doing.encode() + _END + own)
+        with self.leaving.waiting():
+            found = [message.split(_END, 1) for message in self._messages(number)]
+        if number > 1:  # all have read the message before: they have written this one
+            self._board.erase(_key(number - 1, self.rank))
+        rank = next((rank for rank, (theirs, _) in enumerate(found) if theirs != found[0][0]), None)
+        if rank is not None:
+            raise _apart(f"rank 0 {found[0][0].decode()}, and rank {rank} {found[rank][0].decode()}")
+        return [message for _, message in found]
+
+    def _messages(self, number: int) -> list[bytes]:
+        """The messages of all; short waits let Ctrl+C through. Raises `WorkerError` where one can never come."""
+        keys = [_key(number, rank) for rank in range(self.size)]
+        while True:
+            found = self._board.read(keys, _LOOK_SECONDS)
+            if found is not None:
+                return found
+            for rank in range(self.size):
+                steps, messages = self.leaving.progress(rank)
+                if (
+                    steps > self.num_steps and messages < number
+                ):  # that step waits for this process, and this one for it
+                    raise _apart(f"rank {rank} makes a step that rank {self.rank} does not make")
+
+
+def _key(number: int, rank: int) -> str:
+    return f"abreast/{number}/{rank}"
+
+
+def _apart(what: str) -> WorkerError:
+    return WorkerError(
+        f"the processes do different things: {what}",
+        "make the same calls on the same batches in every process: none only where `is_main_process()` is true, and stop "
+        "all of them at the same epoch",
+    )
