@@ -54,8 +54,11 @@ class Case:
         return "Case(" + ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in changed) + ")"
 
 
-def run(case: Case, devices: int = 0) -> Results:
-    """Every number of the job; an exception becomes `{"error": [class names], "message": ..., "steps": ...}`."""
+def run(case: Case, devices: int | Literal["auto"] = 0) -> Results:
+    """Every number of the job. `devices` "auto" means all that are there.
+
+    An exception becomes `{"error": [class names], "message": ..., "steps": ...}`.
+    """
     import traceback
 
     import numpy as np
@@ -76,7 +79,7 @@ def run(case: Case, devices: int = 0) -> Results:
 class Job:
     """The objects of a script: a compiled model with fixed weights, its data, and the arguments of `fit`."""
 
-    def __init__(self, case: Case, devices: int, recorder: Any) -> None:
+    def __init__(self, case: Case, devices: int | Literal["auto"], recorder: Any) -> None:
         from tests.contract import sources
         from tests.contract.pieces import CALLBACKS
 

@@ -81,7 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     counts: Counter[str] = Counter()
     options.output.parent.mkdir(parents=True, exist_ok=True)
     with options.output.open("w") as lines:
-        print(json.dumps(_about(options)), file=lines)
+        command = (
+            f"python -m tests.contract.matrix --backends {options.backends} --every {options.every} "
+            f"--devices {options.devices}"
+        )
+        print(json.dumps(about("N devices against plain Keras on one, float64", command)), file=lines)
         with ThreadPoolExecutor(options.at_once) as pool:
             run = partial(_run_backend, named=settings(options.every), devices=devices, lines=lines)
             for found in pool.map(run, options.backends.split(",")):
@@ -112,17 +116,17 @@ def _run_backend(backend: str, named: dict[str, Case], devices: Sequence[int], l
     return counts
 
 
-def _about(options: argparse.Namespace) -> dict[str, object]:
+def about(what: str, command: str) -> dict[str, object]:
+    """The line of provenance of a matrix."""
     packages = ("keras", "jax", "tensorflow", "tensorflow-cpu", "torch", "numpy")
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     return {
         "kind": "run",
-        "what": "N devices against plain Keras on one, float64",
+        "what": what,
         "tolerance": TOLERANCES["float64"],
-        "command": f"python -m tests.contract.matrix --backends {options.backends} --every {options.every} "
-        f"--devices {options.devices}",
+        "command": command,
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit.stdout.strip(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -55,12 +55,15 @@ class WorkerLost(Exception):
 
 
 class Worker:
-    """One process. `devices` = 0 means plain Keras without abreast."""
+    """One process. `devices` = 0 means plain Keras without abreast. `prefix` is a command that runs its command."""
 
-    def __init__(self, backend: str, devices: int, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, backend: str, devices: int, environment: dict[str, str] | None = None, prefix: Sequence[str] = ()
+    ) -> None:
         self.backend = backend
         self.devices = devices
         self._environment = environment or {}
+        self._prefix = prefix
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._log = tempfile.TemporaryFile()
@@ -106,13 +109,21 @@ class Worker:
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), num_bytes, max(0, size - num_bytes)).decode(errors="replace")
 
+    def hang_up(self) -> None:
+        """Let the process end, without waiting for it."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._kill()
+
     def close(self) -> list[str]:
         """End the process; returns lines that name processes of its session that still run after 5 s."""
         if self._process is None:
             return []
         process = self._process
-        if self._connection is not None:
-            self._connection.close()
+        self.hang_up()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(60)
         stuck = [self._stuck()] if process.poll() is None else []
@@ -143,7 +154,7 @@ class Worker:
         }
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.harness.worker", str(theirs.fileno()), str(self.devices)],
+                [*self._prefix, sys.executable, "-m", "tests.harness.worker", str(theirs.fileno()), str(self.devices)],
                 cwd=ROOT,
                 env=environment,
                 pass_fds=[theirs.fileno()],

@@ -1,7 +1,8 @@
 """The program of a worker process: runs the functions that it receives, and sends their results back.
 
 `python -m tests.harness.worker <descriptor> <devices>`. With devices > 0 it first imports abreast and asks for that many
-simulated CPU devices; with 0 it is plain Keras and refuses to answer once abreast was imported.
+simulated CPU devices, and joins the job of which it is a rank, if any. With 0 it is plain Keras, and refuses to answer once
+abreast was imported.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ def _prepare(devices: int) -> None:
         import abreast
 
         abreast.use_cpu_devices(devices)
+        if "RANK" in os.environ:
+            abreast.DataParallel()  # joins the job before a model is made, as `abreast run` does
 
 
 def _call(name: str, arguments: Mapping[str, Any]) -> Any:
