@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from tests.contract.cases import Case, run
+from tests.contract.cases import Case, Results, run
 from tests.contract.compare import Comparison, compare, tolerance
 from tests.contract.matrix import about, settings, summary
 from tests.contract.oracle import PLAIN_IS_WRONG, plain_case
@@ -44,7 +44,7 @@ class Cell:
     where: str
 
 
-def cells(backend: str, shape: Shape, named: dict[str, Case], plain: dict[str, object]) -> Iterator[Cell]:
+def cells(backend: str, shape: Shape, named: dict[str, Case], plain: dict[str, Results]) -> Iterator[Cell]:
     """Run settings of one backend on a shape. `plain` holds the results of plain Keras."""
     with emulated_hosts(shape.hosts) as hosts:
         ranks = Ranks(backend, shape, hosts)
@@ -57,7 +57,7 @@ def cells(backend: str, shape: Shape, named: dict[str, Case], plain: dict[str, o
             ranks.kill()
 
 
-def results_of_plain_keras(backend: str, named: dict[str, Case]) -> dict[str, object]:
+def results_of_plain_keras(backend: str, named: dict[str, Case]) -> dict[str, Results]:
     worker = Worker(backend, 0)
     try:
         return {name: worker.run(run, case=plain_case(case)) for name, case in named.items()}
@@ -65,7 +65,7 @@ def results_of_plain_keras(backend: str, named: dict[str, Case]) -> dict[str, ob
         worker.close()
 
 
-def _worst(backend: str, case: Case, ranks: Ranks, plain: object) -> Comparison:
+def _worst(backend: str, case: Case, ranks: Ranks, plain: Results) -> Comparison:
     try:
         results = ranks.run(run, _SECONDS, case=case, devices="auto")
     except (RemoteError, WorkerLost) as error:
