@@ -46,7 +46,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         state
         """,
         "backend",
-        "exact feed workers",
+        "exact feed hosts workers",
         """
         after_import
         cpu

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 
+from abreast.launchers.world import LOOPBACK, World
+
 DEFAULT_ROUTE = "192.0.2.1"  # an address for documentation: the way to it is the default route
 
 
@@ -18,3 +20,19 @@ def own_address_towards(host: str) -> str | None:
         if not own.startswith("127.") and own != "::1":
             return own
     return None
+
+
+def addresses(world: World, address: str) -> tuple[str, str]:
+    """The address of this host that the others reach, and that of rank 0 as this host reaches it.
+
+    The name of rank 0 may stand for the loopback on its own host. The others then reach it by the default route.
+    """
+    own = own_address_towards(address)
+    if own is not None:
+        return own, own if world.rank == 0 else address
+    own = LOOPBACK if world.is_on_one_host else own_address_towards(DEFAULT_ROUTE) or LOOPBACK
+    return own, own
+
+
+def with_port(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

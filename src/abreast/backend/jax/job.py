@@ -18,8 +18,7 @@ from abreast.backend.exchange import Exchange
 from abreast.backend.jax.devices import gpus_of_driver, index_of
 from abreast.errors import LaunchError
 from abreast.launchers import World, address_of_rank_0, own_devices
-from abreast.launchers.route import DEFAULT_ROUTE, own_address_towards
-from abreast.launchers.world import LOOPBACK
+from abreast.launchers.route import addresses, with_port
 
 _CORE: Any = vars(xla_bridge)["_jax"]
 _HEARTBEAT_SECONDS = 7 * 24 * 3600  # JAX would end this process by SIGABRT; `leaving.py` notices who is gone
@@ -82,7 +81,7 @@ def _joined(world: World) -> Any:
             "start the script with `abreast run`, or make the model inside of `with abreast.DataParallel()`, before anything "
             "is computed",
         )
-    own, address = _addresses(world, address)
+    own, address = addresses(world, address)
     port += _PORTS_ABOVE_TORCHRUN if "TORCHELASTIC_RUN_ID" in os.environ else 0
     jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM
     if gpus := _own_gpus(world):
@@ -92,10 +91,10 @@ def _joined(world: World) -> Any:
     try:
         if world.rank == 0:
             state.service = _CORE.get_distributed_runtime_service(
-                _with_port(own, port), world.size, heartbeat_timeout=_HEARTBEAT_SECONDS
+                with_port(own, port), world.size, heartbeat_timeout=_HEARTBEAT_SECONDS
             )
         client = _CORE.get_distributed_runtime_client(
-            _with_port(address, port),
+            with_port(address, port),
             world.rank,
             init_timeout=_CONNECT_SECONDS,
             heartbeat_timeout=_HEARTBEAT_SECONDS,
@@ -105,11 +104,11 @@ def _joined(world: World) -> Any:
         client.connect()
     except RuntimeError as error:
         raise LaunchError(
-            f"rank {world.rank} cannot join rank 0 at {_with_port(address, port)}: {str(error).splitlines()[0]}",
+            f"rank {world.rank} cannot join rank 0 at {with_port(address, port)}: {str(error).splitlines()[0]}",
             "check that all processes run, that this is an address of rank 0's host, and that its port is free",
         ) from error
     state.client, state.process_id, state.num_processes = client, world.rank, world.size
-    state.coordinator_address = _with_port(address, port)
+    state.coordinator_address = with_port(address, port)
     return client
 
 
@@ -131,22 +130,6 @@ def _connect() -> None:
 def _use_address(address: str) -> None:
     """Let the processes' connections on the CPU use the interface of `address`. JAX would take that of the host's own name."""
     _CORE.make_gloo_tcp_collectives = functools.partial(_CORE.make_gloo_tcp_collectives, hostname=address)
-
-
-def _addresses(world: World, address: str) -> tuple[str, str]:
-    """The address of this host that the others reach, and that of rank 0 as this host reaches it.
-
-    The name of rank 0 may stand for the loopback on its own host. The others then reach it by the default route.
-    """
-    own = own_address_towards(address)
-    if own is not None:
-        return own, own if world.rank == 0 else address
-    own = LOOPBACK if world.is_on_one_host else own_address_towards(DEFAULT_ROUTE) or LOOPBACK
-    return own, own
-
-
-def _with_port(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _own_gpus(world: World) -> list[int]:

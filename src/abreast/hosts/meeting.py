@@ -1,0 +1,248 @@
+"""All ranks of a job together, through rank 0, before a framework joins them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from abreast.errors import LaunchError, WorkerError
+from abreast.hosts.channel import Channel
+from abreast.hosts.handshake import Member
+from abreast.hosts.listener import Listener, dial
+from abreast.hosts.secret import job_name, job_secret
+from abreast.launchers import World, address_of_rank_0
+from abreast.launchers.route import addresses
+from abreast.stderr import tell
+
+_SECONDS = 300.0
+_REPORT_SECONDS = 30.0
+_LOOK_SECONDS = 1.0
+_HELLO_SECONDS = 20.0  # from the proof of a process to its hello
+_LINGER_SECONDS = 10.0  # after an error, for ranks that have not heard of it
+_MOST_BYTES = 1 << 30  # of a list of messages
+
+
+class Meeting:
+    """The ranks of a job, as `meet` brought them together. `hellos` are those of all ranks, in their order.
+
+    `member` is this process, and `own_address` its address towards the others: what a `Listener` of this process needs.
+    """
+
+    def __init__(self, member: Member, own_address: str, hellos: list[dict[str, Any]], channels: list[Channel]) -> None:
+        self.member, self.own_address, self.hellos = member, own_address, hellos
+        self.hosts = [str(hello.get("host")) for hello in hellos]
+        self._channels = channels  # of rank 0: those of ranks 1, 2, ...; of others: the one to rank 0
+
+    def exchange(self, message: bytes) -> list[bytes]:
+        """The messages of all ranks, in their order. All ranks call this, the same number of times, from one thread.
+
+        Of at most 1 MB each. Raises `WorkerError` if a process is gone, and else waits as long as it takes.
+        """
+        try:
+            if self.member.rank == 0:
+                messages = [message, *(channel.receive() for channel in self._channels)]
+                _tell_all(self._channels, messages)
+                return messages
+            self._channels[0].send(message)
+            return _split(self._channels[0].receive(limit=_MOST_BYTES))
+        except OSError as error:
+            raise WorkerError(f"{self.member} has lost the other processes of the job: {error}") from error
+
+    def close(self) -> None:
+        for channel in self._channels:
+            channel.close()
+
+
+def meet(
+    world: World,
+    hello: Mapping[str, Any],
+    *,
+    secret: bytes | None = None,
+    seconds: float | None = None,
+    beside_store: bool | None = None,
+) -> Meeting:
+    """Bring all ranks together: each gives a `hello`, a small dictionary for JSON, and gets those of all.
+
+    Each hello also has the `rank` and the `host`. It waits `seconds` for processes that start late (`ABREAST_JOIN_SECONDS`, or
+    300), and reports every 30 s which ranks are missing. `secret` is `job_secret()`, unless it is given. With `beside_store`,
+    `MASTER_PORT` belongs to a store of torch, and the ranks meet at the port after it; torchrun and Ray have one.
+
+    Raises `LaunchError` in every process, with rank and host, if one is missing, comes twice, belongs to another job, or counts
+    another number of processes.
+    """
+    seconds = join_seconds() if seconds is None else seconds
+    member = member_of(world, secret)
+    own, address, port = meeting_place(world, beside_store=beside_store)
+    said = {**hello, "rank": world.rank, "host": member.host}
+    if world.rank == 0:
+        return _Host(member, own, port, said, seconds).meeting()
+    channel = dial(member, 0, address, port, "meeting", seconds)
+    try:
+        channel.send_json(said, _HELLO_SECONDS)
+        return Meeting(member, own, _heard(member, channel, seconds), [channel])
+    except OSError as error:
+        channel.close()
+        raise LaunchError(f"{member} has lost rank 0 on host {channel.host}: {error}", _HINT_FIRST) from error
+
+
+def member_of(world: World, secret: bytes | None = None) -> Member:
+    """This process as a member of its job, which it proves with `secret`, or else `job_secret()`."""
+    return Member(world.rank, world.size, job_name(world), job_secret() if secret is None else secret)
+
+
+def meeting_place(world: World, *, beside_store: bool | None = None) -> tuple[str, str, int]:
+    """The own address of this process, the address of rank 0, and the port at which ranks meet there."""
+    address, port = address_of_rank_0(world)
+    own, address = addresses(world, address)
+    if beside_store is None:
+        beside_store = "TORCHELASTIC_RUN_ID" in os.environ or "RAY_RAYLET_PID" in os.environ
+    return own, address, (port + 1 if port < 65535 else port - 1) if beside_store else port
+
+
+def join_seconds() -> float:
+    """Seconds to wait for processes that start late: `ABREAST_JOIN_SECONDS`, or 300."""
+    text = os.environ.get("ABREAST_JOIN_SECONDS", str(_SECONDS))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise LaunchError(f"ABREAST_JOIN_SECONDS={text!r} is not allowed", "give a number of seconds above 0")
+    return seconds
+
+
+class _Host:
+    """Rank 0, which waits for all others, and then tells each what all have said, or what is wrong."""
+
+    def __init__(self, member: Member, address: str, port: int, hello: dict[str, Any], seconds: float) -> None:
+        self._member, self._hello, self._seconds = member, hello, seconds
+        self._listener = Listener(member, address, port)
+        self._address = address
+        self._channels: dict[int, Channel] = {}
+        self._hellos: dict[int, dict[str, Any]] = {0: hello}
+
+    def meeting(self) -> Meeting:
+        try:
+            self._gather()
+            channels = [self._channels[rank] for rank in sorted(self._channels)]
+            hellos = [self._hellos[rank] for rank in sorted(self._hellos)]
+            for channel in channels:
+                channel.send_json({"hellos": hellos}, _HELLO_SECONDS)
+            return Meeting(self._member, self._address, hellos, channels)
+        except BaseException as error:
+            self._tell_of(error)
+            for channel in self._channels.values():
+                channel.close()
+            raise
+        finally:
+            self._listener.close()
+
+    def _gather(self) -> None:
+        begin = reported = time.monotonic()
+        while missing := self._missing():
+            now = time.monotonic()
+            if now - begin > self._seconds:
+                raise self._too_late(missing)
+            if now - reported >= _REPORT_SECONDS:
+                reported = now
+                tell(f"rank 0 waits for {_ranks(missing)} of {self._member.size}, for {now - begin:.0f} s until now")
+            with contextlib.suppress(TimeoutError):
+                self._take(self._listener.accept(min(_LOOK_SECONDS, self._seconds)))
+            for claims, refusal in self._listener.refusals:
+                if claims.get("job") == self._member.job:
+                    raise LaunchError(refusal, _HINT_ONE_LAUNCHER)
+                tell(f"refused a process: {refusal}")
+            self._listener.refusals.clear()
+
+    def _missing(self) -> list[int]:
+        return [rank for rank in range(self._member.size) if rank not in self._hellos]
+
+    def _take(self, channel: Channel) -> None:
+        rank = channel.rank
+        try:
+            hello = channel.receive_json(_HELLO_SECONDS)
+        except OSError:  # it has left again
+            channel.close()
+            return
+        before = self._channels.get(rank)
+        if before is not None and not before.has_ended():
+            self._channels[-rank] = channel
+            raise self._twice(before, channel)
+        if before is not None:
+            before.close()
+        self._channels[rank], self._hellos[rank] = channel, hello
+
+    def _twice(self, first: Channel, second: Channel) -> LaunchError:
+        where = f"from host {first.host} and from host {second.host}"
+        return LaunchError(f"rank {first.rank} came twice, {where}", _HINT_ONE_LAUNCHER)
+
+    def _too_late(self, missing: list[int]) -> LaunchError:
+        there = ", ".join(f"{rank} on host {self._hellos[rank]['host']}" for rank in sorted(self._hellos))
+        return LaunchError(
+            f"{_ranks(missing)} of {self._member.size} did not reach rank 0 within {self._seconds:g} s; there are rank {there}",
+            f"look at the output of the missing ranks: each must run, and reach {self._address}:{self._listener.port} on host "
+            f"{self._member.host}; ABREAST_JOIN_SECONDS is how long to wait",
+        )
+
+    def _tell_of(self, error: BaseException) -> None:
+        """Let the others end with the same error, also those that come a little later."""
+        if isinstance(error, LaunchError):
+            said, deadline = {"error": error.message, "hint": error.hint}, time.monotonic() + _LINGER_SECONDS
+        else:
+            said, deadline = {"error": f"{self._member} ended: {error!r}", "hint": _HINT_FIRST}, 0.0
+        told = {0}
+        for channel in self._channels.values():
+            told.add(channel.rank)
+            _send_last(channel, said)
+        while len(told) < self._member.size and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):  # nobody came for a second, or it has left again
+                channel = self._listener.accept(_LOOK_SECONDS)
+                told.add(channel.rank)
+                channel.receive(_LOOK_SECONDS)  # its hello: closing with unread bytes would take back what was sent
+                _send_last(channel, said)
+                channel.close()
+
+
+def _send_last(channel: Channel, said: dict[str, Any]) -> None:
+    with contextlib.suppress(OSError):  # it has left already
+        channel.send_json(said, _LOOK_SECONDS)
+
+
+def _heard(member: Member, channel: Channel, seconds: float) -> list[dict[str, Any]]:
+    """The hellos of all ranks, from rank 0. Rank 0 may have started later than this one, and thus waits longer."""
+    said = channel.receive_json(2 * seconds + _HELLO_SECONDS, _MOST_BYTES)
+    if "error" in said:
+        raise LaunchError(said["error"], said.get("hint"))
+    hellos: list[dict[str, Any]] = said["hellos"]
+    return hellos
+
+
+def _tell_all(channels: list[Channel], messages: list[bytes]) -> None:
+    lengths = json.dumps([len(each) for each in messages]).encode() + b"\n"
+    whole = lengths + b"".join(messages)
+    for channel in channels:
+        channel.send(whole)
+
+
+def _split(whole: bytes) -> list[bytes]:
+    lengths, _, rest = whole.partition(b"\n")
+    messages = []
+    for length in json.loads(lengths):
+        messages.append(rest[:length])
+        rest = rest[length:]
+    return messages
+
+
+def _ranks(ranks: list[int]) -> str:
+    few = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+    return f"rank{'' if len(ranks) == 1 else 's'} {few}"
+
+
+_HINT_FIRST = "the first error is in the output of the process that ended first"
+_HINT_ONE_LAUNCHER = (
+    "start all processes of a job once, with one launcher; two jobs at a time need different values of MASTER_PORT"
+)

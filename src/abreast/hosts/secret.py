@@ -1,0 +1,108 @@
+"""The secret that the processes of a job share, and the name of the job."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from abreast.errors import LaunchError
+from abreast.launchers import World
+
+_FEWEST_BYTES = 16
+_MOST_BYTES = 4096
+_IN_HOME = ".abreast/secret"
+# Of launchers that name their jobs alike on all hosts; of Slurm also the step, since steps of one job may run side by side.
+_JOB_NAMES = (
+    "TORCHELASTIC_RUN_ID",
+    "PMIX_NAMESPACE",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_ID",
+    "SLURM_RESTART_COUNT",
+    "RAY_JOB_ID",
+    "SKYPILOT_TASK_ID",
+)
+
+
+def job_secret(environ: Mapping[str, str] | None = None) -> bytes:
+    """The secret of this job: 32 bytes made of what the first of these holds.
+
+    The file that `ABREAST_SECRET_FILE` names, the variable `ABREAST_SECRET`, and `~/.abreast/secret`, which is made if it is
+    missing. Raises `LaunchError` for a file that others could read, and for a secret that is too short to be one.
+    """
+    environ = os.environ if environ is None else environ
+    name = environ.get("ABREAST_SECRET_FILE")
+    if name:
+        return _key(_read(Path(name), f"ABREAST_SECRET_FILE={name}"), f"the file {name}")
+    if text := environ.get("ABREAST_SECRET"):
+        return _key(text.encode(), "ABREAST_SECRET")
+    file = Path(environ.get("HOME") or os.path.expanduser("~")) / _IN_HOME
+    if not file.exists():
+        _make(file)
+    return _key(_read(file, str(file)), f"the file {file}")
+
+
+def job_name(world: World, environ: Mapping[str, str] | None = None) -> str:
+    """What tells this job from others of the same user, the same in all its processes.
+
+    torchrun's count of restarts differs between hosts, where one of them has failed; on one host it tells old processes apart.
+    """
+    environ = os.environ if environ is None else environ
+    names = [*_JOB_NAMES, *(["TORCHELASTIC_RESTART_COUNT"] if world.is_on_one_host else [])]
+    of_launcher = [f"{name}={environ[name]}" for name in names if environ.get(name)]
+    return " ".join([world.source, *of_launcher, f"port={world.master_port}"])
+
+
+def _key(text: bytes, where: str) -> bytes:
+    text = text.strip()
+    if len(text) < _FEWEST_BYTES:
+        raise LaunchError(
+            f"the secret in {where} has {len(text)} bytes, and {_FEWEST_BYTES} are needed",
+            "make one with `openssl rand -hex 32`",
+        )
+    return hashlib.sha256(b"abreast secret 1\0" + text).digest()
+
+
+def _read(file: Path, called: str) -> bytes:
+    """The content of a file that nobody else can read. The open file is looked at, so that no other one can take its place."""
+    try:
+        number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise LaunchError(f"{called} cannot be read: {error.strerror}", _HINT) from error
+    try:
+        found = os.fstat(number)
+        mode = stat.S_IMODE(found.st_mode)
+        if not stat.S_ISREG(found.st_mode):
+            raise LaunchError(f"{called} is not a file", _HINT)
+        if found.st_uid != os.geteuid():
+            raise LaunchError(f"{called} belongs to user {found.st_uid}, and this process is of {os.geteuid()}", _HINT)
+        if mode & 0o077:
+            raise LaunchError(f"{called} has mode {mode:04o}: other users can read it", f"`chmod 600 {file}`")
+        return os.read(number, _MOST_BYTES)
+    finally:
+        os.close(number)
+
+
+def _make(file: Path) -> None:
+    """Make a secret, whole at once; if another process does the same, the first one counts."""
+    part = file.with_name(f"{file.name}.{secrets.token_hex(6)}")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as opened:
+            opened.write(secrets.token_hex(32))
+            opened.flush()
+            os.fsync(opened.fileno())
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.link(part, file)
+        finally:
+            part.unlink()
+    except OSError as error:
+        raise LaunchError(f"the secret of the job cannot be made in {file}: {error.strerror}", _HINT) from error
+
+
+_HINT = "give every process the same secret in the variable ABREAST_SECRET, or in a file of mode 0600 of its user"
