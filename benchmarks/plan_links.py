@@ -20,19 +20,18 @@ the last update of every turn, in which an epoch begins and ends. An update has 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import lines
-from slow_links import ADDRESSES, PORTS, NotPermitted, SlowLink, slow_link
+from host_pairs import DROPPED, ENVIRONMENT, Pair, Program, two_cores
+from slow_links import ADDRESSES, NotPermitted, SlowLink, slow_link
 
 from abreast.machine import host_speeds
 from abreast.plan.machine import DeviceSpeed, LinkSpeed, Machine
@@ -49,22 +48,16 @@ LINKS = {  # bits per second, and seconds each way
     "1Gbps+1ms": (1e9, 1e-3),
     "100Mbps+20ms": (100e6, 20e-3),
 }
-_DROPPED = 1
 _STEPS, _UPDATES = 4, 2  # timed in a turn, alone and together: short ones, since a shared machine changes its speed
 _SUMMED_BYTES = 1 << 24  # the largest buffer that `abreast machine` sums on a processor
 _SUMS = 5  # the result is their median
 _SENT_SECONDS = 0.4  # length of one transfer that measures the link
-_ENVIRONMENT = lines.STEADY_HEAP | {"KERAS_BACKEND": "torch", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_ENVIRONMENT |= {"TF_CPP_MIN_LOG_LEVEL": "3"}
-_NOTES = {"warm_up": f"the first turn, and of each turn the first {_DROPPED} updates and the last"}
+_NOTES = {"warm_up": f"the first turn, and of each turn the first {DROPPED} updates and the last"}
 
 
 def main() -> None:
     arguments = _arguments()
-    cores = sorted(os.sched_getaffinity(0))[: len(ADDRESSES)]
-    if len(cores) < len(ADDRESSES):
-        sys.exit("plan_links: this process may use one core only\nhint: give it two, one for each emulated host")
-    os.sched_setaffinity(0, cores)
+    cores = two_cores("plan_links")
     _all_reduce()  # before other processes start
     try:
         for model in arguments.models:
@@ -76,10 +69,10 @@ def main() -> None:
 
 
 def _measure_model(model: str, cores: Sequence[int], arguments: argparse.Namespace) -> None:
-    with _Pair([[]] * 2, [{}] * 2, model, cores, (1,)) as alone:
+    with Pair(_training(model, cores, (1,))) as alone:
         alone.run(1, 1)
         for delay in sorted({LINKS[name][1] for name in arguments.links}):
-            with slow_link(delay) as link, _joined(link, model, cores, arguments.accumulate) as together:
+            with slow_link(delay) as link, Pair(_training(model, cores, arguments.accumulate), link) as together:
                 for accumulation in arguments.accumulate:
                     together.run(accumulation, 1)  # learns which weights exist, and connects
                 for name in arguments.links:
@@ -89,10 +82,9 @@ def _measure_model(model: str, cores: Sequence[int], arguments: argparse.Namespa
 
 
 def _measure_link(
-    model: str, name: str, link: SlowLink, alone: _Pair, together: _Pair, arguments: argparse.Namespace
+    model: str, name: str, link: SlowLink, alone: Pair, together: Pair, arguments: argparse.Namespace
 ) -> None:
-    with link.connection() as ends:
-        rate, latency = host_speeds.connection(*ends, round(LINKS[name][0] / 8 * _SENT_SECONDS))
+    rate, latency = link_speed(link, name)
     facts = {"link_bytes_per_second": round(rate), "link_latency_seconds": round(latency, 7)}
     for accumulation in arguments.accumulate:
         ones, measured = [], []
@@ -100,7 +92,7 @@ def _measure_link(
             ones += _means(alone.run(1, _STEPS), accumulation)
             measured += together.run(accumulation, _UPDATES)
         one = statistics.median(ones)
-        setup = _setup(model, alone.tensor_sizes, one, rate, latency, accumulation)
+        setup = setup_of(model, alone.tensor_sizes, one, rate, latency, accumulation)
         predicted = predict(setup, len(ADDRESSES), len(ADDRESSES))
         error = predicted.step_seconds / statistics.median(measured) - 1
         case = {"model": model, "link": name, "accumulation": accumulation}
@@ -113,7 +105,13 @@ def _measure_link(
         print(_row(case, line, predicted), flush=True)
 
 
-def _setup(
+def link_speed(link: SlowLink, name: str) -> tuple[float, float]:
+    """Bytes per second and seconds of latency of one TCP connection between the hosts."""
+    with link.connection() as ends:
+        return host_speeds.connection(*ends, round(LINKS[name][0] / 8 * _SENT_SECONDS))
+
+
+def setup_of(
     name: str, tensor_sizes: Sequence[int], one_seconds: float, rate: float, latency: float, accumulation: int
 ) -> Setup:
     model = Model(name, sum(tensor_sizes), len(tensor_sizes), tensor_sizes=tuple(tensor_sizes))
@@ -136,79 +134,23 @@ def _all_reduce() -> float:
     """Bytes per second at which two processes of this host sum a buffer: each has one thread, and there are two cores."""
     request = {"devices": [2], "sizes": [_SUMMED_BYTES] * _SUMS, "simulated": True}
     command = [sys.executable, "-m", "abreast.machine.all_reduce_times", json.dumps(request)]
-    done = subprocess.run(command, env=os.environ | _ENVIRONMENT, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        command,
+        env=os.environ | ENVIRONMENT | {"KERAS_BACKEND": "torch"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     return statistics.median(float(entry["bus_bytes_per_second"]) for entry in json.loads(done.stdout))
+
+
+def _training(model: str, cores: Sequence[int], accumulations: Sequence[int]) -> Program:
+    return Program("slow_training.py", {"model": model, "accumulations": list(accumulations)}, "torch", cores)
 
 
 def _means(seconds: Sequence[float], count: int) -> list[float]:
     """The means of consecutive groups of that many values; the rest is left out."""
     return [statistics.fmean(seconds[i : i + count]) for i in range(0, len(seconds) - count + 1, count)]
-
-
-@contextlib.contextmanager
-def _joined(link: SlowLink, model: str, cores: Sequence[int], accumulations: Sequence[int]) -> Iterator[_Pair]:
-    """A process on each host, which find one another as under `torchrun`."""
-    size = len(ADDRESSES)
-    shared = {"WORLD_SIZE": f"{size}", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    shared |= {"MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": f"{PORTS[-1]}"}
-    ranks = [shared | {"RANK": f"{rank}"} for rank in range(size)]
-    with _Pair([host.command() for host in link.hosts], ranks, model, cores, accumulations) as pair:
-        yield pair
-
-
-class _Pair:
-    """Two processes that train on request, and wait otherwise."""
-
-    def __init__(
-        self,
-        prefixes: Sequence[Sequence[str]],
-        variables: Sequence[dict[str, str]],
-        model: str,
-        cores: Sequence[int],
-        accumulations: Sequence[int],
-    ) -> None:
-        script = str(Path(__file__).with_name("slow_training.py"))
-        self._processes = []
-        for prefix, extra, core in zip(prefixes, variables, cores, strict=True):
-            cell = {"model": model, "core": core, "accumulations": list(accumulations)}
-            self._processes.append(
-                subprocess.Popen(
-                    [*prefix, sys.executable, script, json.dumps(cell)],
-                    env=os.environ | _ENVIRONMENT | extra,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    start_new_session=True,  # only this process gets Ctrl-C
-                )
-            )
-
-    def __enter__(self) -> _Pair:
-        try:
-            self.tensor_sizes: list[int] = self._answers()[0]["tensor_sizes"]
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def run(self, accumulation: int, updates: int) -> list[float]:
-        """Seconds of each update, of the slower of the two processes: together they wait for one another at every step."""
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.write(f"{accumulation} {_DROPPED} {updates}\n")
-            process.stdin.flush()
-        return [max(both) for both in zip(*self._answers(), strict=True)]
-
-    def _answers(self) -> list[Any]:
-        said = [process.stdout.readline() for process in self._processes if process.stdout is not None]
-        if not all(said):
-            sys.exit("plan_links: a training process has ended, and said why above")
-        return [json.loads(line) for line in said]
-
-    def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.communicate()
 
 
 def _row(case: dict[str, Any], line: dict[str, Any], predicted: Prediction) -> str:

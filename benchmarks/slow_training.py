@@ -35,7 +35,9 @@ def main() -> None:
     end_with_parent()
     cell = json.loads(sys.argv[1])
     num_hosts = int(os.environ.get("WORLD_SIZE", "1"))
-    task = _task(cell["model"], num_hosts)
+    if num_hosts > 1:
+        abreast.DataParallel()  # joins the job before a model is made
+    task = task_of(cell["model"], num_hosts)
     trained = {steps: _trained(task, steps, num_hosts) for steps in cell["accumulations"]}
     model = next(iter(trained.values()))
     print(json.dumps({"tensor_sizes": [int(np.prod(weight.shape)) for weight in model.trainable_weights]}), flush=True)
@@ -48,7 +50,7 @@ def main() -> None:
         print(json.dumps(np.diff(clock.times)[dropped:].tolist()), flush=True)
 
 
-def _task(name: str, num_hosts: int) -> Task:
+def task_of(name: str, num_hosts: int) -> Task:
     known, shape, rows, tokens = MODELS[name]
     return Task(name, lambda: models.build(known), shape, rows * num_hosts, tokens=tokens)
 
