@@ -38,7 +38,9 @@ def main() -> None:
     optimizer = keras.optimizers.SGD(0.001, momentum=0.9)
     optimizer.build(model.trainable_variables)
     step = step_of(model, optimizer, task.loss())
-    print(json.dumps({"tensor_sizes": [int(np.prod(weight.shape)) for weight in model.trainable_weights]}), file=answers)
+    print(
+        json.dumps({"tensor_sizes": [int(np.prod(weight.shape)) for weight in model.trainable_weights]}), file=answers
+    )
     x, y = (each[_RANK::_SIZE] for each in task.rows(task.batch_size))
     for line in sys.stdin:
         _, dropped, timed = (int(word) for word in line.split())

@@ -42,6 +42,8 @@ def page() -> str:
         _image_quality(),
         _packing(),
         _plan_links(),
+        _host_overhead(),
+        _hosts(),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -171,12 +173,14 @@ def _startup() -> str:
     rows = []
     for line in found.values():
         case = line["case"]
-        name = (case["what"], case.get("backend", ""), case.get("devices", ""), case.get("side", ""))
+        place = f"{case['processes']} processes" if "processes" in case else case.get("devices", "")
+        name = (case["what"], case.get("backend", ""), place, case.get("side", ""))
         spread = " to ".join(f"{value:.3g}" for value in line["quartiles"])
         rows.append((*name, f"{line['median']:.3g} s", f"{spread} s", line["commit"]))
     return _section(
         "Start",
-        "From the first import to the end of the first step, in a fresh process (`startup.py`).",
+        "From the first import to the end of the first step, in a fresh process; for several processes, from their start to the "
+        "end of the last one's first step (`startup.py`).",
         ("what", "backend", "devices", "side", "median", "quartiles", "commit"),
         rows,
         found,
@@ -263,6 +267,49 @@ def _plan_links() -> str:
         ("model", "link", "connection", "steps", "one step alone", "predicted", "measured", "error", "commit"),
         rows,
         found,
+    )
+
+
+def _host_overhead() -> str:
+    found = _newest("host_overhead")
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        if case["side"] == "native":
+            ours = found[_key(case | {"side": "abreast"})]
+            name = (case["backend"], case["model"], case["link"], f"{1000 * line['one_device_seconds']:.1f} ms")
+            figures = (_milliseconds(line), _milliseconds(ours), _ratio(line), f"{100 * line['error']:+.1f} %")
+            rows.append((*name, *figures, line["commit"]))
+    return _section(
+        "Time of a step between hosts",
+        "The time of a step of `fit` over that of a hand-written loop on the same two emulated hosts of one core each, in the "
+        "same run, in turns, and the error of what `abreast plan` predicts for abreast (`host_overhead.py`).",
+        ("backend", "model", "link", "alone", "native", "abreast", "abreast / native", "error of the plan", "commit"),
+        rows,
+        found,
+    )
+
+
+def _hosts() -> str:
+    """The cells of `tests/launched/matrix.py`, which have no measurement of their own."""
+    path = lines.RESULTS / "hosts.jsonl"
+    if not path.exists():
+        return ""
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    runs, cells = ([one for one in told if one["kind"] == kind] for kind in ("run", "cell"))
+    verdicts = ("equal", "refused", "failed", "different")
+    rows = []
+    for backend, shape in dict.fromkeys((cell["backend"], cell["shape"]) for cell in cells):
+        of_shape = [cell for cell in cells if (cell["backend"], cell["shape"]) == (backend, shape)]
+        largest = max((cell["difference"] for cell in of_shape if cell["verdict"] == "equal"), default=0.0)
+        counts = [sum(cell["verdict"] == verdict for cell in of_shape) for verdict in verdicts]
+        rows.append((backend, shape, *counts, f"{largest:.1e}"))
+    table = [("backend", "hosts x devices", *verdicts, "largest difference"), ["---"] * 7, *rows]
+    body = "\n".join("| " + " | ".join(map(str, row)) + " |" for row in table)
+    commands = ", ".join(f"`{run['command']}` at {run['commit']}" for run in runs)
+    return (
+        "## Hosts\n\nSettings of the contract in float64, on emulated hosts with one process per host or per device, against "
+        f"plain Keras in one process. Refused cells are refused by name before the first step.\n\n{body}\n\nBy {commands}.\n"
     )
 
 
