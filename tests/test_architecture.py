@@ -42,6 +42,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         placed_models
         run
         run_command
+        run_hosts
         run_lines
         state
         """,
@@ -55,6 +56,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         errors
         gradient_bytes
         horovod
+        hosts
         import_hooks
         installing
         keras_distribution

@@ -5,6 +5,7 @@ Not here: which model has which placement (`placed_models.py`), and how Keras's 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from abreast.backend.contract import Backend, BatchNorm, Placement
 from abreast.backend.unused_gpus import unused_gpus
 from abreast.device_request import DeviceSpec, choose, cpu_devices, parse_devices
 from abreast.errors import BackendError, DeviceError, ModelError, a_type
+from abreast.hosts.secret import required_secret
 from abreast.launchers import World, read_world
 from abreast.placed_models import as_default, is_nothing_placed, placed_before, scopes, tag, untag
 from abreast.staging import DEFAULT_STAGING, Staging
@@ -280,6 +282,8 @@ def _chosen(backend: Backend[Any], devices: DeviceSpec) -> tuple[str, ...]:
 
 def _joined(backend: Backend[Any], world: World) -> tuple[str, ...]:
     """A name per rank. The first rank of each host reports GPUs that the ranks cannot use."""
+    if world.source == "--hosts":
+        required_secret(os.environ)
     ranks = backend.join(world)
     if world.local_rank == 0 and backend.device_names() == ("cpu:0",):
         unused = unused_gpus(backend.name, computes_on_cpu=True)

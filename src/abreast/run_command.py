@@ -9,6 +9,7 @@ from abreast.backend.registry import BACKENDS
 from abreast.errors import LaunchError
 from abreast.options import CommandParser, add_option
 from abreast.run import RunOptions, run_script
+from abreast.run_hosts import add_host_options, take_hosts
 from abreast.run_lines import RunLines
 
 # The names of the same option in torchrun, Accelerate, Lightning and others.
@@ -16,6 +17,7 @@ _DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-process
 
 
 def run(options: argparse.Namespace) -> int:
+    take_hosts(options)
     if options.dry_run:
         from abreast.dry_run import dry_run
 
@@ -39,6 +41,7 @@ def add_arguments(parser: CommandParser) -> None:
         help="print the place of this process among those of its launcher, and its devices; run nothing",
     )
     parser.add_argument("--json", action="store_true", help="print what --dry-run prints as JSON")
+    add_host_options(parser)
     add_script_arguments(parser)
 
 

@@ -55,7 +55,7 @@ def test_what_is_no_file_or_too_short_is_refused(tmp_path: Path) -> None:
             job_secret({"ABREAST_SECRET_FILE": str(tmp_path / name)})
     with pytest.raises(LaunchError, match=r"the secret in the file .* has 3 bytes, and 16 are needed") as error:
         job_secret({"ABREAST_SECRET_FILE": str(file_of(tmp_path, "abc\n"))})
-    assert "openssl rand -hex 32" in str(error.value)
+    assert "secrets.token_hex()" in str(error.value)
     with pytest.raises(LaunchError, match="the secret in ABREAST_SECRET has 5 bytes"):
         job_secret({"ABREAST_SECRET": "short"})
 

@@ -25,6 +25,7 @@ _JOB_NAMES = (
     "SLURM_RESTART_COUNT",
     "RAY_JOB_ID",
     "SKYPILOT_TASK_ID",
+    "ABREAST_HOSTS",
 )
 
 
@@ -40,10 +41,21 @@ def job_secret(environ: Mapping[str, str] | None = None) -> bytes:
         return _key(_read(Path(name), f"ABREAST_SECRET_FILE={name}"), f"the file {name}")
     if text := environ.get("ABREAST_SECRET"):
         return _key(text.encode(), "ABREAST_SECRET")
-    file = Path(environ.get("HOME") or os.path.expanduser("~")) / _IN_HOME
+    file = _in_home(environ)
     if not file.exists():
         _make(file)
     return _key(_read(file, str(file)), f"the file {file}")
+
+
+def required_secret(environ: Mapping[str, str] | None = None) -> bytes:
+    """The same for hosts started by hand. Raises `LaunchError` where none is there yet: one made now is this host's alone."""
+    environ = os.environ if environ is None else environ
+    if not (environ.get("ABREAST_SECRET_FILE") or environ.get("ABREAST_SECRET") or _in_home(environ).exists()):
+        raise LaunchError(
+            "--hosts needs a secret that the hosts share, and none is given",
+            f"`{_MAKE.format('job.secret')}`, copy it to every host (`scp -p`), and start each with `--secret-file job.secret`",
+        )
+    return job_secret(environ)
 
 
 def job_name(world: World, environ: Mapping[str, str] | None = None) -> str:
@@ -57,12 +69,16 @@ def job_name(world: World, environ: Mapping[str, str] | None = None) -> str:
     return " ".join([world.source, *of_launcher, f"port={world.master_port}"])
 
 
+def _in_home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or os.path.expanduser("~")) / _IN_HOME
+
+
 def _key(text: bytes, where: str) -> bytes:
     text = text.strip()
     if len(text) < _FEWEST_BYTES:
         raise LaunchError(
             f"the secret in {where} has {len(text)} bytes, and {_FEWEST_BYTES} are needed",
-            "make one with `openssl rand -hex 32`",
+            f"make one: `{_MAKE.format('FILE')}`",
         )
     return hashlib.sha256(b"abreast secret 1\0" + text).digest()
 
@@ -105,4 +121,9 @@ def _make(file: Path) -> None:
         raise LaunchError(f"the secret of the job cannot be made in {file}: {error.strerror}", _HINT) from error
 
 
-_HINT = "give every process the same secret in the variable ABREAST_SECRET, or in a file of mode 0600 of its user"
+_MAKE = "(umask 077; python3 -c 'import secrets; print(secrets.token_hex())' > {})"
+_HINT = (
+    "give every process the same secret in the variable ABREAST_SECRET, or in a file of mode 0600 of its user: `"
+    + _MAKE.format("FILE")
+    + "`"
+)

@@ -2,8 +2,8 @@
 
 `world.py` is what a launcher reports, `variables.py` reads one number. `torchrun.py`, `open_mpi.py`, `hydra.py` and `slurm.py`
 read launchers that start each process, `hosts.py` those that start one per host, `by_variables.py` numbers that anybody may set.
-`innermost.py` chooses the one that counts, `own_device.py` the devices of a process, and `route.py` finds the address of this
-host. Starts no process and opens no connection.
+`by_hand.py` reads hosts that the user names. `innermost.py` chooses the one that counts, `own_device.py` a process's devices.
+`route.py` and `own_addresses.py` find addresses of this host. Starts no process and opens no connection.
 """
 
 from abreast.launchers.innermost import is_main_process, rank, read_world

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from abreast.errors import LaunchError
 from abreast.launchers import by_variables, hosts, torchrun
+from abreast.launchers.by_hand import by_hand
 from abreast.launchers.hydra import hydra
 from abreast.launchers.open_mpi import open_mpi
 from abreast.launchers.slurm import slurm
@@ -51,12 +52,16 @@ def read_world(environ: Mapping[str, str] | None = None) -> World:
 
     The launcher that started this process counts, and those around it may number other processes: from the inside out these are
     abreast, torchrun, MPI, srun, and launchers of one process per host. Numbers that anybody may set (`RANK` without torchrun or
-    Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`) must give the same rank as every launcher that counts as many processes.
+    Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`) must give the same rank as every launcher that counts as many processes. `--hosts`
+    (`ABREAST_HOSTS`) comes before all these, and must agree with each.
     """
     environ = {name: value for name, value in (os.environ if environ is None else environ).items() if value != ""}
     found = rank_and_size(environ, "ABREAST_RANK", "ABREAST_WORLD_SIZE")
     if found is not None:
         return World(*found, *found, platform.node(), "abreast")
+    if (typed := by_hand(environ)) is not None:
+        _check_that_launchers_agree(typed, environ)
+        return typed
     world = next((world for read in _READERS if (world := read(environ)) is not None), None)
     if world is None:
         _refuse_horovod(environ)
@@ -92,6 +97,17 @@ _RANK_NAMES: dict[LauncherName, str] = {
     "sagemaker": "SM_CURRENT_HOST",
 }
 _ANYBODYS: tuple[LauncherName, ...] = ("torchrun", "jax", "keras")
+
+
+def _check_that_launchers_agree(typed: World, environ: Mapping[str, str]) -> None:
+    """Raises `LaunchError` if a launcher started this process, and numbers it otherwise than `--hosts` does."""
+    for other in filter(None, (read(environ) for read in _READERS)):
+        if (other.rank, other.size) != (typed.rank, typed.size):
+            ranks = [f"rank {each.rank} of {each.size}" for each in (typed, other)]
+            raise LaunchError(
+                f"--hosts makes this process {ranks[0]}, and {other.source} started it as {ranks[1]}",
+                f"leave out --hosts (ABREAST_HOSTS): a launcher says who is who; or start this without {other.source}",
+            )
 
 
 def _check_agreement(world: World, environ: Mapping[str, str]) -> None:

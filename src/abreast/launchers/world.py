@@ -9,6 +9,7 @@ from abreast.errors import LaunchError
 
 LauncherName = Literal[
     "abreast",
+    "--hosts",
     "torchrun",
     "openmpi",
     "mpich",
