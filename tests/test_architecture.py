@@ -30,10 +30,12 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         timeline
         """,
         """
+        all_hosts
         backend_choice
         devices_command
         dry_run
         first_use
+        host_options
         env_command
         environment_facts
         keras_fit
@@ -42,7 +44,6 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         placed_models
         run
         run_command
-        run_hosts
         run_lines
         state
         """,

@@ -92,11 +92,17 @@ def test_a_command_loads_no_other_command(folder: Folder) -> None:
         "device_list",
         "devices_command",
         "errors",
+        "host_options",
+        "hosts",
         "import_hooks",
+        "launchers",
         "options",
+        "stderr",
         "stdout",
         "system_files",
         "text_table",
+        "typed_command",
+        "units",
     ]
 
 

@@ -1,4 +1,7 @@
-"""`abreast devices`: prints the devices of this machine (`device_list.py`), as a table or as JSON."""
+"""`abreast devices`: prints the devices of this machine (`device_list.py`), as a table or as JSON.
+
+Not here: those of all hosts of a job (`all_hosts.py`).
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,28 @@ import json
 from collections.abc import Sequence
 
 from abreast.device_list import Device, list_devices
+from abreast.host_options import add_host_options, take_hosts
+from abreast.options import CommandParser
 from abreast.stdout import say
 from abreast.text_table import text_table
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON list; sizes are in bytes")
+    parser.add_argument(
+        "--all-hosts",
+        action="store_true",
+        help="in each process of a launcher, or of --hosts: rank 0 prints what all of them have, the others nothing",
+    )
+    add_host_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    take_hosts(options)
+    if options.all_hosts or options.hosts:
+        from abreast.all_hosts import devices_of_all_hosts
+
+        return devices_of_all_hosts(as_json=options.json)
     devices = list_devices()
     say(json.dumps([dataclasses.asdict(d) for d in devices], indent=2) if options.json else _table(devices))
     if any(device.kind == "gpu" for device in devices):

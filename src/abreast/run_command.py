@@ -7,9 +7,9 @@ import dataclasses
 
 from abreast.backend.registry import BACKENDS
 from abreast.errors import LaunchError
+from abreast.host_options import add_host_options, take_hosts
 from abreast.options import CommandParser, add_option
 from abreast.run import RunOptions, run_script
-from abreast.run_hosts import add_host_options, take_hosts
 from abreast.run_lines import RunLines
 
 # The names of the same option in torchrun, Accelerate, Lightning and others.

@@ -1,4 +1,4 @@
-"""The options of `abreast run` for hosts that are started by hand: checked, then put into this process's environment."""
+"""The options for hosts that are started by hand, without a launcher: checked, then put into this process's environment."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def take_hosts(options: argparse.Namespace, environ: MutableMapping[str, str] = 
         if value is not None:
             environ[name] = os.path.abspath(value) if name == _SECRET_FILE else str(value)
     if environ.get(HOSTS):
-        _refuse_devices(options, environ[HOSTS])
+        _refuse_devices(getattr(options, "devices", "auto"), environ[HOSTS])
         read_world(environ)
         required_secret(environ)
 
@@ -60,9 +60,9 @@ def _refuse_strays(options: argparse.Namespace, environ: MutableMapping[str, str
             )
 
 
-def _refuse_devices(options: argparse.Namespace, hosts: str) -> None:
-    if options.devices != "auto":
+def _refuse_devices(devices: str, hosts: str) -> None:
+    if devices != "auto":
         raise LaunchError(
-            f"--devices {options.devices} and --hosts {hosts}: the process of a host takes all its devices",
+            f"--devices {devices} and --hosts {hosts}: the process of a host takes all its devices",
             "leave out --devices; CUDA_VISIBLE_DEVICES chooses GPUs, and --cpu-devices simulates devices on each host",
         )
