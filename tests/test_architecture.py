@@ -46,6 +46,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         run_command
         run_lines
         state
+        together
         """,
         "backend",
         "exact feed hosts workers",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import ExitStack
 from time import perf_counter_ns
 from typing import Any
 
@@ -23,6 +24,7 @@ from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_w
 from abreast.keras_private.trainers import BaseTrainer
 from abreast.numerics import watch_loss
 from abreast.placed_models import placement_of, scopes, tag
+from abreast.together import take_part
 
 _KINDS: tuple[Kind, ...] = ("train", "test", "predict")
 
@@ -67,7 +69,9 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
         feeds = [value for value in bound.arguments.values() if isinstance(value, Feed)]
         failed = True
         try:
-            result = plain(*bound.args, **bound.kwargs)
+            with ExitStack() as until_end:
+                take_part(plain.__name__, bound.arguments, placement, until_end)
+                result = plain(*bound.args, **bound.kwargs)
             failed = False
             return result
         finally:

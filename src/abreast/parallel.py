@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import keras
 
-from abreast import keras_fit, notebook, typed_command
+from abreast import keras_fit, notebook, together, typed_command
 from abreast.backend import current_backend
 from abreast.backend.contract import Backend, BatchNorm, Placement
 from abreast.backend.unused_gpus import unused_gpus
@@ -285,6 +285,7 @@ def _joined(backend: Backend[Any], world: World) -> tuple[str, ...]:
     if world.source == "--hosts":
         required_secret(os.environ)
     ranks = backend.join(world)
+    together.install(world.rank)
     if world.local_rank == 0 and backend.device_names() == ("cpu:0",):
         unused = unused_gpus(backend.name, computes_on_cpu=True)
         if unused is not None:

@@ -55,6 +55,25 @@ class StepFunction:
     for_keras: Callable[..., Any]
 
 
+class Job(Protocol):
+    """The processes that a launcher started, as one of them sees them. All make the same calls in the same order."""
+
+    @property
+    def rank(self) -> int: ...
+
+    def exchange(self, doing: str, own: bytes) -> list[bytes]:
+        """A short message of each rank, in their order. Raises `WorkerError` if another process is `doing` something else."""
+        ...
+
+    def failed(self, why: str) -> None:
+        """This process is about to raise an error that the others do not have: they end, and name it."""
+        ...
+
+    def share_variables(self, model: Any, placement: Placement) -> None:
+        """Between two steps: give every process the variables of rank 0, those of the optimizer too."""
+        ...
+
+
 class Backend(Protocol[Staged]):
     """One framework. A placement is made once per `DataParallel`; models come to it when they are first used."""
 
@@ -79,6 +98,11 @@ class Backend(Protocol[Staged]):
 
     def join(self, world: World) -> tuple[str, ...]:
         """Take part in a job whose processes somebody else started; returns a name per rank. Raises `LaunchError`."""
+        ...
+
+    @property
+    def job(self) -> Job | None:
+        """The job that this process has joined; None for a process that trains by itself."""
         ...
 
     def install(self, devices: tuple[str, ...]) -> None:

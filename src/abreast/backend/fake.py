@@ -121,6 +121,10 @@ class FakeBackend:
     def join(self, world: World) -> tuple[str, ...]:
         raise LaunchError(f"{world.source} started {world.size} processes", "the fake backend has one")
 
+    @property
+    def job(self) -> None:
+        return None
+
     def install(self, devices: tuple[str, ...]) -> None:
         self.log.append(f"install {' '.join(devices)}")
 

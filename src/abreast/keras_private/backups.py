@@ -9,19 +9,52 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from keras.src.utils import file_utils
 
 from abreast import whole_file
 
-__all__ = ["Saved", "begin_epoch", "noting", "read", "steps_in", "steps_of"]
+__all__ = ["Restored", "Saved", "accepted", "begin_epoch", "noting", "read", "restored", "steps_in", "steps_of"]
 
 Saved = dict[str, Any]
+_OF_RANK_0 = "_abreast_saved"  # the attribute with the content of the file, where only rank 0 reads it
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a `BackupAndRestore` has restored on rank 0 beside the values of variables."""
+
+    weights: bool  # whether it has set variables
+    epoch: int | None  # with which the `fit` begins
+    saved: Saved | None
+
+
+def restored(callback: Any) -> Restored:
+    """What a `BackupAndRestore` has restored in its `on_train_begin`."""
+    return Restored(file_utils.exists(callback._weights_path), callback._model._initial_epoch, read(callback))
+
+
+@contextmanager
+def accepted(callback: Any, found: Restored) -> Iterator[None]:
+    """Let a model begin where rank 0's begins. Inside, `read` returns what rank 0 read; this process may not see the file."""
+    model = callback._model
+    if found.weights and model.optimizer is not None and not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+    model._initial_epoch = found.epoch
+    setattr(callback, _OF_RANK_0, found.saved)
+    try:
+        yield
+    finally:
+        delattr(callback, _OF_RANK_0)
 
 
 def read(callback: Any) -> Saved | None:
     """The content of a `BackupAndRestore`'s file; None without a backup."""
+    if _OF_RANK_0 in vars(callback):
+        found: Saved | None = getattr(callback, _OF_RANK_0)
+        return found
     path = callback._training_metadata_path
     if not file_utils.exists(path):
         return None

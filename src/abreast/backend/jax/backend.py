@@ -34,7 +34,7 @@ from abreast.backend.jax.devices import (
 )
 from abreast.backend.jax.instruments import JaxInstruments
 from abreast.backend.jax.job import refuse_other_jobs
-from abreast.backend.jax.launched import Launched, batch_digest, refuse_eager
+from abreast.backend.jax.launched import Launched, batch_digest, held_variables, refuse_eager
 from abreast.backend.jax.step import Newest, StagedBatch, Steps
 from abreast.backend.tensorflow.guard import keep_off_gpus
 from abreast.errors import BackendError
@@ -80,6 +80,10 @@ class JaxBackend:
             self._launched = Launched(world)
             OF_ALL_PROCESSES.extend(self._launched.names)
         return self._launched.names
+
+    @property
+    def job(self) -> Launched | None:
+        return self._launched
 
     def install(self, devices: tuple[str, ...]) -> None:
         if self._launched is None:
@@ -129,14 +133,11 @@ class JaxBackend:
     def place(self, model: Any, placement: Placement) -> None:
         keras_distribution.accept_current()
         replicated = replicated_over(placement.devices)
-        optimizer = getattr(model, "optimizer", None)
-        variables = [*model.variables, *(optimizer.variables if optimizer is not None else [])]
-        held = [variable for variable in variables if variable._value is not None]
         if self._launched is not None:
             refuse_eager(model)
-            self._launched.agree_on_variables(held)
+            self._launched.agree_on_variables(held_variables(model))
             return
-        for variable in held:
+        for variable in held_variables(model):
             variable._value = jax.device_put(variable._value, replicated)
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:

@@ -21,6 +21,7 @@ from keras import tree
 
 from abreast.backend import order
 from abreast.backend.agreement import Agreement, digest, digest_of_rows, digest_of_text
+from abreast.backend.contract import Placement
 from abreast.backend.jax.job import Job
 from abreast.backend.leaving import HINT
 from abreast.errors import BackendError, WorkerError
@@ -37,6 +38,19 @@ class Launched:
         self.names = self.job.device_names
         self._local_devices = tuple(jax.local_devices())
         self._handed: dict[int, ref[Any]] = {}
+
+    @property
+    def rank(self) -> int:
+        return self.job.rank
+
+    def exchange(self, doing: str, own: bytes) -> list[bytes]:
+        return self.job.exchange(doing, own)
+
+    def failed(self, why: str) -> None:
+        self.job.leaving.failed(why)
+
+    def share_variables(self, model: Any, placement: Placement) -> None:
+        self.agree_on_variables(held_variables(model))
 
     def agree_on_order(self) -> None:
         """An epoch begins: shuffle as rank 0 does."""
@@ -113,6 +127,13 @@ class Launched:
             self._agreement.call_ended(failed)
         finally:
             self.job.leaving.in_call = False
+
+
+def held_variables(model: Any) -> list[Any]:
+    """The variables of a model and its optimizer, except those whose values a step has taken."""
+    optimizer = getattr(model, "optimizer", None)
+    variables = [*model.variables, *(optimizer.variables if optimizer is not None else [])]
+    return [variable for variable in variables if variable._value is not None]
 
 
 def refuse_eager(model: Any) -> None:

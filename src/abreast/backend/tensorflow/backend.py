@@ -79,6 +79,10 @@ class TensorFlowBackend:
     def join(self, world: World) -> tuple[str, ...]:
         raise refuse(world, self.name)
 
+    @property
+    def job(self) -> None:
+        return None
+
     def install(self, devices: tuple[str, ...]) -> None:
         if devices[0].startswith("gpu:"):
             with contextlib.suppress(RuntimeError):  # it has started, with the memory of all of them

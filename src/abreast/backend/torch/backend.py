@@ -78,6 +78,10 @@ class TorchBackend:
             self._launched = Launched(Peers(world, device))
         return tuple(f"rank:{index}" for index in range(world.size))
 
+    @property
+    def job(self) -> Launched | None:
+        return self._launched
+
     def install(self, devices: tuple[str, ...]) -> None:
         keep_off_gpus()
         seeds.install()

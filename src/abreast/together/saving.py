@@ -1,0 +1,51 @@
+"""Models that several processes save under one name: the file is whole at any moment, because each writes its own and renames it.
+
+Not here: files that Keras divides into several (`max_shard_size`, `zipped=False`), and those of other file systems (`gs://`).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+
+_ENDINGS = (".weights.h5", ".keras", ".h5")  # Keras looks at them
+
+
+def install() -> None:
+    """Let the methods of Keras's models save whole files."""
+    model: Any = keras.Model
+    model.save = _whole(model.save)
+    model.save_weights = _whole(model.save_weights)
+
+
+def _whole(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(plain)
+    def save(self: Any, filepath: Any, *arguments: Any, **named: Any) -> Any:
+        is_plain = not arguments and (not named or named == {"overwrite": True})
+        part = _beside(filepath) if is_plain else None
+        if part is None:
+            return plain(self, filepath, *arguments, **named)
+        try:
+            plain(self, str(part), **named)
+            part.replace(os.path.realpath(filepath))
+        finally:
+            part.unlink(missing_ok=True)
+
+    return save
+
+
+def _beside(path: Any) -> Path | None:
+    """A new file beside `path`; None where Keras has to write `path` itself, or to say why it cannot."""
+    ending = next((each for each in _ENDINGS if str(path).endswith(each)), None)
+    if not isinstance(path, str | os.PathLike) or ending is None or "://" in str(path):
+        return None
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir() or target.is_dir():
+        return None
+    return target.with_name(f".abreast-{secrets.token_hex(6)}{ending}")

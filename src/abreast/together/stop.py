@@ -1,0 +1,155 @@
+"""`stop_training` is agreed: where any process wants to stop, all stop after the same batch or epoch.
+
+Processes agree at the end of each epoch. They agree after each batch if a callback could stop in the middle of an epoch, as its
+code shows. Any other stop in the middle of an epoch, as by a signal handler, waits for the end of the epoch; one of Keras's own
+callbacks counts at once, because the logs are the same everywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import keras
+
+from abreast.backend.contract import Job
+from abreast.keras_private.callback_lists import called_at_once
+from abreast.stderr import tell_once
+
+_FLAG = "stop_training"
+_AT_ENDS = ("on_epoch_end", "on_train_end")  # hooks that never run in the middle of an epoch
+_running: WeakKeyDictionary[Any, AgreedStop] = WeakKeyDictionary()
+
+
+class AgreedStop(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """The last callback of a `fit` of several processes."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self._job = job
+        self._wants = False  # whether a stop in the middle of this epoch waits for its end
+        self.waits = False  # whether such a stop has to wait
+
+    @staticmethod
+    def of(job: Job, after_batches: bool) -> AgreedStop:
+        return _AgreedAfterBatches(job) if after_batches else AgreedStop(job)
+
+    def watch(self, model: Any, until_end: ExitStack) -> None:
+        """Note the model whose `fit` begins."""
+        _install()
+        self.set_model(model)
+        _running[model] = self
+        until_end.callback(_running.pop, model, None)
+
+    def join(self, callbacks: Any, until_end: ExitStack) -> None:
+        """Be the last one of a `CallbackList` until the end."""
+        until_end.enter_context(called_at_once(callbacks))
+        callbacks.callbacks.append(self)
+        until_end.callback(self._leave, callbacks)
+
+    def _leave(self, callbacks: Any) -> None:
+        callbacks.callbacks = [each for each in callbacks.callbacks if each is not self]
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.waits = True
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.waits = False
+        self.agree("ends an epoch")
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._job.exchange("ends its training", b"")  # what rank 0 has written is there
+
+    def agree(self, doing: str) -> None:
+        own = b"stop" if self._wants or self._model.stop_training else b""
+        self._wants = False
+        if any(self._job.exchange(doing, own)):
+            self._model.stop_training = True
+
+    def put_off(self) -> None:
+        """Let a stop wait for the end of the epoch."""
+        self._wants = True
+        self._model.__dict__[_FLAG] = False
+        tell_once(
+            "model.stop_training was set in the middle of an epoch, and takes effect at its end, in all processes\n"
+            "hint: set it in a callback's on_train_batch_end; the processes then agree after each batch"
+        )
+
+
+class _AgreedAfterBatches(AgreedStop):
+    """Agrees after each batch too."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        pass
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.agree("ends a batch")
+
+
+def may_stop_between_batches(callback: Any) -> bool:
+    """Whether the code of a user's callback names `stop_training` in a function that may run in the middle of an epoch."""
+    return any(_names_flag(function.__code__) for name, function in _functions(callback) if name not in _AT_ENDS)
+
+
+def _functions(callback: Any) -> Iterator[tuple[str, FunctionType]]:
+    """The functions of a callback by name, without Keras's and ours. A `LambdaCallback` keeps its own as attributes."""
+    owners = [vars(callback), *(vars(kind) for kind in type(callback).__mro__)]
+    for owner in owners:
+        for name, value in owner.items():
+            function = value
+            while isinstance(function, functools.partial):
+                function = function.func
+            function = getattr(function, "__func__", function)
+            if isinstance(function, FunctionType) and not _is_known(function.__module__):
+                yield name, function
+
+
+def _names_flag(code: CodeType) -> bool:
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return _FLAG in (*code.co_names, *code.co_consts) or any(map(_names_flag, inner))
+
+
+def _is_known(module: Any) -> bool:
+    return str(module).partition(".")[0] in ("keras", "abreast")
+
+
+class _Flag:
+    """`Model.stop_training`, as Keras's `fit` sees it. Everybody else sees what was set last."""
+
+    def __init__(self) -> None:
+        self._of_keras: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # whether Keras's own code set it last
+
+    def __get__(self, model: Any, owner: Any = None) -> Any:
+        if model is None:
+            return self
+        try:
+            value = model.__dict__[_FLAG]
+        except KeyError:
+            raise AttributeError(_FLAG) from None
+        running = _running.get(model) if value else None
+        if running is None or not running.waits or self._of_keras.get(model) or not _is_fit(sys._getframe(1)):
+            return value
+        running.put_off()
+        return False
+
+    def __set__(self, model: Any, value: Any) -> None:
+        model.__dict__[_FLAG] = value
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_name == "__setattr__":
+            frame = frame.f_back
+        self._of_keras[model] = frame is not None and _is_known(frame.f_globals.get("__name__"))
+
+
+def _is_fit(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "fit" and _is_known(frame.f_globals.get("__name__"))
+
+
+@functools.cache
+def _install() -> None:
+    model: Any = keras.Model
+    model.stop_training = _Flag()
