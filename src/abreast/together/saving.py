@@ -46,6 +46,6 @@ def _beside(path: Any) -> Path | None:
     if not isinstance(path, str | os.PathLike) or ending is None or "://" in str(path):
         return None
     target = Path(os.path.realpath(path))
-    if not target.parent.is_dir() or target.is_dir():
+    if not target.parent.is_dir() or (target.exists() and not target.is_file()):
         return None
     return target.with_name(f".abreast-{secrets.token_hex(6)}{ending}")

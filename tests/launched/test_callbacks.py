@@ -1,0 +1,180 @@
+"""Callbacks in several processes do what they do with plain Keras on one device: some write on rank 0, and all stop together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.differences import largest_difference
+from tests.harness.installed import skip_unless_installed
+from tests.launched.job import ended, start, start_all
+
+BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "torch")]
+
+
+def outputs_of(script: str, backend: str, folder: Path) -> list[tuple[Any, str, str]]:
+    """What one process, and each of two of a job, found, printed and warned. The job has a folder of its own."""
+    skip_unless_installed(backend)
+    folders = [folder / name for name in ("alone", "job")]
+    for each in folders:
+        each.mkdir()
+    alone = start(script, None, 0, 1, str(folders[0]), backend=backend)
+    said = []
+    for process in (alone, *start_all(script, 2, str(folders[1]), backend=backend)):
+        output, errors = ended(process)
+        assert process.returncode == 0, errors
+        printed, _, found = output.rpartition("found ")
+        said.append((json.loads(found), printed, errors))
+    return said
+
+
+_HEAD = """
+import json, os, sys
+from contextlib import nullcontext
+rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+is_last = rank == size - 1
+import abreast
+scope = abreast.DataParallel() if size > 1 else nullcontext()
+import keras
+import numpy as np
+from keras import callbacks
+folder = sys.argv[1]
+opened = set()
+def note(event, arguments):
+    path = str(arguments[0]) if arguments else ""
+    writes = event in ("os.mkdir", "os.rename", "os.remove") or (event == "open" and set(str(arguments[1])) & set("wax+"))
+    if writes and path.startswith(folder):
+        opened.add(path)
+sys.addaudithook(note)
+x = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
+def made(seed=0):
+    keras.utils.set_random_seed(seed)
+    with scope:
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.Adam(0.05), "mse", metrics=["mae"])
+    return model
+def fit(model, *used, data=x, **options):
+    options = {"batch_size": 20, "shuffle": False, "verbose": 0, **options}
+    return model.fit(data, data[:, :1], callbacks=list(used), **options).history
+def weights(model):
+    return [weight.tolist() for weight in model.get_weights()]
+"""
+
+_WRITES = (
+    _HEAD
+    + """
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util.tensor_util import make_ndarray
+best = callbacks.ModelCheckpoint(f"{folder}/best.keras", monitor="val_loss", save_best_only=True, verbose=1)
+board, backup = callbacks.TensorBoard(f"{folder}/board"), callbacks.BackupAndRestore(f"{folder}/backup", delete_checkpoint=False)
+used = [best, callbacks.CSVLogger(f"{folder}/log.csv"), board, backup, callbacks.EarlyStopping("loss", 0.03, 1, verbose=1)]
+model = made()
+found = {"history": fit(model, *used, epochs=9, validation_split=0.3, verbose=2), "weights": weights(model), "best": best.best}
+written = sorted(opened)
+best_model = keras.models.load_model(f"{folder}/best.keras")  # rank 0 has saved it
+found["best weights"] = weights(best_model)
+found["csv"] = [[float(each) for each in line.split(",")] for line in open(f"{folder}/log.csv").read().splitlines()[1:]]
+events = EventAccumulator(f"{folder}/board/validation").Reload()
+found["board"] = [[event.step, float(make_ndarray(event.tensor_proto))] for event in events.Tensors("epoch_loss")]
+for _ in range(3):
+    model.save(f"{folder}/shared.keras")
+    found["shared"] = weights(keras.models.load_model(f"{folder}/shared.keras"))
+evaluated = callbacks.TensorBoard(f"{folder}/evaluated")
+found["evaluated"] = model.evaluate(x, x[:, :1], batch_size=20, callbacks=[evaluated], verbose=0)
+listed = callbacks.CallbackList([callbacks.CSVLogger(f"{folder}/listed.csv")], add_history=True, model=model, epochs=1)
+fit_of_list = model.fit(x, x[:, :1], batch_size=20, shuffle=False, verbose=0, callbacks=listed)
+assert [type(each).__name__ for each in listed.callbacks] == ["CSVLogger", "History"]
+found["listed"] = len(open(f"{folder}/listed.csv").readlines())
+class Notes(callbacks.Callback):
+    abreast_writes = True
+    def on_epoch_end(self, epoch, logs=None):
+        open(f"{folder}/notes", "a").write("epoch")
+fit(model, Notes(), epochs=2)
+found["notes"] = open(f"{folder}/notes").read()
+files = sorted(os.path.relpath(os.path.join(where, name), folder) for where, _, names in os.walk(folder) for name in names)
+found["files"] = [name.partition(".tfevents.")[0] for name in files]
+print("found", json.dumps([found, written]), flush=True)
+"""
+)
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_callbacks_write_once_what_those_of_one_process_write(backend: str, tmp_path: Path) -> None:
+    outputs = outputs_of(_WRITES, backend, tmp_path)
+    (alone, _), (first, first_wrote), (second, second_wrote) = [found for found, _, _ in outputs]
+    assert first["files"] == second["files"] == alone["files"]
+    for name in alone.keys() - {"files", "notes"}:
+        for rank in (first, second):
+            assert largest_difference(alone[name], rank[name]) < 1e-5, name
+    assert first["notes"] == second["notes"] == alone["notes"] == "epochepoch"
+    assert second_wrote == [] and str(tmp_path / "job" / "log.csv") in first_wrote
+    (_, printed, _), (_, nothing, _) = outputs[1:]
+    assert printed.count("Epoch 1/9") == 1 and "early stopping" in printed and nothing == ""
+
+
+_STOPS = (
+    _HEAD
+    + """
+found = {}
+def stop(model):
+    model.stop_training = True
+class AtEnd(callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = is_last and epoch == 1
+class AfterBatch(callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if is_last and batch == 1:
+            self.model.stop_training = True
+class BySomethingElse(callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if is_last and batch == 1:
+            stop(self.model)
+def stops_last(batch, logs):
+    model.stop_training = is_last
+class Interrupts(callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 2:
+            raise KeyError
+wrong = np.where(np.arange(60)[:, None] < 20, x, np.nan).astype("float32")
+for name, data, callback in (
+    ("at the end of an epoch", x, AtEnd()),
+    ("after a batch", x, AfterBatch()),
+    ("a function after a batch", x, callbacks.LambdaCallback(on_train_batch_end=stops_last)),
+    ("not a number", wrong, callbacks.TerminateOnNaN()),
+    ("put off", x, BySomethingElse()),
+):
+    model = made()
+    history = fit(model, callback, data=data, epochs=4)
+    found[name] = {"epochs": len(history["loss"]), "steps": int(model.optimizer.iterations), "weights": weights(model)}
+# Rank 1 has other weights and does not see the backup, as on another host.
+backup = callbacks.BackupAndRestore(f"{folder}/{rank}")
+try:
+    fit(made(), backup, Interrupts(), epochs=4)
+except KeyError:
+    pass
+model = made(5 + rank)
+found["restored"] = {"history": fit(model, backup, epochs=4), "weights": weights(model), "left": len(os.listdir(folder))}
+print("found", json.dumps(found), flush=True)
+"""
+)
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_all_processes_stop_and_restore_together(backend: str, tmp_path: Path) -> None:
+    (alone, _, _), (first, _, _), (second, _, errors) = outputs_of(_STOPS, backend, tmp_path)
+    assert "was set in the middle of an epoch, and takes effect at its end, in all processes" in errors
+    assert (first["put off"]["epochs"], first["put off"]["steps"]) == (1, 3)
+    assert first["put off"] == second["put off"]
+    for name in ("at the end of an epoch", "after a batch", "a function after a batch"):
+        for rank in (first, second):
+            assert largest_difference(alone[name], rank[name]) < 1e-5, name
+    assert (alone["after a batch"]["steps"], alone["at the end of an epoch"]["steps"]) == (2, 6)
+    assert [each["not a number"]["steps"] for each in (alone, first, second)] == [2, 2, 2]
+    for rank in (first, second):
+        assert largest_difference(alone["restored"], rank["restored"]) < 1e-5
+    assert len(alone["restored"]["history"]["loss"]) == 2
