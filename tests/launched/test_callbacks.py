@@ -12,7 +12,7 @@ from tests.harness.differences import largest_difference
 from tests.harness.installed import skip_unless_installed
 from tests.launched.job import ended, start, start_all
 
-BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "torch")]
+BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax",)]
 
 
 def outputs_of(script: str, backend: str, folder: Path) -> list[tuple[Any, str, str]]:

@@ -11,7 +11,6 @@ from typing import Any
 
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.instruments import DeviceTimes
-from abreast.backend.torch import messages
 from abreast.backend.torch.joint_steps import JointSteps, times_of_rank
 from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.peers import Peers
@@ -29,19 +28,6 @@ class Launched:
     def __init__(self, peers: Peers) -> None:
         self.step_lock = StepLock()
         self._peers = peers
-
-    @property
-    def rank(self) -> int:
-        return self._peers.world.rank
-
-    def exchange(self, doing: str, own: bytes) -> list[bytes]:
-        return self._peers.exchange(doing, own)
-
-    def failed(self, why: str) -> None:
-        self._peers.failed(why)
-
-    def share_variables(self, model: Any, placement: Placement) -> None:
-        self._peers.share(messages.numbered_variables(model))
 
     def agree_on_order(self) -> None:
         """An epoch begins: shuffle as rank 0 does."""

@@ -7,9 +7,7 @@ variables; shuffles follow rank 0's random state. Each process has its own Pytho
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,12 +21,10 @@ from abreast.backend.torch import messages, own_group
 from abreast.backend.torch.interface import choose_interface
 from abreast.backend.torch.link import TorchLink
 from abreast.backend.torch.step import ReplicaStep
-from abreast.errors import WorkerError
 from abreast.launchers import World, address_of_rank_0
 
 # The attribute in which a model keeps its fingerprint and step. They refer to the model, so a table would keep it alive for ever.
 _STEP = "_abreast_step"
-_END, _FAILED = b"\n", b"failed"  # of what a process is doing, in a message
 
 
 class Peers:
@@ -51,8 +47,6 @@ class Peers:
                 world_size=world.size,
             )
         self.link = TorchLink(dist.group.WORLD, world.rank, world.size)
-        # A group of its own: what a step sends never meets a message.
-        self._messages = dist.new_group(backend="gloo", timeout=timedelta(days=1))
         shuffles = torch.get_rng_state()
         # Only torch's generator; the seeds of Python and NumPy are the script's own.
         torch.manual_seed((torch.initial_seed() + world.rank * 1_000_003) % 2**63)
@@ -86,37 +80,6 @@ class Peers:
         data = own if self.world.rank == 0 else torch.empty(int(length), dtype=torch.uint8)
         dist.broadcast(data, src=0)
         return bytes(data.tolist()).decode()
-
-    def exchange(self, doing: str, own: bytes) -> list[bytes]:
-        """The messages of all ranks, in their order. Raises `WorkerError` if another process is `doing` something else."""
-        found = [each.split(_END, 1) for each in self._gathered(doing.encode() + _END + own)]
-        for rank, (what, why) in enumerate(found):
-            if what == _FAILED:
-                raise WorkerError(why.decode(), "the first error is in the output of that process")
-            if what != found[0][0]:
-                raise WorkerError(
-                    f"the processes do different things: rank 0 {found[0][0].decode()}, and rank {rank} {what.decode()}",
-                    "make the same calls on the same batches in every process",
-                )
-        return [message for _, message in found]
-
-    def failed(self, why: str) -> None:
-        """Answer the next message of the others with the reason for which this process ends."""
-        text = f"rank {self.world.rank} on host {platform.node()} ended by an error: {why}"
-        self._gathered(_FAILED + _END + text.encode())
-
-    def _gathered(self, own: bytes) -> list[bytes]:
-        lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world.size)]
-        dist.all_gather(lengths, torch.tensor([len(own)]), group=self._messages)
-        longest = max(int(length) for length in lengths)
-        padded = torch.frombuffer(bytearray(own.ljust(longest, b" ")), dtype=torch.uint8)
-        found = [torch.empty(longest, dtype=torch.uint8) for _ in lengths]
-        dist.all_gather(found, padded, group=self._messages)
-        return [each.numpy().tobytes()[: int(length)] for each, length in zip(found, lengths, strict=True)]
-
-    def share(self, variables: Sequence[Any]) -> None:
-        """Give every rank the values that these variables have on rank 0."""
-        messages.broadcast([variable.value for variable in variables], self.link.group)
 
     def agree_on_order(self) -> None:
         """Give every rank the random state that rank 0 shuffles with."""
