@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,62 @@ def test_all_processes_stop_and_restore_together(backend: str, tmp_path: Path) -
     for rank in (first, second):
         assert largest_difference(alone["restored"], rank["restored"]) < 1e-5
     assert len(alone["restored"]["history"]["loss"]) == 2
+
+
+# What the callbacks of rank 0 do; the others do not do it.
+_FAILS = (
+    _HEAD
+    + """
+import time
+class Writes(callbacks.Callback):
+    abreast_writes = True
+    def on_epoch_end(self, epoch, logs=None):
+        getattr(self, sys.argv[2])()
+    def on_train_batch_end(self, batch, logs=None):
+        if sys.argv[2] == "cannot_write_between_batches":
+            self.cannot_write()
+    def cannot_write(self):
+        os.write(os.open("/dev/full", os.O_WRONLY), b"full")
+    def predicts(self):
+        self.model.predict(x, verbose=0)
+    def sleeps(self):
+        time.sleep(12)
+print("found", len(fit(made(), Writes(), epochs=1)["loss"]), flush=True)
+"""
+)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        pytest.param("cannot_write", "OSError: [Errno 28] No space left on device", marks=pytest.mark.in_turn),
+        pytest.param(
+            "cannot_write_between_batches", "OSError: [Errno 28] No space left on device", marks=pytest.mark.full
+        ),
+        pytest.param(
+            "predicts",
+            "BackendError: Writes acts on rank 0 alone, and calls predict, which all processes must call",
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+def test_an_error_of_a_callback_on_rank_0_ends_all_and_is_named(
+    what: str, error: str, backend: str, tmp_path: Path
+) -> None:
+    skip_unless_installed(backend)
+    first, second = start_all(_FAILS, 2, str(tmp_path), what, backend=backend)
+    (_, of_first), (_, of_second) = ended(first), ended(second, 30)
+    assert error in of_first
+    assert f"rank 0 on host {platform.node()} ended by an error: Writes: {error}" in of_second, of_second
+    assert (first.returncode, second.returncode) == (1, 1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_slow_callback_on_rank_0_is_waited_for(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_unless_installed(backend)
+    monkeypatch.setenv("ABREAST_HANG_SECONDS", "6")
+    for process in start_all(_FAILS, 2, str(tmp_path), "sleeps", backend=backend):
+        output, errors = ended(process)
+        assert (process.returncode, output) == (0, "found 1\n"), errors
