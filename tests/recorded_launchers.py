@@ -6,6 +6,8 @@ reader could use are left out.
 
 from __future__ import annotations
 
+import json
+
 Variables = dict[str, str]
 
 INTEL_JOB = "87790000-adcc-5b91-1b61-06007509e30b"
@@ -224,6 +226,28 @@ def aws_batch(node: int, main: int = 0) -> Variables:
         "AWS_BATCH_JOB_NUM_NODES": "3",
         "AWS_BATCH_JOB_MAIN_NODE_INDEX": str(main),
         **address,
+    }
+
+
+def vertex_ai(pool: int, index: int) -> Variables:
+    """A replica of a custom job with a `WorkerPoolSpec` of one replica and one of two."""
+    pools = {
+        "workerpool0": ["cmle-training-workerpool0-ab12-0:2222"],
+        "workerpool1": ["cmle-training-workerpool1-ab12-0:2222", "cmle-training-workerpool1-ab12-1:2222"],
+    }
+    task = {"type": f"workerpool{pool}", "index": index, "trial": ""}
+    return {"CLUSTER_SPEC": json.dumps({"cluster": pools, "environment": "cloud", "task": task})}
+
+
+def tf_job(role: str, index: int) -> Variables:
+    """A pod of Kubeflow's TFJob with a chief, two workers and an evaluator."""
+    cluster = {
+        "chief": ["digits-chief-0.ns.svc:2222"],
+        "evaluator": ["digits-evaluator-0.ns.svc:2222"],
+        "worker": ["digits-worker-0.ns.svc:2222", "digits-worker-1.ns.svc:2222"],
+    }
+    return {
+        "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"})
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -78,6 +79,14 @@ GPUS = ("gpu:0", "gpu:1")
             World(2, 3, 0, 1, HOST, "aws-batch", "10.0.0.1", port_of_job(recorded.AWS_JOB), per="host"),
         ),
         (recorded.sagemaker(2), World(1, 2, 0, 1, "algo-2", "sagemaker", "algo-1", 29500, per="host")),
+        (
+            recorded.vertex_ai(1, 1),
+            World(2, 3, 0, 1, HOST, "vertex-ai", "cmle-training-workerpool0-ab12-0", 2222, per="host"),
+        ),
+        (
+            recorded.tf_job("worker", 1),
+            World(2, 3, 0, 1, HOST, "tf-config", "digits-chief-0.ns.svc", 2222, per="host"),
+        ),
         ({**recorded.skypilot(0), "SKYPILOT_NUM_NODES": "1"}, World(0, 1, 0, 1, HOST, "alone")),
         (
             {"JOB_COMPLETION_INDEX": "3"},
@@ -196,6 +205,28 @@ def test_the_hosts_of_sagemaker_are_counted_by_name() -> None:
     assert read_world(environ) == read_world(recorded.sagemaker(2))
 
 
+def test_the_workers_of_one_host_in_a_tf_config_are_processes_of_it() -> None:
+    cluster = {"worker": ["localhost:12345", "localhost:23456"]}
+    environ = {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}})}
+    assert read_world(environ) == World(1, 2, 1, 2, HOST, "tf-config", "127.0.0.1", 12345)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{}", '{"cluster": {"worker": ["a:1"], "workerpool0": ["a:1"]}, "task": {"type": "worker", "index": 0}}'],
+)
+def test_a_cluster_of_one_process_or_of_something_else_is_none(text: str) -> None:
+    for name in ("TF_CONFIG", "CLUSTER_SPEC"):
+        assert read_world({name: text}).source == "alone"
+
+
+def test_the_numbers_of_torch_that_vertex_ai_sets_too_agree() -> None:
+    """Vertex AI's page on PyTorch names them."""
+    torch = {"RANK": "2", "WORLD_SIZE": "3", "MASTER_ADDR": "cmle-training-workerpool0-ab12-0", "MASTER_PORT": "3333"}
+    world = read_world({**recorded.vertex_ai(1, 1), **torch})
+    assert (world.source, world.rank, world.per, world.master_port) == ("torchrun", 2, "host", 3333)
+
+
 def test_an_indexed_job_needs_only_the_number_of_pods_and_an_address() -> None:
     environ = {"JOB_COMPLETION_INDEX": "1", "JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "job-0.job:1234"}
     assert read_world(environ) == World(1, 2, 0, 1, HOST, "jax", "job-0.job", 1234, per="host")
@@ -243,6 +274,10 @@ BY_HAND = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE"
             "PMI_RANK=1 and JAX_PROCESS_ID=0 give this process two ranks of 2",
         ),
         (
+            {**recorded.tf_job("chief", 0), **recorded.vertex_ai(1, 0)},
+            "TF_CONFIG=0 and CLUSTER_SPEC=1 give this process two ranks of 3",
+        ),
+        (
             {**recorded.trainjob_torch(0), **BY_HAND, "RANK": "1", "WORLD_SIZE": "2"},
             "RANK=1 and PET_NODE_RANK=0 give this process two ranks of 2",
         ),
@@ -282,6 +317,19 @@ def test_numbers_that_agree_or_count_other_processes_are_no_contradiction() -> N
         ),
         ({**recorded.sagemaker(3)}, "SM_CURRENT_HOST='algo-3' is not in SM_HOSTS="),
         ({**recorded.sagemaker(1), "SM_HOSTS": "algo-1"}, "SM_CURRENT_HOST='algo-1' is not in SM_HOSTS='algo-1'"),
+        (
+            recorded.tf_job("evaluator", 0),
+            "TF_CONFIG makes this process evaluator 0, and only chief and worker train\nhint: leave out parameter servers",
+        ),
+        (
+            recorded.vertex_ai(2, 0),
+            "CLUSTER_SPEC makes this process workerpool2 0, and only workerpool0 and workerpool1",
+        ),
+        ({"TF_CONFIG": "worker:0"}, "TF_CONFIG='worker:0' does not describe a cluster"),
+        (
+            {"TF_CONFIG": '{"cluster": {"worker": ["a", "b"]}, "task": {"type": "worker", "index": 0}}'},
+            "TF_CONFIG: 'a' is not HOST:PORT",
+        ),
         ({**recorded.mpich_5_0_2(0), "PMI_SIZE": "0"}, "PMI_RANK=0 is not below PMI_SIZE=0"),
     ],
 )

@@ -50,6 +50,7 @@ _NAMES = (
     "I_MPI_HYDRA_UUID",
     "JOB_COMPLETION_INDEX",
     "HOROVOD_SIZE",
+    "CLUSTER_SPEC",
     "SM_HOSTS",
     "SM_CURRENT_HOST",
     "SM_NUM_GPUS",

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Mapping
 
 from abreast.errors import LaunchError
-from abreast.launchers import by_variables, hosts, torchrun
+from abreast.launchers import by_variables, clusters, hosts, torchrun
 from abreast.launchers.by_hand import by_hand
 from abreast.launchers.hydra import hydra
 from abreast.launchers.open_mpi import open_mpi
@@ -52,8 +52,8 @@ def read_world(environ: Mapping[str, str] | None = None) -> World:
 
     The launcher that started this process counts, and those around it may number other processes: from the inside out these are
     abreast, torchrun, MPI, srun, and launchers of one process per host. Numbers that anybody may set (`RANK` without torchrun or
-    Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`) must give the same rank as every launcher that counts as many processes. `--hosts`
-    (`ABREAST_HOSTS`) comes before all these, and must agree with each.
+    Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`, `TF_CONFIG`) must give the same rank as every launcher that counts as many processes.
+    `--hosts` (`ABREAST_HOSTS`) comes before all these, and must agree with each.
     """
     environ = {name: value for name, value in (os.environ if environ is None else environ).items() if value != ""}
     found = rank_and_size(environ, "ABREAST_RANK", "ABREAST_WORLD_SIZE")
@@ -78,10 +78,12 @@ _READERS: tuple[Callable[[Mapping[str, str]], World | None], ...] = (
     slurm,
     by_variables.jax,
     by_variables.keras,
+    clusters.tf_config,
     hosts.torch_pods,
     hosts.skypilot,
     hosts.aws_batch,
     hosts.sagemaker,
+    clusters.vertex_ai,
 )
 _RANK_NAMES: dict[LauncherName, str] = {
     "torchrun": "RANK",
@@ -95,8 +97,11 @@ _RANK_NAMES: dict[LauncherName, str] = {
     "skypilot": "SKYPILOT_NODE_RANK",
     "aws-batch": "AWS_BATCH_JOB_NODE_INDEX",
     "sagemaker": "SM_CURRENT_HOST",
+    "vertex-ai": "CLUSTER_SPEC",
+    "tf-config": "TF_CONFIG",
 }
-_ANYBODYS: tuple[LauncherName, ...] = ("torchrun", "jax", "keras")
+_JSON: tuple[LauncherName, ...] = ("vertex-ai", "tf-config")  # whose variables are long
+_ANYBODYS: tuple[LauncherName, ...] = ("torchrun", "jax", "keras", "tf-config")
 
 
 def _check_that_launchers_agree(typed: World, environ: Mapping[str, str]) -> None:
@@ -112,7 +117,7 @@ def _check_that_launchers_agree(typed: World, environ: Mapping[str, str]) -> Non
 
 def _check_agreement(world: World, environ: Mapping[str, str]) -> None:
     """Compare numbers that anybody may set with those of all launchers, and those of a launcher with the former only."""
-    readers = _READERS if world.source in _ANYBODYS else (by_variables.jax, by_variables.keras)
+    readers = _READERS if world.source in _ANYBODYS else (by_variables.jax, by_variables.keras, clusters.tf_config)
     for other in filter(None, (read(environ) for read in readers)):
         if world.size == other.size and world.rank != other.rank:
             raise _two_ranks(world, other, environ)
@@ -121,7 +126,8 @@ def _check_agreement(world: World, environ: Mapping[str, str]) -> None:
 def _two_ranks(world: World, other: World, environ: Mapping[str, str]) -> LaunchError:
     names = [_RANK_NAMES[each.source] for each in (world, other)]
     values = " and ".join(
-        f"{name}={environ.get(name, each.rank)}" for name, each in zip(names, (world, other), strict=True)
+        f"{name}={environ.get(name, each.rank) if each.source not in _JSON else each.rank}"
+        for name, each in zip(names, (world, other), strict=True)
     )
     return LaunchError(
         f"{values} give this process two ranks of {world.size}",

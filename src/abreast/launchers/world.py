@@ -21,6 +21,8 @@ LauncherName = Literal[
     "skypilot",
     "aws-batch",
     "sagemaker",
+    "vertex-ai",
+    "tf-config",
     "alone",
 ]
 LOOPBACK = "127.0.0.1"
