@@ -16,6 +16,7 @@ import pytest
 from abreast.errors import LaunchError
 from abreast.launchers import World, address_of_rank_0, own_device, read_world
 from abreast.launchers.hydra import hydra
+from abreast.launchers.route import addresses
 from abreast.launchers.slurm import first_host
 from abreast.launchers.variables import port_of_job
 from tests import recorded_launchers as recorded
@@ -198,6 +199,13 @@ def test_a_broken_list_of_slurm_is_an_error_with_its_text(hosts: str) -> None:
 def test_the_main_node_of_aws_batch_finds_its_own_address() -> None:
     world = read_world(recorded.aws_batch(0))
     assert world.rank == 0 and world.master_addr not in (None, "10.0.0.1")
+
+
+def test_a_name_of_rank_0_that_is_not_known_yet_stays() -> None:
+    """Kubernetes makes the names of pods known a little after their start."""
+    name = "digits-0.digits.invalid"
+    assert addresses(World(1, 2, 0, 1, HOST, "jax", name, 1234, per="host"), name)[1] == name
+    assert addresses(World(0, 2, 0, 1, HOST, "jax", name, 1234, per="host"), name)[1] != name
 
 
 def test_the_hosts_of_sagemaker_are_counted_by_name() -> None:

@@ -38,8 +38,9 @@ def _world(environ: Mapping[str, str], name: str, source: LauncherName, trains: 
     hosts = [address.rpartition(":")[0] or address for address in addresses]
     rank = places.index((role, index))
     here = [i for i, host in enumerate(hosts) if host == hosts[rank]]
-    per = "host" if len(set(hosts)) == len(hosts) else "device"
-    world = World(rank, len(hosts), here.index(rank), len(here), platform.node(), source, *master(environ), per=per)
+    numbers = rank, len(hosts), here.index(rank), len(here)
+    per_host = len(set(hosts)) == len(hosts)
+    world = World(*numbers, platform.node(), source, *master(environ), per="host" if per_host else "device")
     port = addresses[0].rpartition(":")[2]
     if not port.isdecimal() or int(port) > 65535:
         raise LaunchError(f"{name}: {addresses[0]!r} is not HOST:PORT", HINT)
