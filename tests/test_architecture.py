@@ -42,6 +42,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         numerics
         parallel
         placed_models
+        ray
         run
         run_command
         run_lines

@@ -127,7 +127,10 @@ def test_the_reference_names_every_option() -> None:
     for command in ("doctor", "check"):
         assert "The options are those of `abreast run`, and these:" in " ".join(shown[command].split())
         shown[command] += re.sub(
-            r"^.*`--(quiet|dry-run|hosts|this|port|secret-file)\b.*\n", "", shown["run"], flags=re.MULTILINE
+            r"^.*`--(quiet|dry-run|hosts|this|port|secret-file|ray|gpus-per-host|start-timeout)\b.*\n",
+            "",
+            shown["run"],
+            flags=re.MULTILINE,
         )
     word = r"(?<![\w-])--?[a-z][\w-]*"
     named = {(command, option) for command, text in shown.items() for option in re.findall(word, code_of(text))}

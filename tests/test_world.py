@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import platform
+import sys
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 import abreast
 from abreast.errors import LaunchError
-from abreast.launchers import World, read_world
+from abreast.launchers import World, address_of_rank_0, read_world
 
 HOST = platform.node()
 
@@ -51,6 +54,7 @@ KERAS = {
         ({}, World(0, 1, 0, 1, HOST, "alone")),
         ({"ABREAST_RANK": "2", "ABREAST_WORLD_SIZE": "4"}, World(2, 4, 2, 4, HOST, "abreast")),
         (TORCHRUN, World(3, 4, 1, 2, HOST, "torchrun", "10.0.0.1", 29500)),
+        ({**TORCHRUN, "RAY_RAYLET_PID": "7"}, World(3, 4, 1, 2, HOST, "ray", "10.0.0.1", 29500)),
         (OPENMPI, World(2, 4, 0, 2, HOST, "openmpi")),  # a version without PMIx
         (SRUN, World(3, 5, 1, 2, HOST, "slurm")),
         (KERAS, World(1, 3, 1, 2, "10.0.0.1", "keras", "10.0.0.1", 1234)),
@@ -66,6 +70,34 @@ def test_our_own_workers_below_torchrun_have_their_own_rank() -> None:
 
 def test_torchrun_below_srun_numbers_the_processes() -> None:
     assert read_world({**SRUN, **TORCHRUN}).source == "torchrun"
+
+
+def test_a_worker_of_ray_whose_cluster_srun_started_has_the_rank_that_ray_gives_it() -> None:
+    ray = {**TORCHRUN, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "RAY_RAYLET_PID": "7"}
+    world = read_world({**SRUN, **KERAS, **ray})
+    assert (world.source, world.rank, world.size, world.per) == ("ray", 3, 4, "host")
+
+
+def test_torchrun_below_ray_numbers_the_processes() -> None:
+    assert read_world({**TORCHRUN, "RAY_RAYLET_PID": "7", "TORCHELASTIC_RUN_ID": "none"}).source == "torchrun"
+
+
+def test_a_worker_of_a_trainer_without_variables_has_the_numbers_of_rays_context(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers = {"world_rank": 1, "world_size": 2, "local_rank": 0, "local_world_size": 1}
+    context = SimpleNamespace(**{f"get_{name}": partial(int, number) for name, number in numbers.items()})
+    monkeypatch.setitem(sys.modules, "ray.train", SimpleNamespace(get_context=lambda: context))
+    found = read_world({"RAY_RAYLET_PID": "7"})
+    assert found == World(1, 2, 0, 1, HOST, "ray", per="host")
+    with pytest.raises(LaunchError, match=r"address of rank 0 is not set\nhint: `abreast.ray.trainer`"):
+        address_of_rank_0(found)
+    assert read_world({}).source == "alone"
+
+
+def test_a_process_of_ray_outside_of_a_trainer_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray.train", SimpleNamespace(get_context=lambda: 1 / 0))
+    assert read_world({"RAY_RAYLET_PID": "7"}).source == "alone"
 
 
 def test_mpirun_inside_a_slurm_job_numbers_the_processes() -> None:

@@ -19,7 +19,8 @@ def add_host_options(parser: CommandParser) -> None:
     parser.add_argument(
         "--hosts",
         metavar="LIST",
-        help="without a launcher: the addresses of all hosts, as 10.0.0.1,10.0.0.2; start the same command on each",
+        help="without a launcher: the addresses of all hosts, as 10.0.0.1,10.0.0.2; start the same command on each; "
+        "with --ray: their number",
     )
     parser.add_argument(
         "--this", metavar="N", help="this host's number in --hosts, from 0 (default: found by its addresses)"

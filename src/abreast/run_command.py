@@ -9,6 +9,7 @@ from abreast.backend.registry import BACKENDS
 from abreast.errors import LaunchError
 from abreast.host_options import add_host_options, take_hosts
 from abreast.options import CommandParser, add_option
+from abreast.ray import options as on_ray
 from abreast.run import RunOptions, run_script
 from abreast.run_lines import RunLines
 
@@ -17,6 +18,9 @@ _DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-process
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.ray:
+        return on_ray.run(options, run_options(options))
+    on_ray.refuse_without_ray(options)
     take_hosts(options)
     if options.dry_run:
         from abreast.dry_run import dry_run
@@ -42,6 +46,7 @@ def add_arguments(parser: CommandParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print what --dry-run prints as JSON")
     add_host_options(parser)
+    on_ray.add_arguments(parser)
     add_script_arguments(parser)
 
 

@@ -11,6 +11,7 @@ from abreast.launchers import by_variables, clusters, hosts, torchrun
 from abreast.launchers.by_hand import by_hand
 from abreast.launchers.hydra import hydra
 from abreast.launchers.open_mpi import open_mpi
+from abreast.launchers.ray_train import ray_train
 from abreast.launchers.slurm import slurm
 from abreast.launchers.variables import number, rank_and_size
 from abreast.launchers.world import LauncherName, World
@@ -51,8 +52,8 @@ def read_world(environ: Mapping[str, str] | None = None) -> World:
     """Read the variables of the innermost launcher. Raises `LaunchError`, with the variable and its value, if one is invalid.
 
     The launcher that started this process counts, and those around it may number other processes: from the inside out these are
-    abreast, torchrun, MPI, srun, and launchers of one process per host. Numbers that anybody may set (`RANK` without torchrun or
-    Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`, `TF_CONFIG`) must give the same rank as every launcher that counts as many processes.
+    abreast, Ray, torchrun, MPI, srun, and launchers of one process per host. Numbers that anybody may set (`RANK` without
+    torchrun or Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`, `TF_CONFIG`) must give the same rank as every launcher that counts as many processes.
     `--hosts` (`ABREAST_HOSTS`) comes before all these, and must agree with each.
     """
     environ = {name: value for name, value in (os.environ if environ is None else environ).items() if value != ""}
@@ -66,12 +67,13 @@ def read_world(environ: Mapping[str, str] | None = None) -> World:
     if world is None:
         _refuse_horovod(environ)
         return World(0, 1, 0, 1, platform.node(), "alone")
-    if not (world.source == "torchrun" and torchrun.started_this(environ)):
+    if world.source != "ray" and not (world.source == "torchrun" and torchrun.started_this(environ)):
         _check_agreement(world, environ)
     return world
 
 
 _READERS: tuple[Callable[[Mapping[str, str]], World | None], ...] = (
+    ray_train,
     torchrun.torchrun,
     open_mpi,
     hydra,
@@ -86,6 +88,7 @@ _READERS: tuple[Callable[[Mapping[str, str]], World | None], ...] = (
     clusters.vertex_ai,
 )
 _RANK_NAMES: dict[LauncherName, str] = {
+    "ray": "RANK",
     "torchrun": "RANK",
     "openmpi": "OMPI_COMM_WORLD_RANK",
     "mpich": "PMI_RANK",

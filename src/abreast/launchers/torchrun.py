@@ -1,4 +1,4 @@
-"""Processes of torchrun, of Ray Train, and of everything else that sets torch's variables."""
+"""Processes of torchrun, and of everything else that sets torch's variables."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def torchrun(environ: Mapping[str, str]) -> World | None:
 
 
 def started_this(environ: Mapping[str, str]) -> bool:
-    """Whether torchrun or Ray itself started this process; else somebody set its variables."""
-    return "TORCHELASTIC_RUN_ID" in environ or "RAY_RAYLET_PID" in environ
+    """Whether torchrun itself started this process; else somebody set its variables."""
+    return "TORCHELASTIC_RUN_ID" in environ

@@ -10,6 +10,7 @@ from abreast.errors import LaunchError
 LauncherName = Literal[
     "abreast",
     "--hosts",
+    "ray",
     "torchrun",
     "openmpi",
     "mpich",
@@ -73,4 +74,6 @@ def _how_to_set_it(world: World) -> str:
         return f"`mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=PORT ...`: {where}"
     if world.source in ("mpich", "intel-mpi"):
         return f"`mpiexec -genv MASTER_ADDR HOST -genv MASTER_PORT PORT ...`: {where}"
+    if world.source == "ray":
+        return "`abreast.ray.trainer` or `abreast run --ray` starts the script with one; Ray's JaxTrainer sets none"
     return "set MASTER_ADDR and MASTER_PORT to an address of rank 0's host and a free port on it"

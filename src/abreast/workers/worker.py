@@ -97,7 +97,7 @@ class Worker:
 
 def serve(settings: dict[str, Any]) -> None:
     """A worker process from start to end; does not return."""
-    _die_with(settings["parent"])
+    die_with(settings["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     for fd in (settings["monitor"], *settings["fds"]):
@@ -124,7 +124,8 @@ def _flush() -> None:
         sys.stderr.flush()
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
+    """Let this process end as soon as the thread ends that started it, in the process with that number."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # the parent died before the call above

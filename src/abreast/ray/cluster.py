@@ -1,0 +1,126 @@
+"""The cluster of Ray: connected to, or started on this machine; its hosts, and the wait for them. Imports Ray when it is used."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from abreast.errors import LaunchError
+from abreast.ray.installed import ray_train
+from abreast.stderr import tell
+from abreast.units import counted
+
+_TELL_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a run asks of Ray: a worker on each of so many hosts, each with so many GPUs (None: as many as the hosts have)."""
+
+    hosts: int
+    gpus_per_host: int | None = None
+    start_timeout: float = 300.0
+
+    def __post_init__(self) -> None:
+        if self.hosts < 1:
+            raise LaunchError(f"--hosts {self.hosts} is no number of hosts", "give at least 1, as `--hosts 2`")
+        if self.gpus_per_host is not None and self.gpus_per_host < 0:
+            raise LaunchError(f"--gpus-per-host {self.gpus_per_host} is no number of GPUs", "0 means the CPU")
+
+    def resources(self) -> dict[str, float]:
+        """Those of one worker. One CPU is Ray's bookkeeping: the script may use all of its host."""
+        return {"CPU": 1, **({"GPU": self.gpus_per_host} if self.gpus_per_host else {})}
+
+    def __str__(self) -> str:
+        gpus = f" with {counted(self.gpus_per_host, 'GPU')} each" if self.gpus_per_host else ""
+        return f"{counted(self.hosts, 'host')}{gpus}"
+
+
+@contextlib.contextmanager
+def connected(hosts: int) -> Iterator[bool]:
+    """Inside, this process is a driver of Ray; afterwards, everything that it started there is gone. True for a new cluster.
+
+    Raises `LaunchError` without a cluster that runs, if there shall be several hosts, or if it cannot be reached.
+    """
+    ray_train()
+    import ray
+
+    # Without a cluster, Ray raises ConnectionError; RAY_ADDRESS and `ray start` on this machine name one.
+    is_new = False
+    try:
+        ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
+    except ConnectionError as error:
+        if hosts > 1:
+            raise _no_cluster(hosts, error) from None
+        tell("no Ray cluster runs here; starting one on this machine for this run")
+        ray.init(address="local", log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+        is_new = True
+    except Exception as error:
+        raise LaunchError(
+            f"cannot connect to the Ray cluster: {error}", "`ray status` checks the connection"
+        ) from error
+    try:
+        yield is_new
+    finally:
+        ray.shutdown()
+
+
+def _no_cluster(hosts: int, error: Exception) -> LaunchError:
+    return LaunchError(
+        f"{hosts} hosts asked for, and no Ray cluster was found: {str(error).splitlines()[0]}",
+        "`ray start --head` on one host and `ray start --address HOST:6379` on the others; or set RAY_ADDRESS",
+    )
+
+
+def completed(request: Request) -> Request:
+    """The request with a number of GPUs: those that each of so many hosts of the cluster has."""
+    if request.gpus_per_host is not None:
+        return request
+    counts = sorted((int(resources.get("GPU", 0)) for resources in _hosts()), reverse=True)
+    return Request(request.hosts, (counts[: request.hosts] or [0])[-1], request.start_timeout)
+
+
+class Waiting:
+    """The wait for the hosts: it reports what is missing, and has an end."""
+
+    def __init__(self, request: Request, *, can_grow: bool) -> None:
+        self._request, self._can_grow = request, can_grow
+        self._start = self._told = time.monotonic()
+
+    def look(self) -> None:
+        """Call this often. Raises `LaunchError` when the time is over, or where waiting cannot help."""
+        now = time.monotonic()
+        if now - self._start > self._request.start_timeout or not (
+            self._can_grow or self._fitting() >= self._request.hosts
+        ):
+            raise LaunchError(
+                f"Ray did not start {self._request}: {self._there()}",
+                "ask for what the cluster has (`ray status`), add hosts, or wait longer with --start-timeout SECONDS",
+            )
+        if now - self._told > _TELL_SECONDS:
+            self._told = now
+            tell(f"waiting for {self._request}: {self._there()}")
+
+    def _fitting(self) -> int:
+        wanted = self._request.resources()
+        return sum(all(each.get(name, 0) >= number for name, number in wanted.items()) for each in _hosts())
+
+    def _there(self) -> str:
+        import ray
+
+        free = ray.available_resources()
+        wanted = " and ".join(counted(int(number), name) for name, number in self._request.resources().items())
+        return (
+            f"{self._fitting()} of {counted(len(_hosts()), 'host')} in the cluster have {wanted}; "
+            f"{counted(int(free.get('CPU', 0)), 'CPU')} and {counted(int(free.get('GPU', 0)), 'GPU')} of all are free"
+        )
+
+
+def _hosts() -> list[dict[str, Any]]:
+    """The resources of each host that is alive."""
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]

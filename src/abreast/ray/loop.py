@@ -1,0 +1,78 @@
+"""What each worker of Ray Train does: it takes its rank from Ray, and starts the user's script in a process of its own.
+
+Ray runs this in a thread beside the main one. In its own process, the script has a main thread, starts its framework itself,
+and inherits no process group. Imports Ray, so only workers of Ray import this.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+from ray.train.collective import broadcast_from_rank_zero
+
+from abreast.ray.child import Child, StreamName
+from abreast.ray.failure import ScriptFailed
+from abreast.ray.script import Script
+
+
+def run_on_worker(config: Mapping[str, Any]) -> None:
+    """Run the script until it ends. Raises `ScriptFailed` unless its exit code is 0.
+
+    Of `config`, `script` is the `Script`, and `output` the actor that shows rank 0's output, if there is one.
+    """
+    context, script, output = ray.train.get_context(), config["script"], config.get("output")
+    rank, size = context.get_world_rank(), context.get_world_size()
+    if output is not None:
+        ray.get(output.write.remote("begin", str(rank).encode()))
+    folder = script.folder_here()
+    address = broadcast_from_rank_zero(_own_address() if rank == 0 else None)
+    numbers = {
+        "RANK": rank,
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": context.get_local_rank(),
+        "LOCAL_WORLD_SIZE": context.get_local_world_size(),
+        "NODE_RANK": context.get_node_rank(),
+        "MASTER_ADDR": address[0],
+        "MASTER_PORT": address[1],
+    }
+    shown = output if rank == 0 else None
+    child = Child(script.words(), _environ(script, numbers), folder)
+
+    def take(name: StreamName, data: bytes) -> None:
+        if shown is not None:
+            ray.get(shown.write.remote(name, data))
+        os.write(1 if name == "stdout" else 2, data)  # Ray's files
+
+    if returned := child.run(take):
+        last = None if shown is not None else child.last.decode(errors="replace")
+        raise ScriptFailed(rank, size, platform.node(), returned, last)
+
+
+def _own_address() -> tuple[str, int]:
+    """The address by which Ray knows this host, and a port that is free there."""
+    address = ray.util.get_node_ip_address()
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+        probe.bind((address, 0))
+        return address, probe.getsockname()[1]
+
+
+def _environ(script: Script, numbers: Mapping[str, Any]) -> dict[str, str]:
+    """The variables of the script: this worker's, those of its launch, and its rank."""
+    environ = {**os.environ, **script.environ, "PYTHONUNBUFFERED": "1"}
+    # Ray limits its worker to the CPUs that it was given for bookkeeping, in most cases one; the script may use the host.
+    if "OMP_NUM_THREADS" not in _first_variables():
+        environ.pop("OMP_NUM_THREADS", None)
+    return environ | {name: str(value) for name, value in numbers.items()}
+
+
+def _first_variables() -> set[str]:
+    """The names of the variables that this process was started with."""
+    words = Path("/proc/self/environ").read_bytes().split(b"\0")
+    return {word.partition(b"=")[0].decode(errors="replace") for word in words}
