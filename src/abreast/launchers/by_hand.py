@@ -38,7 +38,9 @@ def by_hand(environ: Mapping[str, str]) -> World | None:
 def hosts_of(text: str) -> tuple[str, ...]:
     """The hosts of a list, IPv6 without brackets. Raises `LaunchError` for a list that is no job of several hosts."""
     if text.strip().isdecimal():
-        raise LaunchError(f"--hosts {text} is a number, and the hosts have addresses", f"name them, {_AS}; a number is for --ray")
+        raise LaunchError(
+            f"--hosts {text} is a number, and the hosts have addresses", f"name them, {_AS}; a number is for --ray"
+        )
     hosts = tuple(_host(each.strip(), text) for each in text.split(","))
     if len(hosts) == 1:
         hint = f"name all, {_AS}; or leave out --hosts (ABREAST_HOSTS) to train on this one"

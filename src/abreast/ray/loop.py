@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import secrets
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,15 +33,16 @@ def run_on_worker(config: Mapping[str, Any]) -> None:
     if output is not None:
         ray.get(output.write.remote("begin", str(rank).encode()))
     folder = script.folder_here()
-    address = broadcast_from_rank_zero(_own_address() if rank == 0 else None)
+    address, port, secret = broadcast_from_rank_zero(_meeting() if rank == 0 else None)
     numbers = {
         "RANK": rank,
         "WORLD_SIZE": size,
         "LOCAL_RANK": context.get_local_rank(),
         "LOCAL_WORLD_SIZE": context.get_local_world_size(),
         "NODE_RANK": context.get_node_rank(),
-        "MASTER_ADDR": address[0],
-        "MASTER_PORT": address[1],
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+        "ABREAST_SECRET": secret,
     }
     shown = output if rank == 0 else None
     child = Child(script.words(), _environ(script, numbers), folder)
@@ -55,12 +57,12 @@ def run_on_worker(config: Mapping[str, Any]) -> None:
         raise ScriptFailed(rank, size, platform.node(), returned, last)
 
 
-def _own_address() -> tuple[str, int]:
-    """The address by which Ray knows this host, and a port that is free there."""
+def _meeting() -> tuple[str, int, str]:
+    """The address by which Ray knows this host, a port that is free there, and a secret of this start of the script."""
     address = ray.util.get_node_ip_address()
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
         probe.bind((address, 0))
-        return address, probe.getsockname()[1]
+        return address, probe.getsockname()[1], secrets.token_hex(32)
 
 
 def _environ(script: Script, numbers: Mapping[str, Any]) -> dict[str, str]:
@@ -69,6 +71,7 @@ def _environ(script: Script, numbers: Mapping[str, Any]) -> dict[str, str]:
     # Ray limits its worker to the CPUs that it was given for bookkeeping, in most cases one; the script may use the host.
     if "OMP_NUM_THREADS" not in _first_variables():
         environ.pop("OMP_NUM_THREADS", None)
+    environ.pop("ABREAST_SECRET_FILE", None)  # it would count before the secret of this start
     return environ | {name: str(value) for name, value in numbers.items()}
 
 

@@ -19,7 +19,9 @@ _START_SECONDS = 300.0
 
 
 def add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("--ray", action="store_true", help="run the script on so many hosts of a Ray cluster as --hosts says")
+    parser.add_argument(
+        "--ray", action="store_true", help="run the script on so many hosts of a Ray cluster as --hosts says"
+    )
     add_option(
         parser,
         "--gpus-per-host",

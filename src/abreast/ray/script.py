@@ -13,7 +13,7 @@ from abreast.errors import LaunchError
 from abreast.run import RunOptions
 
 _TRAVELS = ("ABREAST_", "KERAS_BACKEND")
-_STAYS = ("ABREAST_RANK", "ABREAST_WORLD_SIZE", "ABREAST_HOST", "ABREAST_SECRET")
+_STAYS = ("ABREAST_RANK", "ABREAST_WORLD_SIZE", "ABREAST_HOSTS", "ABREAST_HOST_RANK", "ABREAST_SECRET")
 
 
 @dataclasses.dataclass(frozen=True)
