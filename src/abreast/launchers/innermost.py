@@ -53,8 +53,8 @@ def read_world(environ: Mapping[str, str] | None = None) -> World:
 
     The launcher that started this process counts, and those around it may number other processes: from the inside out these are
     abreast, Ray, torchrun, MPI, srun, and launchers of one process per host. Numbers that anybody may set (`RANK` without
-    torchrun or Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`, `TF_CONFIG`) must give the same rank as every launcher that counts as many processes.
-    `--hosts` (`ABREAST_HOSTS`) comes before all these, and must agree with each.
+    torchrun or Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`, `TF_CONFIG`) must give the same rank as every launcher that counts as many
+    processes. `--hosts` (`ABREAST_HOSTS`) comes before all these, and must agree with each.
     """
     environ = {name: value for name, value in (os.environ if environ is None else environ).items() if value != ""}
     found = rank_and_size(environ, "ABREAST_RANK", "ABREAST_WORLD_SIZE")
