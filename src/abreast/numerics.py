@@ -15,7 +15,7 @@ from keras import tree
 
 from abreast.errors import NumericsError
 from abreast.feed import Feed
-from abreast.stderr import tell
+from abreast.stderr import tell_for_all
 
 
 class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
@@ -39,7 +39,7 @@ class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         hint = "check the rows of that step; if they are valid, a lower learning rate or clipping helps"
         if self.stop:
             raise NumericsError(message, hint)
-        tell(f"{message}\nhint: {hint}")
+        tell_for_all(f"{message}\nhint: {hint}")
 
     def _where(self) -> str:
         batch = self.feed.last_batch

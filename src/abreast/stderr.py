@@ -56,6 +56,25 @@ def tell_once(text: str) -> None:
     tell(text)
 
 
+_left_to_rank_0: list[bool] = []
+
+
+def leave_to_rank_0() -> None:
+    """From now on, rank 0 prints what all processes of the job would print alike."""
+    _left_to_rank_0.append(True)
+
+
+def speaks_for_all() -> bool:
+    """Whether this process prints what all processes of its job would print alike."""
+    return not _left_to_rank_0
+
+
+def tell_for_all(text: str) -> None:
+    """`tell`, for a line that all processes of a job would print alike: rank 0 prints it."""
+    if speaks_for_all():
+        tell(text)
+
+
 def fail(error: object) -> None:
     """Print an error, with its hint."""
     _log(logging.ERROR, str(error))

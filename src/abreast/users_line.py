@@ -10,12 +10,19 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
+from abreast.stderr import speaks_for_all
+
 _LIBRARIES = (str(Path(__file__).parent), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "<frozen ")
 _INSTALLED = ("site-packages", "dist-packages")  # in this environment and in the one it is based on
 
 
 def warn(message: str) -> None:
-    """Warn at the user's line; in a thread that a library started, at the user's line in the main thread."""
+    """Warn at the user's line; in a thread that a library started, at the user's line in the main thread.
+
+    In a job of several processes, rank 0 warns.
+    """
+    if not speaks_for_all():
+        return
     here = sys._getframe(1)
     frame = users_frame(here) or users_frame(sys._current_frames().get(threading.main_thread().ident or 0)) or here
     names, file = frame.f_globals, frame.f_code.co_filename

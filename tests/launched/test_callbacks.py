@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.harness.differences import largest_difference
 from tests.harness.installed import skip_unless_installed
-from tests.launched.job import ended, start, start_all
+from tests.launched.job import ended, result, start, start_all
 
 BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax",)]
 
@@ -73,6 +74,7 @@ best = callbacks.ModelCheckpoint(f"{folder}/best.keras", monitor="val_loss", sav
 board, backup = callbacks.TensorBoard(f"{folder}/board"), callbacks.BackupAndRestore(f"{folder}/backup", delete_checkpoint=False)
 used = [best, callbacks.CSVLogger(f"{folder}/log.csv"), board, backup, callbacks.EarlyStopping("loss", 0.03, 1, verbose=1)]
 model = made()
+model.summary()
 found = {"history": fit(model, *used, epochs=9, validation_split=0.3, verbose=2), "weights": weights(model), "best": best.best}
 written = sorted(opened)
 best_model = keras.models.load_model(f"{folder}/best.keras")  # rank 0 has saved it
@@ -95,6 +97,7 @@ class Notes(callbacks.Callback):
         open(f"{folder}/notes", "a").write("epoch")
 fit(model, Notes(), epochs=2)
 found["notes"] = open(f"{folder}/notes").read()
+fit(model, callbacks.ModelCheckpoint(f"{folder}/never.keras", "nothing", save_best_only=True))
 files = sorted(os.path.relpath(os.path.join(where, name), folder) for where, _, names in os.walk(folder) for name in names)
 found["files"] = [name.partition(".tfevents.")[0] for name in files]
 print("found", json.dumps([found, written]), flush=True)
@@ -113,8 +116,10 @@ def test_callbacks_write_once_what_those_of_one_process_write(backend: str, tmp_
             assert largest_difference(alone[name], rank[name]) < 1e-5, name
     assert first["notes"] == second["notes"] == alone["notes"] == "epochepoch"
     assert second_wrote == [] and str(tmp_path / "job" / "log.csv") in first_wrote
-    (_, printed, _), (_, nothing, _) = outputs[1:]
-    assert printed.count("Epoch 1/9") == 1 and "early stopping" in printed and nothing == ""
+    (_, printed, warned), (_, nothing, not_warned) = outputs[1:]
+    assert printed.count("Total params") == printed.count("Epoch 1/9") == 1 and "early stopping" in printed
+    assert nothing == "" and warned.count("Can save best model only with nothing available") == 1
+    assert "Can save best model" not in not_warned
 
 
 _STOPS = (
@@ -179,6 +184,41 @@ def test_all_processes_stop_and_restore_together(backend: str, tmp_path: Path) -
     for rank in (first, second):
         assert largest_difference(alone["restored"], rank["restored"]) < 1e-5
     assert len(alone["restored"]["history"]["loss"]) == 2
+
+
+_RESTARTS = (
+    _HEAD
+    + """
+class Dies(callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 2 and sys.argv[2] == "dies":
+            os.kill(os.getpid(), 9)
+model = made(rank)
+backup = callbacks.BackupAndRestore(f"{folder}/backup")
+log = callbacks.CSVLogger(f"{folder}/log.csv", append=True)
+found = {"history": fit(model, backup, log, Dies(), epochs=4), "weights": weights(model)}
+print(json.dumps([found, open(f"{folder}/log.csv").read().count("\\n"), len(os.listdir(folder))]), flush=True)
+"""
+)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_job_that_was_killed_goes_on_from_its_backup(backend: str, tmp_path: Path) -> None:
+    skip_unless_installed(backend)
+    folder = tmp_path / "job"
+    folder.mkdir()
+    alone = start(_RESTARTS, None, 0, 1, str(tmp_path), "lives", backend=backend)
+    for process in start_all(_RESTARTS, 2, str(folder), "dies", backend=backend):
+        ended(process)
+        assert process.returncode == -signal.SIGKILL
+    undisturbed, lines, _ = result(alone)
+    for process in start_all(_RESTARTS, 2, str(folder), "lives", backend=backend):
+        found, lines_of_both, left = result(process)
+        assert largest_difference(undisturbed["weights"], found["weights"]) < 1e-5
+        for name, values in undisturbed["history"].items():
+            assert largest_difference(values[2:], found["history"][name]) < 1e-5, name
+        assert (lines_of_both, left) == (lines, 1)
 
 
 # What the callbacks of rank 0 do; the others do not do it.

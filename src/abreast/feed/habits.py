@@ -14,7 +14,7 @@ from abreast.feed.shared_random import SharedDraws
 from abreast.feed.turns import variables_of
 from abreast.keras_private.data_adapters import DataAdapter
 from abreast.staging import Leaves, Staging
-from abreast.stderr import tell
+from abreast.stderr import tell_for_all
 
 _HINT = "prefetch=2 (abreast run --prefetch 2) reads ahead anyway, and so do workers of the source"
 _reported: set[str] = set()
@@ -64,4 +64,4 @@ class Habits:
         self.between = True
         if why not in _reported:
             _reported.add(why)
-            tell(f"reading ahead is off: {why}\nhint: {_HINT}")
+            tell_for_all(f"reading ahead is off: {why}\nhint: {_HINT}")

@@ -1,4 +1,4 @@
-"""What Keras prints comes once, from rank 0: progress, lines of callbacks, summaries and warnings."""
+"""What all processes would print alike comes once, from rank 0: Keras's progress, lines and warnings, and ours."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import warnings
 
 import keras
 
+from abreast.stderr import leave_to_rank_0
+
 
 def only_on_rank_0(rank: int) -> None:
-    """On another rank, silence Keras's lines, and its warnings unless the user chose what happens to warnings."""
+    """On another rank, silence these, except Keras's warnings if the user chose what happens to warnings."""
     if not rank:
         return
+    leave_to_rank_0()
     keras.config.disable_interactive_logging()
     if not sys.warnoptions:
         warnings.filterwarnings("ignore", module=r"keras\.")

@@ -25,7 +25,7 @@ from abreast.keras_private.trainers import EpochIterator
 from abreast.records.loading.fit_epochs import FitEpochs, num_validations
 from abreast.records.loading.loader import Loader
 from abreast.records.loading.sampling import Place
-from abreast.stderr import tell
+from abreast.stderr import tell_for_all
 
 _FRAMES = 6  # between a callback and its `fit`, at most
 _LATE: WeakSet[FollowFit] = WeakSet()  # of fits that were looked up too early to be wrapped, until their end
@@ -80,7 +80,7 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         place = self._first_place(epoch)
         if place != self.records._begin or (self.records._restored and place.epoch != self._begin_of(epoch).epoch):
             where = f", batch {place.batch} of {len(self.records)}" if place.batch else ""
-            tell(
+            tell_for_all(
                 f"fit begins with epoch {epoch} (Keras prints Epoch {epoch + 1}), ImageRecords with epoch {place.epoch}{where}, "
                 "counted from 0"
             )
@@ -116,13 +116,17 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
             try:
                 place = self.records._place_of(state)
             except DataError as error:
-                tell(f"the backup is of other batches, so the records begin with epoch {begin.epoch}: {error.message}")
+                tell_for_all(
+                    f"the backup is of other batches, so the records begin with epoch {begin.epoch}: {error.message}"
+                )
                 return begin
             self.records._decoding.restore(state.get("decoder"))
             return place
         steps_done = backups.steps_in(backup, saved)
         if steps_done is None:
-            tell(f"the backup does not say whether the first step of epoch {epoch} is done, so that it is done again")
+            tell_for_all(
+                f"the backup does not say whether the first step of epoch {epoch} is done, so that it is done again"
+            )
             return begin
         reached, place = self._from_start.after(epoch, steps_done)
         return place if reached == epoch else begin
