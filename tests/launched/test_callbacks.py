@@ -97,7 +97,7 @@ class Notes(callbacks.Callback):
         open(f"{folder}/notes", "a").write("epoch")
 fit(model, Notes(), epochs=2)
 found["notes"] = open(f"{folder}/notes").read()
-fit(model, callbacks.ModelCheckpoint(f"{folder}/never.keras", "nothing", save_best_only=True))
+fit(model, callbacks.ModelCheckpoint(f"{folder}/never.keras", "nothing", save_best_only=True, mode="min"))
 files = sorted(os.path.relpath(os.path.join(where, name), folder) for where, _, names in os.walk(folder) for name in names)
 found["files"] = [name.partition(".tfevents.")[0] for name in files]
 print("found", json.dumps([found, written]), flush=True)
@@ -211,7 +211,7 @@ def test_a_job_that_was_killed_goes_on_from_its_backup(backend: str, tmp_path: P
     alone = start(_RESTARTS, None, 0, 1, str(tmp_path), "lives", backend=backend)
     for process in start_all(_RESTARTS, 2, str(folder), "dies", backend=backend):
         ended(process)
-        assert process.returncode == -signal.SIGKILL
+        assert process.returncode in (-signal.SIGKILL, -signal.SIGABRT)  # JAX may abort the second one before it ends
     undisturbed, lines, _ = result(alone)
     for process in start_all(_RESTARTS, 2, str(folder), "lives", backend=backend):
         found, lines_of_both, left = result(process)

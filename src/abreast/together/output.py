@@ -17,4 +17,4 @@ def only_on_rank_0(rank: int) -> None:
     leave_to_rank_0()
     keras.config.disable_interactive_logging()
     if not sys.warnoptions:
-        warnings.filterwarnings("ignore", module=r"keras\.")
+        warnings.filterwarnings("ignore", module=r"(keras|abreast)\.")
