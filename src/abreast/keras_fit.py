@@ -16,12 +16,14 @@ import keras
 
 from abreast import first_use, horovod, spans
 from abreast.backend.contract import Kind, Placement
-from abreast.errors import DataError
+from abreast.backend.registry import title
+from abreast.errors import BackendError, DataError
 from abreast.exact import overrides_step
 from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
 from abreast.keras_private.trainers import BaseTrainer
+from abreast.launchers import read_world
 from abreast.numerics import watch_loss
 from abreast.placed_models import placement_of, scopes, tag
 from abreast.together import take_part
@@ -172,6 +174,8 @@ def _feed_predict(arguments: dict[str, Any], placement: Placement) -> None:
     arguments["x"] = _feed(
         placement, data, between_steps, batch_size=arguments["batch_size"], steps_per_epoch=arguments["steps"]
     )
+    if (own_batches := arguments["x"].own_batches) is not None:
+        own_batches.may_repeat = True
 
 
 _FEEDS: dict[str, Callable[[dict[str, Any], Placement], None]] = {
@@ -199,8 +203,18 @@ def _feed(
     if isinstance(x, DataAdapter):
         _check_alone(y=y, sample_weight=weight, class_weight=options.get("class_weight"))
     backend = placement.backend
-    source = Source(x, {"y": y, "sample_weight": weight, "batch_size": batch_size, **options}, backend.source)
-    return Feed(source, backend.stage(placement), placement.staging, between_steps)
+    source = Source(
+        x,
+        {"y": y, "sample_weight": weight, "batch_size": batch_size, **options},
+        functools.partial(backend.source, placement=placement),
+    )
+    stage = backend.stage(placement)
+    if placement.source == "per-host" and stage.processes is None and read_world().size > 1:
+        raise BackendError(
+            f'{title(backend.name)} cannot train with source="per-host"',
+            "let every process read the whole data (the default), or use JAX",
+        )
+    return Feed(source, stage, placement.staging, between_steps)
 
 
 def _acting(callbacks: Any) -> tuple[str, ...]:

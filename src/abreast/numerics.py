@@ -45,6 +45,8 @@ class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         batch = self.feed.last_batch
         if batch is None:
             return "rows unknown"
+        if batch.held is not None or self.feed.own_batches is not None:
+            return f"the rows of this process are {'' if _finite(batch.data) else 'not '}finite"
         ranks = [rank for rank, shard in enumerate(batch.cut(self.num_devices)) if not _finite(shard)]
         if not ranks:
             return "every rank's input is finite"

@@ -16,10 +16,10 @@ import keras
 
 from abreast import keras_fit, notebook, together, typed_command
 from abreast.backend import current_backend
-from abreast.backend.contract import Backend, BatchNorm, Placement
+from abreast.backend.contract import Backend, BatchNorm, Placement, SourceKind
 from abreast.backend.unused_gpus import unused_gpus
 from abreast.device_request import DeviceSpec, choose, cpu_devices, parse_devices
-from abreast.errors import BackendError, DeviceError, ModelError, a_type
+from abreast.errors import BackendError, DataError, DeviceError, ModelError, a_type
 from abreast.hosts.secret import required_secret
 from abreast.launchers import World, read_world
 from abreast.placed_models import as_default, is_nothing_placed, placed_before, scopes, tag, untag
@@ -51,6 +51,8 @@ class DataParallel:
             0 for a source that could see changes by callbacks or steps.
         prefetch_bytes: memory for these batches on all devices together; by default an eighth of the free memory.
         input_timeout: seconds that a step waits for its batch before `fit` ends; None waits for ever.
+        source: under a launcher, every process reads the whole data (`"global"`), or each one gives rows of its own
+            (`"per-host"`): the global batch is those of all processes, in rank order.
 
     Raises:
         DeviceError: the devices do not exist.
@@ -83,9 +85,10 @@ class DataParallel:
         prefetch: int | None = None,
         prefetch_bytes: int | None = None,
         input_timeout: float | None = None,
+        source: SourceKind = "global",
     ) -> None:
         staging = Staging(prefetch, prefetch_bytes, input_timeout)
-        self.placement = _placement(devices, batch_norm, check_numerics, check_rows, staging)
+        self.placement = _placement(devices, batch_norm, check_numerics, check_rows, staging, source)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -129,6 +132,7 @@ def parallelize(
     prefetch: int | None = None,
     prefetch_bytes: int | None = None,
     input_timeout: float | None = None,
+    source: SourceKind = "global",
 ) -> Model:
     """The same model, which trains on all of `devices` from now on.
 
@@ -143,6 +147,7 @@ def parallelize(
         prefetch: number of batches that wait on the devices while a step runs.
         prefetch_bytes: memory for these batches.
         input_timeout: seconds that a step waits for its batch.
+        source: whether each process of a launcher reads the whole data, or rows of its own.
 
     Returns:
         `model` itself.
@@ -167,7 +172,7 @@ def parallelize(
     if not isinstance(model, keras.Model):
         raise ModelError(f"parallelize needs a keras.Model, not {a_type(model)}", "wrap layers in keras.Sequential")
     staging = Staging(prefetch, prefetch_bytes, input_timeout)
-    tag(model, _placement(devices, batch_norm, check_numerics, check_rows, staging))
+    tag(model, _placement(devices, batch_norm, check_numerics, check_rows, staging, source))
     return model
 
 
@@ -219,9 +224,10 @@ def default_placement(
     check_numerics: bool = False,
     check_rows: bool = True,
     staging: Staging = DEFAULT_STAGING,
+    source: SourceKind = "global",
 ) -> Iterator[Placement]:
     """Inside, place every model of the process that is in no scope of its own. `abreast run` does this for a whole script."""
-    placement = _placement(devices, batch_norm, check_numerics, check_rows, staging)
+    placement = _placement(devices, batch_norm, check_numerics, check_rows, staging, source)
     try:
         with as_default(placement):
             yield placement
@@ -246,10 +252,17 @@ def placed(model: Any, devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = 
 
 
 def _placement(
-    devices: DeviceSpec, batch_norm: BatchNorm, check_numerics: bool, check_rows: bool, staging: Staging
+    devices: DeviceSpec,
+    batch_norm: BatchNorm,
+    check_numerics: bool,
+    check_rows: bool,
+    staging: Staging,
+    source: SourceKind = "global",
 ) -> Placement:
     if batch_norm not in ("global", "local"):
         raise BackendError(f"batch_norm={batch_norm!r} is not allowed", 'give "global" or "local"')
+    if source not in ("global", "per-host"):
+        raise DataError(f"source={source!r} is not allowed", 'give "global" or "per-host"')
     backend = current_backend()
     if is_nothing_placed():
         return Placement(backend, backend.device_names()[:1], batch_norm, check_numerics, staging)
@@ -258,7 +271,7 @@ def _placement(
     with _installing:
         backend.install(chosen)
         keras_fit.install()
-    return Placement(backend, chosen, batch_norm, check_numerics, staging, check_rows)
+    return Placement(backend, chosen, batch_norm, check_numerics, staging, check_rows, source)
 
 
 def _chosen(backend: Backend[Any], devices: DeviceSpec) -> tuple[str, ...]:

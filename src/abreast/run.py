@@ -44,6 +44,7 @@ class RunOptions:
     prefetch: int | None = None
     prefetch_bytes: int | None = None
     input_timeout: float | None = None
+    source: Literal["global", "per-host"] = "global"
 
     def __post_init__(self) -> None:
         """Raise `AbreastError` for settings that are invalid on every machine, before a framework starts."""
@@ -219,6 +220,7 @@ class _Placing(importlib.abc.MetaPathFinder):
                     check_numerics=options.check_numerics,
                     check_rows=options.check_rows,
                     staging=options.staging(),
+                    source=options.source,
                 )
                 self._take_over(self.stack.enter_context(placement).num_devices)
             if self.when_placed is not None:

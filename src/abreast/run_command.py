@@ -118,3 +118,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_option(
         parser, "--input-timeout", metavar="SECONDS", type=float, help="end a fit that waits SECONDS for one batch"
     )
+    add_option(
+        parser,
+        "--source",
+        choices=("global", "per-host"),
+        default="global",
+        help="whether each process of a launcher reads the whole data, or rows of its own (default: global)",
+    )

@@ -5,9 +5,12 @@ Not here: cutting arrays. Every framework does so in its own way (`feed/batch.py
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
+
+OwnRows = Callable[[int], range]  # of a global batch with so many rows, those that this process reads; never none
 
 
 @dataclass(frozen=True)

@@ -58,18 +58,31 @@ def _no_generator() -> None:
 
 
 @dataclass(frozen=True)
+class Processes:
+    """The processes of a job, each with a feed of its own. `exchange(doing, own)` returns the messages of all, by rank.
+
+    All call it in the same order. Where one is `doing` something else, or is gone, it raises.
+    """
+
+    rank: int
+    exchange: Callable[[str, bytes], list[bytes]]
+
+
+@dataclass(frozen=True)
 class Stage(Generic[Staged]):
     """A backend's functions for staging.
 
     `put` begins the copies of the shards to their devices and returns at once; threads of the feed call it. `discard` frees a
     staged batch that no step will run. `drawn` returns the state of the random generator that both steps and sources draw from,
-    or None if they share none. `leaves` describes the leaves of the sources' batches.
+    or None if they share none. `leaves` describes the leaves of the sources' batches. `processes`: those
+    of a job whose sources give rows of their own (`feed/own_batches.py`).
     """
 
     put: Callable[[HostBatch], Staged]
     discard: Callable[[Staged], None] = _nothing_to_give_back
     drawn: Callable[[], bytes | None] = _no_generator
     leaves: Leaves = NUMPY_LEAVES
+    processes: Processes | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from abreast.backend.instruments import Instruments
 
 BatchNorm = Literal["global", "local"]
+SourceKind = Literal["global", "per-host"]
 Kind = Literal["train", "test", "predict"]
 
 
@@ -27,7 +28,8 @@ Kind = Literal["train", "test", "predict"]
 class Placement:
     """Where a model lives: one replica per device; how BatchNormalization counts rows; how far its feed works ahead.
 
-    `check_rows`: whether backends whose replicas see their own rows look first for layers that relate rows.
+    `check_rows`: whether backends whose replicas see their own rows look first for layers that relate rows. `source`: whether
+    each process of a launcher reads the whole data, or rows of its own.
     """
 
     backend: Backend[Any]
@@ -36,6 +38,7 @@ class Placement:
     check_numerics: bool = False
     staging: Staging = DEFAULT_STAGING
     check_rows: bool = True
+    source: SourceKind = "global"
 
     @property
     def num_devices(self) -> int:
@@ -113,8 +116,12 @@ class Backend(Protocol[Staged]):
         """Inside, the framework's own means to place Keras models lead to `num_devices` devices of abreast, or are refused."""
         ...
 
-    def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
-        """A function that begins an epoch of host batches of a Keras data adapter, in plain Keras's order."""
+    def source(self, adapter: Any, placement: Placement | None = None) -> Callable[[], Iterator[Any]]:
+        """A function that begins an epoch of host batches of a Keras data adapter, in plain Keras's order.
+
+        For the steps of a `placement` over several processes, the batches may be parts (`feed/parts.py`), or, per host, batches
+        of this process's own rows.
+        """
         ...
 
     def stage(self, placement: Placement) -> Stage[Staged]:

@@ -131,7 +131,7 @@ class FakeBackend:
     def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
+    def source(self, adapter: Any, placement: Placement | None = None) -> Callable[[], Iterator[Any]]:
         return lambda: iter(adapter)
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:

@@ -2,12 +2,14 @@
 
 `batch.py` holds one batch and its shards, `source.py` the user's data source, `ahead.py` a thread that works ahead, `pipeline.py`
 the way of a batch from its source to the devices, and `adapter.py` the adapter that Keras sees. `habits.py` decides whether a
-source is read ahead, with `in_process.py`, `shared_random.py` and `turns.py`. `workers.py` ends a source's workers.
+source is read ahead, with `in_process.py`, `shared_random.py` and `turns.py`. `workers.py` ends a source's workers. `parts.py`
+reads only a process's own rows.
 `validation_split.py` cuts off the rows for validation. Imports no framework: a backend puts batches on devices.
 """
 
 from abreast.feed.adapter import BetweenSteps, Feed, FeedIterator, Handed, take
 from abreast.feed.batch import HostBatch, not_numbers
+from abreast.feed.parts import Part, ReadsParts, array_parts
 from abreast.feed.pipeline import Taken
 from abreast.feed.source import Source
 from abreast.feed.tf_data import dataset_views, not_dense
@@ -20,8 +22,11 @@ __all__ = [
     "FeedIterator",
     "Handed",
     "HostBatch",
+    "Part",
+    "ReadsParts",
     "Source",
     "Taken",
+    "array_parts",
     "cut_validation",
     "dataset_views",
     "not_dense",

@@ -16,6 +16,7 @@ import keras
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.habits import Habits
+from abreast.feed.own_batches import OwnBatches
 from abreast.feed.pace import Pace
 from abreast.feed.pipeline import BatchPipeline, Taken
 from abreast.feed.source import Source
@@ -51,6 +52,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     def __init__(self, source: Source, stage: Stage[Any], staging: Staging, between_steps: BetweenSteps) -> None:
         self.stage = stage
+        self.own_batches = None if stage.processes is None else OwnBatches(stage.processes)
         self.staging = staging
         self.structure: tuple[Any, ...] | None = None
         self.keep_last = False
@@ -65,7 +67,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     @cached_property
     def _open(self) -> _Open:
         adapter = self._source.open()
-        if adapter.num_batches == 0 and not self.may_be_empty:
+        if adapter.num_batches == 0 and not self.may_be_empty and self.own_batches is None:
             raise DataError("the data source is empty", "give at least one row")
         acting = (*self._between_steps.callbacks, *self._between_steps.steps)
         habits = Habits(adapter, self.staging, self.stage.leaves, self._between_steps.model, acting)
@@ -105,14 +107,20 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         """The batch; raises `DataError` if its structure differs from that of the first batch."""
         if self.structure is None:
             self.structure = batch.structure
-            if self.on_first_batch is not None:
-                self.on_first_batch(batch.rows)
+            if self.own_batches is None:
+                self.begins(batch.rows)
         elif batch.structure != self.structure:
             raise DataError(
                 f"a batch has the arrays {names(batch.structure)}, the first one had {names(self.structure)}",
                 "every batch of a source needs the same structure",
             )
         return batch
+
+    def begins(self, rows: int) -> None:
+        """The first global batch is known."""
+        if self.on_first_batch is not None:
+            self.on_first_batch(rows)
+            self.on_first_batch = None
 
     def close(self) -> None:
         """End the present iterator's threads and the source's workers, also in the middle of an epoch."""
@@ -143,8 +151,11 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     @property
     def num_batches(self) -> Any:
         """The number that Keras keeps until it asks again; the length of a `PyDataset` may change from epoch to epoch."""
-        self._told_batches = self.adapter.num_batches
-        return self._told_batches
+        number = self.adapter.num_batches
+        if self.own_batches is not None:
+            number = self.own_batches.num_batches(None if number is None else int(number), self.may_be_empty)
+        self._reported_batches = number
+        return number
 
     @property
     def batch_size(self) -> Any:
@@ -183,6 +194,7 @@ class FeedIterator:
 
     def __init__(self, feed: Feed, pipeline: BatchPipeline[Any]) -> None:
         self.pipeline = pipeline
+        self._has_ended = False  # whether the source has, of a process whose steps go on
         self.hands_staged = False  # whether `next` returns a `Handed`
         self._feed = feed
 
@@ -209,10 +221,26 @@ class FeedIterator:
         return self._feed.source
 
     def take(self) -> Taken[Any]:
-        taken = self.pipeline.take()
+        own_batches = self._feed.own_batches
+        taken = self.pipeline.take() if own_batches is None else self._take_own(own_batches)
         if self._feed.keep_last:
             self._feed.last_batch = taken.host
         return taken
+
+    def _take_own(self, own_batches: OwnBatches) -> Taken[Any]:
+        """The next batch of this process, or a stand-in row where only others still have rows."""
+        taken, error = None, None
+        try:
+            taken = None if self._has_ended else self.pipeline.take()
+        except StopIteration:
+            self._has_ended = True
+        except Exception as raised:
+            error = raised
+        counts = own_batches.agree(None if taken is None else taken.host, error)
+        if not any(counts):
+            raise StopIteration
+        self._feed.begins(sum(counts))
+        return replace(taken or Taken(own_batches.stand_in(), None), counts=counts)
 
 
 class Handed:
@@ -237,10 +265,10 @@ class Handed:
         return self._iterator.pipeline.stage(self._taken)
 
 
-def take(batches: Iterator[Any], stage: Stage[Staged]) -> Taken[Staged]:
+def take(batches: Iterator[Any], stage: Stage[Staged], kind: str = "train") -> Taken[Staged]:
     """The next batch of a `FeedIterator`, or of any iterator (`train_on_batch` passes a generator of its own).
 
-    Called by steps. From the first call on, the feed works ahead.
+    Called by steps of a `kind`. From the first call on, the feed works ahead.
     """
     if isinstance(batches, FeedIterator):
         return Handed(batches).take()
@@ -250,4 +278,7 @@ def take(batches: Iterator[Any], stage: Stage[Staged]) -> Taken[Staged]:
     if isinstance(batch, Handed):
         return batch.take()
     host = HostBatch.of(batch, text=stage.leaves.text)
-    return Taken(host, stage.put(host))
+    if stage.processes is None:
+        return Taken(host, stage.put(host))
+    counts = OwnBatches(stage.processes, may_repeat=kind == "predict").agree(host)
+    return Taken(host, stage.put(host), counts)

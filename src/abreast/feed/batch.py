@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -12,6 +12,7 @@ import numpy as np
 from keras import tree
 
 from abreast.errors import DataError
+from abreast.feed.parts import Part
 from abreast.feed.sparse import dense, is_sparse
 from abreast.shares import shares_of
 
@@ -20,13 +21,16 @@ from abreast.shares import shares_of
 class HostBatch:
     """One global batch of a source: `data` is `(x, y, sample_weight)` or a shorter tuple; every array has `rows` rows.
 
-    `num_bytes` counts all arrays whose size is known; the size of TensorFlow's strings, for example, is not.
+    Of a source that is read in part, the arrays have the rows of `held` only, and `digest` is that of its `Part`. `num_bytes`
+    counts all arrays whose size is known; the size of TensorFlow's strings, for example, is not.
     """
 
     data: Any
     rows: int
     structure: tuple[Any, ...] = ()
     num_bytes: int = 0
+    held: range | None = None
+    digest: int | None = None
 
     @staticmethod
     def of(data: Any, text: bool = False) -> HostBatch:
@@ -34,6 +38,8 @@ class HostBatch:
 
         `text`: whether arrays of strings are accepted too.
         """
+        if isinstance(data, Part):
+            return replace(HostBatch.of(data.data, text), rows=data.rows, held=data.held, digest=data.digest)
         rows: int | None = None
         num_bytes = 0
         structure = []
@@ -69,6 +75,17 @@ class HostBatch:
         return [self.rows_at(rows) for rows in shares_of(self.rows, num_devices).slices]
 
     def rows_at(self, rows: slice) -> Any:
+        """Some rows of the global batch, which must be among those that are here."""
+        if self.held is not None:
+            rows = slice(rows.start - self.held.start, rows.stop - self.held.start)
+        return self._at(rows)
+
+    def first_rows(self, count: int) -> Any:
+        """The first of the rows that are here, repeated if these are fewer."""
+        here = self.rows if self.held is None else len(self.held)
+        return self._at(slice(count) if count <= here else [row % here for row in range(count)])
+
+    def _at(self, rows: slice | list[int]) -> Any:
         return tree.map_structure(lambda leaf: None if leaf is None else leaf[rows], self.data)
 
 

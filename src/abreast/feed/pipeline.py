@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import Any, Generic, cast
 
@@ -18,6 +18,7 @@ from abreast.feed.ahead import Ahead, Patience
 from abreast.feed.batch import HostBatch, Unread
 from abreast.feed.habits import Habits
 from abreast.feed.pace import Pace
+from abreast.feed.parts import Part
 from abreast.feed.turns import taking
 from abreast.staging import Stage, Staged, Staging
 from abreast.stderr import tell
@@ -27,10 +28,14 @@ WARN_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Taken(Generic[Staged]):
-    """A batch for a step: as its source returned it, and as the backend staged it (None: not yet staged)."""
+    """A batch for a step: as its source returned it, and as the backend staged it (None: not yet staged).
+
+    `counts`: where each process gives rows of its own, how many each gives to this step, by rank.
+    """
 
     host: HostBatch
     staged: Staged
+    counts: tuple[int, ...] | None = None
 
 
 class BatchPipeline(Generic[Staged]):
@@ -107,7 +112,7 @@ class BatchPipeline(Generic[Staged]):
         self._given = None
         if taken.staged is not None:
             return cast("Taken[Staged]", taken)
-        return Taken(taken.host, self._put(taken.host, spans.MAIN, self.num_taken - 1))
+        return Taken(taken.host, self._put(taken.host, spans.MAIN, self.num_taken - 1), taken.counts)
 
     def look_ahead(self) -> None:
         """Let the threads prepare the batches of later steps while the present step runs."""
@@ -192,6 +197,8 @@ class BatchPipeline(Generic[Staged]):
             draws.after_read()
         if not habits.known or draws is not None:
             habits.learn(self._num_read + 1, draws_with_steps=learns and before != self._stage.drawn())
+        if isinstance(data, Part):
+            return replace(data, data=habits.reuse.guard(data.data, self._num_finished))
         return habits.reuse.guard(data, self._num_finished)
 
     def _read_and_put(self) -> Taken[Staged | None]:

@@ -8,10 +8,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from keras.src import tree
 from keras.src.trainers import data_adapters as registry
-from keras.src.trainers.data_adapters import data_adapter_utils, py_dataset_adapter
+from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils, py_dataset_adapter
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.array_slicing import train_validation_split
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
@@ -34,6 +36,8 @@ __all__ = [
     "PyDatasetEnqueuer",
     "TFDatasetAdapter",
     "TorchDataLoaderAdapter",
+    "array_order",
+    "array_reader",
     "fix_start_method",
     "get_torch_dataloader",
     "registry",
@@ -41,6 +45,25 @@ __all__ = [
     "train_validation_split",
     "unpack_x_y_sample_weight",
 ]
+
+
+def array_order(adapter: Any) -> Iterator[Any]:
+    """The places of the rows of each batch of an epoch, as indices or a slice; draws from NumPy as the adapter itself does."""
+    return (places for (places,) in adapter._get_iterator(lambda _, indices: indices, (0,)))
+
+
+def array_reader(adapter: Any) -> Callable[[Any], Any]:
+    """A function that returns some rows of the arrays of an adapter, as JAX takes them."""
+    arrays = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="jax")
+
+    def read(places: Any) -> Any:
+        def rows_of(array: Any) -> Any:
+            return array.convert_to_jax_compatible(array[places])
+
+        return tree.map_structure(rows_of, arrays, none_is_leaf=False)
+
+    return read
+
 
 super_batch_iterator: Any = getattr(data_adapter_utils, "super_batch_iterator", None)
 

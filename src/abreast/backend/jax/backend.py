@@ -35,14 +35,15 @@ from abreast.backend.jax.devices import (
 from abreast.backend.jax.instruments import JaxInstruments
 from abreast.backend.jax.job import refuse_other_jobs
 from abreast.backend.jax.launched import Launched, batch_digest, held_variables, refuse_eager
-from abreast.backend.jax.step import Newest, StagedBatch, Steps
+from abreast.backend.jax.staged import StagedBatch, padded
+from abreast.backend.jax.step import Newest, Steps
 from abreast.backend.tensorflow.guard import keep_off_gpus
 from abreast.errors import BackendError
-from abreast.feed import Feed, HostBatch, dataset_views
-from abreast.keras_private.data_adapters import TFDatasetAdapter
+from abreast.feed import Feed, HostBatch, Part, ReadsParts, array_parts, dataset_views
+from abreast.keras_private.data_adapters import ArrayDataAdapter, TFDatasetAdapter, array_order, array_reader
 from abreast.keras_private.jax import JAXEpochIterator
 from abreast.launchers import World
-from abreast.shares import shares_of
+from abreast.shares import OwnRows, shares_of
 from abreast.staging import Stage
 
 
@@ -108,25 +109,35 @@ class JaxBackend:
     def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
         return nullcontext()  # `keras.distribution` is Keras's own
 
-    def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
+    def source(self, adapter: Any, placement: Placement | None = None) -> Callable[[], Iterator[Any]]:
         def epoch() -> Iterator[Any]:
-            if self._launched is not None:
+            if self._launched is not None and not _is_per_host(placement):
                 self._launched.agree_on_order()
+                if placement is not None and (parts := _parts(adapter, self._launched.own_rows)) is not None:
+                    return parts
             return dataset_views(adapter) if isinstance(adapter, TFDatasetAdapter) else iter(adapter.get_jax_iterator())
 
         return epoch
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
-        return Stage(partial(self.put, placement=placement))
+        put = partial(self.put, placement=placement)
+        if self._launched is None or not _is_per_host(placement):
+            return Stage(put)
+        return Stage(put, processes=self._launched.processes)
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         if placement.num_devices == 1 and placement.devices[0].startswith("cpu"):
             return StagedBatch(batch.data, batch.rows, batch.rows)  # the program takes it as it is
+        if self._launched is not None and _is_per_host(placement):
+            return self._launched.put_own(batch)
         padded_rows = shares_of(batch.rows, placement.num_devices).padded_rows
         sharded = sharded_over(placement.devices)
-        digest = batch_digest(batch) if self._launched else 0
+        digest, first = 0, 0
+        if self._launched is not None:
+            digest = batch_digest(batch)
+            first = 0 if batch.held is None else batch.held.start
         data = tree.map_structure(
-            lambda leaf: None if leaf is None else _spread(leaf, padded_rows, sharded), batch.data
+            lambda leaf: None if leaf is None else _spread(leaf, padded_rows, sharded, first), batch.data
         )
         return StagedBatch(data, batch.rows, padded_rows, digest)
 
@@ -168,21 +179,29 @@ def _announce(model: Any, placement: Placement) -> None:
         )
 
 
-def _spread(leaf: Any, rows: int, sharded: NamedSharding) -> Any:
-    """A leaf's shards on their devices, padded to `rows`."""
-    if len(leaf) != rows:
-        leaf = _pad(leaf, rows)
-    if not sharded.is_fully_addressable:
-        leaf = np.asarray(leaf)
-    if isinstance(leaf, np.ndarray):  # the same as `device_put`, in a third of its time
-        return jax.make_array_from_callback(leaf.shape, sharded, leaf.__getitem__)
-    return jax.device_put(leaf, sharded)
+def _is_per_host(placement: Placement | None) -> bool:
+    return placement is not None and placement.source == "per-host"
 
 
-def _pad(leaf: Any, rows: int) -> np.ndarray[Any, Any]:
-    """Repeat the last row: any value will do (it is cut off), but a real one cannot make a NaN."""
-    array = np.asarray(leaf)
-    return np.concatenate([array, np.broadcast_to(array[-1:], (rows - len(array), *array.shape[1:]))])
+def _parts(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
+    """The parts of a source's batches; None for a source that only a read of all rows shows."""
+    if isinstance(adapter, ReadsParts):
+        return adapter.parts(own_rows)
+    if isinstance(adapter, ArrayDataAdapter):
+        return array_parts(array_order(adapter), array_reader(adapter), own_rows)
+    return None
+
+
+def _spread(leaf: Any, rows: int, sharded: NamedSharding, first: int = 0) -> Any:
+    """A leaf's shards on their devices, padded to `rows`. Its own rows are those from `first` on."""
+    if sharded.is_fully_addressable and len(leaf) == rows and not isinstance(leaf, np.ndarray):
+        return jax.device_put(leaf, sharded)
+    array = np.asarray(leaf)  # then the same as `device_put`, in a third of its time
+
+    def shard(index: Any) -> np.ndarray[Any, Any]:
+        return padded(array, slice(*index[0].indices(rows)), first)
+
+    return jax.make_array_from_callback((rows, *array.shape[1:]), sharded, shard)
 
 
 BACKEND = JaxBackend()

@@ -23,10 +23,20 @@ from abreast.backend import order
 from abreast.backend.agreement import Agreement, digest, digest_of_rows, digest_of_text
 from abreast.backend.contract import Placement
 from abreast.backend.jax.job import Job
+from abreast.backend.jax.staged import StagedBatch, padded
 from abreast.backend.leaving import HINT
 from abreast.errors import BackendError, WorkerError
-from abreast.feed import HostBatch
+from abreast.feed import HostBatch, Taken
 from abreast.launchers import World
+from abreast.shares import shares_of
+from abreast.staging import Processes
+
+
+class Blocks:
+    """The rows of one array on this process's devices, in order. A leaf of a staged batch."""
+
+    def __init__(self, arrays: list[Any]) -> None:
+        self.arrays = arrays
 
 
 class Launched:
@@ -37,6 +47,10 @@ class Launched:
         self._agreement = Agreement(self.job)
         self.names = self.job.device_names
         self._local_devices = tuple(jax.local_devices())
+        self.processes = Processes(world.rank, self.job.exchange)
+        processes = [device.process_index for device in jax.devices()]
+        self._num_devices = tuple(processes.count(rank) for rank in range(world.size))
+        self._first_device = min(jax.devices().index(device) for device in self._local_devices)
         self._handed: dict[int, ref[Any]] = {}
 
     @property
@@ -62,6 +76,51 @@ class Launched:
         if "Gloo" not in text and "NCCL" not in text:
             return error
         return WorkerError(f"{self.job.leaving.who_is_gone()}: {text}", HINT)
+
+    def own_rows(self, rows: int) -> range:
+        """The rows of a global batch on this process's devices, which have equally many; the first as a stand-in for none."""
+        each = shares_of(rows, len(self.names)).padded_rows // len(self.names)
+        own = range(self._first_device * each, min(rows, (self._first_device + len(self._local_devices)) * each))
+        return own or range(1)
+
+    # Batches of which each process gives its own rows
+
+    def put_own(self, batch: HostBatch, each: int = 0) -> StagedBatch:
+        """A batch's rows on this process's devices: `each` on every one, or as many as are needed."""
+        each = max(each, -(-batch.rows // len(self._local_devices)))
+        data = tree.map_structure(lambda leaf: None if leaf is None else self._blocks(leaf, each), batch.data)
+        return StagedBatch(data, batch.rows, each)
+
+    def _blocks(self, leaf: Any, each: int) -> Blocks:
+        starts = range(0, each * len(self._local_devices), each)
+        array = np.asarray(leaf)
+        parts = [padded(array, slice(start, start + each)) for start in starts]
+        return Blocks([jax.device_put(part, device) for part, device in zip(parts, self._local_devices, strict=True)])
+
+    def joined(self, taken: Taken[StagedBatch], sharded: Any) -> StagedBatch:
+        """The global batch of all processes' rows, in rank order. Nothing is sent."""
+        counts, staged = taken.counts, taken.staged
+        if counts is None:
+            return staged
+        each = max(-(-rows // number) for rows, number in zip(counts, self._num_devices, strict=True))
+        if staged.padded_rows != each:  # another process has more rows
+            staged = self.put_own(taken.host, each)
+
+        def join(blocks: Any) -> Any:
+            shape = (each * len(self.names), *blocks.arrays[0].shape[1:])
+            return jax.make_array_from_single_device_arrays(shape, sharded, blocks.arrays)
+
+        data = tree.map_structure(lambda leaf: None if leaf is None else join(leaf), staged.data)
+        starts = np.cumsum([0, *(each * number for number in self._num_devices)]).tolist()
+        rows = tuple((start, start + count) for start, count in zip(starts, counts, strict=False) if count)
+        return StagedBatch(data, rows, each * len(self.names), digest_of_text(str(counts)))
+
+    def own_outputs(self, outputs: Any, counts: tuple[int, ...] | None) -> Any:
+        """Of outputs for a global batch, those for this process's own rows."""
+        if counts is None:
+            return outputs
+        first = sum(counts[: self.job.rank])
+        return tree.map_structure(lambda leaf: leaf[first : first + counts[self.job.rank]], outputs)
 
     # Arrays in and out of the mesh
 
@@ -146,8 +205,8 @@ def refuse_eager(model: Any) -> None:
 
 
 def batch_digest(batch: HostBatch) -> int:
-    """A checksum of some rows of each array of a batch."""
-    return digest_of_rows(batch.rows, tree.flatten(batch.data))
+    """A checksum of some rows of each array of a batch, the same in all processes."""
+    return batch.digest if batch.digest is not None else digest_of_rows(batch.rows, tree.flatten(batch.data))
 
 
 def program_digest(program: Any, *arguments: Any) -> int:

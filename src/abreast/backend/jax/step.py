@@ -18,6 +18,7 @@ from keras import tree
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.jax.devices import platform, replicated_over, sharded_over
 from abreast.backend.jax.launched import Launched, program_digest
+from abreast.backend.jax.staged import Rows, StagedBatch
 from abreast.exact.local_norm import local_batch_norm
 from abreast.feed import take
 from abreast.staging import Stage
@@ -28,16 +29,6 @@ _VARIABLES: dict[Kind, tuple[str, ...]] = {
     "test": ("trainable_variables", "non_trainable_variables", "metrics_variables"),
     "predict": ("trainable_variables", "non_trainable_variables"),
 }
-
-
-@dataclass
-class StagedBatch:
-    """Arrays sharded over the mesh, padded to divide by its devices; the first `rows` rows are the batch."""
-
-    data: Any
-    rows: int
-    padded_rows: int
-    digest: int = 0  # of the batch, where several processes compare theirs
 
 
 @jax.tree_util.register_pytree_node_class
@@ -101,6 +92,7 @@ class Steps:
         self._newest = newest_of[model] = Newest()
         self._program = _program(kind, model, placement)
         self._replicated = replicated_over(placement.devices)
+        self._sharded = sharded_over(placement.devices)
         self._launched = launched
         self._program_digest: int | None = None
         # With many steps under way, XLA's CPU threads can wait for one another until it aborts.
@@ -134,7 +126,8 @@ class Steps:
 
     def _step(self, batches: Iterator[Any]) -> Any:
         newest = self._newest
-        staged = take(batches, self._stage).staged
+        taken = take(batches, self._stage, self._kind)
+        staged = taken.staged if self._launched is None else self._launched.joined(taken, self._sharded)
         if self._waits:
             jax.block_until_ready(newest.logs)
         if self._launched is not None:
@@ -142,6 +135,8 @@ class Steps:
         newest.logs, newest.values = self._program(newest.values, staged.data, staged.rows)
         if self._launched is not None:
             newest.logs = tree.map_structure(self._launched.own_copy, newest.logs)
+            if self._kind == "predict":
+                newest.logs = self._launched.own_outputs(newest.logs, taken.counts)
             for values in newest.values:
                 values.shown = self._launched.handed
         return newest.logs
@@ -188,12 +183,16 @@ def _program(kind: Kind, model: Any, placement: Placement) -> Callable[..., Any]
     step: Any = getattr(model, f"{kind}_step")
     sharded, replicated = sharded_over(placement.devices), replicated_over(placement.devices)
 
-    def keep_rows(leaf: Any, rows: int) -> Any:
-        if leaf is None or leaf.shape[0] == rows:
+    def keep_rows(leaf: Any, rows: Rows) -> Any:
+        if leaf is None:
+            return None
+        ranges = ((0, rows),) if isinstance(rows, int) else rows
+        if leaf.shape[0] == sum(stop - start for start, stop in ranges):
             return leaf
-        return jax.lax.with_sharding_constraint(leaf[:rows], sharded)
+        found = [leaf[start:stop] for start, stop in ranges]
+        return jax.lax.with_sharding_constraint(found[0] if len(found) == 1 else jax.numpy.concatenate(found), sharded)
 
-    def program(state: Any, data: Any, rows: int) -> Any:
+    def program(state: Any, data: Any, rows: Rows) -> Any:
         with local_batch_norm(placement.num_devices) if placement.batch_norm == "local" else nullcontext():
             outputs, new_state = step(
                 tuple(map(list, state)), tree.map_structure(lambda leaf: keep_rows(leaf, rows), data)

@@ -121,7 +121,7 @@ class TensorFlowBackend:
     def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
         return taking_over(num_devices)
 
-    def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
+    def source(self, adapter: Any, placement: Placement | None = None) -> Callable[[], Iterator[Any]]:
         if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):
             # Keras leads these through tf.data, which would copy each batch once more and bury what their code raises.
             # To know the types for that, it reads first batches: a source that draws from a random generator notices.
@@ -210,7 +210,7 @@ class TensorFlowBackend:
         def rows(count: int) -> Any:
             with tf.device(probe.device):
                 return tree.map_structure(
-                    lambda leaf: None if leaf is None else to_device(leaf), batch.rows_at(slice(count))
+                    lambda leaf: None if leaf is None else to_device(leaf), batch.first_rows(count)
                 )
 
         check(batch.rows, shares_of(batch.rows, placement.num_devices).counts[0], batch.num_bytes, rows, probe)

@@ -92,7 +92,7 @@ class TorchBackend:
     def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
         return process_groups.refused() if num_devices > 1 else nullcontext()
 
-    def source(self, adapter: Any) -> Callable[[], Iterator[Any]]:
+    def source(self, adapter: Any, placement: Placement | None = None) -> Callable[[], Iterator[Any]]:
         def epoch() -> Iterator[Any]:
             if self._launched is not None:
                 self._launched.agree_on_order()

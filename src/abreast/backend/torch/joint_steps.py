@@ -84,7 +84,7 @@ class JointSteps:
         probe = TorchProbe(self._model, here().startswith("gpu"), own_step)
 
         def rows(count: int) -> Any:
-            return begin_copy(batch.rows_at(slice(count)), here()).ready()
+            return begin_copy(batch.first_rows(count), here()).ready()
 
         counts = shares_of(batch.rows, self._placement.num_devices).counts
         self._check(batch.rows, counts[0], batch.num_bytes, rows, probe)
@@ -101,5 +101,5 @@ def _build(model: Any, batch: HostBatch) -> None:
     """Create the variables of a model that `predict` meets unbuilt."""
     if not all(layer.built for layer in model._flatten_layers()):
         with torch.no_grad():
-            row = begin_copy(batch.rows_at(slice(1)), here())
+            row = begin_copy(batch.first_rows(1), here())
             model.predict_step(row.ready())

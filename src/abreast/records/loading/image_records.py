@@ -6,7 +6,10 @@ the next batch could not be known. Not here: the place in an epoch where reading
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Iterator, Sequence
+from itertools import count
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
@@ -14,11 +17,13 @@ import keras
 import numpy as np
 
 from abreast.backend.reading import pipeline_of
+from abreast.feed import Part
 from abreast.keras_private import distribution
 from abreast.keras_private.data_adapters import DataAdapter, get_torch_dataloader, super_batch_iterator
 from abreast.records.loading import fit_callback
 from abreast.records.loading.loader import Loader
 from abreast.records.loading.typed import Batch
+from abreast.shares import OwnRows
 
 if TYPE_CHECKING:
     from abreast.records.decoding.images import Pixels
@@ -163,6 +168,25 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
     def _for_keras(self) -> Iterator[Any]:
         self._goes_on = False
         yield from map(_as_tuple, self._rest_of_epoch(may_only_look=True))  # `map` holds no batch
+
+    def parts(self, own_rows: OwnRows) -> Iterator[Part]:
+        """The batches of an epoch, of which a process decodes its own rows only: see `feed/parts.py`."""
+        self._goes_on = True
+        return self._own_parts(own_rows)
+
+    def _own_parts(self, own_rows: OwnRows) -> Iterator[Part]:
+        self._goes_on = False
+        sampling, begin = self._sampling, self._begin
+        settings = {**self._sequence(), "shard": [int(sampling.shard), int(sampling.num_shards)], "epoch": begin.epoch}
+        order = zlib.crc32(json.dumps(settings, sort_keys=True).encode())
+        numbers = count(begin.batch)
+
+        def part(data: Any) -> Part:
+            batch = next(numbers)
+            rows = len(sampling.positions(batch))
+            return Part(_as_tuple(data), rows, own_rows(rows), zlib.crc32(b"%d" % batch, order))
+
+        yield from map(part, self._rest_of_epoch(may_only_look=True, own_rows=own_rows))  # `map` holds no batch
 
     def on_epoch_end(self) -> None:
         """Keras calls this after an epoch, and also after it took the first batch to build a model.

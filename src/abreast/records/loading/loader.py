@@ -29,6 +29,7 @@ from abreast.records.loading.typed import Batch
 from abreast.records.loading.views import CenterCrop, RandomCrop
 from abreast.records.reading.reader import Numbers, Records
 from abreast.records.reading.sizes import Sizes
+from abreast.shares import OwnRows
 
 _TASKS_PER_THREAD = 2  # in a batch, and in the batches that are begun ahead
 _MAX_SIDE = 65_500
@@ -121,8 +122,8 @@ class Loader(Generic[Batch]):
         """The rest of the epoch. Its threads end with it, or when it is closed; processes wait for the next iteration."""
         return self._rest_of_epoch()
 
-    def _rest_of_epoch(self, may_only_look: bool = False) -> Iterator[Any]:
-        """The batches from the place of `_begin` on.
+    def _rest_of_epoch(self, may_only_look: bool = False, own_rows: OwnRows = range) -> Iterator[Any]:
+        """The batches from the place of `_begin` on, or `own_rows` of each.
 
         `may_only_look`: Keras may take only the first batch, to build the model. Do not count that as an epoch, even if
         the epoch has only one batch.
@@ -142,7 +143,7 @@ class Loader(Generic[Batch]):
                     hint = "begin another iteration there: iter(loader)"
                     raise DataError("an iteration cannot continue in a forked process", hint)
                 while asked < min(batch + self._ahead + 1, len(self)):
-                    started.append(self._start(begin.epoch, asked, order, painters))
+                    started.append(self._start(begin.epoch, asked, order, painters, own_rows))
                     asked += 1
                 started[0].wait()
                 self._next = self._checked(Place(begin.epoch, batch + 1))
@@ -166,13 +167,19 @@ class Loader(Generic[Batch]):
         if self._next.epoch > self._begin.epoch:
             self._ended(self._begin)
 
-    def _start(self, epoch: int, batch: int, order: Numbers, painters: Painters) -> Started:
+    def _start(self, epoch: int, batch: int, order: Numbers, painters: Painters, own_rows: OwnRows = range) -> Started:
         """Let painters make a batch, and begin to read a later one from the disk."""
-        painters.aside(self._read_ahead, epoch, order, range(batch + self._ahead, batch + self._ahead + 1))
-        positions = self._sampling.positions(batch)
+        later = range(batch + self._ahead, batch + self._ahead + 1)
+        painters.aside(self._read_ahead, epoch, order, later, own_rows)
+        positions = self._own_positions(batch, own_rows)
         numbers = order[positions.start : positions.stop]
         num_tasks = _TASKS_PER_THREAD * self.num_threads
         return self._assembly.start(numbers, self._sampling.seed, epoch, positions.start, painters, num_tasks)
+
+    def _own_positions(self, batch: int, own_rows: OwnRows) -> range:
+        positions = self._sampling.positions(batch)
+        own = own_rows(len(positions))
+        return positions[own.start : own.stop]
 
     def __getitem__(self, batch: int) -> Batch:
         """Batch `batch` of the epoch that the next iteration begins with, made at once."""
@@ -349,10 +356,10 @@ class Loader(Generic[Batch]):
             known = self._order = (epoch, self._sampling.order(epoch))
         return known[1]
 
-    def _read_ahead(self, epoch: int, order: Numbers, batches: range) -> None:
+    def _read_ahead(self, epoch: int, order: Numbers, batches: range, own_rows: OwnRows) -> None:
         for batch in batches:
             if batch < len(self):
-                positions = self._sampling.positions(batch)
+                positions = self._own_positions(batch, own_rows)
                 numbers = order[positions.start : positions.stop]
                 self._assembly.will_need(numbers, self._sampling.seed, epoch, positions.start)
 

@@ -1,0 +1,138 @@
+"""`source="per-host"`: each process's source gives rows of its own, and the global batch is all of them in rank order.
+
+Before each step the processes agree on its rows. One whose source has ended takes part without rows until all have ended, so
+none waits for another, and every row counts. Imports no framework.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from keras import tree
+
+from abreast.errors import DataError
+from abreast.feed.batch import HostBatch, names
+from abreast.feed.parts import digest, evenly_spaced
+from abreast.staging import Processes
+
+_HINT = (
+    'with source="per-host", the source of each process gives the rows of that process only: shard it by rank, as in '
+    "`dataset.shard(size, rank)`, a DistributedSampler, or `x[rank::size]`"
+)
+
+
+class OwnBatches:
+    """The batches of one source in step with those of the other processes, which call the same methods.
+
+    `may_repeat`: two processes may give the same rows, because nothing is summed over them.
+    """
+
+    def __init__(self, processes: Processes, may_repeat: bool = False) -> None:
+        self.may_repeat = may_repeat
+        self._processes = processes
+        self._stand_in: HostBatch | None = None
+        self._arrays: list[str] = []  # of the first batch
+
+    def num_batches(self, own: int | None, may_be_empty: bool) -> int | None:
+        """The number of steps: that of the longest source; None where one does not know. Raises `DataError` for an empty one."""
+        of_all = self._exchange("counts the batches of its source", own)
+        empty = [rank for rank, number in enumerate(of_all) if number == 0]
+        if empty and not (may_be_empty and len(empty) == len(of_all)):
+            raise DataError(f"the data source of rank {empty[0]} is empty", "give each process at least one row")
+        return None if None in of_all else max(of_all)
+
+    def agree(self, own: HostBatch | None, error: Exception | None = None) -> tuple[int, ...]:
+        """The rows of each process in the next step, by rank; all 0 where every source has ended.
+
+        Raises `DataError` in all processes where one has an `error`, or where the sources do not belong together.
+        """
+        arrays = None if own is None else _arrays(own)
+        said: dict[str, Any] = {
+            "rows": 0 if own is None else own.rows,
+            "error": None if error is None else _text(error),
+        }
+        said["arrays"] = None if arrays == self._arrays else arrays
+        is_first = not self._arrays
+        if is_first and own is not None:
+            said["digest"] = None if self.may_repeat else _digest_of_rows(own)
+        of_all = self._exchange("reads a batch of its own rows", said)
+        if error is not None:
+            raise error
+        self._raise_errors(of_all)
+        if is_first:
+            self._check_first(of_all)
+            assert own is not None
+            self._arrays = of_all[0]["arrays"]
+            self._stand_in = replace(own, data=_copied(own.first_rows(1)), rows=1)
+        self._check_arrays([each["arrays"] or self._arrays for each in of_all])
+        return tuple(each["rows"] for each in of_all)
+
+    def stand_in(self) -> HostBatch:
+        """A row that counts nothing, for a step of the others."""
+        assert self._stand_in is not None
+        return self._stand_in
+
+    def _exchange(self, doing: str, own: Any) -> list[Any]:
+        return [json.loads(each) for each in self._processes.exchange(doing, json.dumps(own).encode())]
+
+    def _raise_errors(self, of_all: list[Any]) -> None:
+        for rank, each in enumerate(of_all):
+            if each["error"] is not None:
+                raise DataError(
+                    f"the data source of rank {rank} failed: {each['error']}", "see the output of that process"
+                )
+
+    def _check_first(self, of_all: list[Any]) -> None:
+        """Raises `DataError` where a source has no rows, or two give the same ones."""
+        known: dict[int, int] = {}
+        for rank, each in enumerate(of_all):
+            if not each["rows"]:
+                raise DataError(f"the data source of rank {rank} is empty", "give each process at least one row")
+            if each["digest"] is not None and (first := known.setdefault(each["digest"], rank)) != rank:
+                raise DataError(f"ranks {first} and {rank} give the same rows, which would count twice", _HINT)
+
+    def _check_arrays(self, of_all: list[list[str]]) -> None:
+        for rank, arrays in enumerate(of_all):
+            if arrays != of_all[0]:
+                mine, theirs = ", ".join(of_all[0]), ", ".join(arrays)
+                raise DataError(
+                    f"the sources give different arrays: {mine} on rank 0, and {theirs} on rank {rank}",
+                    "give every process the same arrays, with rows of the same shape and type",
+                )
+
+
+def _arrays(batch: HostBatch) -> list[str]:
+    """Name, shape of a row, and type of each array."""
+    paths = [each for each in batch.structure if not each[1]]
+    leaves = [leaf for leaf in tree.flatten(batch.data) if leaf is not None]
+    return [
+        f"{names((path,))[1:-1]} {tuple(map(int, leaf.shape[1:]))} {str(leaf.dtype).removeprefix('torch.')}"
+        for path, leaf in zip(paths, leaves, strict=True)
+    ]
+
+
+def _digest_of_rows(batch: HostBatch) -> int | None:
+    """A checksum of some rows; None where these are all alike, as rows of zeros that another process may have too."""
+    rows = evenly_spaced(batch.data, batch.rows)
+    first = [digest(leaf[:1]) for leaf in tree.flatten(rows) if leaf is not None]
+    last = [
+        [digest(leaf[i : i + 1]) for leaf in tree.flatten(rows) if leaf is not None] for i in range(1, _length(rows))
+    ]
+    return None if all(each == first for each in last) else digest(rows, batch.rows)
+
+
+def _length(rows: Any) -> int:
+    return next(len(leaf) for leaf in tree.flatten(rows) if leaf is not None)
+
+
+def _copied(row: Any) -> Any:
+    return tree.map_structure(
+        lambda leaf: None if leaf is None else leaf.copy() if isinstance(leaf, np.ndarray) else leaf, row
+    )
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
