@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from abreast.cpu import free_memory_bytes
 from abreast.errors import DataError
@@ -57,15 +57,13 @@ def _no_generator() -> None:
     return None
 
 
-@dataclass(frozen=True)
-class Processes:
-    """The processes of a job, each with a feed of its own. `exchange(doing, own)` returns the messages of all, by rank.
+class Processes(Protocol):
+    """The part of a job (`backend.contract.Job`) that a feed needs."""
 
-    All call it in the same order. Where one is `doing` something else, or is gone, it raises.
-    """
+    @property
+    def rank(self) -> int: ...
 
-    rank: int
-    exchange: Callable[[str, bytes], list[bytes]]
+    def exchange(self, doing: str, own: bytes) -> list[bytes]: ...
 
 
 @dataclass(frozen=True)

@@ -30,15 +30,25 @@ class _Messages:
         return [message for _, message in said]
 
 
+class _Process:
+    """See `Processes`."""
+
+    def __init__(self, rank: int, messages: _Messages) -> None:
+        self.rank = rank
+        self._messages = messages
+
+    def exchange(self, doing: str, own: bytes) -> list[bytes]:
+        return self._messages.exchange(self.rank, doing, own)
+
+
 def _together(size: int, body: Callable[[int, Processes], Any]) -> list[Any]:
     """The results, or the errors, of a body in each process of a job."""
     messages = _Messages(size)
     found: list[Any] = [None] * size
 
     def run(rank: int) -> None:
-        processes = Processes(rank, lambda doing, own: messages.exchange(rank, doing, own))
         try:
-            found[rank] = body(rank, processes)
+            found[rank] = body(rank, _Process(rank, messages))
         except Exception as error:
             found[rank] = f"{type(error).__name__}: {error}"
 

@@ -123,7 +123,7 @@ class JaxBackend:
         put = partial(self.put, placement=placement)
         if self._launched is None or not _is_per_host(placement):
             return Stage(put)
-        return Stage(put, processes=self._launched.processes)
+        return Stage(put, processes=self._launched)
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         if placement.num_devices == 1 and placement.devices[0].startswith("cpu"):

@@ -29,7 +29,6 @@ from abreast.errors import BackendError, WorkerError
 from abreast.feed import HostBatch, Taken
 from abreast.launchers import World
 from abreast.shares import shares_of
-from abreast.staging import Processes
 
 
 class Blocks:
@@ -47,7 +46,6 @@ class Launched:
         self._agreement = Agreement(self.job)
         self.names = self.job.device_names
         self._local_devices = tuple(jax.local_devices())
-        self.processes = Processes(world.rank, self.job.exchange)
         processes = [device.process_index for device in jax.devices()]
         self._num_devices = tuple(processes.count(rank) for rank in range(world.size))
         self._first_device = min(jax.devices().index(device) for device in self._local_devices)
