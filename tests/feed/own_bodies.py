@@ -20,12 +20,14 @@ class _Messages:
     def __init__(self, size: int) -> None:
         self._barrier = threading.Barrier(size, timeout=20)
         self._said = [b""] * size
+        self.number = 0
 
     def exchange(self, rank: int, doing: str, own: bytes) -> list[bytes]:
         self._said[rank] = doing.encode() + b"\n" + own
         self._barrier.wait()
         said = [each.split(b"\n", 1) for each in self._said]
         self._barrier.wait()
+        self.number += rank == 0
         assert len({doing for doing, _ in said}) == 1, said
         return [message for _, message in said]
 
@@ -35,10 +37,10 @@ class _Process:
 
     def __init__(self, rank: int, messages: _Messages) -> None:
         self.rank = rank
-        self._messages = messages
+        self.messages = messages
 
     def exchange(self, doing: str, own: bytes) -> list[bytes]:
-        return self._messages.exchange(self.rank, doing, own)
+        return self.messages.exchange(self.rank, doing, own)
 
 
 def _together(size: int, body: Callable[[int, Processes], Any]) -> list[Any]:
@@ -97,6 +99,22 @@ def _rows(first: int, count: int) -> Any:
 
 def ragged_arrays() -> list[Any]:
     return steps_of([_rows(0, 10), _rows(100, 5)])
+
+
+def messages_of_arrays() -> list[Any]:
+    """Of processes with 5 and 3 batches, the last ones shorter: the counts of one step after another, and the messages."""
+    sources, told = [_rows(0, 19), _rows(100, 10)], list[int]()
+
+    def body(rank: int, process: _Process) -> Any:
+        feed = _feed(sources[rank], process, batch_size=4)
+        iterator = iter(feed)
+        try:
+            return [iterator.take().counts for _ in range(feed.num_batches)]
+        finally:
+            feed.close()
+            told.append(process.messages.number)
+
+    return [_together(2, body), max(told)]
 
 
 def ragged_generators() -> list[Any]:

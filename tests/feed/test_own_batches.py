@@ -28,6 +28,12 @@ def test_processes_with_fewer_rows_take_part_without_rows_until_all_have_ended(w
     ]
 
 
+def test_processes_with_arrays_agree_once_on_all_steps_with_as_many_rows(workers: Workers) -> None:
+    counts, num_messages = workers.abreast.run(bodies.messages_of_arrays)
+    assert counts == [[(4, 4), (4, 4), (4, 2), (4, 0), (3, 0)]] * 2
+    assert num_messages == 1 + 4  # the number of batches; steps 0, 2, 3 and 4
+
+
 def test_generators_end_together_at_the_end_of_the_longest(workers: Workers) -> None:
     first, second = workers.abreast.run(bodies.ragged_generators)
     assert first == (None, [[[3, 2], [0.0, 1.0, 2.0]], [[1, 2], [3.0]], [[0, 2], []], [[0, 2], []]])

@@ -87,7 +87,7 @@ fit = model.fit(x[:33], y[:33], batch_size=16, epochs=2, verbose=0, validation_s
 found["arrays"] = [fit.history, [weight.tolist() for weight in model.get_weights()]]
 found["predicted"] = model.predict(x[:33], batch_size=16, verbose=0).tolist()
 records = abreast.ImageRecords(sys.argv[2], 4, size=32, seed=1, num_workers=int(sys.argv[3]))
-model = made(keras.Input((32, 32, 3)), keras.layers.Rescaling(1 / 255), keras.layers.Flatten())
+model = made(keras.Input((32, 32, 3)), keras.layers.Rescaling(1 / 255), keras.layers.AveragePooling2D(8), keras.layers.Flatten())
 painted = [0]
 plain = records._assembly.start
 def start(numbers, *arguments, **settings):
@@ -134,7 +134,7 @@ def test_processes_that_read_their_own_rows_train_what_one_trains(backend: str, 
         *start_all(_PARTS, 2, "global", *words, backend=backend),
     )
     alone, *ranks = [result(each) for each in jobs]
-    assert [found.pop("painted") for found in (alone, *ranks)] == [22, 12, 10]  # batches of 4, 4 and 3 rows, twice
+    assert [found.pop("painted") for found in ranks] == [12, 10]  # of batches of 4, 4 and 3 rows, twice
     for found in ranks:
         for name in ("arrays", "predicted", "images"):
             assert largest_difference(found[name], alone[name]) < 1e-5, name

@@ -97,6 +97,8 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     def __iter__(self) -> FeedIterator:
         self._close_iterator()
+        if self.own_batches is not None:
+            self.own_batches.begin()
         opened = self._open
         pipeline = BatchPipeline(opened.begin(), self.check, self.stage, opened.staging, opened.habits, opened.pace)
         self._iterator = FeedIterator(self, pipeline)
@@ -236,11 +238,18 @@ class FeedIterator:
             self._has_ended = True
         except Exception as raised:
             error = raised
-        counts = own_batches.agree(None if taken is None else taken.host, error)
+        counts = own_batches.agree(None if taken is None else taken.host, error, self._steps_with_as_many_rows())
         if not any(counts):
             raise StopIteration
         self._feed.begins(sum(counts))
         return replace(taken or Taken(own_batches.stand_in(), None), counts=counts)
+
+    def _steps_with_as_many_rows(self) -> int:
+        """Of arrays, the number of whole batches that are left with this one; else it is not known."""
+        adapter = self.adapter
+        if not isinstance(adapter, ArrayDataAdapter):
+            return 1
+        return max(1, int(adapter.num_batches) - bool(adapter.has_partial_batch) - self.pipeline.num_taken + 1)
 
 
 class Handed:

@@ -35,6 +35,8 @@ class OwnBatches:
         self._processes = processes
         self._stand_in: HostBatch | None = None
         self._arrays: list[str] = []  # of the first batch
+        self._counts: tuple[int, ...] = ()  # of the last step
+        self._steps_left = 0  # that have the same counts
 
     def num_batches(self, own: int | None, may_be_empty: bool) -> int | None:
         """The number of steps: that of the longest source; None where one does not know. Raises `DataError` for an empty one."""
@@ -44,15 +46,29 @@ class OwnBatches:
             raise DataError(f"the data source of rank {empty[0]} is empty", "give each process at least one row")
         return None if None in of_all else max(of_all)
 
-    def agree(self, own: HostBatch | None, error: Exception | None = None) -> tuple[int, ...]:
+    def begin(self) -> None:
+        """Another epoch begins."""
+        self._steps_left = 0
+
+    def agree(self, own: HostBatch | None, error: Exception | None = None, steps: int = 1) -> tuple[int, ...]:
         """The rows of each process in the next step, by rank; all 0 where every source has ended.
 
-        Raises `DataError` in all processes where one has an `error`, or where the sources do not belong together.
+        `steps`: the number of batches, from this one on, that will have as many rows; no message is needed for them. Raises
+        `DataError` in all processes where one has an `error`, or where the sources do not belong together.
         """
+        if self._steps_left and error is not None:
+            raise error
+        if not self._steps_left:
+            self._counts = self._ask(own, error, steps)
+        self._steps_left -= 1
+        return self._counts
+
+    def _ask(self, own: HostBatch | None, error: Exception | None, steps: int) -> tuple[int, ...]:
         arrays = None if own is None else _arrays(own)
         said: dict[str, Any] = {
             "rows": 0 if own is None else own.rows,
             "error": None if error is None else _text(error),
+            "steps": steps,
         }
         said["arrays"] = None if arrays == self._arrays else arrays
         is_first = not self._arrays
@@ -68,6 +84,7 @@ class OwnBatches:
             self._arrays = of_all[0]["arrays"]
             self._stand_in = replace(own, data=_copied(own.first_rows(1)), rows=1)
         self._check_arrays([each["arrays"] or self._arrays for each in of_all])
+        self._steps_left = min((each["steps"] for each in of_all if each["rows"]), default=1)
         return tuple(each["rows"] for each in of_all)
 
     def stand_in(self) -> HostBatch:
