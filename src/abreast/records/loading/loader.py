@@ -137,7 +137,7 @@ class Loader(Generic[Batch]):
         painters = self._decoding.painters()
         self._painting.add(painters)
         try:
-            painters.aside(self._read_ahead, begin.epoch, order, range(asked, asked + self._ahead))
+            painters.aside(self._read_ahead, begin.epoch, order, range(asked, asked + self._ahead), own_rows)
             for batch in range(begin.batch, len(self)):
                 if os.getpid() != process:  # the threads are not in the forked process, which would wait for ever
                     hint = "begin another iteration there: iter(loader)"
