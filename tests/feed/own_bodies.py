@@ -105,7 +105,7 @@ def messages_of_arrays() -> list[Any]:
     """Of processes with 5 and 3 batches, the last ones shorter: the counts of one step after another, and the messages."""
     sources, told = [_rows(0, 19), _rows(100, 10)], list[int]()
 
-    def body(rank: int, process: _Process) -> Any:
+    def body(rank: int, process: Any) -> Any:
         feed = _feed(sources[rank], process, batch_size=4)
         iterator = iter(feed)
         try:
