@@ -1,4 +1,4 @@
-"""Under torchrun's variables: PyTorch trains what one process trains, and TensorFlow refuses. For JAX see `launched/`."""
+"""Under torchrun's variables: PyTorch trains what one process trains. For JAX and TensorFlow see `launched/`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from abreast.backend.torch import interface
 from abreast.backend.torch.interface import choose_interface, interface_towards
 from benchmarks.slow_links import ADDRESSES, DEVICE, NotPermitted, inside, slow_link
-from tests.harness.client import ROOT, RemoteError, Workers
+from tests.harness.client import ROOT
 from tests.harness.differences import largest_difference
 from tests.harness.installed import skip_unless_installed
 from tests.launched.job import result, start, start_all
@@ -175,28 +175,6 @@ def test_without_abreast_the_processes_train_different_models() -> None:
     skip_unless_installed("torch")
     first, second, *_ = [result(process) for process in start_all(SCRIPT, 2, "plain", backend="torch")]
     assert largest_difference(first["weights"], second["weights"]) > 1e-2
-
-
-def test_one_process_per_device_is_refused_where_one_drives_all(workers: Workers) -> None:
-    if workers.backend != "tensorflow":
-        pytest.skip("the others take part")
-    with pytest.raises(RemoteError) as caught:
-        workers.abreast.run(placement_in_a_world)
-    assert "LaunchError" in caught.value.kinds
-    assert "torchrun started 3 processes, but" in caught.value.message
-    assert "hint: start one process (`abreast run --devices N script.py`)" in caught.value.message
-
-
-def placement_in_a_world() -> None:
-    import abreast
-
-    variables = {"RANK": "0", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3"}
-    os.environ.update(variables)
-    try:
-        abreast.DataParallel()
-    finally:
-        for variable in variables:
-            del os.environ[variable]
 
 
 def start_alone() -> subprocess.Popen[str]:

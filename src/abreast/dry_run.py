@@ -9,7 +9,6 @@ import json
 import os
 from typing import Any
 
-from abreast.backend.contract import refuse
 from abreast.backend.registry import BACKENDS
 from abreast.backend.torch.interface import choose_interface
 from abreast.backend.unused_gpus import unused_gpus
@@ -79,11 +78,10 @@ def _devices(options: RunOptions, world: World, backend: str) -> tuple[str, ...]
     there = _visible(options, backend)
     if world.size == 1:
         return choose(options.devices, there)
-    known = next((name for name in BACKENDS if name == backend), None)
-    if known not in ("jax", "torch"):
-        raise LaunchError(f"Keras uses {backend}") if known is None else refuse(world, known)
+    if backend not in BACKENDS:
+        raise LaunchError(f"Keras uses {backend}")
     address_of_rank_0(world)
-    return own_devices(world, there, os.environ) if known == "jax" else (own_device(world, there, os.environ),)
+    return (own_device(world, there, os.environ),) if backend == "torch" else own_devices(world, there, os.environ)
 
 
 def _visible(options: RunOptions, backend: str) -> tuple[str, ...]:

@@ -11,8 +11,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from abreast.backend.registry import TITLES, BackendName
-from abreast.errors import LaunchError
 from abreast.launchers import World
 from abreast.staging import DEFAULT_STAGING, Stage, Staged, Staging
 
@@ -100,7 +98,7 @@ class Backend(Protocol[Staged]):
         ...
 
     def join(self, world: World) -> tuple[str, ...]:
-        """Take part in a job whose processes somebody else started; returns a name per rank. Raises `LaunchError`."""
+        """Take part in a job whose processes somebody else started; returns a name per device of all. Raises `LaunchError`."""
         ...
 
     @property
@@ -143,11 +141,3 @@ class Backend(Protocol[Staged]):
     def close(self, placement: Placement) -> None:
         """Give back the processes that the placement holds. A backend of one process has none."""
         ...
-
-
-def refuse(world: World, framework: BackendName) -> LaunchError:
-    """The error of a backend that drives all devices from one process."""
-    return LaunchError(
-        f"{world.source} started {world.size} processes, but {TITLES[framework]} trains on all devices of a host from one",
-        "start one process (`abreast run --devices N script.py`); several hosts work with JAX and PyTorch",
-    )

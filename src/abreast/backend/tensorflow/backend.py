@@ -1,8 +1,8 @@
 """TensorFlow: one process drives all devices; a step is one graph in which every replica works on its rows.
 
 Here: devices, and what Keras's trainer calls. Copies to devices are in `staging.py`, the making of variables in `build.py`, the
-step itself in `step.py`. Losses, metrics and BatchNormalization are made exact by `exact`. Several hosts are not supported
-(`MultiWorkerMirroredStrategy` fails in Keras 3).
+step itself in `step.py`. Losses, metrics and BatchNormalization are made exact by `exact`. Of several processes, each does so
+with its own devices and rows (`launched.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -18,13 +18,15 @@ import tensorflow as tf
 from keras import tree
 
 from abreast import exact, keras_distribution
-from abreast.backend.contract import Kind, Placement, StepFunction, refuse
+from abreast.backend.contract import Kind, Placement, StepFunction
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.build import build
 from abreast.backend.tensorflow.devices import device_names, grow_memory, tf_names
 from abreast.backend.tensorflow.instruments import TensorFlowInstruments
+from abreast.backend.tensorflow.launched import Launched, batch_digest
 from abreast.backend.tensorflow.probe import TensorFlowProbe
+from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.staging import put_shards, to_device
 from abreast.backend.tensorflow.step import Program, StagedBatch
 from abreast.backend.tensorflow.strategies import taking_over
@@ -59,6 +61,7 @@ class TensorFlowBackend:
         self._variables: WeakKeyDictionary[Any, Variables] = WeakKeyDictionary()
         self._specs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of an adapter's batches
         self._installed = False
+        self._launched: Launched | None = None
 
     def use_cpu_devices(self, count: int) -> None:
         try:
@@ -77,11 +80,13 @@ class TensorFlowBackend:
         return device_names()
 
     def join(self, world: World) -> tuple[str, ...]:
-        raise refuse(world, self.name)
+        if self._launched is None:
+            self._launched = Launched(world, self._variables)
+        return self._launched.names
 
     @property
-    def job(self) -> None:
-        return None
+    def job(self) -> Launched | None:
+        return self._launched
 
     def install(self, devices: tuple[str, ...]) -> None:
         if devices[0].startswith("gpu:"):
@@ -130,13 +135,21 @@ class TensorFlowBackend:
                     TypeError, ValueError
                 ):  # arrays that no step takes: the first batch says which
                     self._specs[adapter] = adapter.get_tf_dataset().element_spec
-            return lambda: (
-                tree.map_structure(_dense, batch) for batch in _to_the_end(adapter, adapter.get_numpy_iterator())
-            )
-        dataset = adapter.get_tf_dataset()
+
+            def numpy_epoch() -> Iterator[Any]:
+                if self._launched is not None:
+                    self._launched.agree_on_order()
+                batches = _to_the_end(adapter, adapter.get_numpy_iterator())
+                return (tree.map_structure(_dense, batch) for batch in batches)
+
+            return numpy_epoch
+        with nullcontext() if self._launched is None else self._launched.seeds_of_rank_0():
+            dataset = adapter.get_tf_dataset()
         self._specs[adapter] = getattr(dataset, "element_spec", ())
 
         def epoch() -> Iterator[Any]:
+            if self._launched is not None:
+                self._launched.agree_on_order()
             # Made now, not at the first batch: a dataset that shuffles draws its order when an iterator is made.
             batches = iter(dataset)
             return (tree.map_structure(_dense, batch) for batch in batches)
@@ -147,7 +160,11 @@ class TensorFlowBackend:
         return Stage(functools.partial(self.put, placement=placement), leaves=Leaves(text=True))
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
-        return put_shards(batch, placement)
+        if self._launched is None:
+            return put_shards(batch, placement)
+        staged = put_shards(batch, placement, self._launched.reach.first)
+        staged.digest = batch_digest(batch)
+        return staged
 
     def place(self, model: Any, placement: Placement) -> None:
         devices = tf_names(placement.devices)
@@ -156,7 +173,12 @@ class TensorFlowBackend:
         with AT_WORK:
             known = self._variables.get(model)
             if known is None or known.devices != devices or not known.is_current(model):
-                self._variables[model] = Variables(model, devices)
+                self._variables[model] = Variables(model, devices, self._reach(placement))
+            if self._launched is not None:
+                self._launched.agree_on_variables(self._variables[model])
+
+    def _reach(self, placement: Placement) -> Reach:
+        return Reach(0, placement.num_devices) if self._launched is None else self._launched.reach
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
         self._announce(model, placement)
@@ -164,6 +186,7 @@ class TensorFlowBackend:
         check = exact.RowCheck(kind, model)
         check.is_due = placement.check_rows and placement.num_devices > 1
         stage = self.stage(placement)
+        relations = exact.related_rows if self._launched is None else self._launched.related_rows
 
         def one_step(source: Any, taken: Taken[StagedBatch]) -> Any:
             batch = taken.host
@@ -176,11 +199,17 @@ class TensorFlowBackend:
                     self._check_rows(check, model, batch, placement)
                 if not check.is_due:
                     programs.clear()  # traced for batches of one row, which show nothing
+                    if self._launched is not None:
+                        self._launched.agree_on_relations(model)
             if not programs or programs[-1].variables is not self._variables[model]:
-                programs[:] = [Program(kind, model, placement, self._variables[model])]
+                programs[:] = [Program(kind, model, placement, self._variables[model], self._reach(placement))]
+                programs[-1].relations = relations
+            if self._launched is not None:
+                self._launched.before_step(taken.staged.digest, model)
             if programs[-1].own_step:
                 exact.state_rule_of_own_step(kind, model, shares_of(batch.rows, placement.num_devices).counts)
-            return programs[-1](taken.staged, self._expected(source))
+            with nullcontext() if self._launched is None else self._launched.explained():
+                return programs[-1](taken.staged, self._expected(source))
 
         def run(batches: Iterator[Any]) -> Any:
             results = [one_step(batches, take(batches, stage))]
@@ -216,7 +245,9 @@ class TensorFlowBackend:
         check(batch.rows, shares_of(batch.rows, placement.num_devices).counts[0], batch.num_bytes, rows, probe)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
-        self._rest(model)
+        self._rest(model, together=not failed)
+        if self._launched is not None:
+            self._launched.call_ended(failed)
 
     def close(self, placement: Placement) -> None:
         pass
@@ -232,10 +263,12 @@ class TensorFlowBackend:
 
         return method
 
-    def _rest(self, model: Any) -> None:
+    def _rest(self, model: Any, together: bool = True) -> None:
         variables = self._variables.get(model)
         if variables is not None:
             variables.rest()
+            if together:
+                variables.complete()
 
     def _announce(self, model: Any, placement: Placement) -> None:
         asked = getattr(model, "_compile_config", None)

@@ -6,6 +6,8 @@ import functools
 
 import tensorflow as tf
 
+OWN: list[str] = []  # TensorFlow's names of the devices of this process, where a launcher started several
+
 
 def device_names() -> tuple[str, ...]:
     """Every device that this process can drive, by the names of abreast."""
@@ -28,7 +30,9 @@ def computes_on_gpus() -> bool:
 
 
 def tf_names(devices: tuple[str, ...]) -> tuple[str, ...]:
-    """TensorFlow's own names of devices."""
+    """TensorFlow's own names of devices; of those of all processes, this process's."""
+    if devices[0].startswith("rank:"):
+        return tuple(OWN)
     visible = visible_gpus()
     return tuple(f"/GPU:{visible.index(name)}" if name in visible else f"/{name.upper()}" for name in devices)
 

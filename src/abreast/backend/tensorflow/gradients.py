@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from abreast import exact
+from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.reduce import Reducer
 from abreast.backend.tensorflow.turns import Turns
 from abreast.backend.tensorflow.variables import Variables, accumulating, accumulators
@@ -58,8 +59,8 @@ class SharedGradients:
         gradients = list(grads)
         if running.own_step:
             gradients = [_weighted(gradient, running.weight) for gradient in gradients]
-        if accumulating(optimizer) is not None and len(self._variables.devices) > 1:
-            sums = turns.meet(gradients, functools.partial(self._reduce_when_due, optimizer))
+        if accumulating(optimizer) is not None and turns.reach.total > 1:
+            sums = turns.meet(gradients, functools.partial(self._reduce_when_due, optimizer, turns.reach))
         else:
             sums = turns.meet(gradients, self._reducer.sum_gradients)
         plain(sums, trainable_variables)
@@ -70,7 +71,7 @@ class SharedGradients:
             self._variables.add_optimizer(optimizer)
         return [None] * num_replicas
 
-    def _reduce_when_due(self, optimizer: Any, values: list[list[Any]]) -> list[list[Any]]:
+    def _reduce_when_due(self, optimizer: Any, reach: Reach, values: list[list[Any]]) -> list[list[Any]]:
         """Sum only when an accumulating optimizer's step is due: until then, each replica accumulates its own gradients.
 
         Before the step, the accumulators and the gradients of all replicas are summed.
@@ -95,11 +96,12 @@ class SharedGradients:
             if inner is optimizer:
                 return dense
             # A loss-scaling optimizer skips steps that overflow, and must do so on all replicas or on none.
-            poison = tf.add_n([tf.reduce_sum(gradient * 0.0) for row in dense for gradient in row])
+            own_poison = tf.add_n([tf.reduce_sum(gradient * 0.0) for row in dense for gradient in row])
+            (poison,) = reach.sum([own_poison])
             return [[gradient + tf.cast(poison, gradient.dtype) for gradient in row] for row in dense]
 
         due = tf.equal((inner._iterations.value + 1) % inner.gradient_accumulation_steps, 0)
-        summed = tf.cond(due, sum_all, keep)
+        summed = reach.in_order(lambda: tf.cond(due, sum_all, keep))
         return [_with_gaps(row, known) for row in summed]
 
 

@@ -166,5 +166,5 @@ def _check_here(title: str, device: Any) -> None:
     if spec.job not in (None, "localhost") or spec.task not in (None, 0):
         raise ModelError(
             f"{title} names {device}, a device of another host",
-            "several hosts work with JAX and PyTorch only; leave the devices out to train on those of this host",
+            "leave the devices out: a process takes those of its host, and a launcher starts the processes",
         )

@@ -1,4 +1,4 @@
-"""Sums over the replicas of one TensorFlow process: by NCCL on GPUs, on one device otherwise.
+"""Sums over replicas: those of one TensorFlow process by NCCL on GPUs, else on one device; then those of all processes.
 
 The callers pass the values of all replicas, after the last replica has arrived.
 """
@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica
+
+from abreast.backend.tensorflow.processes import Processes
 
 _key_bases = count(1000, 1000)
 
@@ -48,10 +50,11 @@ def add_in_order(values: Sequence[Any]) -> Any:
 
 
 class Reducer:
-    """All-reduce over devices, which are given by TensorFlow's names."""
+    """All-reduce over devices, which are given by TensorFlow's names, and over those of other processes."""
 
-    def __init__(self, devices: tuple[str, ...]) -> None:
+    def __init__(self, devices: tuple[str, ...], processes: Processes | None = None) -> None:
         self._devices = devices
+        self._processes = processes
         self._use_nccl = all("GPU" in device for device in devices) and len(devices) > 1
 
     def sum(self, values: list[Any]) -> list[Any]:
@@ -68,12 +71,23 @@ class Reducer:
         sums = [iter(row) for row in self._sum_columns(dense)]
         return [[self._given(column, rows) for column in columns] for rows in sums]
 
+    def sum_once(self, columns: list[tuple[Any, ...]]) -> list[Any]:
+        """The sums of several tensors, each given once per replica of this process; all in one message."""
+        own = [add_in_order(column) for column in columns]
+        return own if self._processes is None else self._processes.sum(own)
+
     def _given(self, column: tuple[Any, ...], sums: Any) -> Any:
         if column[0] is None:
             return None
-        return _join_slices(column) if isinstance(column[0], tf.IndexedSlices) else next(sums)
+        return self._join_slices(column) if isinstance(column[0], tf.IndexedSlices) else next(sums)
 
     def _sum_columns(self, columns: list[tuple[Any, ...]]) -> list[list[Any]]:
+        sums = self._sum_own(columns)
+        if self._processes is None or not columns:
+            return sums
+        return [self._processes.sum(sums[0])] * len(self._devices)
+
+    def _sum_own(self, columns: list[tuple[Any, ...]]) -> list[list[Any]]:
         if len(self._devices) == 1:
             return [[column[0] for column in columns]]
         if self._use_nccl and columns:
@@ -84,17 +98,16 @@ class Reducer:
                 sums.append(add_in_order(column))
         return [sums] * len(self._devices)
 
+    def _join_slices(self, column: tuple[Any, ...]) -> Any:
+        values = tf.concat([slices.values for slices in column], axis=0)
+        indices = tf.concat([slices.indices for slices in column], axis=0)
+        if self._processes is not None:
+            values, indices = self._processes.rows(values), self._processes.rows(indices)
+        return tf.IndexedSlices(values, indices, column[0].dense_shape)
+
     def _sum_by_nccl(self, columns: list[tuple[Any, ...]]) -> list[list[Any]]:
         placed = _strategy(self._devices)
         with placed.scope():
             pairs = [(value, value) for value in map(PerReplica, columns)]
             sums = placed.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs)
         return [[total.values[index] for total in sums] for index in range(len(self._devices))]
-
-
-def _join_slices(column: tuple[Any, ...]) -> Any:
-    return tf.IndexedSlices(
-        tf.concat([slices.values for slices in column], axis=0),
-        tf.concat([slices.indices for slices in column], axis=0),
-        column[0].dense_shape,
-    )

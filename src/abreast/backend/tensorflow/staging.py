@@ -14,27 +14,31 @@ from abreast.feed import HostBatch
 from abreast.shares import Shares, shares_of
 
 
-def put_shards(batch: HostBatch, placement: Placement) -> StagedBatch:
-    """A batch on its way to the devices, one shard on each."""
+def put_shards(batch: HostBatch, placement: Placement, first: int = 0) -> StagedBatch:
+    """A batch on its way to the devices of this process, the first of which has the number `first` of all: one shard on each."""
+    devices = tf_names(placement.devices)
     shares = shares_of(batch.rows, placement.num_devices)
+    own = range(first, first + len(devices))
     leaves = [leaf for leaf in tree.flatten(batch.data) if leaf is not None]
-    parts = [_cut(leaf, shares) for leaf in leaves]
+    parts = [_cut(leaf, shares, own) for leaf in leaves]
     shards = []
-    for index, device in enumerate(tf_names(placement.devices)):
+    for index, device in enumerate(devices):
         with tf.device(device):
             shards.append([to_device(part[index]) for part in parts])
     return StagedBatch(tree.map_structure(lambda leaf: None if leaf is None else 0, batch.data), shards, shares.counts)
 
 
-def _cut(leaf: Any, shares: Shares) -> list[Any]:
-    """One shard per device."""
-    counts = shares.counts
-    if len(counts) == 1:
+def _cut(leaf: Any, shares: Shares, own: range) -> list[Any]:
+    """One shard for each of this process's devices."""
+    if shares.num_devices == 1:
         return [leaf]
     if not tf.is_tensor(leaf):
-        return [leaf[rows] for rows in shares.slices]
+        return [leaf[shares.slices[device]] for device in own]
+    counts = [shares.counts[device] for device in own]
+    start = sum(shares.counts[: own.start])
     with tf.device("/CPU:0"):  # else the whole batch would go to the first GPU
-        parts = tf.raw_ops.SplitV(value=leaf, size_splits=tf.constant(counts), axis=0, num_split=len(counts))
+        rows = leaf if sum(counts) == shares.rows else leaf[start : start + sum(counts)]
+        parts = tf.raw_ops.SplitV(value=rows, size_splits=tf.constant(counts), axis=0, num_split=len(counts))
         return [part if count else leaf[:1] for part, count in zip(parts, counts, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""One step of a model over several TensorFlow devices, as one graph.
+"""One step of a model over several TensorFlow devices, as one graph in each process.
 
 Every replica runs forward and backward on its rows. When all replicas have arrived, they exchange sums of gradients, and whatever
 else `exact` asks for. Then each replica runs the optimizer by itself, on equal gradients. Not here: variables
@@ -8,6 +8,7 @@ else `exact` asks for. Then each replica runs the optimizer by itself, on equal 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from abreast import exact, users_line
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.tensorflow.functions import inlined
 from abreast.backend.tensorflow.gradients import SharedGradients
+from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.reduce import Reducer, add_in_order
 from abreast.backend.tensorflow.summaries import Summaries
 from abreast.backend.tensorflow.turns import TurnLink, Turns
@@ -28,26 +30,33 @@ from abreast.errors import ModelError
 
 @dataclass
 class StagedBatch:
-    """One shard per device, its tensors in the order of `structure`, and the number of valid rows of each shard."""
+    """One shard per device of this process, its tensors in the order of `structure`.
+
+    `counts`: the number of valid rows of each shard, also of other processes. `digest` is that of the batch, where several
+    processes compare theirs.
+    """
 
     structure: Any
     shards: list[list[Any]]
     counts: tuple[int, ...]
+    digest: int = 0
 
 
 class Program:
     """The steps of one kind of a model; traced again only if a batch has another structure, rank or type."""
 
-    def __init__(self, kind: Kind, model: Any, placement: Placement, variables: Variables) -> None:
+    def __init__(self, kind: Kind, model: Any, placement: Placement, variables: Variables, reach: Reach) -> None:
         if placement.num_devices > 1:
             exact.check_layers(model)
         self.kind = kind
         self.model = model
         self.placement = placement
         self.variables = variables
+        self.reach = reach
         self.own_step = exact.overrides_step(model, kind)
+        self.relations: Callable[[Any], exact.Relations | None] = exact.related_rows
         self.num_traces = 0
-        self._reducer = Reducer(variables.devices)
+        self._reducer = Reducer(variables.devices, reach.processes)
         self._gradients = SharedGradients(model if kind == "train" else None, variables, self._reducer)
         self._traces: dict[str, tuple[list[Any], Any]] = {}
 
@@ -71,13 +80,13 @@ class Program:
         specs = [tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in staged.shards[0]]
         if len(known) == len(specs):
             specs = [_general(new, old) for new, old in zip(specs, known, strict=True)]
-        num_replicas = len(staged.shards)
+        num_replicas = self.reach.total
 
         def step(counts: Any, *tensors: Any) -> Any:
             self.num_traces += 1
             return self._step(staged.structure, counts, list(tensors))
 
-        signature = [tf.TensorSpec([num_replicas], tf.int32), *(specs * num_replicas)]
+        signature = [tf.TensorSpec([num_replicas], tf.int32), *(specs * len(staged.shards))]
         jit_compile = bool(self.model.jit_compile) and num_replicas == 1
         function = tf.function(step, input_signature=signature, autograph=False, jit_compile=jit_compile)
         if not jit_compile:  # a function traced once starts faster
@@ -89,20 +98,42 @@ class Program:
 
     def _step(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
         with inlined(self.placement.num_devices):
+            if self.kind != "predict" and self.reach.processes is not None:
+                self._begin_sums()
             return self._results(structure, counts, tensors)
 
+    def _begin_sums(self) -> None:
+        """What metrics have added up so far is known to every process, and counts in the first one."""
+        for variable in self.variables.metric_sums if self.reach.first else ():
+            first = self.variables.copies(variable)[0]
+            with tf.device(first.device):
+                first.assign(tf.zeros_like(first))
+
+    def _end_sums(self) -> list[Any]:
+        """Let every process know what metrics have added up; returns that."""
+        variables = self.variables.metric_sums
+        totals = self._reducer.sum_once([self.variables.copies(variable) for variable in variables])
+        for variable, total in zip(variables, totals, strict=True):
+            first, *others = self.variables.copies(variable)
+            with tf.device(first.device):
+                first.assign(total)
+            for copy in others:
+                with tf.device(copy.device):
+                    copy.assign(tf.zeros_like(copy))
+        return totals
+
     def _results(self, structure: Any, counts: Any, tensors: list[Any]) -> Any:
-        width = len(tensors) // self.placement.num_devices
+        width = len(tensors) // len(self.variables.devices)
         total_rows = tf.reduce_sum(counts)
-        relations = exact.related_rows(self.model)
-        turns = Turns(self.variables.devices, self.variables.enter, Summaries(self.model))
+        relations = self.relations(self.model)
+        turns = Turns(self.variables.devices, self.variables.enter, Summaries(self.model), self.reach)
         run_kind = {"train": self._train, "test": self._test, "predict": self._predict}[self.kind]
 
         def run_replica(index: int) -> Any:
             running = exact.Replica(
                 self.model,
                 TurnLink(turns, index, self._reducer.sum),
-                rows=counts[index],
+                rows=counts[self.reach.first + index],
                 total_rows=total_rows,
                 counts=counts,
                 global_batch_norm=self.placement.batch_norm == "global",
@@ -117,7 +148,7 @@ class Program:
         with exact.metrics(self.model), exact.gathering(self.model, relations), self._gradients.shared(turns):
             results = turns.run(run_replica)
         if self.kind == "predict":
-            return _joined(results, counts)
+            return self._joined(results, counts)
         if self.kind == "train":
             self._average_states(counts, total_rows, relations)
         return self._logs(results, counts, total_rows)
@@ -153,24 +184,50 @@ class Program:
         """Set the states that replicas changed by their own rows, mostly moving statistics, to the mean weighted by rows."""
         if self.placement.num_devices == 1:
             return
-        for variable in exact.diverging_variables(self.model, self.placement.batch_norm == "global", relations):
-            copies = self.variables.copies(variable)
-            shares = [
+        variables = exact.diverging_variables(self.model, self.placement.batch_norm == "global", relations)
+        shares = [
+            tuple(
                 tf.math.multiply_no_nan(copy, tf.cast(counts[index], copy.dtype) / tf.cast(total_rows, copy.dtype))
-                for index, copy in enumerate(copies)
-            ]
-            average = add_in_order(shares)
-            for copy in copies:
+                for index, copy in enumerate(self.variables.copies(variable), start=self.reach.first)
+            )
+            for variable in variables
+        ]
+        for variable, average in zip(variables, self._reducer.sum_once(shares), strict=True):
+            for copy in self.variables.copies(variable):
                 with tf.device(copy.device):
                     copy.assign(average)
 
     def _logs(self, results: list[Any], counts: Any, total_rows: Any) -> Any:
         with tf.device("/CPU:0"):
+            ended = None if self.reach.processes is None else self._end_sums()
             if self.own_step or results[0] is not None:
-                return _combined(results, tf.unstack(counts / total_rows))
-            totals = [(variable, add_in_order(self.variables.copies(variable))) for variable in self.variables.sums]
-            with keras.StatelessScope(state_mapping=totals):
+                return self._combined(results, tf.unstack(counts / total_rows))
+            variables = self.variables.metric_sums
+            totals = ended or [add_in_order(self.variables.copies(variable)) for variable in variables]
+            with keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True))):
                 return _metric_results(self.model)
+
+    def _combined(self, results: list[Any], weights: list[Any]) -> Any:
+        """The results of a user's own step or `compute_metrics`, averaged over rows; metrics have equal results everywhere."""
+        own = weights[self.reach.first : self.reach.first + len(results)]
+        averages = tree.map_structure(lambda *values: _average(list(values), own), *results)
+        if self.reach.processes is None:
+            return averages
+        return tree.pack_sequence_as(averages, self.reach.sum(tree.flatten(averages)))
+
+    def _joined(self, results: list[Any], counts: Any) -> Any:
+        """The rows of all replicas' outputs, in order, on the host."""
+
+        def join(*leaves: Any) -> Any:
+            if any(not tf.is_tensor(leaf) or leaf.shape.rank == 0 for leaf in leaves):
+                raise ModelError(
+                    "predict_step returned a value without rows", "return tensors whose first axis is that of the batch"
+                )
+            with tf.device("/CPU:0"):
+                heads = [leaf[: counts[index]] for index, leaf in enumerate(leaves, start=self.reach.first)]
+                return self.reach.rows(tf.concat(heads, axis=0))
+
+        return tree.map_structure(join, *results)
 
 
 def _metric_results(model: Any) -> dict[str, Any]:
@@ -209,11 +266,6 @@ def _general(new: Any, old: Any) -> Any:
     )
 
 
-def _combined(results: list[Any], weights: list[Any]) -> Any:
-    """The results of a user's own step or `compute_metrics`, averaged over rows; metrics have equal results on all replicas."""
-    return tree.map_structure(lambda *values: _average(list(values), weights), *results)
-
-
 def _average(values: list[Any], weights: list[Any]) -> Any:
     tensors = [tf.convert_to_tensor(value) for value in values]
     dtype = tensors[0].dtype if tensors[0].dtype.is_floating else keras.config.floatx()
@@ -223,20 +275,6 @@ def _average(values: list[Any], weights: list[Any]) -> Any:
             for tensor, weight in zip(tensors, weights, strict=True)
         ]
     )
-
-
-def _joined(results: list[Any], counts: Any) -> Any:
-    """The rows of all replicas' outputs, in order, on the host."""
-
-    def join(*leaves: Any) -> Any:
-        if any(not tf.is_tensor(leaf) or leaf.shape.rank == 0 for leaf in leaves):
-            raise ModelError(
-                "predict_step returned a value without rows", "return tensors whose first axis is that of the batch"
-            )
-        with tf.device("/CPU:0"):
-            return tf.concat([leaf[: counts[index]] for index, leaf in enumerate(leaves)], axis=0)
-
-    return tree.map_structure(join, *results)
 
 
 def _draws(graph: Any) -> bool:

@@ -22,7 +22,7 @@ from abreast.errors import ModelError
 from abreast.keras_private.tensorflow import TensorFlowTrainer
 from abreast.replacing import replaced
 
-_HOSTS = "several hosts work with JAX and PyTorch only (KERAS_BACKEND=jax); on this host, "
+_HOSTS = "abreast joins the processes of a launcher itself (docs/guides/launchers.md): "
 _MIRRORED = "write tf.distribute.MirroredStrategy(), which abreast takes over, or leave the strategy and its scope out"
 # Of all names of a strategy, what to write in its place.
 _REFUSED = {

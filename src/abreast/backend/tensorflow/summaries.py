@@ -5,7 +5,8 @@ Replicas run in threads, which do not inherit the caller's writer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 # Private; `tf.distribute` reads it in the same way, and a test fails when it changes.
@@ -32,6 +33,17 @@ class Summaries:
             _now.is_recording_distribution_strategy = False
         else:
             _now.is_recording = self._announced(self._state["is_recording"])
+
+    @contextmanager
+    def of_rank(self, first: int) -> Iterator[None]:
+        """Inside, the only replica of a process writes if it is the first one of all."""
+        before = _now.is_recording_distribution_strategy
+        if first > 0:
+            _now.is_recording_distribution_strategy = False
+        try:
+            yield
+        finally:
+            _now.is_recording_distribution_strategy = before
 
     def _announced(self, condition: Any) -> Callable[[], Any]:
         """The caller's condition, with a warning. TensorFlow calls it when a summary is written."""

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager import record
 
 from abreast.backend.tensorflow.functions import inlined
+from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.summaries import Summaries
 from abreast.errors import ModelError
 from abreast.keras_private import global_state
@@ -31,13 +32,17 @@ class _Stopped(BaseException):
 class Turns:
     """The replicas of one step. `enter(index)` is called before each turn of a replica, `enter(None)` before the caller's."""
 
-    def __init__(self, devices: Sequence[str], enter: Callable[[int | None], None], summaries: Summaries) -> None:
+    def __init__(
+        self, devices: Sequence[str], enter: Callable[[int | None], None], summaries: Summaries, reach: Reach
+    ) -> None:
         self.devices = devices
+        self.reach = reach
         self.summaries = summaries
         self._enter = enter
         self._threads: list[_ReplicaThread] = []
         self._back = threading.Semaphore(0)
         self._stopping = False
+        self._graph = _graph()
 
     def run(self, function: Callable[[int], Any]) -> list[Any]:
         """The results of `function(index)`, called for every replica under its device."""
@@ -56,14 +61,17 @@ class Turns:
 
     def meet(self, value: Any, combine: Combine) -> Any:
         """Wait until every replica has brought a value; return this replica's item of `combine(values)`."""
-        thread = threading.current_thread()
-        if len(self.devices) == 1:
+        if self.reach.total == 1:
             return combine([value])[0]
-        if not isinstance(thread, _ReplicaThread) or thread.graph is not _graph():
+        thread = threading.current_thread()
+        is_replica = isinstance(thread, _ReplicaThread) or len(self.devices) == 1
+        if not is_replica or self._graph is not _graph():
             raise ModelError(
                 "the replicas need to exchange values inside a tf.cond or tf.while_loop of the model",
                 "keep losses, metrics, BatchNormalization and optimizer steps out of them",
             )
+        if not isinstance(thread, _ReplicaThread):
+            return combine([value])[0]
         thread.value, thread.combine = value, combine
         thread.give_turn()
         return thread.value
@@ -71,7 +79,7 @@ class Turns:
     def _run_single(self, function: Callable[[int], Any]) -> Any:
         self._enter(0)
         try:
-            with tf.device(self.devices[0]):
+            with self.summaries.of_rank(self.reach.first), tf.device(self.devices[0]):
                 return function(0)
         finally:
             self._enter(None)
@@ -145,9 +153,9 @@ class _ReplicaThread(threading.Thread):
 
     def _call(self) -> None:
         global_state.GLOBAL_STATE_TRACKER.__dict__.update(self._keras_state)
-        self._turns.summaries.take_over(self.index)
+        self._turns.summaries.take_over(self._turns.reach.first + self.index)
         devices = self._turns.devices
-        with inlined(len(devices)), _in_graph(self.graph), tf.device(devices[self.index]):
+        with inlined(self._turns.reach.total), _in_graph(self.graph), tf.device(devices[self.index]):
             self.result = self._function(self.index)
 
 
@@ -166,13 +174,16 @@ def _in_graph(graph: Any) -> Iterator[None]:
 
 
 class TurnLink:
-    """`exact.ReplicaLink` over turns: each sum is made on one device and read by all."""
+    """`exact.ReplicaLink` over turns: each sum is made on one device and read by all.
+
+    `own_index` counts the replicas of this process.
+    """
 
     rows_are_known = False
 
-    def __init__(self, turns: Turns, index: int, reduce: Callable[[list[Any]], list[Any]]) -> None:
-        self.index = index
-        self.num_replicas = len(turns.devices)
+    def __init__(self, turns: Turns, own_index: int, reduce: Callable[[list[Any]], list[Any]]) -> None:
+        self.index = turns.reach.first + own_index
+        self.num_replicas = turns.reach.total
         self._turns = turns
         self._reduce = reduce
 
@@ -196,8 +207,8 @@ class TurnLink:
 
     def _rows_of_all(self, tensor: Any, counts: Any) -> Any:
         def joined(values: list[Any]) -> list[Any]:
-            heads = [value[: counts[index]] for index, value in enumerate(values)]
-            return [tf.concat(heads, axis=0)] * len(values)
+            heads = [value[: counts[index]] for index, value in enumerate(values, start=self._turns.reach.first)]
+            return [self._turns.reach.rows(tf.concat(heads, axis=0))] * len(values)
 
         return self._turns.meet(tensor, joined)
 
@@ -211,7 +222,7 @@ class TurnLink:
         return self._turns.meet(tensor, self._reduce)
 
     def _stack(self, tensor: Any) -> Any:
-        return self._turns.meet(tensor, lambda values: [tf.stack(values)] * len(values))
+        return self._turns.meet(tensor, lambda values: [self._turns.reach.rows(tf.stack(values))] * len(values))
 
 
 def _with_gradient(tensor: Any, forward: Callable[[Any], Any], backward: Callable[[Any], Any]) -> Any:

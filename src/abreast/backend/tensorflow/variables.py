@@ -21,13 +21,18 @@ from weakref import WeakValueDictionary
 import tensorflow as tf
 
 from abreast import exact
-from abreast.backend.tensorflow.functions import OWNER
+from abreast.backend.tensorflow.functions import OWNER, in_a_step
+from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.reduce import add_in_order
 from abreast.keras_private.backend import Variable
 from abreast.keras_private.optimizers import identify_variables
 
 # Held while variables of a model are not at rest, for example during a trace: other threads may train and predict meanwhile.
 AT_WORK = threading.RLock()
+
+
+# Called with a Keras variable and its new value, where something outside of steps assigns.
+ON_ASSIGNMENT: list[Callable[[Any, Any], None]] = []
 
 
 @dataclass(eq=False)
@@ -49,6 +54,9 @@ def install() -> None:
     @functools.wraps(plain)
     def assign(self: Any, value: Any) -> None:
         plain(self, value)
+        if ON_ASSIGNMENT and tf.executing_eagerly() and not in_a_step():
+            for listener in ON_ASSIGNMENT:
+                listener(self, value)
         owner = getattr(self._value, OWNER, None)
         if owner is not None and (variables := owner()) is not None:
             variables.is_spread = False
@@ -59,15 +67,21 @@ def install() -> None:
 class Variables:
     """Every variable that the steps of a model read or write."""
 
-    def __init__(self, model: Any, devices: tuple[str, ...]) -> None:
+    def __init__(self, model: Any, devices: tuple[str, ...], reach: Reach) -> None:
         self.devices = devices
-        self.sums: list[Any] = []  # variables in which each replica accumulates its own sum
+        self._reach = reach
+        self.metric_sums: list[Any] = []  # variables in which each replica accumulates its own sum
+        self.gradient_sums: list[Any] = []  # likewise, between two updates of an optimizer that accumulates gradients
         self.is_spread = False  # whether the copies have the values of the plain variables
         self._copies: dict[int, tuple[Any, _Copies]] = {}
         self._locks: list[Any] = []
         self._has_added = False
+        self.is_partial = (
+            False  # whether `gradient_sums` are this process's own, and those of other processes are missing
+        )
         self._spread: Callable[[], None] | None = None
         self._gather: Callable[[], None] | None = None
+        self._complete: Callable[[], None] | None = None
         self._place(model)
 
     def is_current(self, model: Any) -> bool:
@@ -85,7 +99,11 @@ class Variables:
 
     def add_optimizer(self, optimizer: Any) -> None:
         """Place the variables of an optimizer that has just been built."""
-        self._add(optimizer.variables, accumulators(optimizer))
+        self._add(optimizer.variables, [], accumulators(optimizer))
+
+    def all(self) -> list[Any]:
+        """Every Keras variable, in the same order in every process."""
+        return [variable for variable, _ in self._copies.values()]
 
     def copies(self, variable: Any) -> tuple[Any, ...]:
         """The plain variables of one Keras variable, one per replica."""
@@ -107,15 +125,28 @@ class Variables:
             if len(self.devices) > 1:
                 self._spread = self._spread or self._function(self._give)
                 self._spread()
+            if self._reach.first and not self.is_partial:
+                for variable in self.gradient_sums:  # what is known to all processes counts in the first one
+                    first = self.copies(variable)[0]
+                    first.assign(tf.zeros_like(first))
+        self.is_partial = bool(self.gradient_sums) and self._reach.processes is not None
 
     def rest(self) -> None:
         """Before the user's code runs: add up, in the plain variables, the sums of all replicas."""
         with self.turn():
             self.is_spread = False
-            if self._has_added and self.sums and len(self.devices) > 1:
+            if self._has_added and (self.metric_sums or self.gradient_sums) and len(self.devices) > 1:
                 self._gather = self._gather or self._function(self._put_together)
                 self._gather()
             self._has_added = False
+
+    def complete(self) -> None:
+        """After `rest`, in every process: add up the `gradient_sums` of all."""
+        if self.is_partial:
+            with self.turn():
+                self.is_partial = False
+                self._complete = self._complete or self._function(self._add_up)
+                self._complete()
 
     def _function(self, python: Callable[[], None]) -> Callable[[], None]:
         with tf.init_scope():
@@ -123,15 +154,20 @@ class Variables:
         return function
 
     def _give(self) -> None:
-        sums = set(map(id, self.sums))
+        sums = set(map(id, [*self.metric_sums, *self.gradient_sums]))
         for variable, copies in self._copies.values():
             if id(variable) not in sums:
                 for copy in copies.values[1:]:
                     with tf.device(copy.device):
                         copy.assign(copies.values[0])
 
+    def _add_up(self) -> None:
+        own = [self.copies(variable)[0] for variable in self.gradient_sums]
+        for variable, total in zip(own, self._reach.sum(own), strict=True):
+            variable.assign(total)
+
     def _put_together(self) -> None:
-        for variable in self.sums:
+        for variable in [*self.metric_sums, *self.gradient_sums]:
             first, *others = self.copies(variable)
             with tf.device(first.device):
                 first.assign(add_in_order([first, *others]))
@@ -140,29 +176,27 @@ class Variables:
                     copy.assign(tf.zeros_like(copy))
 
     def _place(self, model: Any) -> None:
-        sums: list[Any] = []
-        for metric in exact.leaf_metrics(model):
-            if exact.adds_up(metric):
-                sums.extend(metric.variables)
-        for optimizer in exact.optimizers(model):
-            sums.extend(accumulators(optimizer))
-        self._add(_variables(model), sums)
+        metrics = [metric for metric in exact.leaf_metrics(model) if exact.adds_up(metric)]
+        of_metrics = [variable for metric in metrics for variable in metric.variables]
+        of_gradients = [variable for optimizer in exact.optimizers(model) for variable in accumulators(optimizer)]
+        self._add(_variables(model), of_metrics, of_gradients)
         for optimizer in exact.optimizers(model):
             _adopt(optimizer)
 
-    def _add(self, variables: list[Any], sums: list[Any]) -> None:
-        adds_up = set(map(id, sums))
+    def _add(self, variables: list[Any], of_metrics: list[Any], of_gradients: list[Any]) -> None:
+        kinds = [(set(map(id, of_metrics)), self.metric_sums), (set(map(id, of_gradients)), self.gradient_sums)]
         for variable in variables:
             if variable._value is None or id(variable) in self._copies:
                 continue
-            if id(variable) in adds_up:
-                self.sums.append(variable)
+            sums = [known for numbers, known in kinds if id(variable) in numbers]
+            for known in sums:
+                known.append(variable)
             _move(variable, self.devices[0])
-            self._copies[id(variable)] = variable, self._copies_of(variable, id(variable) in adds_up)
+            self._copies[id(variable)] = variable, self._copies_of(variable, bool(sums))
             setattr(variable._value, OWNER, weakref.ref(self))
         locks = {id(copies.lock): copies.lock for _, copies in self._copies.values()}
         self._locks = [locks[identity] for identity in sorted(locks)]  # in the same order for all models
-        self._spread = self._gather = None
+        self._spread = self._gather = self._complete = None
         self.is_spread = False
 
     def _copies_of(self, variable: Any, adds_up: bool) -> _Copies:

@@ -1,0 +1,63 @@
+"""How a process of TensorFlow joins the others of its job: what it is connected to, and its devices. Imports TensorFlow."""
+
+from __future__ import annotations
+
+import os
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from abreast.backend.exchange import Exchange
+from abreast.backend.leaving import HINT
+from abreast.backend.tensorflow.devices import OWN, device_names, grow_memory, tf_names
+from abreast.backend.tensorflow.processes import Processes, Reach
+from abreast.errors import LaunchError, WorkerError
+from abreast.hosts.connections import connect
+from abreast.hosts.ring import Ring
+from abreast.launchers import World, own_devices
+
+
+class Job(Exchange):
+    """The messages of one job. `device_names` are those of all processes, and `reach` says which of them this process has."""
+
+    def __init__(self, world: World) -> None:
+        own = _own_devices(world)
+        connections = connect(world, {"devices": len(own)})
+        counts = [int(hello["devices"]) for hello in connections.meeting.hellos]
+        super().__init__(connections.board, world.rank, world.size)
+        self._hosts = connections.meeting.hosts
+        # `leaving` notices a process that is silent, and ends this one.
+        ring = Ring(world.rank, world.size, (connections.before, connections.after), float("inf"), lost=self._lost)
+        self.ring = ring
+        self.reach = Reach(sum(counts[: world.rank]), sum(counts), Processes(ring))
+        self.device_names = _names(counts)
+        OWN[:] = tf_names(own)
+
+    def _lost(self, rank: int, how: str) -> WorkerError:
+        return WorkerError(f"rank {rank} on host {self._hosts[rank]} {how}", HINT, rank=rank)
+
+
+def _own_devices(world: World) -> tuple[str, ...]:
+    """The devices of this process, the only ones that TensorFlow sees from now on."""
+    own = own_devices(world, device_names(), os.environ)
+    if own[0].startswith("gpu:"):
+        gpus = tf.config.list_physical_devices("GPU")
+        try:
+            tf.config.set_visible_devices([gpus[int(name.removeprefix("gpu:"))] for name in own], "GPU")
+        except RuntimeError as error:
+            if set(device_names()) != set(own):
+                raise LaunchError(
+                    f"{world.source} started {world.size} processes, and TensorFlow has started in this one with all GPUs",
+                    "start the script with `abreast run`, or make the model inside of `with abreast.DataParallel()`, before "
+                    "anything is computed",
+                ) from error
+    grow_memory()
+    context.ensure_initialized()
+    return own
+
+
+def _names(counts: list[int]) -> tuple[str, ...]:
+    """As `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several devices."""
+    if max(counts) == 1:
+        return tuple(f"rank:{rank}" for rank in range(len(counts)))
+    return tuple(f"rank:{rank}/{number}" for rank, count in enumerate(counts) for number in range(count))

@@ -1,0 +1,178 @@
+"""Processes that a launcher started: each runs the user's script, and drives its devices in a graph of its own.
+
+Rank 0's order of the data, weights and findings about the model count; batches, and what code between steps sets, must be the
+same in all processes, and are compared. Not here: how processes join (`job.py`), and what steps exchange (`processes.py`).
+Imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import tensorflow as tf
+from keras import tree
+from tensorflow.python.eager import context
+
+from abreast import exact
+from abreast.backend import order
+from abreast.backend.agreement import Agreement, digest, digest_of_rows, digest_of_text
+from abreast.backend.contract import Placement
+from abreast.backend.leaving import HINT
+from abreast.backend.tensorflow import variables as tensorflow_variables
+from abreast.backend.tensorflow.job import Job
+from abreast.backend.tensorflow.variables import Variables
+from abreast.errors import WorkerError
+from abreast.feed import HostBatch
+from abreast.launchers import World
+
+
+class Launched:
+    """This process as one of its job."""
+
+    def __init__(self, world: World, variables: Mapping[Any, Variables]) -> None:
+        self._variables = variables  # of each model that has a place
+        self.job = Job(world)
+        self.names, self.reach = self.job.device_names, self.job.reach
+        self._agreement = Agreement(self.job)
+        self._relations: WeakKeyDictionary[Any, exact.Relations] = WeakKeyDictionary()
+        tensorflow_variables.ON_ASSIGNMENT.append(self._assigned)
+
+    @property
+    def rank(self) -> int:
+        return self.job.rank
+
+    def exchange(self, doing: str, own: bytes) -> list[bytes]:
+        return self.job.exchange(doing, own)
+
+    def failed(self, why: str) -> None:
+        self.job.leaving.failed(why)
+
+    def share_variables(self, model: Any, placement: Placement) -> None:
+        variables = self._variables[model]
+        variables.rest()
+        variables.complete()
+        self.agree_on_variables(variables)
+
+    # What rank 0 decides
+
+    def agree_on_order(self) -> None:
+        """An epoch begins: shuffle as rank 0 does."""
+        order.restore(self._agreement.of_rank_0("begins an epoch", order.save()))
+
+    @contextmanager
+    def seeds_of_rank_0(self) -> Iterator[None]:
+        """Inside, TensorFlow's random operations get the seeds that they get on rank 0. Data sets that shuffle are made there."""
+        running = context.context()
+        before = running._seed, running._rng
+        own = json.dumps(
+            [running._seed, None if running._rng is None else running._rng.getstate(), secrets.randbits(31)]
+        )
+        seed, state, fresh = json.loads(self._agreement.of_rank_0("opens its data", own))
+        if seed is None or self.job.rank > 0:
+            running._seed = fresh if seed is None else seed
+            running._rng = _generator(fresh, state)
+        try:
+            yield
+        finally:
+            if seed is None or self.job.rank > 0:
+                running._seed, running._rng = before
+
+    def agree_on_relations(self, model: Any) -> None:
+        """Use rank 0's findings about a model: from the first step on, all ranks have rank 0's weights."""
+        found = exact.related_rows(model) or exact.Relations()
+        text = self._agreement.of_rank_0("has looked at a model", found.steps_part())
+        self._relations[model] = exact.Relations.of_steps_part(text)
+
+    def related_rows(self, model: Any) -> exact.Relations | None:
+        """See `exact.related_rows`."""
+        return self._relations.get(model) or None
+
+    def agree_on_variables(self, variables: Variables) -> None:
+        """A call begins: variables that a script has set get the values of rank 0, unless all processes set the same."""
+        everything = variables.all()
+        names = [f"{variable.path} {tuple(variable.shape)} {variable.dtype}" for variable in everything]
+        values = {place: digest(variable._value) for place, variable in enumerate(everything)}
+        _, differ = self._agreement.begins_call(names, values)
+        for place in differ:
+            plain = everything[place]._value
+            plain.assign(self._of_rank_0(np.asarray(plain)))
+
+    def _of_rank_0(self, value: Any) -> Any:
+        """Rank 0's value, bit for bit."""
+        own = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
+        found = self.job.ring.rows(own if self.job.rank == 0 else own[:0])
+        return found.view(value.dtype).reshape(value.shape)
+
+    # What must be the same in all processes
+
+    def before_step(self, batch: int, model: Any) -> None:
+        """Before the first step of a call, all processes must have the same batch and settings. `batch` is a checksum."""
+        self.job.leaving.in_call = True  # also after a call that a callback made
+        lines = partial(settings, model)
+        self._agreement.before_step(batch, digest_of_text("\n".join(lines())), lines)
+
+    def _assigned(self, variable: Any, value: Any) -> None:
+        """A variable was set, maybe between steps."""
+        if self.job.leaving.in_call:
+            self._agreement.assigned(variable.path, partial(digest, value))
+
+    def call_ended(self, failed: bool) -> None:
+        """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
+        try:
+            self._agreement.call_ended(failed)
+        finally:
+            self.job.leaving.in_call = False
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Inside, the error of a step whose exchange failed names the process that is gone."""
+        try:
+            yield
+        except tf.errors.OpError:
+            failed = self.job.ring.error
+            if failed is None:
+                raise
+            if not isinstance(failed, WorkerError) or failed.hint != HINT:
+                raise failed from None
+            raise WorkerError(f"{self.job.leaving.who_is_gone()}: {failed.message}", HINT) from None
+
+
+def batch_digest(batch: HostBatch) -> int:
+    """A checksum of some rows of each array of a batch."""
+    return digest_of_rows(batch.rows, tree.flatten(batch.data), _numbers)
+
+
+def _numbers(rows: Any) -> Any:
+    """Rows as an array; of text, its bytes."""
+    array = np.asarray(rows)
+    return np.frombuffer(repr(array.tolist()).encode(), np.uint8) if array.dtype.kind in "OSU" else array
+
+
+def _generator(seed: int, state: Any) -> random.Random:
+    made = random.Random(seed)
+    if state is not None:
+        version, words, next_gauss = state
+        made.setstate((version, tuple(words), next_gauss))
+    return made
+
+
+def settings(model: Any) -> list[str]:
+    """What layers, losses, metrics and optimizers of a model are set to, as far as Keras shows it; a line for each."""
+    parts = [*model._flatten_layers(), *exact.optimizers(model), *exact.leaf_metrics(model)]
+    lines = [f"{type(part).__name__} {_config(part.get_config)}" for part in parts]
+    return [*lines, f"compile {_config(model.get_compile_config)}"]
+
+
+def _config(get: Callable[[], Any]) -> str:
+    try:
+        return json.dumps(get(), default=repr, sort_keys=True)
+    except Exception:  # a layer of the user's may have none
+        return ""

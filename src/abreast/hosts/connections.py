@@ -1,0 +1,101 @@
+"""The connections of a process to the others of its job: to its neighbours in the ring, and to rank 0's board."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from socket import socket
+from typing import Any
+
+from abreast.errors import LaunchError
+from abreast.hosts.board import Values, ValuesOfRank0
+from abreast.hosts.channel import Channel
+from abreast.hosts.listener import Listener, dial
+from abreast.hosts.meeting import Meeting, join_seconds, meet, meeting_place, member_of
+from abreast.launchers import World
+
+_RING, _READS, _REST = "ring", "reads of the board", "board"
+Wanted = set[tuple[int, str]]  # ranks that connect, and for what
+
+
+@dataclass
+class Connections:
+    """`before` and `after` lead from the rank before and to the rank after this one."""
+
+    meeting: Meeting
+    before: socket
+    after: socket
+    board: Values | ValuesOfRank0
+
+
+def connect(world: World, hello: Mapping[str, Any]) -> Connections:
+    """Meet the other processes, as `meet` does, and connect to them. Raises `LaunchError` if one does not come in time."""
+    own, seconds = member_of(world), join_seconds()
+    listener = Listener(own, meeting_place(world)[0])
+    try:
+        meeting = meet(world, {**hello, "listens": [listener.address, listener.port]})
+        places = [said["listens"] for said in meeting.hellos]
+        coming = _Coming(listener, _wanted(own.rank, own.size), seconds)
+        following = (own.rank + 1) % own.size
+        after = dial(own, following, *_place(places[following]), purpose=_RING, seconds=seconds)
+        board: Values | ValuesOfRank0 | None = None
+        if own.rank > 0:
+            reads, rest = (
+                dial(own, 0, *_place(places[0]), purpose=purpose, seconds=seconds) for purpose in (_READS, _REST)
+            )
+            board = ValuesOfRank0((reads, rest))
+        came = coming.wait()
+        before = came.pop(((own.rank - 1) % own.size, _RING))
+        return Connections(meeting, before.socket, after.socket, board or Values(list(came.values())))
+    finally:
+        listener.close()
+
+
+def _place(said: Sequence[Any]) -> tuple[str, int]:
+    address, port = said
+    return str(address), int(port)
+
+
+def _wanted(rank: int, size: int) -> Wanted:
+    wanted: Wanted = {((rank - 1) % size, _RING)}
+    if rank == 0:
+        wanted |= {(other, purpose) for other in range(1, size) for purpose in (_READS, _REST)}
+    return wanted
+
+
+@dataclass
+class _Coming:
+    """Accepts connections in a thread: the processes connect to one another at the same time."""
+
+    listener: Listener
+    wanted: Wanted
+    seconds: float
+    came: dict[tuple[int, str], Channel] = field(default_factory=dict)
+    error: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._accept, name="abreast-connect", daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        try:
+            while self.came.keys() < self.wanted:
+                channel = self.listener.accept(self.seconds)
+                if (channel.rank, channel.purpose) in self.wanted:
+                    self.came[channel.rank, channel.purpose] = channel
+                else:
+                    channel.close()
+        except BaseException as error:  # raised again by `wait`
+            self.error = error
+
+    def wait(self) -> dict[tuple[int, str], Channel]:
+        while self._thread.is_alive():
+            self._thread.join(1)  # short waits let Ctrl+C through
+        if self.error is not None:
+            missing = sorted({rank for rank, _ in self.wanted - self.came.keys()})
+            raise LaunchError(
+                f"rank {', '.join(map(str, missing))} did not connect within {self.seconds:g} s: {self.error}",
+                "check that the hosts reach one another, and that no process has ended",
+            ) from self.error
+        return self.came
