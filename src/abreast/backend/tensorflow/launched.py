@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import keras
 import numpy as np
 import tensorflow as tf
 from keras import tree
@@ -71,10 +72,9 @@ class Launched:
     def seeds_of_rank_0(self) -> Iterator[None]:
         """Inside, TensorFlow's random operations get the seeds that they get on rank 0. Data sets that shuffle are made there."""
         running = context.context()
-        before = running._seed, running._rng
-        own = json.dumps(
-            [running._seed, None if running._rng is None else running._rng.getstate(), secrets.randbits(31)]
-        )
+        before = running._seed, getattr(running, "_rng", None)
+        state = None if before[1] is None else before[1].getstate()
+        own = json.dumps([before[0], state, secrets.randbits(31)])
         seed, state, fresh = json.loads(self._agreement.of_rank_0("opens its data", own))
         if seed is None or self.job.rank > 0:
             running._seed = fresh if seed is None else seed
@@ -165,14 +165,15 @@ def _generator(seed: int, state: Any) -> random.Random:
 
 
 def settings(model: Any) -> list[str]:
-    """What layers, losses, metrics and optimizers of a model are set to, as far as Keras shows it; a line for each."""
-    parts = [*model._flatten_layers(), *exact.optimizers(model), *exact.leaf_metrics(model)]
-    lines = [f"{type(part).__name__} {_config(part.get_config)}" for part in parts]
-    return [*lines, f"compile {_config(model.get_compile_config)}"]
+    """What layers, losses, metrics and optimizers of a model are set to, as far as Keras shows it; a line for each setting."""
+    layers = [layer for layer in model._flatten_layers() if not isinstance(layer, keras.Model)]
+    parts = {part.name: part.get_config for part in (*layers, *exact.optimizers(model), *exact.leaf_metrics(model))}
+    named = {**parts, "compile": model.get_compile_config}
+    return [f"{name} {key}={value}" for name, get in named.items() for key, value in _config(get).items()]
 
 
-def _config(get: Callable[[], Any]) -> str:
+def _config(get: Callable[[], Any]) -> dict[str, str]:
     try:
-        return json.dumps(get(), default=repr, sort_keys=True)
+        return {key: json.dumps(value, default=repr, sort_keys=True) for key, value in (get() or {}).items()}
     except Exception:  # a layer of the user's may have none
-        return ""
+        return {}
