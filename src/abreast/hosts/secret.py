@@ -25,7 +25,6 @@ _JOB_NAMES = (
     "SLURM_RESTART_COUNT",
     "RAY_JOB_ID",
     "SKYPILOT_TASK_ID",
-    "ABREAST_HOSTS",
 )
 
 
