@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from abreast import all_hosts
+from abreast import all_hosts, cli
 from tests.harness.client import ROOT
 from tests.launched.job import free_port, variables
 
@@ -81,6 +81,17 @@ def test_one_process_prints_its_own_row(capsys: pytest.CaptureFixture[str], monk
     monkeypatch.setenv("ABREAST_CPU_DEVICES", "2")
     assert all_hosts.devices_of_all_hosts(as_json=False) == 0
     assert [line.split()[3] for line in capsys.readouterr().out.splitlines()] == ["DEVICE", "cpu:0", "cpu:1"]
+
+
+def test_the_devices_of_this_host_are_listed_whatever_hosts_the_variables_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABREAST_HOSTS", "203.0.113.1,203.0.113.2")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert cli.main(["devices"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("cpu:0")
+    monkeypatch.delenv("ABREAST_HOSTS")
+    assert cli.main(["devices", "--this", "0"]) == 2
 
 
 def test_what_differs_from_rank_0_is_a_line() -> None:

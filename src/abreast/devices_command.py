@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 
 from abreast.device_list import Device, list_devices
-from abreast.host_options import add_host_options, take_hosts
+from abreast.host_options import add_host_options, refuse_strays, take_hosts
 from abreast.options import CommandParser
 from abreast.stdout import say
 from abreast.text_table import text_table
@@ -28,8 +28,9 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    take_hosts(options)
+    refuse_strays(options)
     if options.all_hosts or options.hosts:
+        take_hosts(options)
         from abreast.all_hosts import devices_of_all_hosts
 
         return devices_of_all_hosts(as_json=options.json)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
 from abreast.errors import LaunchError
 from abreast.hosts.secret import required_secret
@@ -35,7 +35,7 @@ def add_host_options(parser: CommandParser) -> None:
 
 def take_hosts(options: argparse.Namespace, environ: MutableMapping[str, str] = os.environ) -> None:
     """Let this process be the one of its host in `--hosts`, if they are given. Raises `LaunchError` for wrong options."""
-    _refuse_strays(options, environ)
+    refuse_strays(options, environ)
     if options.port is not None and not 0 < options.port < 65536:
         raise LaunchError(
             f"--port {options.port} is not a port", "give one from 1 to 65535 that is free on the first host"
@@ -50,7 +50,8 @@ def take_hosts(options: argparse.Namespace, environ: MutableMapping[str, str] = 
         required_secret(environ)
 
 
-def _refuse_strays(options: argparse.Namespace, environ: MutableMapping[str, str]) -> None:
+def refuse_strays(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> None:
+    """Raise `LaunchError` for options that mean nothing without `--hosts`."""
     if options.hosts is not None or environ.get(HOSTS):
         return
     for name in ("this", "port", "secret_file"):
