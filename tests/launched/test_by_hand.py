@@ -120,9 +120,9 @@ def test_two_hosts_learn_what_one_process_learns(
     alone = start(None, "run", "--quiet", *script, KERAS_BACKEND=backend)
     by_hand = ("run", "--quiet", *HOSTS, "--secret-file", str(secret), *devices, *script)
     ranks = [start(host, *by_hand, KERAS_BACKEND=backend) for host in hosts]
-    expected = json.loads(ended(alone)[0])
+    expected = json.loads(ended(alone, 400)[0])
     for rank in ranks:
-        output, errors = ended(rank)
+        output, errors = ended(rank, 400)
         assert rank.returncode == 0, errors
         found = json.loads(output)
         for name in ("history", "predicted", "weights"):
