@@ -19,7 +19,7 @@ def _installed() -> None:
     skip_unless_installed("jax")
 
 
-_HEAD = """
+HEAD = """
 import json, os, sys, threading
 import abreast
 from abreast.errors import AbreastError
@@ -28,11 +28,11 @@ scope = abreast.DataParallel()
 import keras
 import numpy as np
 x = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
-def made(units=8, dropout=0, **settings):
+def made(units=8, dropout=0, activation=None, optimizer="sgd", loss="mse", **settings):
     with scope:
-        layers = [keras.layers.Dense(units), keras.layers.Dropout(dropout), keras.layers.Dense(1)]
-        model = keras.Sequential([keras.Input((4,)), *layers])
-        model.compile("sgd", "mse", **settings)
+        dense = keras.layers.Dense(units, activation=activation)
+        model = keras.Sequential([keras.Input((4,)), dense, keras.layers.Dropout(dropout), keras.layers.Dense(1)])
+        model.compile(optimizer, loss, **settings)
     return model
 def total(model):
     return float(sum(np.abs(weight).sum() for weight in model.get_weights()))
@@ -40,7 +40,7 @@ def total(model):
 
 # Each process sets up something else, finds out before or after the call, and goes on.
 _DIFFERENCES = (
-    _HEAD
+    HEAD
     + """
 found = {}
 def attempt(name, call):
@@ -119,8 +119,8 @@ os._exit(0)
     assert "jax.distributed.initialize was called before abreast could join" in output, errors
 
 
-_APART = (
-    _HEAD
+APART = (
+    HEAD
     + """
 def attempt(name, call):
     try:
@@ -141,7 +141,7 @@ made().fit((each for each in batches), epochs=1, verbose=0)
 
 @pytest.mark.in_turn
 def test_processes_that_do_different_things_do_not_wait_for_one_another() -> None:
-    first, second = start_all(_APART, 2)
+    first, second = start_all(APART, 2)
     output, errors = ended(first, 60)
     ended(second, 20)
     ((name, evaluates),) = map(json.loads, output.splitlines())
@@ -154,7 +154,7 @@ def test_processes_that_do_different_things_do_not_wait_for_one_another() -> Non
 
 
 _SURVIVES = (
-    _HEAD
+    HEAD
     + """
 class Raises(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
@@ -172,8 +172,8 @@ def test_an_error_of_a_call_that_scripts_handle_is_none() -> None:
     assert [result(process) for process in start_all(_SURVIVES, 2)] == [1, 1]
 
 
-_ENDS = (
-    _HEAD
+ENDS = (
+    HEAD
     + """
 import time
 class Slow(keras.callbacks.Callback):
@@ -207,7 +207,7 @@ def test_a_process_that_ends_in_a_call_ends_all(
     how: str, code: int | None, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABREAST_HANG_SECONDS", "15")
-    first, second = start_all(_ENDS, 2, how)
+    first, second = start_all(ENDS, 2, how)
     try:
         assert first.stdout is not None and second.stdout is not None
         assert (first.stdout.readline(), second.stdout.readline()) == ("ready\n", "ready\n")
@@ -224,7 +224,7 @@ def test_a_process_that_ends_in_a_call_ends_all(
 
 def test_a_process_that_is_terminated_ends() -> None:
     """JAX would swallow SIGTERM."""
-    first, second = start_all(_ENDS, 2, "0")
+    first, second = start_all(ENDS, 2, "0")
     assert first.stdout is not None and first.stdout.readline() == "ready\n"
     for process in (first, second):
         process.send_signal(signal.SIGTERM)
@@ -232,7 +232,7 @@ def test_a_process_that_is_terminated_ends() -> None:
 
 
 def test_a_framework_that_has_started_cannot_join() -> None:
-    script = "import jax; jax.devices()\n" + _HEAD
+    script = "import jax; jax.devices()\n" + HEAD
     process = start(script, 0, free_port(), 2, backend="jax")
     _, errors = ended(process)
     assert (
@@ -241,8 +241,8 @@ def test_a_framework_that_has_started_cannot_join() -> None:
     assert process.returncode == 1
 
 
-_ENDS_BEFORE = (
-    _HEAD
+ENDS_BEFORE = (
+    HEAD
     + """
 if rank == 1:
     sys.exit()
@@ -253,7 +253,7 @@ made().fit(x, x[:, :1], verbose=0)
 
 @pytest.mark.in_turn
 def test_a_process_that_ends_before_a_call_of_the_others_ends_all() -> None:
-    first, second = start_all(_ENDS_BEFORE, 2)
+    first, second = start_all(ENDS_BEFORE, 2)
     _, errors = ended(first, 60)
     ended(second, 20)
     assert f"rank 1 on host {platform.node()} ended while this process waited for it in a call" in errors

@@ -20,6 +20,10 @@ from abreast.backend.exchange import Exchange
 from abreast.errors import BackendError, DataError, ModelError
 
 _COMPARED_ROWS = 16  # of each array of a batch
+_SETTINGS = (
+    "give layers, losses and optimizers the same settings in every process, random ones too: seed Python and NumPy alike before "
+    "the model is made"
+)
 
 
 @dataclass
@@ -28,6 +32,17 @@ class Seen:
 
     batches: int = 0
     assigned: dict[str, int] = field(default_factory=dict)
+
+
+UNSEEN = 0  # in place of a program that was not looked at
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a process's steps do: settings by name, and a checksum of them."""
+
+    checksum: int
+    settings: Mapping[str, str]
 
 
 class Agreement:
@@ -54,7 +69,7 @@ class Agreement:
         own = {"fingerprint": digest_of_text(json.dumps(names)), "changed": changed}
         said = [json.loads(each) for each in self._exchange.exchange("begins a call", json.dumps(own).encode())]
         if any(each["fingerprint"] != said[0]["fingerprint"] for each in said):
-            self._refuse_other_model("variables", names)
+            self._refuse_other_model(names)
         all_changed = sorted({int(i) for each in said for i in each["changed"]})
         differ = [i for i in all_changed if len({each["changed"].get(str(i)) for each in said}) > 1]
         return all_changed, differ
@@ -67,70 +82,80 @@ class Agreement:
             )
         self._thread = threading.get_ident()
 
-    def _refuse_other_model(self, what: str, names: Sequence[str]) -> None:
-        of_all = [json.loads(each) for each in self._exchange.exchange(f"names its {what}", json.dumps(names).encode())]
+    def _refuse_other_model(self, names: Sequence[str]) -> None:
+        said = self._exchange.exchange("names its variables", json.dumps(names).encode())
+        of_all = [json.loads(each) for each in said]
         rank, other = next((rank, each) for rank, each in enumerate(of_all) if each != of_all[0])
         first = next(i for i, (a, b) in enumerate(zip([*of_all[0], None], [*other, None], strict=False)) if a != b)
         mine, theirs = (each[first] if first < len(each) else "none" for each in (of_all[0], other))
-        kind = what.removesuffix("s")
         raise ModelError(
-            f"the processes train different models: {kind} {first} is {mine} on rank 0, and {theirs} on rank {rank}",
+            f"the processes train different models: variable {first} is {mine} on rank 0, and {theirs} on rank {rank}",
             "start the same script with the same arguments on every host",
         )
 
-    def before_step(self, batch: int, program: int, settings: Callable[[], Sequence[str]] | None = None) -> None:
-        """Before the first step of a call, all processes must have the same batch and program. Both are checksums.
-
-        `settings`: lines whose checksum `program` is, for an error that names the first that differs.
-        """
+    def before_step(self, batch: int, program: Callable[[], Program] | int) -> None:
+        """Before the first step of a call, all processes must have the same batch and program. `batch` is a checksum."""
         self._seen.batches = digest_of_text(str(batch), self._seen.batches)
         if self._starts:
             self._starts = False
-            self._check_same("makes the first step of a call", program, settings)
+            self._check_same("makes the first step of a call", program() if callable(program) else program)
         self._exchange.num_steps += 1
 
     def assigned(self, name: str, checksum: Callable[[int], int]) -> None:
         """A variable was set between steps. `checksum` continues one over its value."""
         self._seen.assigned[name] = checksum(self._seen.assigned.get(name, 0))
 
-    def call_ended(self, failed: bool, program: int = 0, settings: Callable[[], Sequence[str]] | None = None) -> None:
+    def call_ended(self, failed: bool, program: Program | int = UNSEEN) -> None:
         """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
+        if self._thread not in (None, threading.get_ident()):
+            return  # it was refused
         try:
             if not failed:
-                self._check_same("ends a call", program, settings)
+                self._check_same("ends a call", program)
         finally:
             self._thread, self._seen, self._starts = None, Seen(), False
 
-    def _check_same(self, moment: str, program: int, settings: Callable[[], Sequence[str]] | None) -> None:
+    def _check_same(self, moment: str, program: Program | int) -> None:
         """Raises `DataError` or `ModelError` if another process did something else than this one."""
-        own = json.dumps([self._seen.batches, program, self._seen.assigned])
+        number = program if isinstance(program, int) else program.checksum
+        own = json.dumps([self._seen.batches, number, self._seen.assigned])
         of_all = [json.loads(each) for each in self._exchange.exchange(moment, own.encode())]
-        rank = next((rank for rank, each in enumerate(of_all) if each != of_all[0]), None)
-        if rank is None:
-            return
-        if of_all[rank][0] != of_all[0][0]:
+        batches, programs, assigned = zip(*of_all, strict=True)
+        if (rank := _first_unlike(batches)) is not None:
             raise DataError(
                 f"the processes read different batches: those of rank {rank} are not those of rank 0",
                 "every process reads the whole data, and abreast takes its rows of each batch: leave out what gives each "
                 "process a part (`shard`, a sampler, a slice by rank), and seed generators alike",
             )
-        if of_all[rank][1] != of_all[0][1]:
-            self._refuse_other_program(rank, settings)
-        values, others = of_all[0][2], of_all[rank][2]
-        name = next(name for name in [*values, *others] if values.get(name) != others.get(name))
-        raise ModelError(
-            f"between steps, {name} was set to other values on rank {rank} than on rank 0: the processes trained apart",
-            "let callbacks that set weights do so in every process",
-        )
+        if UNSEEN not in programs and (rank := _first_unlike(programs)) is not None:
+            self._refuse_other_program(rank, program)
+        if (rank := _first_unlike(assigned)) is not None:
+            values, others = assigned[0], assigned[rank]
+            name = next(name for name in [*values, *others] if values.get(name) != others.get(name))
+            raise ModelError(
+                f"between steps, {name} was set to other values on rank {rank} than on rank 0: the processes trained apart",
+                "let callbacks that set weights do so in every process",
+            )
 
-    def _refuse_other_program(self, rank: int, settings: Callable[[], Sequence[str]] | None) -> None:
-        if settings is not None:
-            self._refuse_other_model("settings", settings())
-        raise ModelError(
-            f"the processes train different models: the compiled step of rank {rank} is not that of rank 0",
-            "give layers, losses and optimizers the same settings in every process, random ones too: seed Python and NumPy "
-            "alike before the model is made",
-        )
+    def _refuse_other_program(self, rank: int, program: Program | int) -> None:
+        if isinstance(program, int):
+            raise ModelError(
+                f"the processes train different models: the compiled step of rank {rank} is not that of rank 0", _SETTINGS
+            )
+        own = json.dumps(program.settings).encode()
+        of_all = [json.loads(each) for each in self._exchange.exchange("names its settings", own)]
+        for name, value in of_all[0].items():  # what only some processes have may be left by steps on their own rows
+            values = [each.get(name) for each in of_all]
+            if None not in values and (other := _first_unlike(values)) is not None:
+                raise ModelError(
+                    f"the processes train different models: {name} is {value} on rank 0, and {values[other]} on rank {other}",
+                    _SETTINGS,
+                )
+
+
+def _first_unlike(values: Sequence[Any]) -> int | None:
+    """The first rank whose value is not that of rank 0."""
+    return next((rank for rank, value in enumerate(values) if value != values[0]), None)
 
 
 def digest_of_rows(rows: int, leaves: Sequence[Any], as_array: Callable[[Any], Any] = np.asarray) -> int:

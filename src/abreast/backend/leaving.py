@@ -23,7 +23,7 @@ from abreast.workers.limits import hang_seconds
 if TYPE_CHECKING:
     from abreast.backend.exchange import Board
 
-_LEFT, _ALIVE = "abreast/left/", "abreast/alive/"
+PREFIXES = _LEFT, _ALIVE = "abreast/left/", "abreast/alive/"
 _WELL = b" ended"
 _EVERY_SECONDS = 1
 _LOOK_SECONDS = 0.1

@@ -122,6 +122,8 @@ class TorchBackend:
                 f"Received: steps_per_execution={model.steps_per_execution}"
             )
         keras_ddp.keep_off(model)
+        if self._launched is not None:
+            self._launched.call_begins()
         optimizer = getattr(model, "optimizer", None)
         target = keras_torch.get_device()
         for variable in [*model.variables, *(optimizer.variables if optimizer is not None else [])]:
@@ -147,6 +149,8 @@ class TorchBackend:
         with self._ranks.step_lock:
             if not failed:
                 self._ranks.collect_gradients(model)
+            if self._launched is not None:
+                self._launched.call_ended(model, failed)
         if failed:
             self.instruments.stop_trace()  # here: only the thread that started it can
             with suppress(Exception):

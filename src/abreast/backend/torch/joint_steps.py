@@ -26,12 +26,20 @@ class Ranks(Protocol):
     step_lock: StepLock
 
     def prepared(
-        self, kind: Kind, model: Any, placement: Placement, taken: Taken[StagedBatch], *, look: bool, checked: bool
+        self,
+        kind: Kind,
+        model: Any,
+        placement: Placement,
+        taken: Taken[StagedBatch],
+        *,
+        look: bool,
+        checked: bool,
+        by_hand: bool,
     ) -> Callable[[], Any]:
         """Give all ranks the model and their shards; what is returned runs the step.
 
         `look`: the user's code may have changed the model since its last step. `checked`: this batch was looked at for layers
-        that relate its rows.
+        that relate its rows. `by_hand`: it is the only one of its call (`train_on_batch`).
         """
         ...
 
@@ -58,7 +66,7 @@ class JointSteps:
         look = handed is None or handed.after_users_code
         accept = handed is None or handed.before_users_code
         with ranks.step_lock:
-            result = self._prepared(taken, look)()
+            result = self._prepared(taken, look, by_hand=handed is None)()
             ranks.step_lock.note_step(model)
             if accept:
                 ranks.accept_state(model)
@@ -66,7 +74,7 @@ class JointSteps:
             return result
         return model.get_metrics_result() if result is None else result
 
-    def _prepared(self, taken: Taken[StagedBatch], look: bool) -> Callable[[], Any]:
+    def _prepared(self, taken: Taken[StagedBatch], look: bool, by_hand: bool) -> Callable[[], Any]:
         try:
             _build(self._model, taken.host)
             checked = self._check.is_due
@@ -74,7 +82,8 @@ class JointSteps:
                 self._check_rows(taken.host)
             if self._kind != "predict":
                 exact.state_rule_of_own_step(self._kind, self._model, taken.staged.counts)
-            return self._ranks.prepared(self._kind, self._model, self._placement, taken, look=look, checked=checked)
+            about = {"look": look, "checked": checked, "by_hand": by_hand}
+            return self._ranks.prepared(self._kind, self._model, self._placement, taken, **about)
         except BaseException:
             self._stage.discard(taken.staged)
             raise

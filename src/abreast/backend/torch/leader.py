@@ -59,7 +59,15 @@ class Leader:
         return JointSteps(kind, model, placement, stage, self).run
 
     def prepared(
-        self, kind: Kind, model: Any, placement: Placement, taken: Taken[StagedBatch], *, look: bool, checked: bool
+        self,
+        kind: Kind,
+        model: Any,
+        placement: Placement,
+        taken: Taken[StagedBatch],
+        *,
+        look: bool,
+        checked: bool,
+        by_hand: bool,
     ) -> Callable[[], Any]:
         staged = taken.staged
         team = self._team_for(placement)

@@ -27,6 +27,7 @@ class StagedBatch:
     counts: tuple[int, ...]
     team: Team | None = None
     sent: SentShards | None = None
+    digest: int = 0  # of the global batch, where several processes compare theirs
 
     def discard(self) -> None:
         """Give back the workers' memory."""

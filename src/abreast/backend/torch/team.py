@@ -171,6 +171,7 @@ class Team:
 
     def _send_changes(self, team_model: TeamModel) -> bool:
         """Send the changes of rank 0's Python state to the workers; False if they need the whole model again."""
+        assert team_model.python_state is not None
         try:
             data = team_model.python_state.dump_changes()
         except UnknownObject:

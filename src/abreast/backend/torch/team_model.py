@@ -1,4 +1,4 @@
-"""A model on the team of ranks: rank 0's step, and the state of its variables when the ranks last agreed."""
+"""A model on the ranks: this process's step, and the state of its variables when the ranks last agreed."""
 
 from __future__ import annotations
 
@@ -35,13 +35,17 @@ def forget(model: Any) -> None:
 
 
 class TeamModel:
-    """A model on the team: rank 0's step, and the state of its variables when the ranks last agreed."""
+    """A model on the ranks: this process's step, and the state of its variables when the ranks last agreed.
 
-    forget: Callable[[], Any]  # lets the workers free their copies; also called when this object is freed
+    `python_state` is None where there are no workers to keep in that state.
+    """
 
-    def __init__(self, key: int, step: ReplicaStep, identity: Any, python_state: PythonState) -> None:
+    forget: Callable[[], Any] = staticmethod(lambda: None)  # lets workers free their copies, also when this object is freed
+
+    def __init__(self, key: int, step: ReplicaStep, identity: Any, python_state: PythonState | None) -> None:
         self.key, self.step, self.identity, self.python_state = key, step, identity, python_state
         self.seen: set[Kind] = set()
+        self.left_by_steps: set[str] = set()  # settings that steps change
         self.size = step.link.num_replicas
         variables = messages.numbered_variables(step.model)
         self.tensors = [variable._value for variable in variables]
@@ -78,7 +82,8 @@ class TeamModel:
 
     def accept(self) -> None:
         """Before the user's code runs: record that the workers have the present state."""
-        self.python_state.skip()
+        if self.python_state is not None:
+            self.python_state.skip()
         self._memory = Memory(self._all_tensors())
 
     def note_writes(self) -> None:

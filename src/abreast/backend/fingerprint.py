@@ -1,0 +1,143 @@
+"""What the steps of a model do besides its variables: the settings of its layers, losses, metrics and optimizer, by name.
+
+Processes that run one script compare them, where no compiled program holds them. Left out is what may differ: names, seeds,
+paths, tensors (a step may keep those of its own rows), and objects of other packages.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import json
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from abreast.backend.agreement import digest_of_text
+from abreast.exact import LEFT_BY_CALLS
+
+_PARTS = (
+    keras.Layer,
+    keras.losses.Loss,
+    keras.metrics.Metric,
+    keras.optimizers.Optimizer,
+    keras.optimizers.schedules.LearningRateSchedule,
+    keras.regularizers.Regularizer,
+    keras.constraints.Constraint,
+)
+_OTHERS = ("builtins", "keras", "tensorflow", "jax", "numpy", "abreast")
+# Besides names: what Keras and torch find out by themselves, or set while a model is built and called.
+_LEFT_OUT = frozenset(
+    (
+        *LEFT_BY_CALLS,
+        *("name", "_name", "_path", "_parent_path", "stop_training", "_parameters", "_buffers", "_modules", "_torch_params"),
+        *("build", "built", "_built", "_called", "quantize", "call_signature_parameters", "_build_shapes_dict", "_initial_epoch"),
+        *("_call_has_context_arg", "_call_has_mask_arg", "_call_has_training_arg", "_compiled_trainable_state", "_lock"),
+        *("_is_full_backward_hook", "_build_input_shape", "_losses_override", "_input_spec", "_flat_losses", "_inbound_nodes"),
+    )
+)
+_LONGEST = 30  # characters of a text that can be a setting, unlike an identifier of a run
+_DEEPEST = 6
+
+
+def settings(model: Any) -> dict[str, str]:
+    """Each setting as a text, in an order that is the same in all processes."""
+    layers = list(model._flatten_layers())
+    found = {"number of layers": str(len(layers))}
+    known: set[int] = set(map(id, layers))
+    for number, layer in enumerate(layers):
+        start = f"layer {number} ({type(layer).__name__})"
+        found[f"{start} is a"] = _of_type(type(layer))
+        found.update(_of_attributes(start, layer, known, 0))
+        for place, module in _modules(layer):
+            if id(module) not in known:
+                known.add(id(module))
+                found.update(_of_attributes(f"{start}.{place}", module, known, 0))
+    return found
+
+
+def checksum(found: Mapping[str, str]) -> int:
+    return digest_of_text(json.dumps(found, sort_keys=True))
+
+
+def _modules(layer: Any) -> Iterator[tuple[str, Any]]:
+    """The modules of torch inside a layer that wraps them."""
+    named = () if isinstance(layer, keras.Model) else getattr(layer, "named_modules", tuple)()
+    return ((name, each) for name, each in named if not isinstance(each, keras.Layer) and "_torch_params" not in name)
+
+
+def _of_attributes(start: str, value: Any, known: set[int], depth: int) -> Iterator[tuple[str, str]]:
+    for name, part in vars(value).items():
+        if _counts(str(name)):
+            yield from _of_value(f"{start}.{name}", part, known, depth)
+
+
+@functools.cache
+def _counts(name: str) -> bool:
+    return name not in _LEFT_OUT and "seed" not in name and "rank" not in name and not name.startswith("_abreast")
+
+
+def _of_value(path: str, value: Any, known: set[int], depth: int) -> Iterator[tuple[str, str]]:
+    if value is None or isinstance(value, bool | int | float | complex | np.generic | enum.Enum):
+        yield path, repr(value)
+    elif isinstance(value, str):
+        if len(value) < _LONGEST and "/" not in value:
+            yield path, repr(value)
+    elif isinstance(value, np.ndarray):
+        if value.dtype != object:
+            yield path, f"an array with checksum {_hash(value.tobytes())}"
+    elif isinstance(value, types.FunctionType):
+        yield path, _of_function(value)
+    elif isinstance(value, type):
+        yield path, _of_type(value)
+    elif depth < _DEEPEST and id(value) not in known:
+        known.add(id(value))
+        yield from _of_container(path, value, known, depth + 1)
+
+
+def _of_container(path: str, value: Any, known: set[int], depth: int) -> Iterator[tuple[str, str]]:
+    if isinstance(value, list | tuple):
+        for index, part in enumerate(value):
+            yield from _of_value(f"{path}[{index}]", part, known, depth)
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            if _counts(str(key)):
+                yield from _of_value(f"{path}[{key!r}]", part, known, depth)
+    elif isinstance(value, _PARTS) or _is_the_scripts(value):
+        yield f"{path} is a", _of_type(type(value))
+        yield from _of_attributes(path, value, known, depth)
+
+
+def _is_the_scripts(value: Any) -> bool:
+    package = type(value).__module__.partition(".")[0]
+    return hasattr(value, "__dict__") and package not in _OTHERS and package not in sys.stdlib_module_names | {"torch"}
+
+
+def _of_type(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _of_function(function: types.FunctionType) -> str:
+    """A function by its name, its code, and the plain values that it reads."""
+    code = function.__code__
+    read = [function.__defaults__, *(_content(cell) for cell in function.__closure__ or ())]
+    read += [function.__globals__.get(name) for name in code.co_names if _counts(name)]
+    plain = [each for each in (*read, *code.co_consts) if isinstance(each, bool | int | float | tuple)]
+    text = repr((code.co_code, [each for each in plain if "object at" not in repr(each)]))
+    return f"{function.__qualname__} with checksum {_hash(text.encode())}"
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet set
+        return None
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:8]

@@ -1,0 +1,87 @@
+"""A job of several processes of PyTorch: how a process joins it, and torch's store as its board (`exchange.py`). Imports torch."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from abreast.backend.exchange import Exchange
+from abreast.backend.leaving import PREFIXES
+from abreast.launchers import World, address_of_rank_0
+
+_ANSWER = timedelta(seconds=10)  # of the store, which has what is asked for
+_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 1e-4, 2e-2
+_GONE = "abreast/gone/"
+_GONE_SECONDS = 3.0
+
+
+class Job(Exchange):
+    """The messages of one job. They go over the store that torch has on rank 0, or that torchrun has there."""
+
+    def __init__(self, world: World) -> None:
+        self.store = _store(world)
+        super().__init__(_Board(self.store, world.rank, world.size), world.rank, world.size)
+
+
+def _store(world: World) -> Any:
+    """The store of a group that exists, as that of Ray Train, or one that all processes join now."""
+    if dist.is_initialized():
+        return dist.PrefixStore("abreast", dist.distributed_c10d._get_default_store())  # type: ignore[attr-defined]
+    address, port = address_of_rank_0(world)
+    store, _, _ = next(dist.rendezvous(f"tcp://{address}:{port}", world.rank, world.size))  # type: ignore[no-untyped-call]
+    return store
+
+
+class _Board:
+    """See `Board`. Its own connection: that of the process group may wait for long."""
+
+    def __init__(self, store: Any, rank: int, size: int) -> None:
+        self._store = store.clone()
+        self._store.set_timeout(_ANSWER)
+        self._lock = threading.Lock()
+        self._rank, self._size = rank, size
+        for prefix in (*PREFIXES, _GONE):
+            self.write(f"{prefix}{rank}", b"")
+
+    def write(self, key: str, value: bytes) -> None:
+        with self._lock:
+            self._store.set(key, value)
+
+    def read(self, keys: Sequence[str], seconds: float) -> list[bytes] | None:
+        # Not `wait`, which prints lines where its time is over.
+        deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE_SECONDS
+        while not self._has(keys):
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(pause)
+            pause = min(2 * pause, _LAST_PAUSE_SECONDS)
+        with self._lock:
+            return list(self._store.multi_get(list(keys)))
+
+    def _has(self, keys: Sequence[str]) -> bool:
+        with self._lock:
+            return bool(self._store.check(list(keys)))
+
+    def look(self, prefix: str) -> dict[int, bytes]:
+        keys = [f"{prefix}{rank}" for rank in range(self._size)]
+        if not self._has(keys):  # some processes have not begun
+            return {}
+        with self._lock:
+            values = self._store.multi_get(keys)
+        return {rank: value for rank, value in enumerate(values) if value}
+
+    def erase(self, key: str) -> None:
+        with self._lock:
+            self._store.delete_key(key)
+
+    def close(self) -> None:
+        """The store may be in rank 0, which ends last."""
+        self.write(f"{_GONE}{self._rank}", b"1")
+        deadline = time.monotonic() + _GONE_SECONDS
+        while self._rank == 0 and len(self.look(_GONE)) < self._size and time.monotonic() < deadline:
+            time.sleep(_LAST_PAUSE_SECONDS)

@@ -1,0 +1,182 @@
+"""PyTorch over processes that a launcher started: what may differ between them, and what happens when one of them ends."""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+
+import pytest
+
+from tests.harness.installed import skip_unless_installed
+from tests.launched.job import ended, result, start_all
+from tests.launched.test_jax import APART, ENDS, ENDS_BEFORE, HEAD
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    skip_unless_installed("torch")
+
+
+# Each process sets up something else, finds out before or after the call, and goes on.
+_DIFFERENCES = (
+    HEAD
+    + """
+found = {}
+def attempt(name, call):
+    try:
+        call()
+        found[name] = "no error"
+    except AbreastError as error:
+        found[name] = f"{type(error).__name__}: {error}"
+y = x[:, :1]
+class OnRank1(keras.callbacks.Callback):
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+    def on_train_batch_end(self, batch, logs=None):
+        if rank == 1 and batch == 0:
+            self.change(self.model.layers)
+def fit(model, *callbacks, x=x, y=y, **settings):
+    return lambda: model.fit(x, y, batch_size=30, verbose=0, callbacks=[*callbacks], **settings)
+attempt("batches", fit(made(), x=x + rank))
+attempt("number of rows", fit(made(), x=x[rank:], y=y[rank:]))
+attempt("model", fit(made(8 + rank)))
+attempt("rate of a layer", fit(made(dropout=0.5 if rank else 0.1)))
+attempt("activation", fit(made(activation="tanh" if rank else "relu")))
+attempt("loss", fit(made(loss="mae" if rank else "mse")))
+attempt("delta of a loss", fit(made(loss=keras.losses.Huber(1.0 + rank))))
+attempt("optimizer", fit(made(optimizer=keras.optimizers.SGD(clipnorm=1.0 + rank))))
+scale = 1.0 + rank
+attempt("function", fit(made(loss=lambda a, b: scale * keras.ops.mean((a - b) ** 2))))
+attempt("assigned", fit(made(), OnRank1(lambda layers: layers[0].bias.assign(layers[0].bias + 1.0))))
+attempt("written", fit(made(), OnRank1(lambda layers: layers[0].bias.value.data.add_(1.0))))
+attempt("rate in between", fit(made(dropout=0.5), OnRank1(lambda layers: setattr(layers[1], "rate", 0.1))))
+attempt("rate and validation", fit(made(dropout=0.5), OnRank1(lambda layers: setattr(layers[1], "rate", 0.1)),
+                                   validation_data=(x, y)))
+later = ((x[:9] + (rank if i > 2 else 0), y[:9]) for i in range(5))
+attempt("later batches", lambda: made().fit(later, verbose=0))
+class Frozen(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 0:
+            self.model.layers[0].bias.assign(np.full(8, 0.5))
+attempt("alike in all", fit(made(), Frozen()))
+model = made()
+model.fit(x, y, batch_size=30, verbose=0)
+if rank == 0:
+    model.layers[0].set_weights([np.ones((4, 8)), np.ones(8)])
+attempt("set on rank 0", lambda: model.evaluate(x, y, batch_size=30, verbose=0))
+if rank == 1:
+    model.layers[0].set_weights([np.zeros((4, 8)), np.zeros(8)])
+attempt("set on rank 1", lambda: model.evaluate(x, y, batch_size=30, verbose=0))
+found["total"] = total(model)
+class InThread(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        thread = threading.Thread(target=attempt, args=("thread", lambda: model.predict(x, verbose=0)))
+        thread.start()
+        thread.join()
+made().fit(x, y, verbose=0, callbacks=[InThread()])
+class Keeps(keras.Sequential):
+    def train_step(self, data):
+        logs = super().train_step(data)
+        self.last = float(logs["loss"])
+        self.first_row = np.asarray(data[0][0])
+        return logs
+with scope:
+    keeping = Keeps([keras.Input((4,)), keras.layers.Dense(1)])
+    keeping.last = 0.0
+    keeping.compile("sgd", "mse")
+attempt("left by steps on their own rows", lambda: [keeping.fit(x, y, batch_size=9, verbose=0) for _ in range(2)])
+found["train_on_batch"] = [float(model.train_on_batch(x[:9], y[:9])) for _ in range(3)]
+if rank == 1:
+    model.compile("sgd", "mse")
+attempt("compiled anew on rank 1", lambda: model.evaluate(x, y, batch_size=30, verbose=0))
+print(json.dumps(found))
+"""
+)
+
+
+def test_what_differs_between_ranks_is_refused_or_is_that_of_rank_0() -> None:
+    first, second = [result(process) for process in start_all(_DIFFERENCES, 2, backend="torch")]
+    assert first == second
+    for name in ("batches", "number of rows", "later batches"):
+        assert first[name].startswith(
+            "DataError: the processes read different batches: those of rank 1 are not those of rank 0"
+        ), name
+    assert "/kernel (4, 8) float32 on rank 0, and sequential_2/dense_4/kernel (4, 9) float32 on rank 1" in first["model"]
+    differ = "ModelError: the processes train different models: "
+    for name, setting in {
+        "rate of a layer": "layer 3 (Dropout).rate is 0.1 on rank 0, and 0.5 on rank 1",
+        "activation": "layer 2 (Dense).activation is relu with",
+        "loss": ".loss is 'mse' on rank 0, and 'mae' on rank 1",
+        "delta of a loss": "['delta'] is 1.0 on rank 0, and 2.0 on rank 1",
+        "optimizer": ".optimizer.clipnorm is 1.0 on rank 0, and 2.0 on rank 1",
+        "function": ".loss is <lambda> with checksum",
+        "rate in between": "layer 3 (Dropout).rate is 0.5 on rank 0, and 0.1 on rank 1",
+        "rate and validation": "layer 3 (Dropout).rate is 0.5 on rank 0, and 0.1 on rank 1",
+    }.items():
+        assert first[name].startswith(differ), (name, first[name])
+        assert setting in first[name]
+    for name in ("assigned", "written"):
+        assert "/bias was set to other values on rank 1 than on rank 0" in first[name], first[name]
+    for name in ("alike in all", "set on rank 0", "set on rank 1", "left by steps on their own rows"):
+        assert first[name] == "no error"
+    assert "/iteration () int32 on rank 1" in first["compiled anew on rank 1"]
+    assert first["thread"].startswith("BackendError: two threads train, evaluate or predict at a time")
+
+
+@pytest.mark.in_turn
+def test_ranks_that_do_different_things_do_not_wait_for_one_another() -> None:
+    first, second = start_all(APART, 2, backend="torch")
+    output, errors = ended(first, 60)
+    ended(second, 20)
+    assert [name for name, _ in map(json.loads, output.splitlines())] == ["stops", "evaluates"], errors
+    stops, evaluates = [said for _, said in map(json.loads, output.splitlines())]
+    assert "the processes do different things: rank 0 begins an epoch, and rank 1 ends a call" in stops
+    assert evaluates.startswith("WorkerError: the processes do different things: rank ")
+    assert "the processes do different things: rank 1 makes a step that rank 0 does not make" in errors
+    assert (first.returncode, second.returncode) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("1 / 0", 1, "ended by an error"),
+        pytest.param("sys.exit(3)", 1, "ended", marks=pytest.mark.full),
+        ("os.kill(os.getpid(), 9)", -signal.SIGKILL, "has died"),
+        pytest.param(
+            "os.kill(os.getpid(), 19)",
+            None,
+            "has been silent for 15 s (ABREAST_HANG_SECONDS)",
+            marks=pytest.mark.full,
+        ),
+    ],
+    ids=["raises", "exits", "is killed", "is stopped"],
+)
+def test_a_rank_that_ends_in_a_call_ends_all(
+    how: str, code: int | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABREAST_HANG_SECONDS", "15")
+    first, second = start_all(ENDS, 2, how, backend="torch")
+    try:
+        assert first.stdout is not None and second.stdout is not None
+        assert (first.stdout.readline(), second.stdout.readline()) == ("ready\n", "ready\n")
+        _, errors = ended(first, 40)
+    finally:
+        if code is None:
+            second.kill()
+        ended(second, 20)
+    assert f"rank 1 on host {platform.node()} {said}" in errors
+    assert first.returncode == 1
+    assert code is None or second.returncode == code
+
+
+@pytest.mark.in_turn
+def test_a_rank_that_ends_before_a_call_of_the_others_ends_all() -> None:
+    first, second = start_all(ENDS_BEFORE, 2, backend="torch")
+    _, errors = ended(first, 60)
+    ended(second, 20)
+    assert f"rank 1 on host {platform.node()} ended while this process waited for it in a call" in errors
+    assert (first.returncode, second.returncode) == (1, 1)
