@@ -27,7 +27,6 @@ from abreast.backend.torch.instruments import TorchInstruments
 from abreast.backend.torch.launched import Launched
 from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode, StagedBatch
-from abreast.backend.torch.peers import Peers
 from abreast.backend.torch.staging import LEAVES
 from abreast.device_list import CPU_DEVICES
 from abreast.feed import Feed, Handed, HostBatch, dataset_views, not_numbers
@@ -35,9 +34,8 @@ from abreast.keras_private import global_state
 from abreast.keras_private.data_adapters import TFDatasetAdapter
 from abreast.keras_private.torch import TorchEpochIterator
 from abreast.keras_private.torch import core as keras_torch
-from abreast.launchers import World, own_device
+from abreast.launchers import World, own_devices
 from abreast.staging import Stage
-from abreast.stderr import tell_once
 
 
 class TorchBackend:
@@ -71,12 +69,8 @@ class TorchBackend:
 
     def join(self, world: World) -> tuple[str, ...]:
         if self._launched is None:
-            visible = self.device_names()
-            device = own_device(world, visible, os.environ)
-            if device.startswith("gpu:") and world.local_size == 1 < len(visible):
-                tell_once(f"{_unused(world, device, len(visible))}\nhint: start one process per GPU")
-            self._launched = Launched(Peers(world, device))
-        return tuple(f"rank:{index}" for index in range(world.size))
+            self._launched = Launched(world, own_devices(world, self.device_names(), os.environ))
+        return self._launched.names
 
     @property
     def job(self) -> None:
@@ -158,10 +152,8 @@ class TorchBackend:
 
     def close(self, placement: Placement) -> None:
         self.leader.close()
-
-
-def _unused(world: World, device: str, num_visible: int) -> str:
-    return f"rank {world.rank} trains on {device} alone, of {num_visible} GPUs that it sees on {world.host}"
+        if self._launched is not None:
+            self._launched.close()
 
 
 def _on_cpu(batches: Iterator[Any]) -> Iterator[Any]:

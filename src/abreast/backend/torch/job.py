@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import torch.distributed as dist
 
 from abreast.backend.exchange import Exchange
 from abreast.backend.leaving import PREFIXES
+from abreast.backend.torch.groups import Span
 from abreast.launchers import World, address_of_rank_0
 
 _ANSWER = timedelta(seconds=10)  # of the store, which has what is asked for
@@ -24,8 +26,16 @@ class Job(Exchange):
     """The messages of one job. They go over the store that torch has on rank 0, or that torchrun has there."""
 
     def __init__(self, world: World) -> None:
-        self.store = _store(world)
-        super().__init__(_Board(self.store, world.rank, world.size), world.rank, world.size)
+        self._store = _store(world)
+        super().__init__(_Board(self._store, world.rank, world.size), world.rank, world.size)
+
+    def span(self, counts: Sequence[int]) -> Span:
+        """The ranks of this process, where each process has so many devices."""
+        store = self._store
+        while isinstance(store, dist.PrefixStore):  # type: ignore[attr-defined]
+            store = store.underlying_store
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # torchrun keeps its store
+        return Span(self.rank, tuple(counts), store.host, store.port, f"abreast/{attempt}")
 
 
 def _store(world: World) -> Any:

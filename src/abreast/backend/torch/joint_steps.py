@@ -100,7 +100,7 @@ class JointSteps:
 
 
 def times_of_rank(rank: int, device: str, placement: Placement) -> DeviceTimes:
-    """The times of one rank's own device: a rank does not see the others."""
+    """The times of the device of one rank, the caller's: it does not see the others."""
     on_cpu = device.startswith("cpu")
     told = "its waiting for other ranks is all-reduce" if on_cpu else "all-reduce on GPUs is not told apart"
     return DeviceTimes((placement.devices[rank],), on_cpu, (f"only rank {rank} is seen; {told}",))

@@ -1,37 +1,50 @@
-"""Processes that a launcher started: each runs the user's script, and this one takes part with its own rank.
+"""Processes that a launcher started: each runs the user's script, and drives its devices as a part of all ranks.
 
-What must be alike in all of them is compared (`../agreement.py`). Not here: what the ranks exchange (`peers.py`). Imports torch.
+A process with several devices leads a team of workers. Each process reads the same global batches and hands out its own rows of
+them. Rank 0's order of the data and weights count; what else must be alike in all processes is compared (`../agreement.py`). Each
+process has its own Python state, and callbacks run in each. Imports torch.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from keras import tree
 
+from abreast import exact
 from abreast.backend import fingerprint, order
-from abreast.backend.agreement import UNSEEN, Program, digest_of_rows
+from abreast.backend.agreement import UNSEEN, Agreement, Program, digest, digest_of_rows
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.instruments import DeviceTimes
 from abreast.backend.leaving import HINT
 from abreast.backend.torch import messages
+from abreast.backend.torch.buffers import Buffers
+from abreast.backend.torch.channel import ChannelClosed
+from abreast.backend.torch.interface import choose_interface
+from abreast.backend.torch.job import Job
 from abreast.backend.torch.joint_steps import JointSteps, times_of_rank
 from abreast.backend.torch.memory import note_requests
 from abreast.backend.torch.mode import StagedBatch
-from abreast.backend.torch.peers import Peers, on_host
 from abreast.backend.torch.seeds import drawn_on_cpu
 from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.step_lock import StepLock
+from abreast.backend.torch.team import Team
 from abreast.backend.torch.team_model import TeamModel, team_model_of
 from abreast.errors import WorkerError
 from abreast.feed import HostBatch, Taken
+from abreast.launchers import World, address_of_rank_0
 from abreast.shares import shares_of
 from abreast.staging import Stage
+from abreast.workers.limits import hang_seconds
 
 _LOOK_SECONDS = 1.0  # between two looks at the settings of a model that a script trains batch by batch
 
@@ -39,17 +52,30 @@ _LOOK_SECONDS = 1.0  # between two looks at the settings of a model that a scrip
 class Launched:
     """See `mode.py`."""
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, world: World, devices: tuple[str, ...]) -> None:
         self.step_lock = StepLock()
-        self._peers = peers
+        self._devices = devices
+        if devices[0].startswith("gpu:"):
+            torch.cuda.set_device(int(devices[0].removeprefix("gpu:")))
+        choose_interface(address_of_rank_0(world)[0], os.environ, several_hosts=not world.is_on_one_host)
+        self._job = Job(world)
+        self._agreement = Agreement(self._job)
+        counts = [int(each) for each in self._job.exchange("joins", str(len(devices)).encode())]
+        self._span = self._job.span(counts)
+        self.names = tuple(_names(counts))
+        self._team = Team(devices, hang_seconds(), self._span) if len(devices) == 1 else None
         self._begins = False  # whether the next step is the first one of a call
-        self._looked_time: float | None = None
         self._looks = True
+        self._looked_time: float | None = None
+        self._relations: WeakKeyDictionary[Any, exact.Relations | None] = WeakKeyDictionary()
+        self._draws = _draws(self._span.first)
+
+    # What must be alike in all processes
 
     def agree_on_order(self) -> None:
         """An epoch begins: shuffle as rank 0 does."""
         own = json.dumps([order.save(), torch.get_rng_state().tolist()])
-        others, generator = json.loads(self._peers.agreement.of_rank_0("begins an epoch", own))
+        others, generator = json.loads(self._agreement.of_rank_0("begins an epoch", own))
         order.restore(others)
         torch.set_rng_state(torch.tensor(generator, dtype=torch.uint8))
 
@@ -58,24 +84,77 @@ class Launched:
         self._begins = True
 
     def call_ended(self, model: Any, failed: bool) -> None:
-        """A call has ended here. If it ended well, wait until it has on all ranks, and compare what they saw."""
+        """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
         known = team_model_of(model)
         try:
-            program = UNSEEN if failed or known is None or not self._looks else _program(known)
-            self._peers.agreement.call_ended(failed, program)
+            program = UNSEEN if failed or known is None or not self._looks else _program(model, known)
+            self._agreement.call_ended(failed, program)
         finally:
             self._begins = False
-            self._peers.job.leaving.in_call = False
+            self._job.leaving.in_call = False
+
+    def _agree_on_variables(self, team: Team, model: Any, global_batch_norm: bool, known: TeamModel | None) -> bool:
+        """Variables that a script has set since the last step get the values of rank 0, unless all processes set the same.
+
+        Returns whether the model is new to a process, and then has to be to all.
+        """
+        variables = messages.numbered_variables(model)
+        buffers = Buffers(model, global_batch_norm).tensors()
+        tensors = [*(variable._value for variable in variables), *buffers]
+        names = [f"{each.path} {tuple(each.shape)} {each.dtype}" for each in variables]
+        names += [f"buffer {i} {tuple(each.shape)} {each.dtype}" for i, each in enumerate(buffers)]
+        changed = range(len(tensors)) if known is None else _changed(known)
+        all_changed, differ = self._agreement.begins_call(names, {i: _digest(tensors[i]) for i in changed})
+        team.give_to_callers([tensors[i] for i in differ])
+        return len(all_changed) == len(tensors)
+
+    def _note_assigned(self, known: TeamModel, look: bool) -> None:
+        """Note what the user's code has set since the last step of a call."""
+        if look:
+            known.note_writes()
+        variables, buffers = known.changed()
+        if not (variables or buffers):
+            return
+        names = [variable.path for variable in messages.numbered_variables(known.step.model)]
+        present = known.step.buffers.tensors()
+        for i in variables:
+            self._agreement.assigned(names[i], partial(_digest, known.tensors[i]))
+        for i in buffers:
+            self._agreement.assigned(f"buffer {i}", partial(_digest, present[i]))
+
+    def _agree_on_relations(self, model: Any) -> None:
+        """Use rank 0's findings about a model: from the first step on, all ranks have rank 0's weights."""
+        found = exact.related_rows(model) or exact.Relations()
+        text = self._agreement.of_rank_0("looks at the rows of a batch", found.steps_part())
+        self._relations[model] = exact.Relations.of_steps_part(text)
+
+    def _is_time_to_look(self) -> bool:
+        now = time.monotonic()
+        if self._looked_time is not None and now - self._looked_time < _LOOK_SECONDS:
+            return False
+        self._looked_time = now
+        return True
+
+    # Steps
 
     def device(self, placement: Placement) -> str:
-        return self._peers.device
+        return self._devices[0]
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
-        shares = shares_of(batch.rows, placement.num_devices)
-        own = batch.rows_at(shares.slices[self._peers.world.rank])
-        staged = StagedBatch(begin_copy(own, self._peers.device), shares.counts)
+        shards, counts = self._cut(batch)
+        staged = StagedBatch(begin_copy(shards[0], self._devices[0]), counts)
         staged.digest = digest_of_rows(batch.rows, tree.flatten(batch.data), _as_array)
+        team = self._team
+        if team is not None and not team.closed:
+            with suppress(ChannelClosed):  # the step will say why, and sends the batch again if it can
+                staged.sent, staged.team = team.send_shards(shards), team
         return staged
+
+    def _cut(self, batch: HostBatch) -> tuple[list[Any], Sequence[int]]:
+        """The shards of this process's devices, and the rows of all devices."""
+        shares = shares_of(batch.rows, self._span.size)
+        own = shares.slices[self._span.first : self._span.first + len(self._devices)]
+        return [batch.rows_at(rows) for rows in own], shares.counts
 
     def drawn(self, placement: Placement) -> bytes | None:
         return drawn_on_cpu()  # also on GPUs: around each step the ranks swap the generator of the CPU
@@ -97,63 +176,143 @@ class Launched:
         checked: bool,
         by_hand: bool,
     ) -> Callable[[], Any]:
-        peers, staged, is_global = self._peers, taken.staged, placement.batch_norm == "global"
-        peers.job.leaving.in_call = True  # also after a call that a callback made
-        known = team_model_of(model) if not look else peers.known(model, is_global)
-        if known is None or self._begins:
-            self._begins = False
-            known = peers.agree_on_variables(model, is_global)
-            self._looks = not by_hand or self._is_time_to_look()
-        else:
-            peers.note_assigned(known, look)
-        peers.agreement.before_step(staged.digest, partial(_program, known) if self._looks else UNSEEN)
-        if checked:
-            peers.agree_on_relations(model)
-        return partial(self._run, kind, known, staged)
+        staged, is_global = taken.staged, placement.batch_norm == "global"
+        self._job.leaving.in_call = True  # also after a call that a callback made
+        with self._explained():
+            team = self._team_for(placement)
+            known = team_model_of(model)
+            if look and known is not None and not known.is_of(model, self._span.size, is_global):
+                known = None
+            anew = known is None
+            if known is None or self._begins:
+                self._begins = False
+                anew = self._agree_on_variables(team, model, is_global, known)
+                self._looks = not by_hand or self._is_time_to_look()
+            else:
+                self._note_assigned(known, look)
+            self._agreement.before_step(staged.digest, partial(_program, model, known) if self._looks else UNSEEN)
+            if checked:
+                self._agree_on_relations(model)
+            team_model = team.team_model(model, self._span.size, is_global, look, anew=anew)
+            if team_model is not known:
+                self._job.exchange("has the model anew", b"")
+            team.relate(team_model, self._relations.get(model))
+            if staged.sent is None or staged.team is not team:
+                staged.sent, staged.team = team.send_shards_now(self._cut(taken.host)[0]), team
+        return partial(self._run, kind, team, team_model, staged)
 
-    def _is_time_to_look(self) -> bool:
-        now = time.monotonic()
-        if self._looked_time is not None and now - self._looked_time < _LOOK_SECONDS:
-            return False
-        self._looked_time = now
-        return True
-
-    def _run(self, kind: Kind, known: TeamModel, staged: StagedBatch) -> Any:
+    def _run(self, kind: Kind, team: Team, known: TeamModel, staged: StagedBatch) -> Any:
+        assert staged.sent is not None
         before = fingerprint.settings(known.step.model) if kind not in known.seen else {}
-        try:
-            result = self._peers.run(kind, known, staged.own.ready(), staged.counts)
-        except RuntimeError as error:
-            if not messages.about_connection(error):
-                raise
-            text = str(error).splitlines()[0]
-            raise WorkerError(f"{self._peers.job.leaving.who_is_gone()}: {text}", HINT) from error
+        with self._explained(), self._own_draws():
+            result = team.run(known, kind, staged.own, staged.sent, staged.counts)
         if before:
             after = fingerprint.settings(known.step.model)
             known.left_by_steps |= {name for name in {**before, **after} if before.get(name) != after.get(name)}
         return result
 
+    @contextmanager
+    def _own_draws(self) -> Iterator[None]:
+        """All processes shuffle alike, while their layers must draw different numbers."""
+        shuffles = torch.get_rng_state()
+        torch.set_rng_state(self._draws)
+        try:
+            yield
+        finally:
+            self._draws = torch.get_rng_state()
+            torch.set_rng_state(shuffles)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Name the process that is gone where a connection is, and let the others know of a worker that is."""
+        try:
+            yield
+        except WorkerError as error:
+            if error.rank is None:  # of no worker
+                raise
+            if _is_about_connection(error):
+                raise WorkerError(f"{self._job.leaving.who_is_gone()}: {error.message}", HINT) from error
+            self._job.leaving.failed(error.message)
+            where = f"rank {self._job.rank} on host {platform.node()}"
+            raise WorkerError(f"{where}: {error.message}", error.hint, rank=error.rank) from error
+        except (RuntimeError, ChannelClosed) as error:
+            if not (messages.about_connection(error) or isinstance(error, ChannelClosed)):
+                raise
+            text = str(error).splitlines()[0]
+            raise WorkerError(f"{self._job.leaving.who_is_gone()}: {text}", HINT) from error
+
     def accept_state(self, model: Any) -> None:
-        self.collect_gradients(model)
-        known = team_model_of(model)
-        if known is not None:
-            known.accept()
+        if self._team is not None:
+            self._team.accept_state(model)
 
     def collect_gradients(self, model: Any) -> None:
-        self._peers.collect_gradients(model)
+        if self._team is not None and not self._team.closed:
+            self._team.collect_gradients(model)
+
+    def _team_for(self, placement: Placement) -> Team:
+        team = self._team
+        if team is None or team.closed or team.job.failure or team.job.forked:
+            if team is not None:
+                team.close()
+            team = self._team = Team(self._devices, hang_seconds(), self._span)
+        team.allow_waiting(placement.staging.most)
+        return team
+
+    def close(self) -> None:
+        """End the workers; a later step starts others."""
+        with self.step_lock:
+            if self._team is not None and len(self._devices) > 1:
+                self._team.close()
+                self._team = None
 
     def device_times(self, placement: Placement) -> DeviceTimes:
-        return times_of_rank(self._peers.world.rank, self._peers.device, placement)
+        return times_of_rank(self._span.first, self._devices[0], placement)
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return 0.0
 
 
-def _program(known: TeamModel) -> Program:
+def _names(counts: Sequence[int]) -> Iterator[str]:
+    """As `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several devices."""
+    several = max(counts) > 1
+    return (f"rank:{rank}" + (f"/{i}" if several else "") for rank, count in enumerate(counts) for i in range(count))
+
+
+def _draws(rank: int) -> torch.Tensor:
+    """A state of torch's generator that differs between ranks. The seeds of Python and NumPy are the script's own."""
+    shuffles = torch.get_rng_state()
+    torch.manual_seed((torch.initial_seed() + rank * 1_000_003) % 2**63)
+    draws = torch.get_rng_state()
+    torch.set_rng_state(shuffles)
+    return draws
+
+
+def _changed(known: TeamModel) -> list[int]:
+    known.note_writes()
+    variables, buffers = known.changed()
+    return [*variables, *(len(known.tensors) + index for index in buffers)]
+
+
+def _program(model: Any, known: TeamModel | None) -> Program:
     """What the steps of a model do, but for what steps leave on it: that may follow from a rank's own rows."""
-    found = fingerprint.settings(known.step.model)
-    found = {name: value for name, value in found.items() if name not in known.left_by_steps}
+    left = set() if known is None else known.left_by_steps
+    found = {name: value for name, value in fingerprint.settings(model).items() if name not in left}
     return Program(fingerprint.checksum(found), found)
 
 
+def _is_about_connection(error: WorkerError) -> bool:
+    """Whether a worker raised because another one is gone."""
+    return "raised RuntimeError" in error.message and messages.about_connection(RuntimeError(error.message))
+
+
+def _digest(tensor: torch.Tensor, before: int = 0) -> int:
+    return digest(_on_host(tensor), before)
+
+
+def _on_host(tensor: torch.Tensor) -> Any:
+    """A copy of a tensor's bytes. Not the tensor's own memory, which would count as shared from then on."""
+    return tensor.detach().cpu().clone().reshape(-1).view(torch.uint8).numpy()
+
+
 def _as_array(leaf: Any) -> Any:
-    return on_host(leaf) if isinstance(leaf, torch.Tensor) else leaf
+    return _on_host(leaf) if isinstance(leaf, torch.Tensor) else leaf

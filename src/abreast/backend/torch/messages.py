@@ -78,8 +78,8 @@ def about_connection(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
 
 
-def broadcast(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup | None) -> None:
-    """Copy rank 0's tensors to every rank, in one message per type."""
+def broadcast(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup | None, source: int = 0) -> None:
+    """Copy the tensors of rank `source` to every rank of the group, in one message per type."""
     by_type: dict[torch.dtype, list[torch.Tensor]] = {}
     for tensor in tensors:
         by_type.setdefault(tensor.dtype, []).append(tensor)
@@ -87,7 +87,7 @@ def broadcast(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup | None) 
         for dtype, members in by_type.items():
             flat = torch.cat([member.reshape(-1) for member in members])
             flat = flat.to(torch.uint8) if dtype is torch.bool else flat
-            dist.broadcast(flat, src=0, group=group)
+            dist.broadcast(flat, src=source, group=group)
             parts = flat.to(dtype).split([member.numel() for member in members])
             for member, part in zip(members, parts, strict=True):
                 member.copy_(part.reshape(member.shape))

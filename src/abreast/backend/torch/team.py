@@ -1,11 +1,13 @@
-"""Rank 0's side of PyTorch training: the caller's process with its model, and the workers that run the same steps.
+"""The caller's side of PyTorch training: its process with its model, and the workers that run the same steps.
 
-A team is started once for its devices and serves every later `fit`. Not here: a rank's work on its shard (`step.py`).
+A team is started once for its devices and serves every later `fit`. Where a launcher started several processes, the team of each
+is a part of all ranks; what is sent here goes from a caller to its own workers. Not here: a rank's work on its shard (`step.py`).
 """
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import json
 import os
@@ -28,7 +30,7 @@ from abreast import exact, process_groups, workers
 from abreast.backend.contract import Kind
 from abreast.backend.torch import all_reduce, messages, seeds, settings
 from abreast.backend.torch.channel import ChannelClosed, channel_pair
-from abreast.backend.torch.groups import Groups, rendezvous_file
+from abreast.backend.torch.groups import Groups, Span, SpanGroups, rendezvous_file
 from abreast.backend.torch.hooks import check_hooks
 from abreast.backend.torch.interface import check_interface
 from abreast.backend.torch.pickle_model import UnknownObject
@@ -50,20 +52,22 @@ SentShards = list[bytes]  # the descriptors of a batch's shards in the workers' 
 
 
 class Team:
-    """The workers of `devices[1:]`; this process is rank 0 on `devices[0]`."""
+    """The workers of `devices[1:]`; this process is on `devices[0]`. `span` is the place of all these among other processes."""
 
-    def __init__(self, devices: tuple[str, ...], hang_seconds: float) -> None:
+    def __init__(self, devices: tuple[str, ...], hang_seconds: float, span: Span | None = None) -> None:
         if not sys.platform.startswith("linux"):
             raise BackendError(
                 f"PyTorch workers need Linux; this is {sys.platform}", "train on one device, or with KERAS_BACKEND=jax"
             )
-        if dist.is_initialized():
+        if dist.is_initialized() and (span is None or len(devices) > 1):
             raise BackendError(
                 "torch.distributed is already initialized in this process",
                 process_groups.HINT,
             )
-        check_interface(os.environ)
+        if span is None:
+            check_interface(os.environ)
         self.devices = devices
+        self._span = span
         self.closed = False
         self._copies_ahead = devices[0].startswith("gpu:")
         self._sending = threading.Lock()
@@ -83,6 +87,7 @@ class Team:
         on_cpu = self.devices[0].startswith("cpu")
         options = {
             "size": size,
+            "span": None if self._span is None else dataclasses.asdict(self._span),
             "rendezvous": f"/proc/self/fd/{self._rendezvous}",
             "team": next(_teams),
             "backend": "gloo" if on_cpu else "cpu:gloo,cuda:nccl",
@@ -98,7 +103,7 @@ class Team:
             arguments={rank: json.dumps({**options, "device": self.devices[rank]}) for rank in pairs},
             pass_fds={rank: (theirs.fileno(), self._rendezvous) for rank, (_, theirs) in pairs.items()},
             hang_seconds=hang_seconds,
-            name="torch",
+            name="torch" if self._span is None else f"the devices of process {self._span.process}",
             on_failure=self._wake,
         )
         for _, theirs in pairs.values():
@@ -106,17 +111,24 @@ class Team:
         with self._translated():
             for channel in self._channels.values():
                 assert channel.receive(seconds=_START_SECONDS).kind == messages.READY
-            self.groups = Groups(0, size, options["rendezvous"], options["team"], options["backend"])  # type: ignore[arg-type]
-        if on_cpu:
+            self.groups = self._groups(options)
+        if on_cpu and size > 1:
             torch.set_num_threads(options["threads"])  # type: ignore[arg-type]
 
-    def team_model(self, model: Any, size: int, global_batch_norm: bool, look: bool) -> TeamModel:
+    def _groups(self, options: dict[str, Any]) -> Groups | SpanGroups:
+        if self._span is None:
+            return Groups(0, len(self.devices), options["rendezvous"], options["team"], options["backend"])
+        return SpanGroups(self._span.first, self._span, options["team"], options["backend"])
+
+    def team_model(
+        self, model: Any, size: int, global_batch_norm: bool, look: bool, *, anew: bool = False
+    ) -> TeamModel:
         """The model on the first `size` ranks, sent to the workers unless they have it in its present state.
 
-        `look`: the user's code may have changed the model since its last step.
+        `look`: the user's code may have changed the model since its last step. `anew`: send it in any case.
         """
         team_model = team_model_of(model)
-        fits = team_model is not None and team_model.step.buffers.fits()
+        fits = team_model is not None and team_model.step.buffers.fits() and not anew
         if team_model is not None and fits and not look:
             return team_model
         self._send_settings()
@@ -136,22 +148,31 @@ class Team:
         exact.check_layers(model)
         check_hooks(model)
         key = next(self._keys)
-        python_state = PythonState(model)
-        data = python_state.dump_model()
+        python_state = PythonState(model) if self._channels else None
+        data = None if python_state is None else python_state.dump_model()
         with self._translated():
             self._send_forgotten()
             if not self.groups.has(size):
                 self._send_all(range(1, len(self.devices)), messages.GROUP, size)
                 self.groups.open(size)
-            self._send_all(range(1, size), messages.MODEL, (key, size, data, global_batch_norm, seeds.seed_of(model)))
-            states = seeds.to_go_on_with(model) or []
-            for rank, state in enumerate(states, start=1) if len(states) == size - 1 else ():
-                self._channels[rank].send_object(messages.GENERATORS, state)
-            seeds.go_on_with(model, None)
+            if data is not None:
+                self._send_to_workers(model, size, (key, size, data, global_batch_norm))
             step = ReplicaStep(model, self.groups.link(size), global_batch_norm)
         team_model = TeamModel(key, step, identity, python_state)
         team_model.forget = weakref.finalize(team_model, self._forgotten.append, key)
         return team_model
+
+    def _send_to_workers(self, model: Any, size: int, content: tuple[Any, ...]) -> None:
+        workers = self._workers(size)
+        self._send_all(workers, messages.MODEL, (*content, seeds.seed_of(model)))
+        states = seeds.to_go_on_with(model) or []
+        for rank, state in enumerate(states, start=1) if len(states) == len(workers) else ():
+            self._channels[rank].send_object(messages.GENERATORS, state)
+        seeds.go_on_with(model, None)
+
+    def _workers(self, size: int) -> range:
+        """The workers that take part in steps of `size` ranks, counted from 1."""
+        return range(1, size if self._span is None else len(self.devices))
 
     def _send_forgotten(self) -> None:
         """Let the workers free their copies of freed models. A model may be freed inside any call, so not at that moment."""
@@ -170,8 +191,9 @@ class Team:
             self._settings = now
 
     def _send_changes(self, team_model: TeamModel) -> bool:
-        """Send the changes of rank 0's Python state to the workers; False if they need the whole model again."""
-        assert team_model.python_state is not None
+        """Send the changes of this process's Python state to the workers; False if they need the whole model again."""
+        if team_model.python_state is None:
+            return True
         try:
             data = team_model.python_state.dump_changes()
         except UnknownObject:
@@ -179,7 +201,7 @@ class Team:
         if data is not None:
             self.collect_gradients(team_model.step.model)
             with self._translated():
-                self._send_all(range(1, team_model.size), messages.STATE, (team_model.key, data))
+                self._send_all(self._workers(team_model.size), messages.STATE, (team_model.key, data))
         team_model.python_state.accept()
         return True
 
@@ -190,11 +212,17 @@ class Team:
             self.collect_gradients(model)
             team_model.accept()
 
+    def give_to_callers(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Copy the tensors of rank 0 to the callers of all processes; the workers get them before the next step."""
+        assert isinstance(self.groups, SpanGroups)
+        with self._translated():
+            self.groups.give_to_callers(tensors)
+
     def relate(self, team_model: TeamModel, relations: exact.Relations | None) -> None:
         """Tell all ranks which layers work on the rows of all ranks."""
         if team_model.step.relations != relations:
             with self._translated():
-                self._send_all(range(1, team_model.size), messages.RELATIONS, (team_model.key, relations))
+                self._send_all(self._workers(team_model.size), messages.RELATIONS, (team_model.key, relations))
             team_model.step.relations = copy.deepcopy(relations)
 
     def _send_all(self, ranks: Sequence[int], kind: int, content: Any) -> None:
@@ -270,7 +298,7 @@ class Team:
 
     def random_states(self, team_model: TeamModel) -> list[seeds.Generators]:
         """The state of the random generators on ranks 1 and up of those that have the model."""
-        ranks = range(1, team_model.size)
+        ranks = self._workers(team_model.size)
         with self._translated(), self.job.work():
             self._send_all(ranks, messages.GENERATORS, None)
             return [self._channels[rank].receive().object() for rank in ranks]
@@ -279,7 +307,7 @@ class Team:
         team_model = team_model_of(model)
         if team_model is not None and team_model.step.holds_gradients:
             with self._translated():
-                self._send_all(range(1, team_model.size), messages.COLLECT, team_model.key)
+                self._send_all(self._workers(team_model.size), messages.COLLECT, team_model.key)
                 team_model.step.collect_gradients()
 
     def collect_all_gradients(self) -> None:
@@ -292,10 +320,10 @@ class Team:
         """Send the variables and buffers assigned since the last step, by a callback, `reset_metrics` or the user."""
         variables, buffers = team_model.changed()
         if variables or buffers:
-            self._send_all(range(1, size), messages.SYNC, (team_model.key, variables, buffers))
+            self._send_all(self._workers(size), messages.SYNC, (team_model.key, variables, buffers))
             present = team_model.step.buffers.tensors()
             chosen = [team_model.tensors[index] for index in variables] + [present[index] for index in buffers]
-            messages.broadcast(chosen, team_model.step.link.group)
+            self.groups.give(chosen, size)
 
     def _wake(self) -> None:
         for channel in self._channels.values():
@@ -320,9 +348,8 @@ class Team:
         with self._sending:
             for writer in self._writers.values():
                 writer.close()
-        if dist.is_initialized():
-            with suppress(Exception):
-                dist.destroy_process_group()
+        with suppress(Exception):
+            self.groups.close()
         torch.set_num_threads(self._threads)
 
 
@@ -342,7 +369,7 @@ class _Translated:
         if error is None:
             return
         failure: WorkerError | None = self.team.job.failure
-        if failure is None and isinstance(error, (RuntimeError, ChannelClosed, TimeoutError, OSError)):
+        if failure is None and self.team.job.pids and isinstance(error, (RuntimeError, ChannelClosed, TimeoutError, OSError)):
             failure = self.team.job.wait_for_failure(3.0)
         self.team.close()
         if failure is not None and _from_elsewhere(error):

@@ -57,6 +57,10 @@ class TeamModel:
         self._before = [tensor.detach().clone() for tensor in self._frozen]
         self.remember()
 
+    def is_of(self, model: Any, *options: Any) -> bool:
+        """Whether the model has the layers and variables that it had, and its buffers still fit."""
+        return bool(self.identity == messages.identity(model, *options)) and self.step.buffers.fits()
+
     @contextmanager
     def undone_by_failure(self) -> Iterator[None]:
         """Inside, undo the changes of a step that fails. Weights change only after the ranks' last exchange, so they stay."""

@@ -1,6 +1,6 @@
-"""The program of a PyTorch worker process: ranks 1 and up, one per device, each with a replica of the caller's model.
+"""The program of a PyTorch worker process: one per device after the first, each with a replica of the caller's model.
 
-Rank 0 is the caller's own process (`team.py`), which sends the workers their commands. torch and Keras are imported late,
+The first is of the caller's own process (`team.py`), which sends the workers their commands. torch and Keras are imported late,
 because the parent already waits for this process.
 """
 
@@ -42,9 +42,13 @@ class _Replicas:
         self.staged: dict[bytes, Any] = {}
         self.steps: dict[int, Any] = {}
         channel.send(messages.READY)
-        self.groups = groups.Groups(
-            worker.rank, options["size"], options["rendezvous"], options["team"], options["backend"]
-        )
+        if options["span"] is None:
+            self.groups: Any = groups.Groups(
+                worker.rank, options["size"], options["rendezvous"], options["team"], options["backend"]
+            )
+        else:
+            span = groups.Span(**{**options["span"], "counts": tuple(options["span"]["counts"])})
+            self.groups = groups.SpanGroups(span.first + worker.rank, span, options["team"], options["backend"])
         gc.freeze()  # imported objects stay for ever; a collection then examines only models
 
     def serve(self) -> None:
@@ -73,7 +77,7 @@ class _Replicas:
             everything = [v.value for v in self.messages.numbered_variables(step.model)], step.buffers.tensors()
             chosen = [tensors[index] for tensors, some in zip(everything, indices, strict=True) for index in some]
             with self.worker.phase(workers.COMMUNICATING):
-                self.messages.broadcast(chosen, step.link.group)
+                self.groups.give(chosen, step.link.num_replicas)
         elif message.kind == self.messages.STATE:
             key, changes = message.object()
             self.state.apply_changes(self.steps[key].model, changes)
@@ -92,7 +96,7 @@ class _Replicas:
         elif message.kind == self.messages.SETTINGS:
             self.settings.write(message.object())
         elif message.kind == self.messages.SEED:
-            self.seeds.seed_rank(message.object(), self.worker.rank)
+            self.seeds.seed_rank(message.object(), self.groups.rank)
         elif message.kind == self.messages.GENERATORS:
             if (state := message.object()) is not None:
                 state.put_back()
@@ -106,7 +110,7 @@ class _Replicas:
 
     def _adopt(self, key: int, size: int, data: bytes, global_batch_norm: bool, seed: int) -> None:
         model = self.state.load_with_modules(data)
-        self.seeds.seed_rank(seed, self.worker.rank)
+        self.seeds.seed_rank(seed, self.groups.rank)
         link = self.groups.link(size)
         link.waiting = lambda: self.worker.phase(workers.COMMUNICATING)
         self.steps[key] = self.step.ReplicaStep(model, link, global_batch_norm)
