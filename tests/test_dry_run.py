@@ -89,17 +89,8 @@ def test_a_process_takes_the_gpu_that_its_launcher_gives_it(
     assert facts(tmp_path, {**environ, **cuda_build})["devices"] == devices
 
 
-def test_one_process_per_host_is_refused_with_the_command_after_the_facts(
-    tmp_path: Path, cuda_build: dict[str, str]
-) -> None:
-    done = dry_run(tmp_path, {**recorded.trainjob_torch(1), **cuda_build}, "--json")
-    assert (done.returncode, json.loads(done.stdout)["devices"]) == (2, [])
-    assert done.stderr == (
-        "abreast: error: torch-pods started one process per host, and this one sees 2 devices; "
-        "PyTorch needs one process per device\n"
-        "hint: on this host, start `torchrun --nnodes 2 --node-rank 1 --nproc-per-node 2 "
-        "--master-addr digits-node-0-0.digits --master-port 29500 --no-python abreast run train.py`\n"
-    )
+def test_the_only_process_of_a_host_takes_all_its_gpus(tmp_path: Path, cuda_build: dict[str, str]) -> None:
+    assert facts(tmp_path, {**recorded.trainjob_torch(1), **cuda_build})["devices"] == ["gpu:0", "gpu:1"]
 
 
 def test_variables_that_contradict_one_another_are_the_only_output(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from abreast.backend_choice import backend_choice
 from abreast.device_list import CPU_DEVICES, list_devices
 from abreast.device_request import choose
 from abreast.errors import AbreastError, LaunchError
-from abreast.launchers import World, address_of_rank_0, own_device, own_devices, read_world
+from abreast.launchers import World, address_of_rank_0, own_devices, read_world
 from abreast.run import RunOptions, check_file
 from abreast.stdout import say
 from abreast.text_table import text_table
@@ -81,7 +81,7 @@ def _devices(options: RunOptions, world: World, backend: str) -> tuple[str, ...]
     if backend not in BACKENDS:
         raise LaunchError(f"Keras uses {backend}")
     address_of_rank_0(world)
-    return (own_device(world, there, os.environ),) if backend == "torch" else own_devices(world, there, os.environ)
+    return own_devices(world, there, os.environ)
 
 
 def _visible(options: RunOptions, backend: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.jax
 
 # Each rank begins with other weights, another seed and thus another shuffle: only rank 0's may count. The script does not
 # mention ranks otherwise.
-_SCRIPT = """
+SCRIPT = """
 import json, os
 from contextlib import nullcontext
 rank = int(os.environ.get("RANK", "0"))
@@ -43,7 +43,7 @@ rate = keras.callbacks.LearningRateScheduler(lambda epoch: 0.01 / (1 + epoch))
 fit = model.fit(x, y, batch_size=30, epochs=3, verbose=0, validation_split=0.2, callbacks=[rate])
 found = {"history": fit.history, "predicted": model.predict(x, batch_size=30, verbose=0).tolist()}
 found["weights"] = [weight.tolist() for weight in model.get_weights()]
-found["one by one"] = np.asarray(model(x[:3])).tolist()
+found["one by one"] = keras.ops.convert_to_numpy(model(x[:3])).tolist()
 found["on batch"] = [float(each) for each in model.train_on_batch(x[:29], y[:29])]
 print(json.dumps(found), flush=True)
 """
@@ -63,8 +63,8 @@ def listening(host: Namespace) -> list[str]:
 
 def test_processes_of_a_launcher_train_what_one_process_trains() -> None:
     skip_unless_installed("jax")
-    alone = start(_SCRIPT, None, 0, 1, backend="jax")
-    ranks = start_all(_SCRIPT, 2, address="127.0.1.1")  # what the own name of a Debian host stands for
+    alone = start(SCRIPT, None, 0, 1, backend="jax")
+    ranks = start_all(SCRIPT, 2, address="127.0.1.1")  # what the own name of a Debian host stands for
     equal(result(alone), [result(each) for each in ranks])
 
 
@@ -73,9 +73,9 @@ def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
     skip_unless_installed("jax")
     try:
         with slow_link() as link:
-            alone = start(_SCRIPT, None, 0, 1, backend="jax")
+            alone = start(SCRIPT, None, 0, 1, backend="jax")
             ranks = [
-                start(_SCRIPT, r, 20000, 2, backend="jax", cpu_devices=2, host=host)
+                start(SCRIPT, r, 20000, 2, backend="jax", cpu_devices=2, host=host)
                 for r, host in enumerate(link.hosts)
             ]
             listeners: set[str] = set()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import platform
 import signal
+import time
 
 import pytest
 
+from benchmarks.slow_links import ADDRESSES, NotPermitted, slow_link
 from tests.harness.installed import skip_unless_installed
-from tests.launched.job import ended, result, start_all
+from tests.launched.job import ended, result, start, start_all
+from tests.launched.test_equal import SCRIPT, equal, listening
 from tests.launched.test_jax import APART, ENDS, ENDS_BEFORE, HEAD
 
 pytestmark = pytest.mark.torch
@@ -140,6 +143,43 @@ def test_ranks_that_do_different_things_do_not_wait_for_one_another() -> None:
     assert (first.returncode, second.returncode) == (1, 1)
 
 
+# Each rank draws its own numbers for a Dropout.
+_EQUAL = SCRIPT.replace("keras.layers.Dropout(0.2), ", "")
+
+
+@pytest.mark.parametrize(
+    ("size", "devices"), [(2, 2), *[pytest.param(*each, marks=pytest.mark.full) for each in ((1, 2), (3, 1), (3, 2))]]
+)
+def test_processes_with_several_devices_train_what_one_process_trains(size: int, devices: int) -> None:
+    alone = start(_EQUAL, None, 0, 1, backend="torch")
+    ranks = start_all(_EQUAL, size, backend="torch", cpu_devices=devices)
+    equal(result(alone), [result(each) for each in ranks])
+
+
+@pytest.mark.in_turn
+def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
+    """They listen on their link and on the loopback. The store of rank 0 has a port on the address of its link."""
+    try:
+        with slow_link() as link:
+            alone = start(_EQUAL, None, 0, 1, backend="torch")
+            ranks = [
+                start(_EQUAL, r, 20000, 2, backend="torch", cpu_devices=2, host=host)
+                for r, host in enumerate(link.hosts)
+            ]
+            listeners: set[str] = set()
+            while ranks[0].poll() is None:
+                listeners |= {address for host in link.hosts for address in listening(host)}
+                time.sleep(0.1)
+            equal(result(alone), [result(each) for each in ranks])
+    except NotPermitted as error:
+        pytest.skip(error.args[0])
+    assert {each.rpartition(":")[0] for each in listeners} <= {*ADDRESSES, "127.0.0.1"}, listeners
+
+
+# Without the search in batches of one row, for which the processes would wait for one another before each step.
+_ENDS = ENDS.replace("DataParallel()", "DataParallel(check_rows=False)")
+
+
 @pytest.mark.parametrize(
     ("how", "code", "said"),
     [
@@ -159,7 +199,7 @@ def test_a_rank_that_ends_in_a_call_ends_all(
     how: str, code: int | None, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABREAST_HANG_SECONDS", "15")
-    first, second = start_all(ENDS, 2, how, backend="torch")
+    first, second = start_all(_ENDS, 2, how, backend="torch")
     try:
         assert first.stdout is not None and second.stdout is not None
         assert (first.stdout.readline(), second.stdout.readline()) == ("ready\n", "ready\n")
@@ -179,4 +219,17 @@ def test_a_rank_that_ends_before_a_call_of_the_others_ends_all() -> None:
     _, errors = ended(first, 60)
     ended(second, 20)
     assert f"rank 1 on host {platform.node()} ended while this process waited for it in a call" in errors
+    assert (first.returncode, second.returncode) == (1, 1)
+
+
+@pytest.mark.in_turn
+def test_a_worker_that_dies_ends_the_processes_of_all_hosts() -> None:
+    simulated = "from abreast.backend.torch.backend import BACKEND\nabreast.use_cpu_devices(2)\nscope ="
+    script = _ENDS.replace("scope =", simulated, 1)
+    how = "print(*BACKEND._launched._team.job.pids.values(), flush=True); os.kill(BACKEND._launched._team.job.pids[1], 9)"
+    first, second = start_all(script, 2, how, backend="torch")
+    said = [ended(process, 60)[1] for process in (first, second)]
+    killed = "the worker of rank:1/1 was killed (signal 9), perhaps out of memory"
+    assert f"WorkerError: rank 1 on host {platform.node()} ended by an error: {killed}" in said[0]
+    assert f"WorkerError: rank 1 on host {platform.node()}: {killed}" in said[1]
     assert (first.returncode, second.returncode) == (1, 1)

@@ -1,10 +1,9 @@
-"""The devices that a process takes of those that it sees: one (PyTorch), or, where it is the only one of its host, all (JAX)."""
+"""The devices that a process takes of those that it sees: all where it is the only one of its host, else one GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from abreast import typed_command
 from abreast.errors import LaunchError
 from abreast.launchers.world import World
 from abreast.units import counted
@@ -16,10 +15,8 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES
 def own_device(world: World, visible: Sequence[str], environ: Mapping[str, str]) -> str:
     """The device that a process takes of those that it sees: its only GPU, or the GPU of its local rank; without GPUs `cpu:0`.
 
-    Raises `LaunchError` where the processes of a host outnumber its GPUs, or one process shall drive several devices.
+    Raises `LaunchError` where the processes of a host outnumber its GPUs.
     """
-    if world.per == "host" and len(visible) > 1:
-        raise _one_per_host(world, len(visible))
     if not visible[0].startswith("gpu:"):
         return "cpu:0"
     shown = next((f"{name}={environ[name]}" for name in _VISIBLE if environ.get(name)), None)
@@ -35,7 +32,7 @@ def own_device(world: World, visible: Sequence[str], environ: Mapping[str, str])
 
 
 def own_devices(world: World, visible: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The devices of a process that can drive several: all that it sees, unless its host has several processes and GPUs.
+    """The devices of a process: all that it sees, unless its host has several processes and GPUs.
 
     Raises `LaunchError` where the processes of a host outnumber its GPUs.
     """
@@ -43,12 +40,3 @@ def own_devices(world: World, visible: Sequence[str], environ: Mapping[str, str]
         return tuple(visible)
     return (own_device(world, visible, environ),)
 
-
-def _one_per_host(world: World, num_devices: int) -> LaunchError:
-    seen = f"this one sees {num_devices} devices"
-    where = f"--master-addr {world.master_addr or 'HOST'} --master-port {world.master_port or 29500}"
-    numbers = f"--nnodes {world.size} --node-rank {world.rank} --nproc-per-node {num_devices}"
-    return LaunchError(
-        f"{world.source} started one process per host, and {seen}; PyTorch needs one process per device",
-        f"on this host, start `torchrun {numbers} {where} {typed_command.under_torchrun()}`",
-    )

@@ -37,7 +37,7 @@ from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.seeds import drawn_on_cpu
 from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.step_lock import StepLock
-from abreast.backend.torch.team import Team
+from abreast.backend.torch.team import TEAM, Team
 from abreast.backend.torch.team_model import TeamModel, team_model_of
 from abreast.errors import WorkerError
 from abreast.feed import HostBatch, Taken
@@ -231,15 +231,16 @@ class Launched:
             if error.rank is None:  # of no worker
                 raise
             if _is_about_connection(error):
-                raise WorkerError(f"{self._job.leaving.who_is_gone()}: {error.message}", HINT) from error
-            self._job.leaving.failed(error.message)
+                raise WorkerError(self._job.leaving.who_is_gone(), HINT) from error
+            device = self.names[self._span.first + error.rank]
+            text = error.message.replace(f"rank {error.rank} of {TEAM}", f"the worker of {device}")
+            self._job.leaving.failed(text)
             where = f"rank {self._job.rank} on host {platform.node()}"
-            raise WorkerError(f"{where}: {error.message}", error.hint, rank=error.rank) from error
+            raise WorkerError(f"{where}: {text}", error.hint, rank=error.rank) from error
         except (RuntimeError, ChannelClosed) as error:
             if not (messages.about_connection(error) or isinstance(error, ChannelClosed)):
                 raise
-            text = str(error).splitlines()[0]
-            raise WorkerError(f"{self._job.leaving.who_is_gone()}: {text}", HINT) from error
+            raise WorkerError(self._job.leaving.who_is_gone(), HINT) from error
 
     def accept_state(self, model: Any) -> None:
         if self._team is not None:

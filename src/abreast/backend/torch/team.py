@@ -42,6 +42,7 @@ from abreast.backend.torch.team_model import TeamModel, forget, keep, team_model
 from abreast.cpu import num_cores
 from abreast.errors import BackendError, WorkerError
 
+TEAM = "the team"  # what errors call the workers of one process among several
 _START_SECONDS = 180.0
 _PAUSE_SECONDS = 200e-6
 _LULL_SECONDS = 1.0
@@ -103,7 +104,7 @@ class Team:
             arguments={rank: json.dumps({**options, "device": self.devices[rank]}) for rank in pairs},
             pass_fds={rank: (theirs.fileno(), self._rendezvous) for rank, (_, theirs) in pairs.items()},
             hang_seconds=hang_seconds,
-            name="torch" if self._span is None else f"the devices of process {self._span.process}",
+            name="torch" if self._span is None else TEAM,
             on_failure=self._wake,
         )
         for _, theirs in pairs.values():
