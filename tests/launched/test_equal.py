@@ -75,8 +75,7 @@ def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
         with slow_link() as link:
             alone = start(SCRIPT, None, 0, 1, backend="jax")
             ranks = [
-                start(SCRIPT, r, 20000, 2, backend="jax", cpu_devices=2, host=host)
-                for r, host in enumerate(link.hosts)
+                start(SCRIPT, r, 20000, 2, backend="jax", cpu_devices=2, host=host) for r, host in enumerate(link.hosts)
             ]
             listeners: set[str] = set()
             while ranks[0].poll() is None:

@@ -108,7 +108,9 @@ def test_what_differs_between_ranks_is_refused_or_is_that_of_rank_0() -> None:
         assert first[name].startswith(
             "DataError: the processes read different batches: those of rank 1 are not those of rank 0"
         ), name
-    assert "/kernel (4, 8) float32 on rank 0, and sequential_2/dense_4/kernel (4, 9) float32 on rank 1" in first["model"]
+    assert (
+        "/kernel (4, 8) float32 on rank 0, and sequential_2/dense_4/kernel (4, 9) float32 on rank 1" in first["model"]
+    )
     differ = "ModelError: the processes train different models: "
     for name, setting in {
         "rate of a layer": "layer 3 (Dropout).rate is 0.1 on rank 0, and 0.5 on rank 1",
@@ -226,7 +228,9 @@ def test_a_rank_that_ends_before_a_call_of_the_others_ends_all() -> None:
 def test_a_worker_that_dies_ends_the_processes_of_all_hosts() -> None:
     simulated = "from abreast.backend.torch.backend import BACKEND\nabreast.use_cpu_devices(2)\nscope ="
     script = _ENDS.replace("scope =", simulated, 1)
-    how = "print(*BACKEND._launched._team.job.pids.values(), flush=True); os.kill(BACKEND._launched._team.job.pids[1], 9)"
+    how = (
+        "print(*BACKEND._launched._team.job.pids.values(), flush=True); os.kill(BACKEND._launched._team.job.pids[1], 9)"
+    )
     first, second = start_all(script, 2, how, backend="torch")
     said = [ended(process, 60)[1] for process in (first, second)]
     killed = "the worker of rank:1/1 was killed (signal 9), perhaps out of memory"

@@ -140,7 +140,8 @@ class Agreement:
     def _refuse_other_program(self, rank: int, program: Program | int) -> None:
         if isinstance(program, int):
             raise ModelError(
-                f"the processes train different models: the compiled step of rank {rank} is not that of rank 0", _SETTINGS
+                f"the processes train different models: the compiled step of rank {rank} is not that of rank 0",
+                _SETTINGS,
             )
         own = json.dumps(program.settings).encode()
         of_all = [json.loads(each) for each in self._exchange.exchange("names its settings", own)]

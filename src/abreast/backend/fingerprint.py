@@ -35,10 +35,42 @@ _OTHERS = ("builtins", "keras", "tensorflow", "jax", "numpy", "abreast")
 _LEFT_OUT = frozenset(
     (
         *LEFT_BY_CALLS,
-        *("name", "_name", "_path", "_parent_path", "stop_training", "_parameters", "_buffers", "_modules", "_torch_params"),
-        *("build", "built", "_built", "_called", "quantize", "call_signature_parameters", "_build_shapes_dict", "_initial_epoch"),
-        *("_call_has_context_arg", "_call_has_mask_arg", "_call_has_training_arg", "_compiled_trainable_state", "_lock"),
-        *("_is_full_backward_hook", "_build_input_shape", "_losses_override", "_input_spec", "_flat_losses", "_inbound_nodes"),
+        *(
+            "name",
+            "_name",
+            "_path",
+            "_parent_path",
+            "stop_training",
+            "_parameters",
+            "_buffers",
+            "_modules",
+            "_torch_params",
+        ),
+        *(
+            "build",
+            "built",
+            "_built",
+            "_called",
+            "quantize",
+            "call_signature_parameters",
+            "_build_shapes_dict",
+            "_initial_epoch",
+        ),
+        *(
+            "_call_has_context_arg",
+            "_call_has_mask_arg",
+            "_call_has_training_arg",
+            "_compiled_trainable_state",
+            "_lock",
+        ),
+        *(
+            "_is_full_backward_hook",
+            "_build_input_shape",
+            "_losses_override",
+            "_input_spec",
+            "_flat_losses",
+            "_inbound_nodes",
+        ),
     )
 )
 _LONGEST = 30  # characters of a text that can be a setting, unlike an identifier of a run
@@ -67,7 +99,7 @@ def checksum(found: Mapping[str, str]) -> int:
 
 def _modules(layer: Any) -> Iterator[tuple[str, Any]]:
     """The modules of torch inside a layer that wraps them."""
-    named = () if isinstance(layer, keras.Model) else getattr(layer, "named_modules", tuple)()
+    named: Any = () if isinstance(layer, keras.Model) else getattr(layer, "named_modules", tuple)()
     return ((name, each) for name, each in named if not isinstance(each, keras.Layer) and "_torch_params" not in name)
 
 

@@ -39,4 +39,3 @@ def own_devices(world: World, visible: Sequence[str], environ: Mapping[str, str]
     if world.per == "host" or world.local_size == 1 or not visible[0].startswith("gpu:"):
         return tuple(visible)
     return (own_device(world, visible, environ),)
-

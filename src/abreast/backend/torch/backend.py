@@ -73,8 +73,8 @@ class TorchBackend:
         return self._launched.names
 
     @property
-    def job(self) -> None:
-        return None
+    def job(self) -> Launched | None:
+        return self._launched
 
     def install(self, devices: tuple[str, ...]) -> None:
         keep_off_gpus()

@@ -50,7 +50,7 @@ class Span:
         return [sum(self.counts[:process]) for process in range(len(self.counts))]
 
     def store(self, team: int) -> Any:
-        store = dist.TCPStore(self.address, self.port, is_master=False, wait_for_workers=False)
+        store = dist.TCPStore(self.address, self.port, is_master=False, wait_for_workers=False)  # type: ignore[attr-defined]
         return dist.PrefixStore(f"{self.prefix}/team-{team}", store)  # type: ignore[attr-defined]
 
 
@@ -102,9 +102,7 @@ class SpanGroups:
         self._is_own = not dist.is_initialized()
         if self._is_own:
             own_group.note()
-            dist.init_process_group(
-                backend, store=span.store(team), rank=rank, world_size=span.size, timeout=PATIENCE
-            )
+            dist.init_process_group(backend, store=span.store(team), rank=rank, world_size=span.size, timeout=PATIENCE)
         self._link = TorchLink(dist.group.WORLD, rank, span.size)
         # The group of the process first: torch names it by the number of groups that this rank has.
         self._team = self._of_process() if span.counts[span.process] > 1 else None

@@ -1,8 +1,9 @@
-"""A job of several processes of PyTorch: how a process joins it, and torch's store as its board (`exchange.py`). Imports torch."""
+"""A job of several processes of PyTorch: how a process joins it, and torch's store as its board (`exchange.py`)."""
 
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -14,8 +15,12 @@ import torch.distributed as dist
 from abreast.backend.exchange import Exchange
 from abreast.backend.leaving import PREFIXES
 from abreast.backend.torch.groups import Span
+from abreast.errors import LaunchError
 from abreast.launchers import World, address_of_rank_0
+from abreast.launchers.route import addresses, with_port
 
+_JOIN = timedelta(minutes=30)
+_BACKLOG = 1024
 _ANSWER = timedelta(seconds=10)  # of the store, which has what is asked for
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 1e-4, 2e-2
 _GONE = "abreast/gone/"
@@ -40,11 +45,27 @@ class Job(Exchange):
 
 def _store(world: World) -> Any:
     """The store of a group that exists, as that of Ray Train, or one that all processes join now."""
+    c10d: Any = dist
     if dist.is_initialized():
-        return dist.PrefixStore("abreast", dist.distributed_c10d._get_default_store())  # type: ignore[attr-defined]
+        return c10d.PrefixStore("abreast", c10d.distributed_c10d._get_default_store())
     address, port = address_of_rank_0(world)
-    store, _, _ = next(dist.rendezvous(f"tcp://{address}:{port}", world.rank, world.size))  # type: ignore[no-untyped-call]
-    return store
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # that of torchrun
+        return next(c10d.rendezvous(f"tcp://{address}:{port}", world.rank, world.size))[0]
+    own, address = addresses(world, address)
+    listening = _listening(own, port) if world.rank == 0 else None
+    return c10d.TCPStore(address, port, world.size, world.rank == 0, _JOIN, master_listen_fd=listening)
+
+
+def _listening(address: str, port: int) -> int:
+    """A socket for the store of rank 0. torch itself would listen on every interface."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family, backlog=_BACKLOG).detach()
+    except OSError as error:
+        raise LaunchError(
+            f"rank 0 cannot listen at {with_port(address, port)}: {error}",
+            "check that this is an address of rank 0's host, and that its port is free",
+        ) from error
 
 
 class _Board:

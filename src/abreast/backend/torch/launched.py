@@ -70,6 +70,22 @@ class Launched:
         self._relations: WeakKeyDictionary[Any, exact.Relations | None] = WeakKeyDictionary()
         self._draws = _draws(self._span.first)
 
+    # See `contract.Job`
+
+    @property
+    def rank(self) -> int:
+        return self._job.rank
+
+    def exchange(self, doing: str, own: bytes) -> list[bytes]:
+        return self._job.exchange(doing, own)
+
+    def failed(self, why: str) -> None:
+        self._job.leaving.failed(why)
+
+    def share_variables(self, model: Any, placement: Placement) -> None:
+        team, is_global = self._team_for(placement), placement.batch_norm == "global"
+        self._agree_on_variables(team, model, is_global, self._known(model, is_global))
+
     # What must be alike in all processes
 
     def agree_on_order(self) -> None:
@@ -107,6 +123,11 @@ class Launched:
         all_changed, differ = self._agreement.begins_call(names, {i: _digest(tensors[i]) for i in changed})
         team.give_to_callers([tensors[i] for i in differ])
         return len(all_changed) == len(tensors)
+
+    def _known(self, model: Any, global_batch_norm: bool) -> TeamModel | None:
+        """The model as it was at its last step; None if it is new, or has other variables since."""
+        known = team_model_of(model)
+        return known if known and known.is_of(model, self._span.size, global_batch_norm) else None
 
     def _note_assigned(self, known: TeamModel, look: bool) -> None:
         """Note what the user's code has set since the last step of a call."""
@@ -150,7 +171,7 @@ class Launched:
                 staged.sent, staged.team = team.send_shards(shards), team
         return staged
 
-    def _cut(self, batch: HostBatch) -> tuple[list[Any], Sequence[int]]:
+    def _cut(self, batch: HostBatch) -> tuple[list[Any], tuple[int, ...]]:
         """The shards of this process's devices, and the rows of all devices."""
         shares = shares_of(batch.rows, self._span.size)
         own = shares.slices[self._span.first : self._span.first + len(self._devices)]
@@ -180,9 +201,7 @@ class Launched:
         self._job.leaving.in_call = True  # also after a call that a callback made
         with self._explained():
             team = self._team_for(placement)
-            known = team_model_of(model)
-            if look and known is not None and not known.is_of(model, self._span.size, is_global):
-                known = None
+            known = self._known(model, is_global) if look else team_model_of(model)
             anew = known is None
             if known is None or self._begins:
                 self._begins = False

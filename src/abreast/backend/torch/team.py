@@ -370,7 +370,11 @@ class _Translated:
         if error is None:
             return
         failure: WorkerError | None = self.team.job.failure
-        if failure is None and self.team.job.pids and isinstance(error, (RuntimeError, ChannelClosed, TimeoutError, OSError)):
+        if (
+            failure is None
+            and self.team.job.pids
+            and isinstance(error, (RuntimeError, ChannelClosed, TimeoutError, OSError))
+        ):
             failure = self.team.job.wait_for_failure(3.0)
         self.team.close()
         if failure is not None and _from_elsewhere(error):

@@ -40,7 +40,9 @@ class TeamModel:
     `python_state` is None where there are no workers to keep in that state.
     """
 
-    forget: Callable[[], Any] = staticmethod(lambda: None)  # lets workers free their copies, also when this object is freed
+    forget: Callable[[], Any] = staticmethod(
+        lambda: None
+    )  # lets workers free their copies, also when this object is freed
 
     def __init__(self, key: int, step: ReplicaStep, identity: Any, python_state: PythonState | None) -> None:
         self.key, self.step, self.identity, self.python_state = key, step, identity, python_state
