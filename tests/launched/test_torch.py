@@ -137,9 +137,8 @@ def test_ranks_that_do_different_things_do_not_wait_for_one_another() -> None:
     first, second = start_all(APART, 2, backend="torch")
     output, errors = ended(first, 60)
     ended(second, 20)
-    assert [name for name, _ in map(json.loads, output.splitlines())] == ["stops", "evaluates"], errors
-    stops, evaluates = [said for _, said in map(json.loads, output.splitlines())]
-    assert "the processes do different things: rank 0 begins an epoch, and rank 1 ends a call" in stops
+    (name, evaluates) = json.loads(output)
+    assert name == "evaluates"
     assert evaluates.startswith("WorkerError: the processes do different things: rank ")
     assert "the processes do different things: rank 1 makes a step that rank 0 does not make" in errors
     assert (first.returncode, second.returncode) == (1, 1)
