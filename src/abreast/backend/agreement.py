@@ -44,6 +44,10 @@ class Program:
     checksum: int
     settings: Mapping[str, str]
 
+    @staticmethod
+    def of(settings: Mapping[str, str]) -> Program:
+        return Program(digest_of_text(json.dumps(settings, sort_keys=True)), settings)
+
 
 class Agreement:
     """What the calls of this process have in common with those of the others. All checksums are `digest`s."""

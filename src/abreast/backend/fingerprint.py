@@ -9,16 +9,14 @@ from __future__ import annotations
 import enum
 import functools
 import hashlib
-import json
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import keras
 import numpy as np
 
-from abreast.backend.agreement import digest_of_text
 from abreast.exact import LEFT_BY_CALLS
 
 _PARTS = (
@@ -91,10 +89,6 @@ def settings(model: Any) -> dict[str, str]:
                 known.add(id(module))
                 found.update(_of_attributes(f"{start}.{place}", module, known, 0))
     return found
-
-
-def checksum(found: Mapping[str, str]) -> int:
-    return digest_of_text(json.dumps(found, sort_keys=True))
 
 
 def _modules(layer: Any) -> Iterator[tuple[str, Any]]:

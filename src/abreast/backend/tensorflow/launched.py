@@ -24,7 +24,7 @@ from tensorflow.python.eager import context
 
 from abreast import exact
 from abreast.backend import order
-from abreast.backend.agreement import Agreement, digest, digest_of_rows, digest_of_text
+from abreast.backend.agreement import Agreement, Program, digest, digest_of_rows
 from abreast.backend.contract import Placement
 from abreast.backend.leaving import HINT
 from abreast.backend.tensorflow import variables as tensorflow_variables
@@ -116,8 +116,7 @@ class Launched:
     def before_step(self, batch: int, model: Any) -> None:
         """Before the first step of a call, all processes must have the same batch and settings. `batch` is a checksum."""
         self.job.leaving.in_call = True  # also after a call that a callback made
-        lines = partial(settings, model)
-        self._agreement.before_step(batch, digest_of_text("\n".join(lines())), lines)
+        self._agreement.before_step(batch, lambda: Program.of(settings(model)))
 
     def _assigned(self, variable: Any, value: Any) -> None:
         """A variable was set, maybe between steps."""
@@ -164,12 +163,12 @@ def _generator(seed: int, state: Any) -> random.Random:
     return made
 
 
-def settings(model: Any) -> list[str]:
-    """What layers, losses, metrics and optimizers of a model are set to, as far as Keras shows it; a line for each setting."""
+def settings(model: Any) -> dict[str, str]:
+    """What layers, losses, metrics and optimizers of a model are set to, as far as Keras shows it."""
     layers = [layer for layer in model._flatten_layers() if not isinstance(layer, keras.Model)]
     parts = {part.name: part.get_config for part in (*layers, *exact.optimizers(model), *exact.leaf_metrics(model))}
     named = {**parts, "compile": model.get_compile_config}
-    return [f"{name} {key}={value}" for name, get in named.items() for key, value in _config(get).items()]
+    return {f"{name} {key}": value for name, get in named.items() for key, value in _config(get).items()}
 
 
 def _config(get: Callable[[], Any]) -> dict[str, str]:

@@ -316,8 +316,7 @@ def _changed(known: TeamModel) -> list[int]:
 def _program(model: Any, known: TeamModel | None) -> Program:
     """What the steps of a model do, but for what steps leave on it: that may follow from a rank's own rows."""
     left = set() if known is None else known.left_by_steps
-    found = {name: value for name, value in fingerprint.settings(model).items() if name not in left}
-    return Program(fingerprint.checksum(found), found)
+    return Program.of({name: value for name, value in fingerprint.settings(model).items() if name not in left})
 
 
 def _is_about_connection(error: WorkerError) -> bool:
