@@ -93,16 +93,16 @@ class Waiting:
     def look(self) -> None:
         """Call this often. Raises `LaunchError` when the time is over, or where waiting cannot help."""
         now = time.monotonic()
-        if now - self._start > self._request.start_timeout or not (
-            self._can_grow or self._fitting() >= self._request.hosts
-        ):
+        is_hopeless = not self._can_grow and self._fitting() < self._request.hosts
+        if is_hopeless or now - self._start > self._request.start_timeout:
+            within = "" if is_hopeless else f" within {self._request.start_timeout:g} s"
             raise LaunchError(
-                f"Ray did not start {self._request}: {self._there()}",
+                f"Ray did not start the script on {self._request}{within}: {self._there()}",
                 "ask for what the cluster has (`ray status`), add hosts, or wait longer with --start-timeout SECONDS",
             )
         if now - self._told > _TELL_SECONDS:
             self._told = now
-            tell(f"waiting for {self._request}: {self._there()}")
+            tell(f"waiting for Ray to start the script on {self._request}: {self._there()}")
 
     def _fitting(self) -> int:
         wanted = self._request.resources()
@@ -111,11 +111,11 @@ class Waiting:
     def _there(self) -> str:
         import ray
 
-        free = ray.available_resources()
-        wanted = " and ".join(counted(int(number), name) for name, number in self._request.resources().items())
+        wanted, free = self._request.resources(), ray.available_resources()
+        each = " and ".join(counted(int(number), name) for name, number in wanted.items())
+        unused = " and ".join(counted(int(free.get(name, 0)), name) for name in wanted)
         return (
-            f"{self._fitting()} of {counted(len(_hosts()), 'host')} in the cluster have {wanted}; "
-            f"{counted(int(free.get('CPU', 0)), 'CPU')} and {counted(int(free.get('GPU', 0)), 'GPU')} of all are free"
+            f"of {counted(len(_hosts()), 'host')} in the cluster, {self._fitting()} have {each}; free in all: {unused}"
         )
 
 

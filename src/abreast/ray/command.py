@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
+from abreast.errors import WorkerError
 from abreast.ray.cluster import Request, Waiting, completed, connected
 from abreast.ray.failure import ScriptFailed, translated
 from abreast.ray.output import Output
@@ -27,6 +29,7 @@ def run_on_ray(script: Script, request: Request) -> int:
     Raises `AbreastError` if it cannot start. Ctrl-C, or any other end of this function, ends everything on all hosts.
     """
     with connected(request.hosts) as is_new, _settings(), _storage() as storage:
+        signal.signal(signal.SIGTERM, _end)  # in place of Ray's
         request = completed(request)
         if not script.quiet:
             tell(f"asking Ray for {request}, to run {script.target} on each")
@@ -39,10 +42,15 @@ def run_on_ray(script: Script, request: Request) -> int:
     if fit.error is None:
         return 0
     error = translated(fit.error)
-    if not isinstance(error, ScriptFailed):
+    if not isinstance(error, WorkerError):
         raise error
     fail(error)
-    return error.exit_code
+    return error.exit_code if isinstance(error, ScriptFailed) else 1
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """As Ctrl-C does: `ray job stop` sends SIGTERM."""
+    sys.exit(128 + number)
 
 
 def _configs(request: Request, storage: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -52,8 +53,11 @@ def translated(error: Exception) -> AbreastError:
 
 def _lost(rank: int, failure: Exception) -> WorkerError:
     words = " ".join(str(getattr(failure, "health_check_failure", failure)).split())
+    host = re.search(r"\bip: (\S+)", words)
+    detail = re.search(r"Worker exit detail: (.*?)\.?(?: Some common causes|$)", words)
+    where, why = f" on {host[1]}" if host else "", detail[1] if detail else words
     return WorkerError(
-        f"Ray lost the worker of rank {rank}: {words}",
+        f"Ray lost the worker of rank {rank}{where}: {why}",
         "see what happened on its host: no memory left, a preemption, the network",
         rank=rank,
     )
