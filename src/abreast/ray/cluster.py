@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +15,8 @@ from abreast.ray.installed import ray_train
 from abreast.stderr import tell
 from abreast.units import counted
 
-_TELL_SECONDS = 10.0
+_TELL_SECONDS = 10.0  # until the first line; each next one comes after twice the time
+_CONNECT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,10 @@ def connected(hosts: int) -> Iterator[bool]:
     ray_train()
     import ray
 
-    # Without a cluster, Ray raises ConnectionError; RAY_ADDRESS and `ray start` on this machine name one.
+    if address := os.environ.get("RAY_ADDRESS"):
+        _check_reachable(address)
     is_new = False
-    try:
+    try:  # RAY_ADDRESS names a cluster, or one was started on this machine; else Ray raises ConnectionError
         ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
     except ConnectionError as error:
         if hosts > 1:
@@ -66,6 +70,23 @@ def connected(hosts: int) -> Iterator[bool]:
         yield is_new
     finally:
         ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Raise `LaunchError` for an address that no cluster listens on, where Ray would try again for minutes."""
+    if "://" in address:
+        hint = (
+            "set RAY_ADDRESS to HOST:6379 of the head node and start on a node of the cluster, or use `ray job submit`"
+        )
+        raise LaunchError(f"RAY_ADDRESS={address} is not the address of a cluster itself", hint)
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():  # as `auto`
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        hint = "`ray start --head` prints the address; `unset RAY_ADDRESS` takes the cluster of this machine"
+        raise LaunchError(f"no Ray cluster can be reached at RAY_ADDRESS={address}: {error}", hint) from error
 
 
 def _no_cluster(hosts: int, error: Exception) -> LaunchError:
@@ -88,7 +109,8 @@ class Waiting:
 
     def __init__(self, request: Request, *, can_grow: bool) -> None:
         self._request, self._can_grow = request, can_grow
-        self._start = self._told = time.monotonic()
+        self._start = time.monotonic()
+        self._next_line = self._start + _TELL_SECONDS
 
     def look(self) -> None:
         """Call this often. Raises `LaunchError` when the time is over, or where waiting cannot help."""
@@ -100,8 +122,8 @@ class Waiting:
                 f"Ray did not start the script on {self._request}{within}: {self._there()}",
                 "ask for what the cluster has (`ray status`), add hosts, or wait longer with --start-timeout SECONDS",
             )
-        if now - self._told > _TELL_SECONDS:
-            self._told = now
+        if now > self._next_line:
+            self._next_line = self._start + 2 * (now - self._start)
             tell(f"waiting for Ray to start the script on {self._request}: {self._there()}")
 
     def _fitting(self) -> int:

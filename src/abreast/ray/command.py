@@ -8,11 +8,10 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from abreast.errors import WorkerError
+from abreast.errors import AbreastError, WorkerError
 from abreast.ray.cluster import Request, Waiting, completed, connected
 from abreast.ray.failure import ScriptFailed, translated
 from abreast.ray.output import Output
@@ -21,6 +20,8 @@ from abreast.ray.trainer import trainer_of
 from abreast.stderr import fail, tell
 
 _LOOK_SECONDS = 0.25
+# Of Ray Train, where the user has not chosen: workers stay in the folder that Ray ships, and it sees soon that one has ended.
+_SETTINGS = {"RAY_CHDIR_TO_TRIAL_DIR": "0", "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5"}
 
 
 def run_on_ray(script: Script, request: Request) -> int:
@@ -28,7 +29,7 @@ def run_on_ray(script: Script, request: Request) -> int:
 
     Raises `AbreastError` if it cannot start. Ctrl-C, or any other end of this function, ends everything on all hosts.
     """
-    with connected(request.hosts) as is_new, _settings(), _storage() as storage:
+    with connected(request.hosts) as is_new, _storage() as storage:
         signal.signal(signal.SIGTERM, _end)  # in place of Ray's
         request = completed(request)
         if not script.quiet:
@@ -36,12 +37,10 @@ def run_on_ray(script: Script, request: Request) -> int:
         waiting = Waiting(request, can_grow=not is_new)
         waiting.look()
         output = _beside_this(Output)
-        fit = _Fit(trainer_of(script, _configs(request, storage), output))
-        fit.start()
-        _show(output, fit, waiting)
-    if fit.error is None:
+        fit = _beside_this(_Fit, {**_SETTINGS, **{n: os.environ[n] for n in _SETTINGS if n in os.environ}})
+        error = _follow(fit.run.remote(script, request, storage, output), output, waiting)
+    if error is None:
         return 0
-    error = translated(fit.error)
     if not isinstance(error, WorkerError):
         raise error
     fail(error)
@@ -53,74 +52,68 @@ def _end(number: int, frame: object) -> NoReturn:
     sys.exit(128 + number)
 
 
-def _configs(request: Request, storage: str) -> dict[str, Any]:
-    from ray.train import RunConfig, ScalingConfig
+class _Fit:
+    """An actor that fits. A thread of the driver could not be ended: Ray ends a process whose threads use it too late."""
 
-    scaling = ScalingConfig(
-        num_workers=request.hosts,
-        use_gpu=bool(request.gpus_per_host),
-        resources_per_worker=request.resources(),
-        placement_strategy="STRICT_SPREAD",
-    )
-    return {"scaling_config": scaling, "run_config": RunConfig(name="abreast", storage_path=storage)}
+    def run(self, script: Script, request: Request, storage: str, output: Any) -> AbreastError | None:
+        from ray.train import RunConfig, ScalingConfig
 
-
-class _Fit(threading.Thread):
-    """`fit()` of a trainer, beside the main thread, which gets Ctrl-C."""
-
-    def __init__(self, trainer: Any) -> None:
-        super().__init__(name="abreast-ray-fit", daemon=True)
-        self._trainer = trainer
-        self.error: Exception | None = None
-
-    def run(self) -> None:
+        scaling = ScalingConfig(
+            num_workers=request.hosts,
+            use_gpu=bool(request.gpus_per_host),
+            resources_per_worker=request.resources(),
+            placement_strategy="STRICT_SPREAD",
+        )
+        configs = {"scaling_config": scaling, "run_config": RunConfig(name="abreast", storage_path=storage)}
         try:
-            self._trainer.fit()
+            trainer_of(script, configs, output).fit()
         except Exception as error:
-            self.error = error
+            return translated(error)
+        return None
 
 
-def _show(output: Any, fit: _Fit, waiting: Waiting) -> None:
-    """Print rank 0's output until the run has ended. Raises `LaunchError` if the workers do not begin in time."""
+def _follow(fit: Any, output: Any, waiting: Waiting) -> AbreastError | None:
+    """Print rank 0's output until the run has ended; returns how. Raises `LaunchError` if the workers do not begin in time."""
     import ray
 
     has_begun = False
     while True:
-        is_last = not fit.is_alive()
+        is_last = bool(ray.wait([fit], timeout=0)[0])
         for name, data in ray.get(output.read.remote(0 if is_last else _LOOK_SECONDS)):
             if name == "begin":
                 has_begun = True
             else:
-                stream = sys.stdout if name == "stdout" else sys.stderr
-                stream.flush()
-                stream.buffer.write(data)
-                stream.flush()
+                _print(sys.stdout if name == "stdout" else sys.stderr, data)
         if is_last:
-            return
+            return _result(fit)
         if not has_begun:
             waiting.look()
 
 
-def _beside_this(actor: type) -> Any:
+def _print(stream: Any, data: bytes) -> None:
+    stream.flush()
+    stream.buffer.write(data)
+    stream.flush()
+
+
+def _result(fit: Any) -> AbreastError | None:
+    import ray
+
+    try:
+        error: AbreastError | None = ray.get(fit)
+    except ray.exceptions.RayError as error_of_ray:
+        return translated(error_of_ray)
+    return error
+
+
+def _beside_this(actor: type, variables: Mapping[str, str] | None = None) -> Any:
     """An actor on the host of this process."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(num_cpus=0, scheduling_strategy=here)(actor).remote()
-
-
-@contextlib.contextmanager
-def _settings() -> Iterator[None]:
-    """Ray Train's settings, where the user has not chosen them: workers stay in the folder that Ray ships; ends show soon."""
-    ours = {"RAY_CHDIR_TO_TRIAL_DIR": "0", "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5"}
-    added = {name: value for name, value in ours.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
+    runtime_env = {"env_vars": dict(variables or {})}
+    return ray.remote(num_cpus=0, scheduling_strategy=here, runtime_env=runtime_env)(actor).remote()
 
 
 @contextlib.contextmanager

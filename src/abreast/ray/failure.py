@@ -41,6 +41,8 @@ class ScriptFailed(WorkerError):
 
 def translated(error: Exception) -> AbreastError:
     """Our error for one that `fit()` of a trainer raised: that of the rank that died or failed first, where it is known."""
+    if isinstance(error, AbreastError):
+        return error
     found = getattr(error, "worker_failures", None)
     if not found:
         return WorkerError(f"Ray could not run the script: {error}")
