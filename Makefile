@@ -22,7 +22,7 @@ NIGHTLY_TESTS := tests/contract tests/feed tests/test_exact.py tests/test_keras_
 WHEELS ?=
 GPU_PYTHON ?= 3.12
 GPU_FLAGS ?=
-.PHONY: help demo test test-full test-oldest test-nightly nightly check-nightly lint format docs bench dist gpu gpu-wheels clean
+.PHONY: help demo test test-full test-ray ray-tests test-oldest test-nightly nightly check-nightly lint format docs bench dist gpu gpu-wheels clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,9 +39,18 @@ endef
 test: lint docs  ## check the code, then run the tests, without the slow ones; a backend that is missing is an error
 	$(call pytest,not full and )
 
-test-full: lint docs  ## all tests, then those of `make test` with the oldest Keras that we support
+test-full: lint docs  ## all tests, those on Ray, then those of `make test` with the oldest Keras that we support
 	$(call pytest)
+	@$(MAKE) --no-print-directory test-ray
 	@$(MAKE) --no-print-directory VENV=$(VENV)-oldest KERAS="keras==$(OLDEST_KERAS).*" test-oldest
+
+# An environment of its own: Ray takes 240 MB that no other test needs.
+test-ray:  ## the tests on a real Ray of two emulated hosts, in an environment of its own
+	@$(MAKE) --no-print-directory VENV=$(VENV)-ray ray-tests
+
+ray-tests: $(READY)
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --editable '.[ray]'
+	ABREAST_REQUIRE_BACKENDS=$(BACKENDS) $(BIN)/python -m pytest -m full tests/test_real_ray.py
 
 test-oldest: $(READY)
 	$(call pytest,not full and )
@@ -99,7 +108,7 @@ gpu-wheels:  ## collect small packages that such a machine may lack into gpu-whe
 	@$(PYTHON) benchmarks/gpu/wheels.py $(or $(WHEELS),gpu-wheels) --python $(GPU_PYTHON)
 
 clean:  ## remove what make made
-	rm -rf $(VENV) $(VENV)-oldest $(VENV)-nightly demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-nightly $(VENV)-ray demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "error: no command '$(PYTHON)'" >&2; \
