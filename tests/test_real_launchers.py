@@ -59,7 +59,7 @@ def ssh(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-def train(words: Sequence[str], folder: Path, **environ: str) -> list[Any]:
+def train(words: Sequence[str], folder: Path, *options: str, **environ: str) -> list[Any]:
     """What each rank found, from files; the script is plain Keras, and each rank seeds it with its own number."""
     (folder / "train.py").write_text(SCRIPT)
     out = folder / f"out{len(list(folder.iterdir()))}"
@@ -69,7 +69,7 @@ def train(words: Sequence[str], folder: Path, **environ: str) -> list[Any]:
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(ROOT / "src"),
     }
-    run = [sys.executable, "-m", "abreast", "run", "--quiet", str(folder / "train.py"), "plain", str(out)]
+    run = [sys.executable, "-m", "abreast", "run", "--quiet", *options, str(folder / "train.py"), "plain", str(out)]
     done = subprocess.run(
         [*words, *run], cwd=folder, env={**os.environ, **common, **environ}, capture_output=True, text=True, timeout=240
     )
@@ -77,8 +77,8 @@ def train(words: Sequence[str], folder: Path, **environ: str) -> list[Any]:
     return [json.loads(file.read_text()) for file in sorted(out.iterdir())]
 
 
-def check(words: Sequence[str], folder: Path, num_ranks: int, **environ: str) -> None:
-    (alone,), ranks = train([], folder), train(words, folder, **environ)
+def check(words: Sequence[str], folder: Path, num_ranks: int, *options: str, **environ: str) -> None:
+    (alone,), ranks = train([], folder), train(words, folder, *options, **environ)
     assert len(ranks) == num_ranks
     for found in ranks:
         for name in ("history", "predicted", "weights"):
@@ -130,6 +130,7 @@ def test_ranks_of_hydra_on_two_hosts_need_an_address_and_train_with_one(tmp_path
 def test_processes_of_torchrun_itself_train_what_one_process_trains(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
     check([*torchrun, "--nproc-per-node", "2", "--no-python"], tmp_path, 2)
+    check([*torchrun, "--nproc-per-node", "2", "--no-python"], tmp_path, 2, "--cpu-devices", "2")
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +148,12 @@ def test_tasks_of_slurm_on_one_node_train_what_one_process_trains(tmp_path: Path
 
 def test_tasks_of_slurm_on_two_nodes_train_what_one_process_trains(tmp_path: Path, two_nodes: slurm.Cluster) -> None:
     check(["srun", "-N", "2", "-n", "3", "--overcommit"], tmp_path, 3, **two_nodes.environ)
+
+
+def test_one_task_of_slurm_per_node_with_two_devices_trains_what_one_process_trains(
+    tmp_path: Path, two_nodes: slurm.Cluster
+) -> None:
+    check(["srun", "-N", "2", "--ntasks-per-node", "1"], tmp_path, 2, "--cpu-devices", "2", **two_nodes.environ)
 
 
 def test_torchrun_below_srun_trains_what_one_process_trains(tmp_path: Path, two_nodes: slurm.Cluster) -> None:

@@ -227,10 +227,7 @@ def test_a_rank_that_ends_before_a_call_of_the_others_ends_all() -> None:
 def test_a_worker_that_dies_ends_the_processes_of_all_hosts() -> None:
     simulated = "from abreast.backend.torch.backend import BACKEND\nabreast.use_cpu_devices(2)\nscope ="
     script = _ENDS.replace("scope =", simulated, 1)
-    how = (
-        "print(*BACKEND._launched._team.job.pids.values(), flush=True); os.kill(BACKEND._launched._team.job.pids[1], 9)"
-    )
-    first, second = start_all(script, 2, how, backend="torch")
+    first, second = start_all(script, 2, "os.kill(BACKEND._launched._team.job.pids[1], 9)", backend="torch")
     said = [ended(process, 60)[1] for process in (first, second)]
     killed = "the worker of rank:1/1 was killed (signal 9), perhaps out of memory"
     assert f"WorkerError: rank 1 on host {platform.node()} ended by an error: {killed}" in said[0]
