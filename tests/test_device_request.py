@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.device_request import DeviceSpec, choose, cpu_devices, parse_devices
+from abreast.device_request import DeviceSpec, choose, cpu_devices, parse_devices, unused_request
 from abreast.errors import DeviceError
+from abreast.launchers import World
 
 GPUS = ("gpu:0", "gpu:1", "gpu:2", "gpu:3")
 CPU = ("cpu:0",)
@@ -129,3 +130,13 @@ def test_a_number_of_devices_to_simulate_is_a_whole_number(count: object) -> Non
 
 def test_a_number_of_devices_to_simulate_has_any_whole_type() -> None:
     assert [cpu_devices(4), cpu_devices(np.int64(2))] == [4, 2]
+
+
+def test_a_request_that_is_not_what_a_launchers_process_takes_is_named() -> None:
+    world = World(1, 2, 0, 1, "n02", "slurm")
+    names = ("rank:0/0", "rank:0/1", "rank:1/0", "rank:1/1")
+    assert [unused_request(spec, world, names) for spec in ("auto", 2, "4")] == [None] * 3
+    assert unused_request("3", world, names) == (
+        "devices='3' is not used: slurm started 2 processes, and this one takes 2 devices\n"
+        "hint: show each process its devices (`CUDA_VISIBLE_DEVICES`, `--cpu-devices N`)"
+    )

@@ -8,6 +8,8 @@ from typing import Any
 
 from abreast import typed_command
 from abreast.errors import DeviceError
+from abreast.launchers import World
+from abreast.units import counted
 
 # A user's request for devices: "auto", a number, "4", "0,2", "gpu:0,gpu:1", or a sequence of indices and names.
 DeviceSpec = str | int | Sequence[int | str]
@@ -62,6 +64,18 @@ def choose(spec: DeviceSpec, available: Sequence[str]) -> tuple[str, ...]:
             raise _too_many(request, pool)
         return pool[:request]
     return _distinct([_find(item, pool, available) for item in request])
+
+
+def unused_request(spec: DeviceSpec, world: World, names: Sequence[str]) -> str | None:
+    """A line where a launcher's processes take other devices than a request means; `names` are those of all, as `rank:0/1`."""
+    own = sum(name.partition("/")[0] == f"rank:{world.rank}" for name in names)
+    if parse_devices(spec) in ("auto", own, len(names)):
+        return None
+    taken = f"{world.source} started {world.size} processes, and this one takes {counted(own, 'device')}"
+    return (
+        f"devices={spec!r} is not used: {taken}\n"
+        "hint: show each process its devices (`CUDA_VISIBLE_DEVICES`, `--cpu-devices N`)"
+    )
 
 
 def _parse_text(text: str) -> ParsedRequest:

@@ -18,7 +18,7 @@ from abreast import keras_fit, notebook, together, typed_command
 from abreast.backend import current_backend
 from abreast.backend.contract import Backend, BatchNorm, Placement, SourceKind
 from abreast.backend.unused_gpus import unused_gpus
-from abreast.device_request import DeviceSpec, choose, cpu_devices, parse_devices
+from abreast.device_request import DeviceSpec, choose, cpu_devices, parse_devices, unused_request
 from abreast.errors import BackendError, DataError, DeviceError, ModelError, a_type
 from abreast.hosts.secret import required_secret
 from abreast.launchers import World, read_world
@@ -267,7 +267,7 @@ def _placement(
     if is_nothing_placed():
         return Placement(backend, backend.device_names()[:1], batch_norm, check_numerics, staging)
     world = read_world()
-    chosen = _chosen(backend, devices) if world.size == 1 else _joined(backend, world)
+    chosen = _chosen(backend, devices) if world.size == 1 else _joined(backend, world, devices)
     with _installing:
         backend.install(chosen)
         keras_fit.install()
@@ -293,12 +293,14 @@ def _chosen(backend: Backend[Any], devices: DeviceSpec) -> tuple[str, ...]:
     return chosen
 
 
-def _joined(backend: Backend[Any], world: World) -> tuple[str, ...]:
-    """A name per rank. The first rank of each host reports GPUs that the ranks cannot use."""
+def _joined(backend: Backend[Any], world: World, devices: DeviceSpec = "auto") -> tuple[str, ...]:
+    """A name per device of all processes. The first process of each host reports GPUs that they cannot use."""
     if world.source == "--hosts":
         required_secret(os.environ)
     ranks = backend.join(world)
     together.install(world.rank)
+    if world.rank == 0 and (line := unused_request(devices, world, ranks)) is not None:
+        tell_once(line)
     if world.local_rank == 0 and backend.device_names() == ("cpu:0",):
         unused = unused_gpus(backend.name, computes_on_cpu=True)
         if unused is not None:
