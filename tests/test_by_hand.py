@@ -43,7 +43,7 @@ def test_ipv6_and_names() -> None:
 
 def test_hosts_on_the_loopback_are_processes_of_one_host() -> None:
     world = read_world({**LOOPBACK, "ABREAST_HOST_RANK": "1"})
-    assert (world.local_rank, world.local_size, world.is_on_one_host, world.master_addr) == (1, 2, True, "127.0.0.1")
+    assert world == World(1, 2, 1, 2, "127.0.0.2", "--hosts", "127.0.0.1", 29500, per="device")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from abreast.backend_choice import backend_choice
 from abreast.device_list import list_devices
 from abreast.errors import AbreastError, BackendError
 from abreast.hosts import meet
-from abreast.launchers import World, own_device, read_world
+from abreast.launchers import World, own_devices, read_world
 from abreast.provenance import package_versions, versions
 from abreast.stderr import tell
 from abreast.stdout import say
@@ -75,12 +75,10 @@ def _framework() -> dict[str, str | None]:
 
 
 def _own(world: World) -> tuple[str, ...]:
-    """The devices of a process: all that it sees, or that of its local rank where several processes share a host."""
+    """The devices that a process takes."""
     names = tuple(device.name for device in list_devices())
-    if world.per == "host" or world.local_size == 1:
-        return names
     try:
-        return (own_device(world, names, os.environ),)
+        return own_devices(world, names, os.environ)
     except AbreastError:  # more processes than devices: what they see explains it
         return names
 

@@ -30,8 +30,9 @@ def by_hand(environ: Mapping[str, str]) -> World | None:
             f"MASTER_ADDR={other}, but --hosts begins with {hosts[0]}", "unset MASTER_ADDR, or name rank 0's host first"
         )
     where = hosts[0], port(environ, "MASTER_PORT") or DEFAULT_PORT
-    local = (rank, len(hosts)) if all(map(_is_loopback, hosts)) else (0, 1)
-    return World(rank, len(hosts), *local, hosts[rank], "--hosts", *where, per="host")
+    if all(map(_is_loopback, hosts)):  # one host, for a try
+        return World(rank, len(hosts), rank, len(hosts), hosts[rank], "--hosts", *where)
+    return World(rank, len(hosts), 0, 1, hosts[rank], "--hosts", *where, per="host")
 
 
 @functools.cache
