@@ -39,7 +39,7 @@ def total(model):
 """
 
 # Each process sets up something else, finds out before or after the call, and goes on.
-_DIFFERENCES = (
+DIFFERENCES = (
     HEAD
     + """
 found = {}
@@ -84,7 +84,7 @@ print(json.dumps(found))
 
 
 def test_what_differs_between_processes_is_refused_or_is_that_of_rank_0() -> None:
-    first, second = [result(process) for process in start_all(_DIFFERENCES, 2)]
+    first, second = [result(process) for process in start_all(DIFFERENCES, 2)]
     assert first == second
     assert first["batches"].startswith(
         "DataError: the processes read different batches: those of rank 1 are not those of rank 0"

@@ -145,6 +145,5 @@ def _refuse_horovod(environ: Mapping[str, str]) -> None:
         return
     raise LaunchError(
         f"horovodrun started {size} processes (HOROVOD_SIZE={size})",
-        "start one process with `abreast run --devices N script.py`; with JAX and PyTorch, torchrun, srun and mpirun start "
-        "several",
+        "start one process with `abreast run --devices N script.py`; torchrun, srun and mpirun start several",
     )

@@ -10,6 +10,7 @@ from tensorflow.python.eager import context
 from abreast.backend.exchange import Exchange
 from abreast.backend.leaving import HINT
 from abreast.backend.tensorflow.devices import OWN, device_names, grow_memory, tf_names
+from abreast.backend.tensorflow.interrupts import Interrupts
 from abreast.backend.tensorflow.processes import Processes, Reach
 from abreast.errors import LaunchError, WorkerError
 from abreast.hosts.connections import connect
@@ -26,9 +27,10 @@ class Job(Exchange):
         counts = [int(hello["devices"]) for hello in connections.meeting.hellos]
         super().__init__(connections.board, world.rank, world.size)
         self._hosts = connections.meeting.hosts
+        self.interrupts = Interrupts()
+        ends = connections.before, connections.after
         # `leaving` notices a process that is silent, and ends this one.
-        ring = Ring(world.rank, world.size, (connections.before, connections.after), float("inf"), lost=self._lost)
-        self.ring = ring
+        self.ring = ring = Ring(world.rank, world.size, ends, float("inf"), self.interrupts.look, self._lost)
         self.reach = Reach(sum(counts[: world.rank]), sum(counts), Processes(ring))
         self.device_names = _names(counts)
         OWN[:] = tf_names(own)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -132,7 +132,8 @@ class Launched:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Inside, the error of a step whose exchange failed names the process that is gone."""
+        """Inside, the error of a step whose exchange failed names the process that is gone, and Ctrl+C ends a step that waits."""
+        self.job.interrupts.forget()
         try:
             yield
         except tf.errors.OpError:

@@ -1,0 +1,103 @@
+"""TensorFlow over processes that a launcher started: the result of one process, and what happens to processes that differ."""
+
+from __future__ import annotations
+
+import platform
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from benchmarks.slow_links import ADDRESSES, NotPermitted, slow_link
+from tests.harness.installed import skip_unless_installed
+from tests.launched.job import ended, result, start, start_all
+from tests.launched.test_equal import SCRIPT, equal, listening
+from tests.launched.test_jax import DIFFERENCES, ENDS
+
+pytestmark = pytest.mark.tensorflow
+
+# Replicas draw random numbers of their own.
+_WITHOUT_DROPOUT = SCRIPT.replace("keras.layers.Dropout(0.2), ", "")
+
+
+@pytest.fixture(autouse=True)
+def _installed() -> None:
+    skip_unless_installed("tensorflow")
+
+
+def start_ranks(script: str, *arguments: str) -> list[Any]:
+    return start_all(script, 2, *arguments, backend="tensorflow")
+
+
+def test_processes_of_a_launcher_train_what_one_process_trains() -> None:
+    alone = start(_WITHOUT_DROPOUT, None, 0, 1, backend="tensorflow")
+    equal(result(alone), [result(each) for each in start_ranks(_WITHOUT_DROPOUT)])
+
+
+@pytest.mark.in_turn
+def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
+    """They listen on their link only."""
+    try:
+        with slow_link() as link:
+            alone = start(_WITHOUT_DROPOUT, None, 0, 1, backend="tensorflow")
+            ranks = [
+                start(_WITHOUT_DROPOUT, rank, 20000, 2, backend="tensorflow", cpu_devices=2, host=host)
+                for rank, host in enumerate(link.hosts)
+            ]
+            listeners: set[str] = set()
+            while ranks[0].poll() is None:
+                listeners |= {address for host in link.hosts for address in listening(host)}
+                time.sleep(0.1)
+            equal(result(alone), [result(each) for each in ranks])
+    except NotPermitted as error:
+        pytest.skip(error.args[0])
+    assert listeners
+    assert {each.rpartition(":")[0] for each in listeners} <= set(ADDRESSES), listeners
+
+
+@pytest.mark.in_turn
+def test_what_differs_between_processes_is_refused_or_is_that_of_rank_0() -> None:
+    first, second = [result(process) for process in start_ranks(DIFFERENCES)]
+    assert first == second
+    assert first["batches"].startswith(
+        "DataError: the processes read different batches: those of rank 1 are not those of rank 0"
+    )
+    assert "variable 0 is sequential_1/dense_2/kernel (4, 8) float32 on rank 0" in first["model"]
+    assert "(4, 9) float32 on rank 1" in first["model"]
+    assert first["eager"] == "no error"
+    assert "dense_6/bias was set to other values on rank 1 than on rank 0" in first["callback"]
+    assert "/bias was set to other values on rank 1 than on rank 0" in first["callback and validation"]
+    assert first["later batches and validation"].startswith("DataError: the processes read different batches")
+    assert "dropout_6 rate=0.1 on rank 0, and dropout_6 rate=0.5 on rank 1" in first["rate of a layer"]
+    assert first["set on rank 0"] == "no error"
+    assert first["thread"].startswith("BackendError: two threads train, evaluate or predict at a time")
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("1 / 0", "ended by an error"), ("os.kill(os.getpid(), 9)", "has died")],
+    ids=["raises", "is killed"],
+)
+def test_a_process_that_ends_in_a_call_ends_all(how: str, said: str) -> None:
+    first, second = start_ranks(ENDS, how)
+    assert first.stdout is not None and first.stdout.readline() == "ready\n"
+    _, errors = ended(first, 60)
+    ended(second, 20)
+    assert f"rank 1 on host {platform.node()} " in errors and said in errors
+    assert first.returncode == 1
+
+
+@pytest.mark.in_turn
+def test_ctrl_c_ends_a_process_whose_step_waits_for_one_that_is_stopped() -> None:
+    first, second = start_ranks(ENDS, "os.kill(os.getpid(), 19)")
+    try:
+        assert first.stdout is not None and first.stdout.readline() == "ready\n"
+        time.sleep(3)
+        first.send_signal(signal.SIGINT)
+        _, errors = ended(first, 40)
+    finally:
+        second.kill()
+        ended(second, 20)
+    assert "KeyboardInterrupt" in errors
