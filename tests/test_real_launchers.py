@@ -1,4 +1,4 @@
-"""`abreast run` on JAX and PyTorch under real launchers: each rank learns what one process learns.
+"""`abreast run` under real launchers: each rank learns what one process learns.
 
 `apt-get install openmpi-bin mpich slurm-wlm munge` brings them; a missing one skips its tests. Those of Slurm start
 its daemons as root.
@@ -39,7 +39,8 @@ exec unshare --uts sh -c "hostname $host; $*"
 
 
 @pytest.fixture(
-    autouse=True, params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "torch")]
+    autouse=True,
+    params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "tensorflow", "torch")],
 )
 def framework(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The framework of all ranks."""
