@@ -91,7 +91,7 @@ def meet(
 
 def member_of(world: World, secret: bytes | None = None) -> Member:
     """This process as a member of its job, which it proves with `secret`, or else `job_secret()`."""
-    return Member(world.rank, world.size, job_name(world), job_secret() if secret is None else secret)
+    return Member(world.rank, world.size, job_name(world), job_secret() if secret is None else secret, world.host)
 
 
 def meeting_place(world: World, *, beside_store: bool | None = None) -> tuple[str, str, int]:
