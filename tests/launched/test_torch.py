@@ -214,6 +214,17 @@ def test_a_rank_that_ends_in_a_call_ends_all(
     assert code is None or second.returncode == code
 
 
+@pytest.mark.full
+def test_rank_0_that_is_killed_ends_all_though_it_has_the_store() -> None:
+    first, second = start_all(_ENDS.replace("rank == 1", "rank == 0"), 2, "os.kill(os.getpid(), 9)", backend="torch")
+    _, errors = ended(second, 60)
+    ended(first, 20)
+    start = f"rank 0 on host {platform.node()} "  # whichever thread finds out first
+    assert f"{start}has died" in errors or f"{start}cannot be reached" in errors
+    assert errors.count("Exception raised from") <= 1  # the C++ frames of torch's store
+    assert (first.returncode, second.returncode) == (-signal.SIGKILL, 1)
+
+
 @pytest.mark.in_turn
 def test_a_rank_that_ends_before_a_call_of_the_others_ends_all() -> None:
     first, second = start_all(ENDS_BEFORE, 2, backend="torch")

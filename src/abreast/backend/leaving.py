@@ -88,7 +88,7 @@ class Leaving:
             try:
                 left = self._board.look(_LEFT)
             except Exception:  # any of the framework's
-                self._end("rank 0 cannot be reached")
+                self._end(f"{self._who(0)} cannot be reached")
             bad = next((how.decode() for how in left.values() if not how.endswith(_WELL)), None)
             if bad is not None:
                 self._end(bad)
@@ -114,7 +114,7 @@ class Leaving:
             if self._is_leaving:
                 return
             if unreachable > _DEAD_SECONDS:
-                self._end("rank 0 cannot be reached")
+                self._end(f"{self._who(0)} cannot be reached")
             if left is not None and stuck > (2 * _DEAD_SECONDS if left.endswith(_WELL.decode()) else _SOON_SECONDS / 2):
                 self._end(f"{left} while this process waited for it in a call")
             if (silent := self._silent(self._hang_seconds)) is not None:
@@ -135,10 +135,15 @@ class Leaving:
     def _silent(self, seconds: float) -> str | None:
         now = time.monotonic()
         for rank in self._others:
-            text, since = self._heard.get(rank, ("", now))
+            _, since = self._heard.get(rank, ("", now))
             if now - since > seconds:
-                return f"rank {rank} on host {text.split(' ')[-1]}"
+                return self._who(rank)
         return None
+
+    def _who(self, rank: int) -> str:
+        """A process, with its host if it has said it."""
+        text, _ = self._heard.get(rank, ("", 0.0))
+        return f"rank {rank} on host {text.split(' ')[-1]}" if text else f"rank {rank}"
 
     def _left(self) -> str | None:
         with contextlib.suppress(Exception):

@@ -68,6 +68,10 @@ def _listening(address: str, port: int) -> int:
         ) from error
 
 
+class Unreachable(ConnectionError):
+    """The store did not answer."""
+
+
 class _Board:
     """See `Board`. Its own connection: that of the process group may wait for long."""
 
@@ -75,40 +79,32 @@ class _Board:
         self._store = store.clone()
         self._store.set_timeout(_ANSWER)
         self._lock = threading.Lock()
+        self._failure: RuntimeError | None = None
         self._rank, self._size = rank, size
         for prefix in (*PREFIXES, _GONE):
             self.write(f"{prefix}{rank}", b"")
 
     def write(self, key: str, value: bytes) -> None:
-        with self._lock:
-            self._store.set(key, value)
+        self._ask("set", key, value)
 
     def read(self, keys: Sequence[str], seconds: float) -> list[bytes] | None:
         # Not `wait`, which prints lines where its time is over.
         deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE_SECONDS
-        while not self._has(keys):
+        while not self._ask("check", list(keys)):
             if time.monotonic() > deadline:
                 return None
             time.sleep(pause)
             pause = min(2 * pause, _LAST_PAUSE_SECONDS)
-        with self._lock:
-            return list(self._store.multi_get(list(keys)))
-
-    def _has(self, keys: Sequence[str]) -> bool:
-        with self._lock:
-            return bool(self._store.check(list(keys)))
+        return list(self._ask("multi_get", list(keys)))
 
     def look(self, prefix: str) -> dict[int, bytes]:
         keys = [f"{prefix}{rank}" for rank in range(self._size)]
-        if not self._has(keys):  # some processes have not begun
+        if not self._ask("check", keys):  # some processes have not begun
             return {}
-        with self._lock:
-            values = self._store.multi_get(keys)
-        return {rank: value for rank, value in enumerate(values) if value}
+        return {rank: value for rank, value in enumerate(self._ask("multi_get", keys)) if value}
 
     def erase(self, key: str) -> None:
-        with self._lock:
-            self._store.delete_key(key)
+        self._ask("delete_key", key)
 
     def close(self) -> None:
         """The store may be in rank 0, which ends last."""
@@ -116,3 +112,14 @@ class _Board:
         deadline = time.monotonic() + _GONE_SECONDS
         while self._rank == 0 and len(self.look(_GONE)) < self._size and time.monotonic() < deadline:
             time.sleep(_LAST_PAUSE_SECONDS)
+
+    def _ask(self, what: str, *arguments: Any) -> Any:
+        """Ask the store, unless it failed before: at each failure, torch prints the C++ frames."""
+        with self._lock:
+            if self._failure is not None:
+                raise Unreachable("the store of rank 0 cannot be reached") from self._failure
+            try:
+                return getattr(self._store, what)(*arguments)
+            except RuntimeError as error:
+                self._failure = error
+                raise

@@ -30,7 +30,7 @@ from abreast.backend.torch import messages
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.channel import ChannelClosed
 from abreast.backend.torch.interface import choose_interface
-from abreast.backend.torch.job import Job
+from abreast.backend.torch.job import Job, Unreachable
 from abreast.backend.torch.joint_steps import JointSteps, times_of_rank
 from abreast.backend.torch.memory import note_requests
 from abreast.backend.torch.mode import StagedBatch
@@ -256,8 +256,8 @@ class Launched:
             self._job.leaving.failed(text)
             where = f"rank {self._job.rank} on host {platform.node()}"
             raise WorkerError(f"{where}: {text}", error.hint, rank=error.rank) from error
-        except (RuntimeError, ChannelClosed) as error:
-            if not (messages.about_connection(error) or isinstance(error, ChannelClosed)):
+        except (RuntimeError, ChannelClosed, Unreachable) as error:
+            if isinstance(error, RuntimeError) and not messages.about_connection(error):
                 raise
             raise WorkerError(self._job.leaving.who_is_gone(), HINT) from error
 
