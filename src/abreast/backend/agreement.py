@@ -28,10 +28,14 @@ _SETTINGS = (
 
 @dataclass
 class Seen:
-    """What a call has seen in this process: a checksum of its batches, and one for each variable that was set between steps."""
+    """What a call has seen in this process: a checksum of its batches, and one for each variable that was set between steps.
+
+    `doubtful`: variables that were set, or only read, as where a callback saves them. Their values at the end are compared.
+    """
 
     batches: int = 0
     assigned: dict[str, int] = field(default_factory=dict)
+    doubtful: set[str] = field(default_factory=set)
 
 
 UNSEEN = 0  # in place of a program that was not looked at
@@ -57,6 +61,7 @@ class Agreement:
         self._thread: int | None = None  # that of the call that runs
         self._seen = Seen()
         self._starts = False  # whether the next step is the first one of a call
+        self.present: Callable[[str], int] = lambda name: 0  # the checksum of a variable's present value
 
     def of_rank_0(self, doing: str, text: str) -> str:
         """The text of rank 0, in every process."""
@@ -109,6 +114,10 @@ class Agreement:
         """A variable was set between steps. `checksum` continues one over its value."""
         self._seen.assigned[name] = checksum(self._seen.assigned.get(name, 0))
 
+    def read_or_assigned(self, name: str) -> None:
+        """A variable was set between steps, or only read."""
+        self._seen.doubtful.add(name)
+
     def call_ended(self, failed: bool, program: Program | int = UNSEEN) -> None:
         """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
         if self._thread not in (None, threading.get_ident()):
@@ -122,9 +131,9 @@ class Agreement:
     def _check_same(self, moment: str, program: Program | int) -> None:
         """Raises `DataError` or `ModelError` if another process did something else than this one."""
         number = program if isinstance(program, int) else program.checksum
-        own = json.dumps([self._seen.batches, number, self._seen.assigned])
+        own = json.dumps([self._seen.batches, number, self._seen.assigned, sorted(self._seen.doubtful)])
         of_all = [json.loads(each) for each in self._exchange.exchange(moment, own.encode())]
-        batches, programs, assigned = zip(*of_all, strict=True)
+        batches, programs, assigned, doubtful = zip(*of_all, strict=True)
         if (rank := _first_unlike(batches)) is not None:
             raise DataError(
                 f"the processes read different batches: those of rank {rank} are not those of rank 0",
@@ -133,8 +142,15 @@ class Agreement:
             )
         if UNSEEN not in programs and (rank := _first_unlike(programs)) is not None:
             self._refuse_other_program(rank, program)
-        if (rank := _first_unlike(assigned)) is not None:
-            values, others = assigned[0], assigned[rank]
+        self._refuse_other_values(assigned)
+        if names := sorted({name for each in doubtful for name in each}):
+            own = json.dumps({name: self.present(name) for name in names})
+            said = self._exchange.exchange("compares variables", own.encode())
+            self._refuse_other_values([json.loads(each) for each in said])
+
+    def _refuse_other_values(self, of_all: Sequence[Mapping[str, int]]) -> None:
+        if (rank := _first_unlike(of_all)) is not None:
+            values, others = of_all[0], of_all[rank]
             name = next(name for name in [*values, *others] if values.get(name) != others.get(name))
             raise ModelError(
                 f"between steps, {name} was set to other values on rank {rank} than on rank 0: the processes trained apart",

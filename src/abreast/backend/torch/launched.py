@@ -136,12 +136,13 @@ class Launched:
         variables, buffers = known.changed()
         if not (variables or buffers):
             return
-        names = [variable.path for variable in messages.numbered_variables(known.step.model)]
-        present = known.step.buffers.tensors()
-        for i in variables:
-            self._agreement.assigned(names[i], partial(_digest, known.tensors[i]))
-        for i in buffers:
-            self._agreement.assigned(f"buffer {i}", partial(_digest, present[i]))
+        named, assigned = known.named(), known.assigned()
+        for i in [*variables, *(len(known.tensors) + i for i in buffers)]:
+            name, tensor = named[i]
+            if i in assigned:
+                self._agreement.assigned(name, partial(_digest, tensor))
+            else:  # its memory was asked for, to read it or to write to it
+                self._agreement.read_or_assigned(name)
 
     def _agree_on_relations(self, model: Any) -> None:
         """Use rank 0's findings about a model: from the first step on, all ranks have rank 0's weights."""
@@ -209,6 +210,7 @@ class Launched:
                 self._looks = not by_hand or self._is_time_to_look()
             else:
                 self._note_assigned(known, look)
+            self._agreement.present = partial(_present, model)
             self._agreement.before_step(staged.digest, partial(_program, model, known) if self._looks else UNSEEN)
             if checked:
                 self._agree_on_relations(model)
@@ -322,6 +324,11 @@ def _program(model: Any, known: TeamModel | None) -> Program:
 def _is_about_connection(error: WorkerError) -> bool:
     """Whether a worker raised because another one is gone."""
     return "raised RuntimeError" in error.message and messages.about_connection(RuntimeError(error.message))
+
+
+def _present(model: Any, name: str) -> int:
+    known = team_model_of(model)
+    return 0 if known is None else _digest(dict(known.named())[name])
 
 
 def _digest(tensor: torch.Tensor, before: int = 0) -> int:

@@ -100,6 +100,19 @@ class TeamModel:
     def _all_tensors(self) -> list[torch.Tensor]:
         return [*self.tensors, *self.step.buffers.tensors()]
 
+    def named(self) -> list[tuple[str, torch.Tensor]]:
+        """All tensors, variables first."""
+        names = [variable.path for variable in messages.numbered_variables(self.step.model)]
+        buffers = self.step.buffers.tensors()
+        names += [f"buffer {i}" for i in range(len(buffers))]
+        return list(zip(names, [*self.tensors, *buffers], strict=True))
+
+    def assigned(self) -> list[int]:
+        """Places in `named` of tensors changed since `remember`, by torch's count alone."""
+        numbers = range(len(self.tensors))
+        by_count = [n for n in numbers if self.tensors[n]._version != self._versions[n]]
+        return [*by_count, *(len(self.tensors) + n for n in self.step.buffers.changed())]
+
     def changed(self) -> tuple[list[int], list[int]]:
         """Indices of variables and of buffers changed since `remember`, by torch's count and by `note_writes`."""
         numbers = range(len(self.tensors))
