@@ -95,6 +95,7 @@ def test_another_secret_on_one_host_is_named_there(hosts: tuple[Namespace, ...],
     _, errors = ended(second)
     assert "the two do not know the same secret" in errors and second.returncode == 2
     _, errors = ended(first)
+    assert f"refused a process at {ADDRESSES[1]}: it does not know the secret of this job\n" in errors
     assert "rank 1 of 2 did not reach rank 0 within 8 s" in errors and first.returncode == 2
 
 

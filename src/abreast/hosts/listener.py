@@ -25,6 +25,7 @@ from abreast.launchers.route import with_port
 
 _PROOF_SECONDS = 5.0  # for a stranger to prove itself
 _MOST_STRANGERS = 128
+_MOST_UNPROVED = 8
 _AGAIN_SECONDS = 0.1
 _REFUSED_SECONDS = 10.0  # an older job may still be ending at the same address
 
@@ -48,6 +49,9 @@ class Listener:
         self._selector.register(self._socket, selectors.EVENT_READ)
         self._strangers: deque[_Stranger] = deque()  # the oldest first
         self._ready: deque[Channel] = deque()
+        self.unproved: set[tuple[str, str]] = (
+            set()
+        )  # addresses of those that do not know the secret, and why they are refused
         self.refusals: list[
             tuple[dict[str, Any], str]
         ] = []  # claims of those that know the secret, and why they are wrong
@@ -76,12 +80,12 @@ class Listener:
 
     def _welcome(self) -> None:
         try:
-            connection = self._socket.accept()[0]
+            connection, (address, *_) = self._socket.accept()
         except OSError:  # it has left already, or this process has too many files open
             return
         keep_from_children(connection)
         connection.setblocking(False)
-        stranger = _Stranger(connection)
+        stranger = _Stranger(connection, str(address))
         self._strangers.append(stranger)
         self._selector.register(connection, selectors.EVENT_READ, stranger)
         self._send(stranger, stranger.greeting)
@@ -98,7 +102,9 @@ class Listener:
                 self._decide(stranger)
         except BlockingIOError:
             return
-        except OSError:  # also `Refused`: it hears nothing
+        except OSError as error:  # also `Refused`: it hears nothing
+            if isinstance(error, Refused) and len(self.unproved) < _MOST_UNPROVED:
+                self.unproved.add((stranger.address, str(error)))
             self._forget(stranger)
 
     def _decide(self, stranger: _Stranger) -> None:
@@ -132,6 +138,7 @@ class _Stranger:
     """A connection that has not proved itself yet."""
 
     connection: socket.socket
+    address: str
     greeting: bytes = field(default_factory=handshake.greeting)
     received: bytearray = field(default_factory=bytearray)
     deadline: float = field(default_factory=lambda: time.monotonic() + _PROOF_SECONDS)

@@ -16,7 +16,7 @@ from abreast.hosts.listener import Listener, dial
 from abreast.hosts.secret import job_name, job_secret
 from abreast.launchers import World, address_of_rank_0
 from abreast.launchers.route import addresses
-from abreast.stderr import tell
+from abreast.stderr import tell, tell_once
 
 _SECONDS = 300.0
 _REPORT_SECONDS = 30.0
@@ -152,6 +152,8 @@ class _Host:
                 tell(f"rank 0 waits for {_ranks(missing)} of {self._member.size}, for {now - begin:.0f} s until now")
             with contextlib.suppress(TimeoutError):
                 self._take(self._listener.accept(min(_LOOK_SECONDS, self._seconds)))
+            for address, why in sorted(self._listener.unproved):
+                tell_once(f"refused a process at {address}: {why}")
             for claims, refusal in self._listener.refusals:
                 if claims.get("job") == self._member.job:
                     raise LaunchError(refusal, _HINT_ONE_LAUNCHER)
