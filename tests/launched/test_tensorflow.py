@@ -69,7 +69,7 @@ def test_what_differs_between_processes_is_refused_or_is_that_of_rank_0() -> Non
     assert "dense_6/bias was set to other values on rank 1 than on rank 0" in first["callback"]
     assert "/bias was set to other values on rank 1 than on rank 0" in first["callback and validation"]
     assert first["later batches and validation"].startswith("DataError: the processes read different batches")
-    assert "dropout_6 rate=0.1 on rank 0, and dropout_6 rate=0.5 on rank 1" in first["rate of a layer"]
+    assert "dropout_6 rate is 0.1 on rank 0, and 0.5 on rank 1" in first["rate of a layer"]
     assert first["set on rank 0"] == "no error"
     assert first["thread"].startswith("BackendError: two threads train, evaluate or predict at a time")
 

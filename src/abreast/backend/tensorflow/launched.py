@@ -136,13 +136,15 @@ class Launched:
         self.job.interrupts.forget()
         try:
             yield
-        except tf.errors.OpError:
+        except (tf.errors.OpError, RuntimeError):  # the latter where Ctrl+C comes while TensorFlow makes the former
             failed = self.job.ring.error
             if failed is None:
                 raise
             if not isinstance(failed, WorkerError) or failed.hint != HINT:
                 raise failed from None
-            raise WorkerError(f"{self.job.leaving.who_is_gone()}: {failed.message}", HINT) from None
+            raise WorkerError(
+                f"{self.job.leaving.who_is_gone()} while this process waited for it in a step", HINT
+            ) from None
 
 
 def batch_digest(batch: HostBatch) -> int:
