@@ -7,6 +7,7 @@ same for the browser of the tests of pages. Without `-m "not full"`, each job ru
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import tempfile
@@ -31,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in the background with Ctrl-C ignored, and our scripts, which get it, would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.setdefault("ABREAST_SECRET", secrets.token_hex(32))  # else jobs of tests would make one in the home
     # Most time on JAX went into compiling the same programs again, in this process or another.
     # Not where tests measure time: they mean that of a user, who compiles.
     if "not alone" in config.option.markexpr and not hasattr(config, "workerinput"):

@@ -1,8 +1,8 @@
-"""What processes of a launcher say to each other outside of a framework. Standard library only.
+"""What processes of a launcher say to each other outside of a framework. No framework.
 
-`meeting.py` brings all ranks together through rank 0, before a framework joins them. Below it: `listener.py` accepts and makes
-connections, `handshake.py` is the proof of both ends that they know the secret of the job, `channel.py` sends messages, and
-`secret.py` finds the secret and names the job.
+`meeting.py` brings all ranks together through rank 0, before a framework joins them, and `checks.py` compares what must be the
+same. Below these: `listener.py` accepts and makes connections, `handshake.py` is the proof of both ends that they know the
+secret of the job, `channel.py` sends messages, and `secret.py` finds the secret and names the job.
 
 A link of one's own, such as a ring: `listener = Listener(member, own_address)` before the meeting (`meeting_place` and
 `member_of` give both), its address and port in the hello, then `dial(member, rank, *hello["ring"], "ring", seconds)` on one side
@@ -13,7 +13,7 @@ Nothing from the network is unpickled: messages are JSON or raw bytes, with a li
 
 from abreast.hosts.channel import Channel
 from abreast.hosts.handshake import Member
-from abreast.hosts.listener import Listener, dial
+from abreast.hosts.listener import Listener, dial, free_port
 from abreast.hosts.meeting import Meeting, meet, meeting_place, member_of
 
-__all__ = ["Channel", "Listener", "Meeting", "Member", "dial", "meet", "meeting_place", "member_of"]
+__all__ = ["Channel", "Listener", "Meeting", "Member", "dial", "free_port", "meet", "meeting_place", "member_of"]

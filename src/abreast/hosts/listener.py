@@ -199,6 +199,13 @@ def _prove(own: Member, connection: socket.socket, claims: bytes, deadline: floa
     return handshake.check_answer(own, greeted, nonce, claims, received)
 
 
+def free_port(address: str) -> int:
+    """A port that is free at this address, for a server of a framework, which must be told one."""
+    with socket.create_server((address, 0), family=_family(address)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def _family(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 

@@ -16,14 +16,16 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from abreast.backend.exchange import Exchange
 from abreast.backend.jax.devices import gpus_of_driver, index_of
+from abreast.backend.joining import join
 from abreast.errors import LaunchError
-from abreast.launchers import World, address_of_rank_0, own_devices
-from abreast.launchers.route import addresses, with_port
+from abreast.hosts import Meeting, free_port, meeting_place
+from abreast.launchers import World, own_devices
+from abreast.launchers.route import with_port
 
 _CORE: Any = vars(xla_bridge)["_jax"]
 _HEARTBEAT_SECONDS = 7 * 24 * 3600  # JAX would end this process by SIGABRT; `leaving.py` notices who is gone
 _CONNECT_SECONDS = 300
-_PORTS_ABOVE_TORCHRUN = 1  # torchrun keeps a store at MASTER_PORT
+_ATTEMPTS = 5  # another program may take a port before the service does
 
 
 class Job(Exchange):
@@ -74,25 +76,22 @@ def refuse_other_jobs() -> None:
 def _joined(world: World) -> Any:
     """JAX's service, joined by this process. Raises `LaunchError` where that cannot be."""
     refuse_other_jobs()
-    address, port = address_of_rank_0(world)
     if xla_bridge.backends_are_initialized():
         raise LaunchError(
             f"{world.source} started {world.size} processes, and JAX has started in this one before it could join them",
             "start the script with `abreast run`, or make the model inside of `with abreast.DataParallel()`, before anything "
             "is computed",
         )
-    own, address = addresses(world, address)
-    port += _PORTS_ABOVE_TORCHRUN if "TORCHELASTIC_RUN_ID" in os.environ else 0
     jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM
-    if gpus := _own_gpus(world):
+    gpus = _own_gpus(world)
+    if gpus:
         jax.config.update("jax_cuda_visible_devices", ",".join(map(str, gpus)))
-    _use_address(own)
+    meeting = join(world, "JAX", jax.__version__, len(gpus) or max(1, getattr(jax.config, "jax_num_cpu_devices", 1)))
+    _use_address(meeting.own_address)
+    _, address, _ = meeting_place(world)
+    port = _port_of_service(meeting)
     state = distributed.global_state
     try:
-        if world.rank == 0:
-            state.service = _CORE.get_distributed_runtime_service(
-                with_port(own, port), world.size, heartbeat_timeout=_HEARTBEAT_SECONDS
-            )
         client = _CORE.get_distributed_runtime_client(
             with_port(address, port),
             world.rank,
@@ -105,11 +104,29 @@ def _joined(world: World) -> Any:
     except RuntimeError as error:
         raise LaunchError(
             f"rank {world.rank} cannot join rank 0 at {with_port(address, port)}: {str(error).splitlines()[0]}",
-            "check that all processes run, that this is an address of rank 0's host, and that its port is free",
+            "check that all processes run, and that no firewall closes the ports of rank 0's host",
         ) from error
     state.client, state.process_id, state.num_processes = client, world.rank, world.size
     state.coordinator_address = with_port(address, port)
     return client
+
+
+def _port_of_service(meeting: Meeting) -> int:
+    """The port of JAX's service, which rank 0 starts here at a free one."""
+    own = meeting.member
+    port = 0
+    if own.rank == 0:
+        for attempt in range(_ATTEMPTS):
+            port = free_port(meeting.own_address)
+            try:
+                distributed.global_state.service = _CORE.get_distributed_runtime_service(
+                    with_port(meeting.own_address, port), own.size, heartbeat_timeout=_HEARTBEAT_SECONDS
+                )
+                break
+            except RuntimeError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+    return int(meeting.exchange(str(port).encode())[0])
 
 
 def _connect() -> None:
