@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from abreast.backend.leaving import Leaving
+from abreast.backend.leaving import HINT, Leaving
 from abreast.errors import WorkerError
+from abreast.hosts.meeting import Meeting
 
 _LOOK_SECONDS = 1.0
 _END = b"\n"  # of what a process is doing, in a message
@@ -41,11 +42,11 @@ class Board(Protocol):
 class Exchange:
     """The messages of one job. Every process makes the same exchanges in the same order, from the thread of its call."""
 
-    def __init__(self, board: Board, rank: int, size: int) -> None:
-        self.rank, self.size = rank, size
+    def __init__(self, board: Board, meeting: Meeting) -> None:
+        self.rank, self.size = meeting.member.rank, meeting.member.size
         self._board = board
         self.num_steps = self.num_messages = 0
-        self.leaving = Leaving(board, rank, size, lambda: (self.num_steps, self.num_messages))
+        self.leaving = Leaving(meeting, lambda: (self.num_steps, self.num_messages), board.close)
 
     def exchange(self, doing: str, own: bytes) -> list[bytes]:
         """The messages of all ranks, in their order. Raises `WorkerError` if another process is `doing` something else."""
@@ -64,16 +65,26 @@ class Exchange:
     def _messages(self, number: int) -> list[bytes]:
         """The messages of all; short waits let Ctrl+C through. Raises `WorkerError` where one can never come."""
         keys = [_key(number, rank) for rank in range(self.size)]
+        known = False
         while True:
-            found = self._board.read(keys, _LOOK_SECONDS)
+            found = self._read(keys)
             if found is not None:
                 return found
+            if known:  # before this look: what the process that is gone has written was there
+                self.leaving.raise_if_gone()
+            known = self.leaving.is_anybody_gone()
             for rank in range(self.size):
                 steps, messages = self.leaving.progress(rank)
                 if (
                     steps > self.num_steps and messages < number
                 ):  # that step waits for this process, and this one for it
                     raise _apart(f"rank {rank} makes a step that rank {self.rank} does not make")
+
+    def _read(self, keys: Sequence[str]) -> list[bytes] | None:
+        try:
+            return self._board.read(keys, _LOOK_SECONDS)
+        except Exception as error:  # any of the framework's
+            raise WorkerError(f"{self.leaving.who_is_gone()}: {str(error).splitlines()[0]}", HINT) from error
 
 
 def _key(number: int, rank: int) -> str:

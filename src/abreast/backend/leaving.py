@@ -1,8 +1,8 @@
 """How processes leave a job of several: a good end waits for the others, and a bad one of any process soon ends all.
 
 A process that waits for one that is gone may wait for ever. JAX alone also waits at the exit until all processes are there, and
-ends a process by SIGABRT, with C++ frames, when another is gone. So each process writes down that it lives, and how it ends, and
-reads the same of the others.
+ends a process by SIGABRT, with C++ frames, when another is gone. So each process says how it ends, and hears the same of the
+others; `hosts/watch.py` tells it, and who has died or is silent.
 """
 
 from __future__ import annotations
@@ -10,44 +10,42 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import platform
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from abreast.errors import WorkerError
+from abreast.hosts.meeting import Meeting
+from abreast.hosts.watch import Watch
 from abreast.stderr import tell
 from abreast.workers.limits import hang_seconds
 
-if TYPE_CHECKING:
-    from abreast.backend.exchange import Board
-
-PREFIXES = _LEFT, _ALIVE = "abreast/left/", "abreast/alive/"
-_WELL = b" ended"
-_EVERY_SECONDS = 1
-_LOOK_SECONDS = 0.1
+_WELL = " ended"
+_KNOWN_SECONDS = 10  # after an error of the framework's, until it is known who is gone
+_RAISE_SECONDS = 3  # that a call has to raise after somebody is gone; a thread that still waits then waits for ever
+_WELL_SECONDS = 12  # the same where another process has ended well, and may have done its part of the call
 _SOON_SECONDS = 6  # that rank 0, whose end lets JAX abort the others, leaves them to end by themselves
-_DEAD_SECONDS = 6  # silence after which a process whose connections have closed counts as the dead one
 HINT = "the first error is in the output of the process that ended first"
 
 
 class Leaving:
-    """The end of this process in its job. `progress` returns the numbers of steps and messages that this process has begun."""
+    """The end of this process in its job. `progress` returns the numbers of steps and messages that this process has begun.
 
-    def __init__(self, board: Board, rank: int, size: int, progress: Callable[[], tuple[int, int]]) -> None:
-        self._board = board
-        self._progress = progress
-        self._rank = rank
-        self._others = [each for each in range(size) if each != rank]
-        self._heard: dict[int, tuple[str, float]] = {}  # of each rank, what it wrote last, and since when
-        self._is_leaving = False
-        self._hang_seconds = hang_seconds()
+    `close` is called at a good end, when all have ended well.
+    """
+
+    def __init__(self, meeting: Meeting, progress: Callable[[], tuple[int, int]], close: Callable[[], None]) -> None:
+        self._progress, self._close = progress, close
+        self._rank, self._process = meeting.member.rank, os.getpid()
         self._waits = False  # for a message of another process
+        self._since: float | None = None  # this process waits for one that is gone
         self._cause: str | None = None  # the end of another process that ends this one
+        self._ends = False
         self.in_call = False  # every call is one of all processes, so none may leave during it
+        self._watch = Watch(meeting, hang_seconds(), lambda: "{} {}".format(*progress()), self._look)
+        self._watch.begin()
         atexit.register(self._leave)  # before what JAX registered, which waits too
-        threading.Thread(target=self._watch, name="abreast-job", daemon=True).start()
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
@@ -60,117 +58,77 @@ class Leaving:
 
     def progress(self, rank: int) -> tuple[int, int]:
         """The numbers of steps and messages that a process had begun a moment ago."""
-        if rank not in self._heard:
-            return 0, 0
-        _, steps, messages, _ = self._heard[rank][0].split(" ")
+        steps, _, messages = self._watch.notes.get(rank, "0 0").partition(" ")
         return int(steps), int(messages)
 
     def who_is_gone(self) -> str:
         """A process that has ended, or is silent; waits until that is known."""
-        deadline = time.monotonic() + _DEAD_SECONDS + 2 * _EVERY_SECONDS
-        while time.monotonic() < deadline and self._cause is None:
-            self._cause = self._left()
-            if self._cause is None and (silent := self._silent(_DEAD_SECONDS)) is not None:
-                self._cause = f"{silent} has died"
-            time.sleep(_EVERY_SECONDS / 4)
+        self._watch.wait(lambda: self._gone() is not None, _KNOWN_SECONDS)
+        self._cause = self._cause or self._gone()
         return self._cause or "another process has ended"
 
-    def failed(self, why: str) -> None:
-        """Let the others know at once why this process cannot go on."""
-        self._write_how(f" ended by an error: {why}")
+    def is_anybody_gone(self) -> bool:
+        return self._gone() is not None
+
+    def raise_if_gone(self) -> None:
+        """Raises `WorkerError` if a process is gone, without which no call can end."""
+        gone = self._gone()
+        if gone is not None:
+            self._cause = self._cause or gone
+            raise WorkerError(f"{self._cause} while this process waited for it in a call", HINT)
+
+    def _gone(self) -> str | None:
+        """The first process that is known to be gone, with how it went."""
+        return self._cause or self._bad() or next(iter(self._last_words()), None)
+
+    def _bad(self) -> str | None:
+        """The end of another process that makes this one's a bad one, too."""
+        return self._watch.lost() or next((words for words in self._last_words() if not words.endswith(_WELL)), None)
+
+    def _last_words(self) -> list[str]:
+        return [words for rank, words in self._watch.left().items() if rank != self._rank]
 
     def _leave(self) -> None:
+        if os.getpid() != self._process:  # a fork of it
+            return
         failed = getattr(sys, "last_value", None) is not None  # Python notes there what it prints at the end
-        self._write_how(" ended by an error" if failed else _WELL.decode())
+        self._say(" ended by an error" if failed else _WELL)
         if failed:
             self._exit()
-        while True:
-            try:
-                left = self._board.look(_LEFT)
-            except Exception:  # any of the framework's
-                self._end(f"{self._who(0)} cannot be reached")
-            bad = next((how.decode() for how in left.values() if not how.endswith(_WELL)), None)
-            if bad is not None:
-                self._end(bad)
-            if len(left) > len(self._others):
-                break
-            time.sleep(_LOOK_SECONDS)
-        self._is_leaving = True
-        self._board.close()
+        self._watch.wait(lambda: self._bad() is not None or not self._watch.here())
+        if (bad := self._bad()) is not None:
+            self._report(bad)
+            self._exit()
+        self._ends = True
+        self._close()
+        self._watch.close()
 
-    def _watch(self) -> None:
-        """End this process when another one is silent, or has left while this one is in a call, which would wait for ever."""
-        count, unreachable, stuck = 0, 0, 0
-        while not self._is_leaving:
-            count += 1
-            try:
-                self._write_alive(count)
-                self._hear()
-                unreachable = 0
-            except Exception:  # any of the framework's
-                unreachable += 1
-            left = self._left() if self.in_call or self._waits else None
-            stuck = stuck + 1 if left is not None else 0
-            if self._is_leaving:
-                return
-            if unreachable > _DEAD_SECONDS:
-                self._end(f"{self._who(0)} cannot be reached")
-            if left is not None and stuck > (2 * _DEAD_SECONDS if left.endswith(_WELL.decode()) else _SOON_SECONDS / 2):
-                self._end(f"{left} while this process waited for it in a call")
-            if (silent := self._silent(self._hang_seconds)) is not None:
-                self._end(f"{silent} has been silent for {self._hang_seconds:g} s (ABREAST_HANG_SECONDS)")
-            time.sleep(_EVERY_SECONDS)
-
-    def _write_alive(self, count: int) -> None:
-        steps, messages = self._progress()
-        text = f"{count} {steps} {messages} {platform.node()}"
-        self._board.write(f"{_ALIVE}{self._rank}", text.encode())
-
-    def _hear(self) -> None:
+    def _look(self) -> None:
+        """End this process, from another thread, if it waits in a call for one that is gone: it may wait for ever."""
+        gone = self._gone() if self.in_call or self._waits else None
+        if gone is None or self._ends:
+            self._since = None
+            return
         now = time.monotonic()
-        for rank, text in self._board.look(_ALIVE).items():
-            if self._heard.get(rank, ("", 0.0))[0] != text.decode():
-                self._heard[rank] = (text.decode(), now)
+        self._since = self._since or now
+        if now - self._since > (_WELL_SECONDS if gone.endswith(_WELL) else _RAISE_SECONDS):
+            self._report(f"{gone} while this process waited for it in a call" if " ended" in gone else gone)
+            threading.Thread(target=self._exit, name="abreast-exit", daemon=True).start()
 
-    def _silent(self, seconds: float) -> str | None:
-        now = time.monotonic()
-        for rank in self._others:
-            _, since = self._heard.get(rank, ("", now))
-            if now - since > seconds:
-                return self._who(rank)
-        return None
-
-    def _who(self, rank: int) -> str:
-        """A process, with its host if it has said it."""
-        text, _ = self._heard.get(rank, ("", 0.0))
-        return f"rank {rank} on host {text.split(' ')[-1]}" if text else f"rank {rank}"
-
-    def _left(self) -> str | None:
-        with contextlib.suppress(Exception):
-            for how in self._board.look(_LEFT).values():
-                return how.decode()
-        return None
-
-    def _write_how(self, how: str) -> None:
-        with contextlib.suppress(Exception):  # rank 0 may be gone
-            if self._rank not in self._board.look(_LEFT):  # the first reason counts
-                text = self._cause or f"rank {self._rank} on host {platform.node()}{how}"
-                self._board.write(f"{_LEFT}{self._rank}", text.encode())
-
-    def _end(self, why: str) -> None:
-        """End this process because another one of the job is gone."""
-        tell(f"{why}; this process of the job ends too\nhint: {HINT}")
+    def _report(self, why: str) -> None:
+        self._ends = True
         self._cause = self._cause or why
-        self._write_how(" ended by an error")
-        self._exit()
+        tell(f"{why}; this process of the job ends too\nhint: {HINT}")
+
+    def _say(self, how: str) -> None:
+        self._watch.leave(self._cause or f"{self._watch.who(self._rank)}{how}")
 
     def _exit(self) -> None:
-        with contextlib.suppress(Exception):
-            deadline = time.monotonic() + (_SOON_SECONDS if self._rank == 0 else 0)
-            while time.monotonic() < deadline and len(self._board.look(_LEFT)) <= len(self._others):
-                time.sleep(_EVERY_SECONDS / 4)
-            if self._rank == 0:
-                time.sleep(5 * _LOOK_SECONDS)  # those that wait at their own end read it now
+        self._ends = True
+        self._say(" ended by an error")
+        self._watch.flush()
+        if self._rank == 0:
+            self._watch.wait(lambda: not self._watch.here(), _SOON_SECONDS)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)

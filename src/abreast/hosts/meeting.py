@@ -35,7 +35,7 @@ class Meeting:
     def __init__(self, member: Member, own_address: str, hellos: list[dict[str, Any]], channels: list[Channel]) -> None:
         self.member, self.own_address, self.hellos = member, own_address, hellos
         self.hosts = [str(hello.get("host")) for hello in hellos]
-        self._channels = channels  # of rank 0: those of ranks 1, 2, ...; of others: the one to rank 0
+        self.channels = channels  # of rank 0: those of ranks 1, 2, ...; of others: the one to rank 0
 
     def exchange(self, message: bytes) -> list[bytes]:
         """The messages of all ranks, in their order. All ranks call this, the same number of times, from one thread.
@@ -44,16 +44,16 @@ class Meeting:
         """
         try:
             if self.member.rank == 0:
-                messages = [message, *(channel.receive() for channel in self._channels)]
-                _tell_all(self._channels, messages)
+                messages = [message, *(channel.receive() for channel in self.channels)]
+                _tell_all(self.channels, messages)
                 return messages
-            self._channels[0].send(message)
-            return _split(self._channels[0].receive(limit=_MOST_BYTES))
+            self.channels[0].send(message)
+            return _split(self.channels[0].receive(limit=_MOST_BYTES))
         except OSError as error:
             raise WorkerError(f"{self.member} has lost the other processes of the job: {error}") from error
 
     def close(self) -> None:
-        for channel in self._channels:
+        for channel in self.channels:
             channel.close()
 
 

@@ -32,7 +32,8 @@ class Job(Exchange):
     """The messages of one job. They go over the service of JAX, not over the devices."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(_Service(_joined(world)), world.rank, world.size)
+        client, meeting = _joined(world)
+        super().__init__(_Service(client), meeting)
         self.device_names = _names(jax.devices())
         _connect()
 
@@ -73,8 +74,8 @@ def refuse_other_jobs() -> None:
         )
 
 
-def _joined(world: World) -> Any:
-    """JAX's service, joined by this process. Raises `LaunchError` where that cannot be."""
+def _joined(world: World) -> tuple[Any, Meeting]:
+    """JAX's service, joined by this process, and the meeting before it. Raises `LaunchError` where that cannot be."""
     refuse_other_jobs()
     if xla_bridge.backends_are_initialized():
         raise LaunchError(
@@ -108,7 +109,7 @@ def _joined(world: World) -> Any:
         ) from error
     state.client, state.process_id, state.num_processes = client, world.rank, world.size
     state.coordinator_address = with_port(address, port)
-    return client
+    return client, meeting
 
 
 def _port_of_service(meeting: Meeting) -> int:
