@@ -52,6 +52,7 @@ def test_the_place_of_a_process_is_printed_as_text(tmp_path: Path) -> None:
         ["one_process_per", "device"],
         ["rank_0_address", "127.0.0.1"],
         ["rank_0_port", "61444"],
+        ["ranks_meet_at", "127.0.0.1:61444"],
         ["interface", "lo"],
         ["backend", "torch"],
         ["devices", "cpu:0"],

@@ -16,7 +16,9 @@ from abreast.backend_choice import backend_choice
 from abreast.device_list import CPU_DEVICES, list_devices
 from abreast.device_request import choose
 from abreast.errors import AbreastError, LaunchError
+from abreast.hosts.meeting import meeting_port
 from abreast.launchers import World, address_of_rank_0, own_devices, read_world
+from abreast.launchers.route import with_port
 from abreast.run import RunOptions, check_file
 from abreast.stdout import say
 from abreast.text_table import text_table
@@ -52,10 +54,18 @@ def _facts(world: World, backend: str, devices: tuple[str, ...]) -> dict[str, An
         "one_process_per": None if world.source == "alone" else world.per,
         "rank_0_address": world.master_addr,
         "rank_0_port": world.master_port,
+        "ranks_meet_at": _meeting(world),
         "interface": _interface(world),
         "backend": backend,
         "devices": list(devices),
     }
+
+
+def _meeting(world: World) -> str | None:
+    """Where rank 0 listens for the others; None for one process, and where its address is unknown."""
+    if world.size == 1 or world.master_addr is None or world.master_port is None:
+        return None
+    return with_port(world.master_addr, meeting_port(world.master_port))
 
 
 def _text(value: Any) -> str:

@@ -34,7 +34,7 @@ watch.close()
 """
 
 
-def watching(size: int, changed: dict[int, dict[str, str]], **common: str) -> Job:
+def watching(size: int, changed: dict[int, dict[str, Any]], **common: str) -> Job:
     job = Job(size, _WATCHES, **common)
     for rank in range(size):
         job.start(rank, **changed.get(rank, {}))
@@ -114,9 +114,9 @@ def test_a_host_that_is_cut_off_is_known_on_both_sides() -> None:
             for process in job.processes:
                 assert process.stdout is not None and process.stdout.readline() == "met\n"
             link.hosts[1].run("ip", "link", "set", DEVICE, "down")
-            for process, other in ((0, 1), (1, 0)):
+            for rank, other in ((0, 1), (1, 0)):
                 assert (
-                    known(job, process)[0]
+                    known(job, rank)[0]
                     == f"rank {other} on host {HERE} has been silent for 4 s (ABREAST_HANG_SECONDS)"
                 )
     except NotPermitted as error:

@@ -75,7 +75,11 @@ class Leaving:
         gone = self._gone()
         if gone is not None:
             self._cause = self._cause or gone
-            raise WorkerError(f"{self._cause} while this process waited for it in a call", HINT)
+            raise WorkerError(_in_a_call(self._cause), HINT)
+
+    def failed(self, why: str) -> None:
+        """Let the others know at once why this process cannot go on."""
+        self._say(f" ended by an error: {why}")
 
     def _gone(self) -> str | None:
         """The first process that is known to be gone, with how it went."""
@@ -112,7 +116,7 @@ class Leaving:
         now = time.monotonic()
         self._since = self._since or now
         if now - self._since > (_WELL_SECONDS if gone.endswith(_WELL) else _RAISE_SECONDS):
-            self._report(f"{gone} while this process waited for it in a call" if " ended" in gone else gone)
+            self._report(_in_a_call(gone))
             threading.Thread(target=self._exit, name="abreast-exit", daemon=True).start()
 
     def _report(self, why: str) -> None:
@@ -132,3 +136,7 @@ class Leaving:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)
+
+
+def _in_a_call(gone: str) -> str:
+    return f"{gone} while this process waited for it in a call" if gone.endswith(_WELL) else gone

@@ -30,10 +30,12 @@ class Meeting:
     """The ranks of a job, as `meet` brought them together. `hellos` are those of all ranks, in their order.
 
     `member` is this process, and `own_address` its address towards the others: what a `Listener` of this process needs.
+    `address_of_rank_0` is that of rank 0 as this process reaches it.
     """
 
     def __init__(self, member: Member, own_address: str, hellos: list[dict[str, Any]], channels: list[Channel]) -> None:
         self.member, self.own_address, self.hellos = member, own_address, hellos
+        self.address_of_rank_0 = own_address if member.rank == 0 else str(channels[0].socket.getpeername()[0])
         self.hosts = [str(hello.get("host")) for hello in hellos]
         self.channels = channels  # of rank 0: those of ranks 1, 2, ...; of others: the one to rank 0
 
@@ -83,7 +85,7 @@ def meet(
     channel = dial(member, 0, address, port, "meeting", seconds)
     try:
         channel.send_json(said, _HELLO_SECONDS)
-        return Meeting(member, own, _heard(member, channel, seconds), [channel])
+        return Meeting(member, str(channel.socket.getsockname()[0]), _heard(channel, seconds), [channel])
     except OSError as error:
         channel.close()
         raise LaunchError(f"{member} has lost rank 0 on host {channel.host}: {error}", _HINT_FIRST) from error
@@ -97,10 +99,14 @@ def member_of(world: World, secret: bytes | None = None) -> Member:
 def meeting_place(world: World, *, beside_store: bool | None = None) -> tuple[str, str, int]:
     """The own address of this process, the address of rank 0, and the port at which ranks meet there."""
     address, port = address_of_rank_0(world)
-    own, address = addresses(world, address)
+    return *addresses(world, address), meeting_port(port, beside_store=beside_store)
+
+
+def meeting_port(port: int, *, beside_store: bool | None = None) -> int:
+    """The port at which ranks meet, of `MASTER_PORT`."""
     if beside_store is None:
         beside_store = "TORCHELASTIC_RUN_ID" in os.environ or "RAY_RAYLET_PID" in os.environ
-    return own, address, (port + 1 if port < 65535 else port - 1) if beside_store else port
+    return (port + 1 if port < 65535 else port - 1) if beside_store else port
 
 
 def join_seconds() -> float:
@@ -214,7 +220,7 @@ def _send_last(channel: Channel, said: dict[str, Any]) -> None:
         channel.send_json(said, _LOOK_SECONDS)
 
 
-def _heard(member: Member, channel: Channel, seconds: float) -> list[dict[str, Any]]:
+def _heard(channel: Channel, seconds: float) -> list[dict[str, Any]]:
     """The hellos of all ranks, from rank 0. Rank 0 may have started later than this one, and thus waits longer."""
     said = channel.receive_json(2 * seconds + _HELLO_SECONDS, _MOST_BYTES)
     if "error" in said:

@@ -18,7 +18,7 @@ from abreast.backend.exchange import Exchange
 from abreast.backend.jax.devices import gpus_of_driver, index_of
 from abreast.backend.joining import join
 from abreast.errors import LaunchError
-from abreast.hosts import Meeting, free_port, meeting_place
+from abreast.hosts import Meeting, free_port
 from abreast.launchers import World, own_devices
 from abreast.launchers.route import with_port
 
@@ -89,8 +89,7 @@ def _joined(world: World) -> tuple[Any, Meeting]:
         jax.config.update("jax_cuda_visible_devices", ",".join(map(str, gpus)))
     meeting = join(world, "JAX", jax.__version__, len(gpus) or max(1, getattr(jax.config, "jax_num_cpu_devices", 1)))
     _use_address(meeting.own_address)
-    _, address, _ = meeting_place(world)
-    port = _port_of_service(meeting)
+    address, port = meeting.address_of_rank_0, _port_of_service(meeting)
     state = distributed.global_state
     try:
         client = _CORE.get_distributed_runtime_client(
