@@ -116,8 +116,7 @@ def test_a_host_that_is_cut_off_is_known_on_both_sides() -> None:
             link.hosts[1].run("ip", "link", "set", DEVICE, "down")
             for rank, other in ((0, 1), (1, 0)):
                 assert (
-                    known(job, rank)[0]
-                    == f"rank {other} on host {HERE} has been silent for 4 s (ABREAST_HANG_SECONDS)"
+                    known(job, rank)[0] == f"rank {other} on host {HERE} has been silent for 4 s (ABREAST_HANG_SECONDS)"
                 )
     except NotPermitted as error:
         pytest.skip(error.args[0])
