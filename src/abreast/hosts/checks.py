@@ -43,6 +43,11 @@ def facts(
     }
 
 
+def devices(hellos: Sequence[Hello]) -> list[int]:
+    """The number of devices of each rank."""
+    return [int(hello["devices"][""]) for hello in hellos]
+
+
 def check(hellos: Sequence[Hello]) -> None:
     """Raises `LaunchError`, the same in every process, for the first thing in which a rank differs from rank 0."""
     for kind, (verb, hint) in _KINDS.items():

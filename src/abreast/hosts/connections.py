@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from socket import socket
 from typing import Any
@@ -12,8 +13,7 @@ from abreast.errors import LaunchError
 from abreast.hosts.board import Values, ValuesOfRank0
 from abreast.hosts.channel import Channel
 from abreast.hosts.listener import Listener, dial
-from abreast.hosts.meeting import Meeting, join_seconds, meet, meeting_place, member_of
-from abreast.launchers import World
+from abreast.hosts.meeting import Meeting, join_seconds
 
 _RING, _READS, _REST = "ring", "reads of the board", "board"
 Wanted = set[tuple[int, str]]  # ranks that connect, and for what
@@ -23,19 +23,18 @@ Wanted = set[tuple[int, str]]  # ranks that connect, and for what
 class Connections:
     """`before` and `after` lead from the rank before and to the rank after this one."""
 
-    meeting: Meeting
     before: socket
     after: socket
     board: Values | ValuesOfRank0
 
 
-def connect(world: World, hello: Mapping[str, Any]) -> Connections:
-    """Meet the other processes, as `meet` does, and connect to them. Raises `LaunchError` if one does not come in time."""
-    own, seconds = member_of(world), join_seconds()
-    listener = Listener(own, meeting_place(world)[0])
+def connect(meeting: Meeting) -> Connections:
+    """Connect to the other processes of a meeting; all call this. Raises `LaunchError` if one does not come in time."""
+    own, seconds = meeting.member, join_seconds()
+    listener = Listener(own, meeting.own_address)
     try:
-        meeting = meet(world, {**hello, "listens": [listener.address, listener.port]})
-        places = [said["listens"] for said in meeting.hellos]
+        said = json.dumps([listener.address, listener.port]).encode()
+        places = [json.loads(each) for each in meeting.exchange(said)]
         coming = _Coming(listener, _wanted(own.rank, own.size), seconds)
         following = (own.rank + 1) % own.size
         after = dial(own, following, *_place(places[following]), purpose=_RING, seconds=seconds)
@@ -47,7 +46,7 @@ def connect(world: World, hello: Mapping[str, Any]) -> Connections:
             board = ValuesOfRank0((reads, rest))
         came = coming.wait()
         before = came.pop(((own.rank - 1) % own.size, _RING))
-        return Connections(meeting, before.socket, after.socket, board or Values(list(came.values())))
+        return Connections(before.socket, after.socket, board or Values(list(came.values())))
     finally:
         listener.close()
 

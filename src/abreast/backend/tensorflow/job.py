@@ -8,11 +8,13 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from abreast.backend.exchange import Exchange
+from abreast.backend.joining import join
 from abreast.backend.leaving import HINT
 from abreast.backend.tensorflow.devices import OWN, device_names, grow_memory, tf_names
 from abreast.backend.tensorflow.interrupts import Interrupts
 from abreast.backend.tensorflow.processes import Processes, Reach
 from abreast.errors import LaunchError, WorkerError
+from abreast.hosts.checks import devices
 from abreast.hosts.connections import connect
 from abreast.hosts.ring import Ring
 from abreast.launchers import World, own_devices
@@ -23,10 +25,11 @@ class Job(Exchange):
 
     def __init__(self, world: World) -> None:
         own = _own_devices(world)
-        connections = connect(world, {"devices": len(own)})
-        counts = [int(hello["devices"]) for hello in connections.meeting.hellos]
-        super().__init__(connections.board, world.rank, world.size)
-        self._hosts = connections.meeting.hosts
+        meeting = join(world, "TensorFlow", tf.__version__, len(own))
+        connections = connect(meeting)
+        counts = devices(meeting.hellos)
+        super().__init__(connections.board, meeting)
+        self._hosts = meeting.hosts
         self.interrupts = Interrupts()
         ends = connections.before, connections.after
         # `leaving` notices a process that is silent, and ends this one.
