@@ -28,10 +28,6 @@ class Board(Protocol):
         """The values under these keys; None if one is still missing after about `seconds`."""
         ...
 
-    def look(self, prefix: str) -> dict[int, bytes]:
-        """The values under `prefix` with a rank after it, of those ranks that have written one."""
-        ...
-
     def erase(self, key: str) -> None: ...
 
     def close(self) -> None:

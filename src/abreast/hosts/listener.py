@@ -206,6 +206,13 @@ def free_port(address: str) -> int:
         return port
 
 
+def listening(address: str) -> tuple[int, int]:
+    """A file descriptor that listens at this address, for a server of a framework, and its port."""
+    server = socket.create_server((address, 0), family=_family(address), backlog=1024)
+    port: int = server.getsockname()[1]
+    return server.detach(), port
+
+
 def _family(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 

@@ -55,9 +55,6 @@ class _Service:
                 raise
             return None
 
-    def look(self, prefix: str) -> dict[int, bytes]:
-        return {int(key.removeprefix(prefix)): value for key, value in self._client.key_value_dir_get_bytes(prefix)}
-
     def erase(self, key: str) -> None:
         self._client.key_value_delete(key)
 

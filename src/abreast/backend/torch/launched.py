@@ -58,11 +58,10 @@ class Launched:
         if devices[0].startswith("gpu:"):
             torch.cuda.set_device(int(devices[0].removeprefix("gpu:")))
         choose_interface(address_of_rank_0(world)[0], os.environ, several_hosts=not world.is_on_one_host)
-        self._job = Job(world)
+        self._job = Job(world, len(devices))
         self._agreement = Agreement(self._job)
-        counts = [int(each) for each in self._job.exchange("joins", str(len(devices)).encode())]
-        self._span = self._job.span(counts)
-        self.names = tuple(_names(counts))
+        self._span = self._job.span()
+        self.names = tuple(_names(self._job.counts))
         self._team = Team(devices, hang_seconds(), self._span) if len(devices) == 1 else None
         self._begins = False  # whether the next step is the first one of a call
         self._looks = True
