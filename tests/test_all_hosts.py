@@ -70,6 +70,7 @@ def test_hosts_are_started_by_hand_with_the_options_of_run() -> None:
     assert ended(second) == (0, "", "")
 
 
+@pytest.mark.in_turn
 def test_a_rank_that_does_not_come_is_named() -> None:
     code, output, errors = ended(start(0, 3, free_port(), "--all-hosts", ABREAST_JOIN_SECONDS="2"))
     assert (code, output) == (2, "")

@@ -88,6 +88,7 @@ def test_hosts_meet_over_ipv6(hosts: tuple[Namespace, ...], secret: Path) -> Non
     assert [each["host"] for each in json.loads(output)] == ["fd77::1", "fd77::2"]
 
 
+@pytest.mark.in_turn
 def test_another_secret_on_one_host_is_named_there(hosts: tuple[Namespace, ...], secret: Path, tmp_path: Path) -> None:
     other = secret_in(tmp_path, "other.secret", "fedcba9876543210")
     first = start(hosts[0], "devices", *HOSTS, "--secret-file", str(secret), ABREAST_JOIN_SECONDS="8")
