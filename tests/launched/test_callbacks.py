@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from abreast.records import pack
 from tests.harness.differences import largest_difference
 from tests.harness.installed import skip_unless_installed
 from tests.launched.job import ended, result, start, start_all
+from tests.records.pieces import photo
 
 BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "tensorflow", "torch")]
 
@@ -281,3 +283,48 @@ def test_a_slow_callback_on_rank_0_is_waited_for(backend: str, tmp_path: Path, m
     for process in start_all(_FAILS, 2, str(tmp_path), "sleeps", backend=backend):
         output, errors = ended(process)
         assert (process.returncode, output) == (0, "found 1\n"), errors
+
+
+_RECORDS = (
+    _HEAD
+    + """
+class Interrupts(callbacks.Callback):
+    at = None
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+    def on_train_batch_end(self, batch, logs=None):
+        if (self.epoch, batch) == self.at:
+            raise KeyError
+def trained(at=None):
+    keras.utils.set_random_seed(rank)
+    with scope:
+        layers = [keras.layers.Rescaling(1 / 255), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(5)]
+        model = keras.Sequential([keras.Input((16, 16, 3)), *layers])
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    interrupts, backup = Interrupts(), callbacks.BackupAndRestore(f"{folder}/{rank}", save_freq=2)
+    interrupts.at = at
+    with abreast.ImageRecords(sys.argv[2], batch_size=6, size=16, seed=3) as records:
+        try:
+            model.fit(records, epochs=3, verbose=0, callbacks=[backup, interrupts])
+        except KeyError:
+            pass
+    return weights(model)
+if size > 1:
+    trained((1, 2))
+print(json.dumps(trained()), flush=True)
+"""
+)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_image_records_go_on_in_the_middle_of_an_epoch_in_all_processes(backend: str, tmp_path: Path) -> None:
+    """Only rank 0 sees the backup, which says how many batches of the epoch are done."""
+    skip_unless_installed(backend)
+    records = tmp_path / "records"
+    pack([{"image": photo(30 + i, 40, seed=i), "label": i % 5} for i in range(22)], records)
+    alone = start(_RECORDS, None, 0, 1, str(tmp_path), str(records), backend=backend)
+    job = start_all(_RECORDS, 2, str(tmp_path / "job"), str(records), backend=backend)
+    undisturbed = result(alone)
+    for rank in job:
+        assert largest_difference(undisturbed, result(rank)) < 1e-5
