@@ -14,7 +14,7 @@ from typing import Any
 
 import keras
 
-_ENDINGS = (".weights.h5", ".keras", ".h5")  # Keras looks at them
+_ENDINGS = (".weights.h5", ".keras", ".h5", ".hdf5")  # Keras looks at them
 
 
 def install() -> None:
@@ -27,17 +27,30 @@ def install() -> None:
 def _whole(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def save(self: Any, filepath: Any, *arguments: Any, **named: Any) -> Any:
-        is_plain = not arguments and (not named or named == {"overwrite": True})
-        part = _beside(filepath) if is_plain else None
+        part = _beside(filepath) if _is_one_file(*arguments, **named) else None
         if part is None:
             return plain(self, filepath, *arguments, **named)
         try:
-            plain(self, str(part), **named)
+            plain(self, str(part), *arguments, **named)
             part.replace(os.path.realpath(filepath))
         finally:
             part.unlink(missing_ok=True)
 
     return save
+
+
+def _is_one_file(
+    overwrite: Any = True,
+    divided: Any = None,
+    *,
+    zipped: Any = None,
+    max_shard_size: Any = None,
+    include_optimizer: Any = True,
+    save_format: Any = None,
+    **others: Any,
+) -> bool:
+    """Whether Keras, with these arguments, writes one file and asks nothing. `divided` is `zipped` or `max_shard_size`."""
+    return bool(overwrite) and divided is None and zipped in (None, True) and max_shard_size is None and not others
 
 
 def _beside(path: Any) -> Path | None:
