@@ -42,6 +42,30 @@ def model_and_data(rows: int = 50, **compile_options: Any) -> tuple[Any, Any, An
     return model, random.normal(size=(rows, 6)).astype("float32"), random.normal(size=(rows, 3)).astype("float32")
 
 
+def test_sparse_gradients_go_to_other_processes_once_for_all_devices_of_a_process(worker: Worker) -> None:
+    """Processes with other numbers of devices would make other numbers of exchanges."""
+    assert worker.run(exchanges_of_sparse_gradients) == [1, 1, "rows", "rows"]
+
+
+def exchanges_of_sparse_gradients() -> list[Any]:
+    import tensorflow as tf
+
+    from abreast.backend.tensorflow.reduce import Reducer
+
+    class Processes:
+        def __init__(self) -> None:
+            self.exchanged: list[str] = []
+
+        def rows(self, tensor: Any) -> Any:
+            self.exchanged.append("rows")
+            return tensor
+
+    processes: Any = Processes()
+    reducer = Reducer(("/CPU:0", "/CPU:1"), processes)
+    sums = reducer.sum_gradients([[tf.IndexedSlices(tf.ones((1, 2)), tf.constant([3]))] for _ in range(2)])
+    return [*(len(row) for row in sums), *processes.exchanged]
+
+
 @pytest.mark.in_turn
 def test_batches_of_any_number_of_rows_share_one_trace(worker: Worker) -> None:
     assert worker.run(traces_of_a_ragged_fit) == {"train": 1, "test": 1, "predict": 1}

@@ -69,17 +69,19 @@ class Reducer:
         columns = list(zip(*values, strict=True))
         dense = [column for column in columns if isinstance(column[0], (tf.Tensor, tf.Variable))]
         sums = [iter(row) for row in self._sum_columns(dense)]
-        return [[self._given(column, rows) for column in columns] for rows in sums]
+        joined = [self._join_slices(column) if isinstance(column[0], tf.IndexedSlices) else None for column in columns]
+        return [
+            [
+                None if column[0] is None else slices or next(rows)
+                for column, slices in zip(columns, joined, strict=True)
+            ]
+            for rows in sums
+        ]
 
     def sum_once(self, columns: list[tuple[Any, ...]]) -> list[Any]:
         """The sums of several tensors, each given once per replica of this process; all in one message."""
         own = [add_in_order(column) for column in columns]
         return own if self._processes is None else self._processes.sum(own)
-
-    def _given(self, column: tuple[Any, ...], sums: Any) -> Any:
-        if column[0] is None:
-            return None
-        return self._join_slices(column) if isinstance(column[0], tf.IndexedSlices) else next(sums)
 
     def _sum_columns(self, columns: list[tuple[Any, ...]]) -> list[list[Any]]:
         sums = self._sum_own(columns)
