@@ -205,6 +205,7 @@ class TensorFlowBackend:
                 programs[:] = [Program(kind, model, placement, self._variables[model], self._reach(placement))]
                 programs[-1].relations = relations
             if self._launched is not None:
+                self._launched.note_assigned(self._variables[model])
                 self._launched.before_step(taken.staged.digest, model)
             if programs[-1].own_step:
                 exact.state_rule_of_own_step(kind, model, shares_of(batch.rows, placement.num_devices).counts)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import keras
 import numpy as np
@@ -44,6 +44,7 @@ class Launched:
         self.names, self.reach = self.job.device_names, self.job.reach
         self._agreement = Agreement(self.job)
         self._relations: WeakKeyDictionary[Any, exact.Relations] = WeakKeyDictionary()
+        self._set: dict[int, ref[Any]] = {}  # variables that were set since the last step that reads them
         tensorflow_variables.ON_ASSIGNMENT.append(self._assigned)
 
     @property
@@ -98,6 +99,7 @@ class Launched:
     def agree_on_variables(self, variables: Variables) -> None:
         """A call begins: variables that a script has set get the values of rank 0, unless all processes set the same."""
         everything = variables.all()
+        self._taken_from_set(everything)
         names = [f"{variable.path} {tuple(variable.shape)} {variable.dtype}" for variable in everything]
         values = {place: digest(variable._value) for place, variable in enumerate(everything)}
         _, differ = self._agreement.begins_call(names, values)
@@ -119,9 +121,17 @@ class Launched:
         self._agreement.before_step(batch, lambda: Program.of(settings(model)))
 
     def _assigned(self, variable: Any, value: Any) -> None:
-        """A variable was set, maybe between steps."""
-        if self.job.leaving.in_call:
-            self._agreement.assigned(variable.path, partial(digest, value))
+        """A variable was set outside of steps, maybe before the first step of a call."""
+        number = id(variable)
+        self._set[number] = ref(variable, lambda _: self._set.pop(number, None))
+
+    def note_assigned(self, variables: Variables) -> None:
+        """A step begins: what was set since the last one must be the same in all processes."""
+        for variable in self._taken_from_set(variables.all()) if self._set else ():
+            self._agreement.assigned(variable.path, partial(digest, variable._value))
+
+    def _taken_from_set(self, variables: list[Any]) -> list[Any]:
+        return [variable for variable in variables if self._set.pop(id(variable), None) is not None]
 
     def call_ended(self, failed: bool) -> None:
         """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""

@@ -84,6 +84,7 @@ class Program:
 
         def step(counts: Any, *tensors: Any) -> Any:
             self.num_traces += 1
+            _draw_apart(self.reach.first)
             return self._step(staged.structure, counts, list(tensors))
 
         signature = [tf.TensorSpec([num_replicas], tf.int32), *(specs * len(staged.shards))]
@@ -277,6 +278,13 @@ def _average(values: list[Any], weights: list[Any]) -> Any:
     )
 
 
+def _draw_apart(first_replica: int) -> None:
+    """Let TensorFlow's own random operations of this trace draw other numbers than those of other processes."""
+    graph = tf.compat.v1.get_default_graph()
+    if first_replica and graph.seed is not None:
+        graph.seed += first_replica * _SEED_STRIDE
+
+
 def _draws(graph: Any) -> bool:
     """Whether a traced step, or a function in it, has an operation that draws random numbers, for TensorFlow or for Keras."""
     functions = graph.as_graph_def(add_shapes=False).library.function
@@ -285,4 +293,5 @@ def _draws(graph: Any) -> bool:
     return any(word in kind for kind in kinds for word in _RANDOM)
 
 
+_SEED_STRIDE = 1_000_003
 _RANDOM = ("Random", "Multinomial", "TruncatedNormal", "StandardNormal", "StatefulUniform")
