@@ -41,5 +41,5 @@ def find_beside(folder: str) -> dict[str, bool]:
 
 
 def test_files_that_keras_writes_whole_are_written_beside(workers: Workers, tmp_path: Path) -> None:
-    found = workers.run(find_beside, folder=str(tmp_path))
+    found = workers.abreast.run(find_beside, folder=str(tmp_path))
     assert [name for name, beside in found.items() if not beside] == ["asks", "a folder", "parts"]
