@@ -57,6 +57,18 @@ with scope:
     draws.compile("sgd", "mse")
 draws.fit(x, x[:, :1], batch_size=30, verbose=0)
 found["drawn"] = drawn[-1]
+class Scaled(keras.layers.Layer):
+    def __init__(self, function, **options):
+        super().__init__(**options)
+        self.function = function
+    def call(self, x):
+        return self.function(x)
+    def get_config(self):
+        return {**super().get_config(), "function": self.function, "tags": {"one", "two", "three", "four"}}
+with scope:
+    scaled = keras.Sequential([keras.Input((4,)), Scaled(lambda x: x * 2), keras.layers.Dense(1)])
+    scaled.compile("sgd", "mse")
+attempt("a function in get_config", scaled)
 print(json.dumps(found))
 """
 )
@@ -77,6 +89,10 @@ def test_a_variable_that_a_callback_sets_on_one_rank_is_an_error(found: list[Any
 
 def test_a_metric_of_a_callback_may_differ(found: list[Any]) -> None:
     assert {each["its own metric"] for each in found} == {"no error"}
+
+
+def test_a_function_or_set_in_a_get_config_is_the_same_in_all_processes(found: list[Any]) -> None:
+    assert {each["a function in get_config"] for each in found} == {"no error"}
 
 
 def test_tensorflows_own_random_operations_draw_apart(found: list[Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -186,6 +187,13 @@ def settings(model: Any) -> dict[str, str]:
 
 def _config(get: Callable[[], Any]) -> dict[str, str]:
     try:
-        return {key: json.dumps(value, default=repr, sort_keys=True) for key, value in (get() or {}).items()}
+        return {key: json.dumps(value, default=_shown, sort_keys=True) for key, value in (get() or {}).items()}
     except Exception:  # a layer of the user's may have none
         return {}
+
+
+def _shown(value: Any) -> Any:
+    """What JSON does not know, without addresses and in an order that is the same in all processes."""
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
