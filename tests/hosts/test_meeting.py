@@ -7,8 +7,11 @@ import platform
 import socket
 import time
 
+import pytest
+
 from tests.hosts.job import Job, started
 
+pytestmark = pytest.mark.in_turn
 HERE = platform.node()
 
 

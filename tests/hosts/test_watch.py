@@ -13,6 +13,7 @@ import pytest
 from benchmarks.slow_links import ADDRESSES, DEVICE, NotPermitted, slow_link
 from tests.hosts.job import Job
 
+pytestmark = pytest.mark.in_turn
 HERE = platform.node()
 # Each process prints when it has met the others, then what it knows when somebody is gone, and leaves with its second word.
 _WATCHES = """

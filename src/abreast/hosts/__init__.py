@@ -1,12 +1,9 @@
 """What processes of a launcher say to each other outside of a framework. No framework.
 
 `meeting.py` brings all ranks together through rank 0, before a framework joins them, and `checks.py` compares what must be the
-same. Below these: `listener.py` accepts and makes connections, `handshake.py` is the proof of both ends that they know the
-secret of the job, `channel.py` sends messages, and `secret.py` finds the secret and names the job.
-
-A link of one's own, such as a ring: `listener = Listener(member, own_address)` before the meeting (`meeting_place` and
-`member_of` give both), its address and port in the hello, then `dial(member, rank, *hello["ring"], "ring", seconds)` on one side
-and `listener.accept(seconds)` on the other. `Channel.socket` is the connection.
+same. `watch.py` then knows of those that end, die or are silent. `connections.py`, `ring.py` and `board.py` are sums and messages
+for a framework that has none. Below these: `listener.py` accepts and makes connections, `handshake.py` is the proof of both ends
+that they know the secret of the job, `channel.py` sends messages, and `secret.py` finds the secret and names the job.
 
 Nothing from the network is unpickled: messages are JSON or raw bytes, with a limit of their size.
 """
