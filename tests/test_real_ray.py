@@ -87,7 +87,9 @@ def run(nodes: Nodes, folder: Path, *words: str, **environ: str) -> tuple[int, s
 CPU = ("--hosts", "2", "--gpus-per-host", "0")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=getattr(pytest.mark, n)) for n in ("jax", "torch")])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=getattr(pytest.mark, n)) for n in ("jax", "tensorflow", "torch")]
+)
 @pytest.mark.timeout(2 * SECONDS)
 def test_an_unchanged_script_learns_on_two_hosts_what_it_learns_alone(name: str, nodes: Nodes, tmp_path: Path) -> None:
     skip_unless_installed(name)
@@ -241,6 +243,28 @@ def test_a_loop_of_a_torch_trainer_finds_its_ranks(nodes: Nodes, tmp_path: Path)
             assert largest_difference(found[0][name], rank[name]) < 1e-5, name
 
 
+@pytest.mark.jax
+@pytest.mark.timeout(2 * SECONDS)
+def test_a_loop_of_a_jax_trainer_finds_its_ranks_where_ray_has_joined_the_processes(
+    nodes: Nodes, tmp_path: Path
+) -> None:
+    """Ray does so for GPUs. The nodes have none: JAX_PLATFORMS lets Ray join the processes on the CPU."""
+    skip_unless_installed("jax")
+    common = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    found = in_loop(nodes, tmp_path, "ray.train.v2.jax", "JaxTrainer", ", use_gpu=True", **common)
+    for rank in found[1:]:
+        for name in ("history", "predicted", "weights"):
+            assert largest_difference(found[0][name], rank[name]) < 1e-5, name
+
+
+@pytest.mark.jax
+@pytest.mark.timeout(2 * SECONDS)
+def test_a_loop_of_a_jax_trainer_without_gpus_is_refused(nodes: Nodes, tmp_path: Path) -> None:
+    skip_unless_installed("jax")
+    with pytest.raises(AssertionError, match=r"address of rank 0 is not set\s+hint: `abreast.ray.trainer`"):
+        in_loop(nodes, tmp_path, "ray.train.v2.jax", "JaxTrainer", KERAS_BACKEND="jax")
+
+
 def in_loop(nodes: Nodes, folder: Path, module: str, trainer: str, scaling: str = "", **environ: str) -> list[Any]:
     """What a process alone found, then what each rank of a loop found."""
     (folder / "train.py").write_text(SCRIPT)
@@ -251,7 +275,8 @@ def in_loop(nodes: Nodes, folder: Path, module: str, trainer: str, scaling: str 
     subprocess.run(
         plain, cwd=folder, env={**nodes.environ, "KERAS_BACKEND": "torch", **environ}, check=True, timeout=SECONDS
     )
-    returned, _, errors = python(nodes, folder, code, **environ)
+    runtime = {"env_vars": {"KERAS_BACKEND": "torch", **environ}}
+    returned, _, errors = python(nodes, folder, f"import ray; ray.init(runtime_env={runtime})" + code, **environ)
     assert returned == 0, errors[-4000:]
     files = [*sorted((folder / "alone").iterdir()), *sorted((folder / "ranks").iterdir())]
     assert len(files) == 3
