@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -43,6 +44,8 @@ def two_nodes(folder: Path) -> Iterator[Nodes]:
         "HOME": str(folder),
         "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "OMP_NUM_THREADS": "1",  # both nodes share this machine
     }
     common = ["--num-cpus=2", "--num-gpus=2", "--block"]
