@@ -26,7 +26,7 @@ from tests.test_ray import ends
 from tests.test_world_torchrun import SCRIPT
 
 pytestmark = pytest.mark.full
-SECONDS = 280
+SECONDS = 600  # most of them on a busy machine
 
 # Ends as its arguments say, on one rank.
 QUICK = """
