@@ -78,6 +78,7 @@ def test_a_dry_run_as_text_leaves_the_gpus_to_the_hosts(script: Path, capsys: py
         (["--gpus-per-host", "2", "train.py"], "--gpus-per-host is for runs on Ray\nhint: add --ray, or leave it out"),
         (["--ray", "--hosts", "2", "--this", "0", "train.py"], "--this is for hosts without a launcher"),
         (["--start-timeout", "5", "train.py"], "--start-timeout is for runs on Ray"),
+        (["--ray", "--hosts", "2", "--json", "train.py"], "--json is for what --dry-run prints"),
         (["--ray", "--hosts", "2", "missing.py"], "there is no script 'missing.py'"),
     ],
 )

@@ -18,6 +18,8 @@ _DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-process
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.json and not options.dry_run:
+        raise LaunchError("--json is for what --dry-run prints", "add --dry-run, or leave it out")
     if options.ray:
         return on_ray.run(options, run_options(options))
     on_ray.refuse_without_ray(options)
@@ -26,8 +28,6 @@ def run(options: argparse.Namespace) -> int:
         from abreast.dry_run import dry_run
 
         return dry_run(options.script, run_options(options), module=options.module, as_json=options.json)
-    if options.json:
-        raise LaunchError("--json is for what --dry-run prints", "add --dry-run, or leave it out")
     lines = None if options.quiet else RunLines(options.script)
     return run_script(options.script, options.arguments, run_options(options), module=options.module, lines=lines)
 
