@@ -22,6 +22,8 @@ from abreast.ray.child import Child, StreamName
 from abreast.ray.failure import ScriptFailed
 from abreast.ray.script import Script
 
+_ATTEMPTS = 20
+
 
 def run_on_worker(config: Mapping[str, Any]) -> None:
     """Run the script until it ends. Raises `ScriptFailed` unless its exit code is 0.
@@ -60,9 +62,24 @@ def run_on_worker(config: Mapping[str, Any]) -> None:
 def _meeting() -> tuple[str, int, str]:
     """The address by which Ray knows this host, a port that is free there, and a secret of this start of the script."""
     address = ray.util.get_node_ip_address()
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-        probe.bind((address, 0))
-        return address, probe.getsockname()[1], secrets.token_hex(32)
+    return address, _free_port(address), secrets.token_hex(32)
+
+
+def _free_port(address: str) -> int:
+    """A port that is free here, as is the next one: processes on Ray meet there, beside a store that PyTorch may keep."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    for attempt in range(_ATTEMPTS):
+        with socket.socket(family) as probe, socket.socket(family) as beside:
+            probe.bind((address, 0))
+            port: int = probe.getsockname()[1]
+            try:
+                beside.bind((address, port + 1))
+            except (OSError, OverflowError):
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            return port
+    raise AssertionError
 
 
 def _environ(script: Script, numbers: Mapping[str, Any]) -> dict[str, str]:

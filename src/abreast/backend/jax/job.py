@@ -19,7 +19,7 @@ from abreast.backend.jax.devices import gpus_of_driver, index_of
 from abreast.backend.joining import join
 from abreast.errors import LaunchError
 from abreast.hosts import Meeting, free_port
-from abreast.launchers import World, own_devices
+from abreast.launchers import World, own_devices, read_world
 from abreast.launchers.route import with_port
 
 _CORE: Any = vars(xla_bridge)["_jax"]
@@ -67,7 +67,9 @@ def refuse_other_jobs() -> None:
     if distributed.global_state.client is not None:
         raise LaunchError(
             "jax.distributed.initialize was called before abreast could join the processes",
-            "leave it out: abreast reads the variables of the launcher (docs/reference/environment.md) and does this itself",
+            "leave out Ray's JaxTrainer, and start the script with `abreast.ray.trainer` or `abreast run --ray`"
+            if read_world().source == "ray"
+            else "leave it out: abreast reads the variables of the launcher (docs/reference/environment.md) and does this itself",
         )
 
 
