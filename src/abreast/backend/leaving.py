@@ -125,7 +125,8 @@ class Leaving:
         tell(f"{why}; this process of the job ends too\nhint: {HINT}")
 
     def _say(self, how: str) -> None:
-        self._watch.leave(self._cause or f"{self._watch.who(self._rank)}{how}")
+        cause = None if self._cause is None else _in_a_call(self._cause)
+        self._watch.leave(cause or f"{self._watch.who(self._rank)}{how}")
 
     def _exit(self) -> None:
         self._ends = True
