@@ -16,14 +16,12 @@ import keras
 
 from abreast import first_use, horovod, spans
 from abreast.backend.contract import Kind, Placement
-from abreast.backend.registry import title
-from abreast.errors import BackendError, DataError
+from abreast.errors import DataError
 from abreast.exact import overrides_step
 from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
 from abreast.keras_private.trainers import BaseTrainer
-from abreast.launchers import read_world
 from abreast.numerics import watch_loss
 from abreast.placed_models import placement_of, scopes, tag
 from abreast.together import take_part
@@ -209,11 +207,6 @@ def _feed(
         functools.partial(backend.source, placement=placement),
     )
     stage = backend.stage(placement)
-    if placement.source == "per-host" and stage.processes is None and read_world().size > 1:
-        raise BackendError(
-            f'{title(backend.name)} cannot train with source="per-host"',
-            "let every process read the whole data (the default), or use JAX",
-        )
     return Feed(source, stage, placement.staging, between_steps)
 
 

@@ -70,6 +70,11 @@ class Shares:
         return -(-self.rows // self.num_devices) * self.num_devices
 
 
+def counts_of_own(rows: tuple[int, ...], devices: tuple[int, ...]) -> tuple[int, ...]:
+    """Rows of each device where each process gives rows of its own: so many, which are cut among its devices."""
+    return tuple(count for own, number in zip(rows, devices, strict=True) for count in shares_of(own, number).counts)
+
+
 @lru_cache(maxsize=256)
 def shares_of(rows: int, num_devices: int) -> Shares:
     """Shares of the devices of one process. Cached: a step asks for the same few numbers of rows."""

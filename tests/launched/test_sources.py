@@ -10,7 +10,7 @@ from tests.harness.differences import largest_difference
 from tests.harness.installed import skip_unless_installed
 from tests.launched.job import result, start, start_all
 
-BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax",)]
+BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "tensorflow", "torch")]
 
 _HEAD = """
 import json, os, sys
@@ -21,10 +21,11 @@ from abreast.errors import AbreastError
 scope = nullcontext() if alone else abreast.DataParallel(source=sys.argv[1])
 import keras
 import numpy as np
+def seed():  # what shuffles: `keras.utils.set_random_seed` takes seconds to import TensorFlow
+    of_framework = {"jax": np.random.seed, "torch": lambda number: __import__("torch").manual_seed(number)}
+    of_framework.get(keras.backend.backend(), keras.utils.set_random_seed)(1)
 def made(*layers):
-    np.random.seed(1)  # not all that `keras.utils.set_random_seed` sets, which takes seconds to import TensorFlow
-    if keras.backend.backend() == "torch":
-        __import__("torch").manual_seed(1)
+    seed()
     with scope:
         last = keras.layers.Dense(1, kernel_initializer=keras.initializers.GlorotUniform(seed=1))
         model = keras.Sequential([*layers, last])

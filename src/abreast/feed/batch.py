@@ -86,7 +86,12 @@ class HostBatch:
         return self._at(slice(count) if count <= here else [row % here for row in range(count)])
 
     def _at(self, rows: slice | list[int]) -> Any:
-        return tree.map_structure(lambda leaf: None if leaf is None else leaf[rows], self.data)
+        return tree.map_structure(lambda leaf: None if leaf is None else _rows_of(leaf, rows), self.data)
+
+
+def _rows_of(leaf: Any, rows: slice | list[int]) -> Any:
+    by_list = isinstance(leaf, np.ndarray) or not type(leaf).__module__.startswith("tensorflow")
+    return leaf[rows] if isinstance(rows, slice) or by_list else np.asarray(leaf)[rows]
 
 
 Unread = tuple[HostBatch | None, BaseException | None]  # a batch that no step took, or what reading it raised

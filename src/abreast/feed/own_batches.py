@@ -126,9 +126,14 @@ def _arrays(batch: HostBatch) -> list[str]:
     paths = [each for each in batch.structure if not each[1]]
     leaves = [leaf for leaf in tree.flatten(batch.data) if leaf is not None]
     return [
-        f"{names((path,))[1:-1]} {tuple(map(int, leaf.shape[1:]))} {str(leaf.dtype).removeprefix('torch.')}"
+        f"{names((path,))[1:-1]} {tuple(map(int, leaf.shape[1:]))} {_type(leaf)}"
         for path, leaf in zip(paths, leaves, strict=True)
     ]
+
+
+def _type(leaf: Any) -> str:
+    name: str = getattr(leaf.dtype, "name", None) or str(leaf.dtype).removeprefix("torch.")
+    return name
 
 
 def _digest_of_rows(batch: HostBatch) -> int | None:

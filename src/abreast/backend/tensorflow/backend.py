@@ -27,12 +27,12 @@ from abreast.backend.tensorflow.instruments import TensorFlowInstruments
 from abreast.backend.tensorflow.launched import Launched, batch_digest
 from abreast.backend.tensorflow.probe import TensorFlowProbe
 from abreast.backend.tensorflow.processes import Reach
-from abreast.backend.tensorflow.staging import put_shards, to_device
+from abreast.backend.tensorflow.staging import put_own_shards, put_shards, to_device
 from abreast.backend.tensorflow.step import Program, StagedBatch
 from abreast.backend.tensorflow.strategies import taking_over
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import BackendError, DataError, ModelError
-from abreast.feed import Feed, Handed, HostBatch, Taken, not_dense, take
+from abreast.feed import Feed, Handed, HostBatch, ReadsParts, Taken, not_dense, take
 from abreast.keras_private.data_adapters import (
     ArrayDataAdapter,
     GeneratorDataAdapter,
@@ -43,7 +43,6 @@ from abreast.keras_private.data_adapters import (
 from abreast.keras_private.tensorflow import TensorFlowTrainer, TFEpochIterator, concat
 from abreast.keras_private.trainers import EpochIterator
 from abreast.launchers import World
-from abreast.shares import shares_of
 from abreast.staging import Leaves, Stage
 
 _PLAIN_STRATEGY = tf.distribute.get_strategy()  # TensorFlow's default: one device
@@ -127,6 +126,7 @@ class TensorFlowBackend:
         return taking_over(num_devices)
 
     def source(self, adapter: Any, placement: Placement | None = None) -> Callable[[], Iterator[Any]]:
+        launched = None if _is_per_host(placement) else self._launched
         if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):
             # Keras leads these through tf.data, which would copy each batch once more and bury what their code raises.
             # To know the types for that, it reads first batches: a source that draws from a random generator notices.
@@ -137,19 +137,21 @@ class TensorFlowBackend:
                     self._specs[adapter] = adapter.get_tf_dataset().element_spec
 
             def numpy_epoch() -> Iterator[Any]:
-                if self._launched is not None:
-                    self._launched.agree_on_order()
+                if launched is not None:
+                    launched.agree_on_order()
+                    if placement is not None and isinstance(adapter, ReadsParts):
+                        return adapter.parts(launched.own_rows)
                 batches = _to_the_end(adapter, adapter.get_numpy_iterator())
                 return (tree.map_structure(_dense, batch) for batch in batches)
 
             return numpy_epoch
-        with nullcontext() if self._launched is None else self._launched.seeds_of_rank_0():
+        with nullcontext() if launched is None else launched.seeds_of_rank_0():
             dataset = adapter.get_tf_dataset()
         self._specs[adapter] = getattr(dataset, "element_spec", ())
 
         def epoch() -> Iterator[Any]:
-            if self._launched is not None:
-                self._launched.agree_on_order()
+            if launched is not None:
+                launched.agree_on_order()
             # Made now, not at the first batch: a dataset that shuffles draws its order when an iterator is made.
             batches = iter(dataset)
             return (tree.map_structure(_dense, batch) for batch in batches)
@@ -157,11 +159,14 @@ class TensorFlowBackend:
         return epoch
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
-        return Stage(functools.partial(self.put, placement=placement), leaves=Leaves(text=True))
+        processes = self._launched if _is_per_host(placement) else None
+        return Stage(functools.partial(self.put, placement=placement), leaves=Leaves(text=True), processes=processes)
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         if self._launched is None:
             return put_shards(batch, placement)
+        if _is_per_host(placement):
+            return put_own_shards(batch, placement)
         staged = put_shards(batch, placement, self._launched.reach.first)
         staged.digest = batch_digest(batch)
         return staged
@@ -190,13 +195,15 @@ class TensorFlowBackend:
 
         def one_step(source: Any, taken: Taken[StagedBatch]) -> Any:
             batch = taken.host
+            if taken.counts is not None and self._launched is not None:
+                self._launched.complete(taken.staged, taken.counts)
             if not programs:
                 with AT_WORK:
                     build(kind, model, batch)
                     self.place(model, placement)
             if check.is_due:
                 with AT_WORK:
-                    self._check_rows(check, model, batch, placement)
+                    self._check_rows(check, model, taken, placement)
                 if not check.is_due:
                     programs.clear()  # traced for batches of one row, which show nothing
                     if self._launched is not None:
@@ -208,15 +215,18 @@ class TensorFlowBackend:
                 self._launched.note_assigned(self._variables[model])
                 self._launched.before_step(taken.staged.digest, model)
             if programs[-1].own_step:
-                exact.state_rule_of_own_step(kind, model, shares_of(batch.rows, placement.num_devices).counts)
+                exact.state_rule_of_own_step(kind, model, taken.staged.counts)
             with nullcontext() if self._launched is None else self._launched.explained():
-                return programs[-1](taken.staged, self._expected(source))
+                result = programs[-1](taken.staged, self._expected(source))
+            if kind == "predict" and taken.counts is not None and self._launched is not None:
+                return self._launched.own_outputs(result, taken.counts)
+            return result
 
         def run(batches: Iterator[Any]) -> Any:
-            results = [one_step(batches, take(batches, stage))]
+            results = [one_step(batches, take(batches, stage, kind))]
             for _ in range(1, model.steps_per_execution):
                 try:
-                    taken = take(batches, stage)
+                    taken = take(batches, stage, kind)
                 except (StopIteration, tf.errors.OutOfRangeError):
                     break
                 results.append(one_step(batches, taken))
@@ -234,16 +244,19 @@ class TensorFlowBackend:
         specs = tree.flatten(self._specs.get(source.adapter, ())) if hasattr(source, "adapter") else []
         return [spec for spec in specs if hasattr(spec, "shape")]
 
-    def _check_rows(self, check: exact.RowCheck, model: Any, batch: HostBatch, placement: Placement) -> None:
+    def _check_rows(self, check: exact.RowCheck, model: Any, taken: Taken[StagedBatch], placement: Placement) -> None:
         probe = TensorFlowProbe(model, tf_names(placement.devices)[0])
+        batch, counts = taken.host, taken.staged.counts
+        is_whole = taken.counts is None and (batch.held is None or len(batch.held) == batch.rows)
 
-        def rows(count: int) -> Any:
+        def first(count: int) -> Any:
             with tf.device(probe.device):
                 return tree.map_structure(
                     lambda leaf: None if leaf is None else to_device(leaf), batch.first_rows(count)
                 )
 
-        check(batch.rows, shares_of(batch.rows, placement.num_devices).counts[0], batch.num_bytes, rows, probe)
+        # A number that all processes know: rank 0 has that many rows at least, and its findings count.
+        check(batch.rows if is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         self._rest(model, together=not failed)
@@ -281,6 +294,10 @@ class TensorFlowBackend:
             f"jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on "
             f"{placement.num_devices}",
         )
+
+
+def _is_per_host(placement: Placement | None) -> bool:
+    return placement is not None and placement.source == "per-host"
 
 
 class _InTurn:

@@ -30,6 +30,7 @@ class Job(Exchange):
         counts = devices(meeting.hellos)
         super().__init__(connections.board, meeting)
         self._hosts = meeting.hosts
+        self.num_devices = tuple(counts)  # of each process
         self.interrupts = Interrupts()
         ends = connections.before, connections.after
         # `leaving` notices a process that is silent, and ends this one.

@@ -25,15 +25,17 @@ from tensorflow.python.eager import context
 
 from abreast import exact
 from abreast.backend import order
-from abreast.backend.agreement import Agreement, Program, digest, digest_of_rows
+from abreast.backend.agreement import Agreement, Program, digest, digest_of_rows, digest_of_text
 from abreast.backend.contract import Placement
 from abreast.backend.leaving import HINT
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.job import Job
+from abreast.backend.tensorflow.step import StagedBatch
 from abreast.backend.tensorflow.variables import Variables
 from abreast.errors import WorkerError
 from abreast.feed import HostBatch
 from abreast.launchers import World
+from abreast.shares import Shares, counts_of_own
 
 
 class Launched:
@@ -114,6 +116,26 @@ class Launched:
         found = self.job.ring.rows(own if self.job.rank == 0 else own[:0])
         return found.view(value.dtype).reshape(value.shape)
 
+    # Which rows a process reads
+
+    def own_rows(self, rows: int) -> range:
+        """The rows of a global batch that this process reads: those of its devices, or the first as a stand-in for none.
+
+        All rows where the first device has only one: a row alone does not show whether a layer relates rows.
+        """
+        shares = Shares(rows, self.job.num_devices)
+        return range(rows) if shares.counts[0] < 2 else shares.rows_of(self.job.rank) or range(1)
+
+    def complete(self, staged: StagedBatch, rows: tuple[int, ...]) -> None:
+        """Note how many rows each process gives to a step, where they are its own."""
+        staged.counts = counts_of_own(rows, self.job.num_devices)
+        staged.digest = digest_of_text(str(rows))
+
+    def own_outputs(self, outputs: Any, rows: tuple[int, ...]) -> Any:
+        """Of outputs for a global batch, those for this process's own rows."""
+        first = sum(rows[: self.job.rank])
+        return tree.map_structure(lambda leaf: leaf[first : first + rows[self.job.rank]], outputs)
+
     # What must be the same in all processes
 
     def before_step(self, batch: int, model: Any) -> None:
@@ -159,8 +181,8 @@ class Launched:
 
 
 def batch_digest(batch: HostBatch) -> int:
-    """A checksum of some rows of each array of a batch."""
-    return digest_of_rows(batch.rows, tree.flatten(batch.data), _numbers)
+    """A checksum of some rows of each array of a batch, the same in all processes."""
+    return batch.digest if batch.digest is not None else digest_of_rows(batch.rows, tree.flatten(batch.data), _numbers)
 
 
 def _numbers(rows: Any) -> Any:

@@ -16,16 +16,32 @@ from abreast.shares import Shares, shares_of
 
 def put_shards(batch: HostBatch, placement: Placement, first: int = 0) -> StagedBatch:
     """A batch on its way to the devices of this process, the first of which has the number `first` of all: one shard on each."""
-    devices = tf_names(placement.devices)
     shares = shares_of(batch.rows, placement.num_devices)
-    own = range(first, first + len(devices))
-    leaves = [leaf for leaf in tree.flatten(batch.data) if leaf is not None]
-    parts = [_cut(leaf, shares, own) for leaf in leaves]
-    shards = []
-    for index, device in enumerate(devices):
+    own = range(first, first + len(tf_names(placement.devices)))
+    if batch.held is None:
+        parts = [_cut(leaf, shares, own) for leaf in _leaves(batch.data)]
+        shards = [[part[index] for part in parts] for index in range(len(own))]
+    else:
+        cut = (batch.rows_at(shares.slices[i]) if shares.counts[i] else batch.first_rows(1) for i in own)
+        shards = [_leaves(data) for data in cut]
+    return _put(batch, placement, shards, shares.counts)
+
+
+def put_own_shards(batch: HostBatch, placement: Placement) -> StagedBatch:
+    """A batch of this process's own rows on its devices. The rows of the others are not known yet."""
+    return _put(batch, placement, [_leaves(data) for data in batch.cut(len(tf_names(placement.devices)))], ())
+
+
+def _put(batch: HostBatch, placement: Placement, shards: list[list[Any]], counts: tuple[int, ...]) -> StagedBatch:
+    on_devices = []
+    for shard, device in zip(shards, tf_names(placement.devices), strict=True):
         with tf.device(device):
-            shards.append([to_device(part[index]) for part in parts])
-    return StagedBatch(tree.map_structure(lambda leaf: None if leaf is None else 0, batch.data), shards, shares.counts)
+            on_devices.append([to_device(leaf) for leaf in shard])
+    return StagedBatch(tree.map_structure(lambda leaf: None if leaf is None else 0, batch.data), on_devices, counts)
+
+
+def _leaves(data: Any) -> list[Any]:
+    return [leaf for leaf in tree.flatten(data) if leaf is not None]
 
 
 def _cut(leaf: Any, shares: Shares, own: range) -> list[Any]:

@@ -27,6 +27,7 @@ from abreast.backend.torch.instruments import TorchInstruments
 from abreast.backend.torch.launched import Launched
 from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode, StagedBatch
+from abreast.backend.torch.parts import parts_of
 from abreast.backend.torch.staging import LEAVES
 from abreast.device_list import CPU_DEVICES
 from abreast.feed import Feed, Handed, HostBatch, dataset_views, not_numbers
@@ -88,8 +89,10 @@ class TorchBackend:
 
     def source(self, adapter: Any, placement: Placement | None = None) -> Callable[[], Iterator[Any]]:
         def epoch() -> Iterator[Any]:
-            if self._launched is not None:
+            if self._launched is not None and (placement is None or placement.source == "global"):
                 self._launched.agree_on_order()
+                if placement is not None and (parts := parts_of(adapter, self._launched.own_rows)) is not None:
+                    return parts
             # Begun at once, as Keras does: a loader draws a seed when it begins, which moves the shuffles after it.
             with keras.device("cpu"):  # else Keras moves every batch to the first GPU
                 batches = iter(adapter.get_torch_dataloader())
@@ -101,7 +104,8 @@ class TorchBackend:
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
         put, drawn = partial(self.put, placement=placement), partial(self._mode(placement).drawn, placement)
-        return Stage(put, StagedBatch.discard, drawn, LEAVES)
+        processes = self._launched if placement.source == "per-host" else None
+        return Stage(put, StagedBatch.discard, drawn, LEAVES, processes)
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         return self._mode(placement).put(batch, placement)

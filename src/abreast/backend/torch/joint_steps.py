@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
+from keras import tree
 
 from abreast import exact
+from abreast.backend.agreement import digest_of_text
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.instruments import DeviceTimes
 from abreast.backend.torch.devices import here
@@ -16,7 +18,6 @@ from abreast.backend.torch.probe import TorchProbe
 from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.step_lock import StepLock
 from abreast.feed import Handed, HostBatch, Taken, take
-from abreast.shares import shares_of
 from abreast.staging import Stage
 
 
@@ -51,8 +52,18 @@ class Ranks(Protocol):
 class JointSteps:
     """The steps of one kind of a model on all ranks."""
 
-    def __init__(self, kind: Kind, model: Any, placement: Placement, stage: Stage[StagedBatch], ranks: Ranks) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        model: Any,
+        placement: Placement,
+        stage: Stage[StagedBatch],
+        ranks: Ranks,
+        counts: Callable[[tuple[int, ...]], tuple[int, ...]] = tuple,
+    ) -> None:
+        """`counts`: the rows of all devices, of processes that have so many rows of their own."""
         self._kind, self._model, self._placement = kind, model, placement
+        self._counts = counts
         self._stage, self._ranks = stage, ranks
         self._check = exact.RowCheck(kind, model)
         self._check.is_due = placement.check_rows
@@ -60,7 +71,9 @@ class JointSteps:
     def run(self, batches: Iterator[Any]) -> Any:
         """See `StepFunction.run`."""
         model, ranks = self._model, self._ranks
-        taken = take(batches, self._stage)
+        taken = take(batches, self._stage, self._kind)
+        if taken.counts is not None:
+            taken.staged.counts, taken.staged.digest = self._counts(taken.counts), digest_of_text(str(taken.counts))
         # Between two steps of `train_on_batch` the user's code runs.
         handed = batches if isinstance(batches, Handed) else None
         look = handed is None or handed.after_users_code
@@ -71,7 +84,7 @@ class JointSteps:
             if accept:
                 ranks.accept_state(model)
         if self._kind == "predict":
-            return result
+            return result if taken.counts is None else self._own_outputs(result, taken.counts)
         return model.get_metrics_result() if result is None else result
 
     def _prepared(self, taken: Taken[StagedBatch], look: bool, by_hand: bool) -> Callable[[], Any]:
@@ -79,7 +92,7 @@ class JointSteps:
             _build(self._model, taken.host)
             checked = self._check.is_due
             if checked:
-                self._check_rows(taken.host)
+                self._check_rows(taken)
             if self._kind != "predict":
                 exact.state_rule_of_own_step(self._kind, self._model, taken.staged.counts)
             about = {"look": look, "checked": checked, "by_hand": by_hand}
@@ -88,15 +101,24 @@ class JointSteps:
             self._stage.discard(taken.staged)
             raise
 
-    def _check_rows(self, batch: HostBatch) -> None:
+    def _check_rows(self, taken: Taken[StagedBatch]) -> None:
         own_step = exact.overrides_step(self._model, "train") and self._kind == "train"
         probe = TorchProbe(self._model, here().startswith("gpu"), own_step)
+        batch, counts = taken.host, taken.staged.counts
+        is_whole = taken.counts is None and (batch.held is None or len(batch.held) == batch.rows)
 
-        def rows(count: int) -> Any:
+        def first(count: int) -> Any:
             return begin_copy(batch.first_rows(count), here()).ready()
 
-        counts = shares_of(batch.rows, self._placement.num_devices).counts
-        self._check(batch.rows, counts[0], batch.num_bytes, rows, probe)
+        # A number that all processes know: rank 0 has that many rows at least, and its findings count.
+        self._check(batch.rows if is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
+
+    def _own_outputs(self, outputs: Any, counts: tuple[int, ...]) -> Any:
+        """Of outputs for a global batch, those for this process's own rows."""
+        processes = self._stage.processes
+        assert processes is not None
+        start = sum(counts[: processes.rank])
+        return tree.map_structure(lambda leaf: leaf[start : start + counts[processes.rank]], outputs)
 
 
 def times_of_rank(rank: int, device: str, placement: Placement) -> DeviceTimes:

@@ -42,7 +42,7 @@ from abreast.backend.torch.team_model import TeamModel, team_model_of
 from abreast.errors import WorkerError
 from abreast.feed import HostBatch, Taken
 from abreast.launchers import World, address_of_rank_0
-from abreast.shares import shares_of
+from abreast.shares import Shares, counts_of_own, shares_of
 from abreast.staging import Stage
 from abreast.workers.limits import hang_seconds
 
@@ -61,6 +61,7 @@ class Launched:
         self._job = Job(world, len(devices))
         self._agreement = Agreement(self._job)
         self._span = self._job.span()
+        self._num_devices = tuple(self._job.counts)  # of each process
         self.names = tuple(_names(self._job.counts))
         self._team = Team(devices, hang_seconds(), self._span) if len(devices) == 1 else None
         self._begins = False  # whether the next step is the first one of a call
@@ -158,24 +159,43 @@ class Launched:
 
     # Steps
 
+    def own_rows(self, rows: int) -> range:
+        """The rows of a global batch that this process reads: those of its devices, or the first as a stand-in for none.
+
+        All rows where the first device has only one: a row alone does not show whether a layer relates rows.
+        """
+        shares = Shares(rows, self._num_devices)
+        return range(rows) if shares.counts[0] < 2 else shares.rows_of(self._job.rank) or range(1)
+
     def device(self, placement: Placement) -> str:
         return self._devices[0]
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
-        shards, counts = self._cut(batch)
+        shards, counts = self._cut(batch, placement)
         staged = StagedBatch(begin_copy(shards[0], self._devices[0]), counts)
-        staged.digest = digest_of_rows(batch.rows, tree.flatten(batch.data), _as_array)
+        if batch.digest is not None:
+            staged.digest = batch.digest
+        elif counts:
+            staged.digest = digest_of_rows(batch.rows, tree.flatten(batch.data), _as_array)
         team = self._team
         if team is not None and not team.closed:
             with suppress(ChannelClosed):  # the step will say why, and sends the batch again if it can
                 staged.sent, staged.team = team.send_shards(shards), team
         return staged
 
-    def _cut(self, batch: HostBatch) -> tuple[list[Any], tuple[int, ...]]:
-        """The shards of this process's devices, and the rows of all devices."""
+    def _cut(self, batch: HostBatch, placement: Placement) -> tuple[list[Any], tuple[int, ...]]:
+        """The shards of this process's devices, and the rows of all devices: none yet where each process has rows of its own."""
+        if placement.source == "per-host":
+            return batch.cut(len(self._devices)), ()
         shares = shares_of(batch.rows, self._span.size)
-        own = shares.slices[self._span.first : self._span.first + len(self._devices)]
-        return [batch.rows_at(rows) for rows in own], shares.counts
+        own = range(self._span.first, self._span.first + len(self._devices))
+        return [
+            batch.rows_at(shares.slices[i]) if shares.counts[i] else batch.first_rows(1) for i in own
+        ], shares.counts
+
+    def _counts(self, rows: tuple[int, ...]) -> tuple[int, ...]:
+        """The rows of all devices where each process has rows of its own, so many."""
+        return counts_of_own(rows, self._num_devices)
 
     def drawn(self, placement: Placement) -> bytes | None:
         return drawn_on_cpu()  # also on GPUs: around each step the ranks swap the generator of the CPU
@@ -184,7 +204,7 @@ class Launched:
         self, kind: Kind, model: Any, placement: Placement, stage: Stage[StagedBatch]
     ) -> Callable[[Iterator[Any]], Any]:
         note_requests()
-        return JointSteps(kind, model, placement, stage, self).run
+        return JointSteps(kind, model, placement, stage, self, self._counts).run
 
     def prepared(
         self,
@@ -218,7 +238,7 @@ class Launched:
                 self._job.exchange("has the model anew", b"")
             team.relate(team_model, self._relations.get(model))
             if staged.sent is None or staged.team is not team:
-                staged.sent, staged.team = team.send_shards_now(self._cut(taken.host)[0]), team
+                staged.sent, staged.team = team.send_shards_now(self._cut(taken.host, placement)[0]), team
         return partial(self._run, kind, team, team_model, staged)
 
     def _run(self, kind: Kind, team: Team, known: TeamModel, staged: StagedBatch) -> Any:

@@ -1,0 +1,29 @@
+"""Sources of which a launched process reads its own rows only, with the random draws of a whole read. Imports Keras and torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from abreast.feed import Part, ReadsParts, array_parts
+from abreast.keras_private.data_adapters import ArrayDataAdapter
+from abreast.shares import OwnRows
+
+
+def parts_of(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
+    """The parts of an epoch; None for a source that only a read of all rows shows."""
+    if not isinstance(adapter, (ReadsParts, ArrayDataAdapter)):
+        return None
+    plain: Any = adapter
+    loader = plain.get_torch_dataloader()
+    iter(loader)  # draws a seed, as Keras's loader does when it begins
+    if isinstance(adapter, ReadsParts):
+        return adapter.parts(own_rows)
+
+    def read(places: Any) -> Any:
+        with keras.device("cpu"):  # else Keras moves every batch to the first GPU
+            return loader.collate_fn(loader.dataset.__getitems__(places))
+
+    return array_parts(iter(loader.batch_sampler), read, own_rows)
