@@ -159,7 +159,14 @@ def run(folder: Path, *options: str, **environ: str) -> Any:
     return subprocess.run(
         [sys.executable, "-m", "abreast", "run", *options, "train.py"],
         cwd=folder,
-        env={**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT / "src"), "KERAS_BACKEND": "jax", **environ},
+        env={
+            **os.environ,
+            "HOME": str(folder),
+            "ABREAST_SECRET": "",
+            "PYTHONPATH": str(ROOT / "src"),
+            "KERAS_BACKEND": "jax",
+            **environ,
+        },
         capture_output=True,
         text=True,
         timeout=60,
