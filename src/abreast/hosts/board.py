@@ -45,11 +45,6 @@ class Values:
                     return None
             return [self._values[key] for key in keys]
 
-    def look(self, prefix: str) -> dict[int, bytes]:
-        with self._changed:
-            found = [key for key in self._values if key.startswith(prefix)]
-            return {int(key.removeprefix(prefix)): self._values[key] for key in found}
-
     def erase(self, key: str) -> None:
         with self._changed:
             self._values.pop(key, None)
@@ -71,8 +66,6 @@ class Values:
             self.write(key, value.encode(_TEXT))
         elif do == "erase":
             self.erase(key)
-        elif do == "look":
-            return {rank: value.decode(_TEXT) for rank, value in self.look(key).items()}
         elif do == "read" and (found := self.read(keys, seconds)) is not None:
             return [value.decode(_TEXT) for value in found]
         return None
@@ -91,10 +84,6 @@ class ValuesOfRank0:
     def read(self, keys: Sequence[str], seconds: float) -> list[bytes] | None:
         found = self._ask(self._for_reads, seconds, do="read", keys=list(keys), seconds=seconds)
         return None if found is None else [value.encode(_TEXT) for value in found]
-
-    def look(self, prefix: str) -> dict[int, bytes]:
-        found = self._ask(self._for_rest, do="look", key=prefix)
-        return {int(rank): value.encode(_TEXT) for rank, value in found.items()}
 
     def erase(self, key: str) -> None:
         self._ask(self._for_rest, do="erase", key=key)
