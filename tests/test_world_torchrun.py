@@ -116,13 +116,13 @@ def test_a_name_of_rank_0_that_stands_for_the_loopback_means_the_default_route_o
 # GPUs as torch reports them; the process stops where it would connect to rank 0.
 _JOIN = """
 import os, keras, torch
-import torch.distributed as dist
+from abreast.backend.torch import job
 from abreast.backend.torch.backend import BACKEND
 from abreast.launchers import read_world
 chosen = []
 def connect(*_, **__):
     raise ConnectionError
-dist.TCPStore, torch.cuda.is_available, torch.cuda.set_device = connect, lambda: True, chosen.append
+job.join, torch.cuda.is_available, torch.cuda.set_device = connect, lambda: True, chosen.append
 for count in (4, 1):
     torch.cuda.device_count = lambda: count
     try:
