@@ -48,13 +48,15 @@ def two_nodes(folder: Path) -> Iterator[Nodes]:
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "OMP_NUM_THREADS": "1",  # both nodes share this machine
     }
+    link = _short(folder)
     common = ["--num-cpus=2", "--num-gpus=2", "--block"]
     head = [f"--node-ip-address={_ADDRESSES[0]}", f"--port={address.rpartition(':')[2]}", "--include-dashboard=false"]
     second = [f"--address={address}", f"--node-ip-address={_ADDRESSES[1]}"]
-    with _started(["--head", f"--temp-dir={_short(folder)}", *head, *common], environ, folder / "head.log"):
+    with _started(["--head", f"--temp-dir={link}", *head, *common], environ, folder / "head.log"):
         environ["RAY_ADDRESS"] = address
         with _started([*second, *common], environ, folder / "second.log"):
             yield Nodes(environ)
+    link.unlink()
 
 
 def _short(folder: Path) -> Path:

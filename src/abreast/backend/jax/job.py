@@ -19,7 +19,7 @@ from abreast.backend.jax.devices import gpus_of_driver, index_of
 from abreast.backend.joining import join
 from abreast.errors import LaunchError
 from abreast.hosts import Meeting, free_port
-from abreast.launchers import World, own_devices, read_world
+from abreast.launchers import World, address_of_rank_0, own_devices, read_world
 from abreast.launchers.route import with_port
 
 _CORE: Any = vars(xla_bridge)["_jax"]
@@ -76,6 +76,7 @@ def refuse_other_jobs() -> None:
 def _joined(world: World) -> tuple[Any, Meeting]:
     """JAX's service, joined by this process, and the meeting before it. Raises `LaunchError` where that cannot be."""
     refuse_other_jobs()
+    address_of_rank_0(world)  # without one, nothing below helps
     if xla_bridge.backends_are_initialized():
         raise LaunchError(
             f"{world.source} started {world.size} processes, and JAX has started in this one before it could join them",
