@@ -135,7 +135,9 @@ def test_processes_that_read_their_own_rows_train_what_one_trains(backend: str, 
         *start_all(_PARTS, 2, "global", *words, backend=backend),
     )
     alone, *ranks = [result(each) for each in jobs]
-    assert [found.pop("painted") for found in ranks] == [12, 10]  # of batches of 4, 4 and 3 rows, twice
+    # Of batches of 4, 4 and 3 rows, rank 0 has 6 and rank 1 has 5, twice. What Keras reads to build a model is read again.
+    painted = [found.pop("painted") for found in ranks]
+    assert painted in ([12, 10], [18, 15]), painted
     for found in ranks:
         for name in ("arrays", "predicted", "images"):
             assert largest_difference(found[name], alone[name]) < 1e-5, name
