@@ -70,12 +70,12 @@ def _feed(x: Any, processes: Processes, **options: Any) -> Feed:
     return Feed(source, Stage(lambda host: host.data, processes=processes), Staging(), BetweenSteps())
 
 
-def steps_of(sources: list[Any]) -> list[Any]:
+def steps_of(sources: list[Any], **options: Any) -> list[Any]:
     """Of processes with these sources: the number of batches that Keras is told, and of each step its counts and own rows."""
 
     def body(rank: int, processes: Processes) -> Any:
         x = sources[rank]() if callable(sources[rank]) else sources[rank]
-        feed = _feed(x, processes, **({"batch_size": 4} if isinstance(x, np.ndarray) else {}))
+        feed = _feed(x, processes, **({"batch_size": 4} if isinstance(x, np.ndarray) else {}), **options)
         try:
             told, steps = feed.num_batches, []
             iterator = iter(feed)
@@ -125,6 +125,11 @@ def ragged_generators() -> list[Any]:
 
 def same_rows() -> list[Any]:
     return steps_of([_rows(0, 10), _rows(5, 5), _rows(0, 10)])
+
+
+def same_rows_in_other_orders() -> list[Any]:
+    """The processes draw from one generator, and so their orders differ."""
+    return steps_of([_rows(0, 64), _rows(0, 64)], shuffle=True)
 
 
 def equal_rows() -> list[Any]:

@@ -48,6 +48,11 @@ def test_processes_that_give_the_same_rows_are_refused(workers: Workers) -> None
     )
 
 
+def test_processes_that_shuffle_the_same_rows_otherwise_are_refused(workers: Workers) -> None:
+    found = workers.abreast.run(bodies.same_rows_in_other_orders)
+    assert found[0].startswith("DataError: ranks 0 and 1 give the same rows, which would count twice")
+
+
 def test_rows_that_are_all_alike_may_be_the_same_in_two_processes(workers: Workers) -> None:
     assert workers.abreast.run(bodies.equal_rows) == [(1, [[[3, 3], [0.0, 0.0, 0.0]]])] * 2
 

@@ -99,7 +99,8 @@ class Agreement:
         mine, theirs = (each[first] if first < len(each) else "none" for each in (of_all[0], other))
         raise ModelError(
             f"the processes train different models: variable {first} is {mine} on rank 0, and {theirs} on rank {rank}",
-            "start the same script with the same arguments on every host",
+            "start the same script with the same arguments on every host, and make the same models in the same order in every "
+            "process: Keras numbers their names",
         )
 
     def before_step(self, batch: int, program: Callable[[], Program] | int) -> None:

@@ -18,10 +18,11 @@ from abreast.feed.batch import HostBatch, names
 from abreast.feed.habits import Habits
 from abreast.feed.own_batches import OwnBatches
 from abreast.feed.pace import Pace
+from abreast.feed.parts import COMPARED_ROWS
 from abreast.feed.pipeline import BatchPipeline, Taken
 from abreast.feed.source import Source
 from abreast.feed.workers import end_workers
-from abreast.keras_private.data_adapters import ArrayDataAdapter, DataAdapter
+from abreast.keras_private.data_adapters import ArrayDataAdapter, DataAdapter, stored_rows
 from abreast.staging import DEFAULT_STAGING, Stage, Staged, Staging
 
 
@@ -52,7 +53,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     def __init__(self, source: Source, stage: Stage[Any], staging: Staging, between_steps: BetweenSteps) -> None:
         self.stage = stage
-        self.own_batches = None if stage.processes is None else OwnBatches(stage.processes)
+        self.own_batches = None if stage.processes is None else OwnBatches(stage.processes, stored=self._stored)
         self.staging = staging
         self.structure: tuple[Any, ...] | None = None
         self.keep_last = False
@@ -104,6 +105,9 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self._iterator = FeedIterator(self, pipeline)
         self._permit(self._iterator)
         return self._iterator
+
+    def _stored(self) -> Any:
+        return stored_rows(self.adapter, COMPARED_ROWS) if isinstance(self.adapter, ArrayDataAdapter) else None
 
     def check(self, batch: HostBatch) -> HostBatch:
         """The batch; raises `DataError` if its structure differs from that of the first batch."""

@@ -7,6 +7,7 @@ none waits for another, and every row counts. Imports no framework.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,11 +28,15 @@ _HINT = (
 class OwnBatches:
     """The batches of one source in step with those of the other processes, which call the same methods.
 
-    `may_repeat`: two processes may give the same rows, because nothing is summed over them.
+    `may_repeat`: two processes may give the same rows, because nothing is summed over them. `stored` returns some rows in the
+    order in which the source stores them, or None: a shuffled order hides that two processes have the same data.
     """
 
-    def __init__(self, processes: Processes, may_repeat: bool = False) -> None:
+    def __init__(
+        self, processes: Processes, may_repeat: bool = False, stored: Callable[[], Any] = lambda: None
+    ) -> None:
         self.may_repeat = may_repeat
+        self._stored = stored
         self._processes = processes
         self._stand_in: HostBatch | None = None
         self._arrays: list[str] = []  # of the first batch
@@ -73,7 +78,7 @@ class OwnBatches:
         said["arrays"] = None if arrays == self._arrays else arrays
         is_first = not self._arrays
         if is_first and own is not None:
-            said["digest"] = None if self.may_repeat else _digest_of_rows(own)
+            said["digests"] = [] if self.may_repeat else self._digests(own)
         of_all = self._exchange("reads a batch of its own rows", said)
         if error is not None:
             raise error
@@ -86,6 +91,12 @@ class OwnBatches:
         self._check_arrays([each["arrays"] or self._arrays for each in of_all])
         self._steps_left = min((each["steps"] for each in of_all if each["rows"]), default=1)
         return tuple(each["rows"] for each in of_all)
+
+    def _digests(self, first: HostBatch) -> list[int | None]:
+        """Checksums of some rows of the first batch, and of some stored ones."""
+        stored = self._stored()
+        of_first = _digest_of_rows(evenly_spaced(first.data, first.rows))
+        return [of_first, None if stored is None else _digest_of_rows(stored)]
 
     def stand_in(self) -> HostBatch:
         """A row that counts nothing, for a step of the others."""
@@ -104,12 +115,13 @@ class OwnBatches:
 
     def _check_first(self, of_all: list[Any]) -> None:
         """Raises `DataError` where a source has no rows, or two give the same ones."""
-        known: dict[int, int] = {}
+        seen: tuple[dict[int, int], ...] = {}, {}
         for rank, each in enumerate(of_all):
             if not each["rows"]:
                 raise DataError(f"the data source of rank {rank} is empty", "give each process at least one row")
-            if each["digest"] is not None and (first := known.setdefault(each["digest"], rank)) != rank:
-                raise DataError(f"ranks {first} and {rank} give the same rows, which would count twice", _HINT)
+            for known, found in zip(seen, each["digests"], strict=False):
+                if found is not None and (first := known.setdefault(found, rank)) != rank:
+                    raise DataError(f"ranks {first} and {rank} give the same rows, which would count twice", _HINT)
 
     def _check_arrays(self, of_all: list[list[str]]) -> None:
         for rank, arrays in enumerate(of_all):
@@ -136,18 +148,11 @@ def _type(leaf: Any) -> str:
     return name
 
 
-def _digest_of_rows(batch: HostBatch) -> int | None:
-    """A checksum of some rows; None where these are all alike, as rows of zeros that another process may have too."""
-    rows = evenly_spaced(batch.data, batch.rows)
-    first = [digest(leaf[:1]) for leaf in tree.flatten(rows) if leaf is not None]
-    last = [
-        [digest(leaf[i : i + 1]) for leaf in tree.flatten(rows) if leaf is not None] for i in range(1, _length(rows))
-    ]
-    return None if all(each == first for each in last) else digest(rows, batch.rows)
-
-
-def _length(rows: Any) -> int:
-    return next(len(leaf) for leaf in tree.flatten(rows) if leaf is not None)
+def _digest_of_rows(rows: Any) -> int | None:
+    """A checksum; None where the rows are all alike, as rows of zeros that another process may have too."""
+    leaves = [leaf for leaf in tree.flatten(rows) if leaf is not None]
+    of_each = {digest([leaf[i : i + 1] for leaf in leaves]) for i in range(len(leaves[0]))}
+    return None if len(of_each) == 1 else digest(leaves)
 
 
 def _copied(row: Any) -> Any:

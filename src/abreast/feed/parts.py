@@ -16,7 +16,7 @@ from keras import tree
 from abreast.feed.sparse import dense, is_sparse
 from abreast.shares import OwnRows
 
-_COMPARED_ROWS = 16  # of each array of a batch
+COMPARED_ROWS = 16  # of each array of a batch
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def evenly_spaced(data: Any, rows: int) -> Any:
 
 
 def _every(rows: int) -> int:
-    return max(1, rows // _COMPARED_ROWS)
+    return max(1, rows // COMPARED_ROWS)
 
 
 def digest(data: Any, before: int = 0) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 from keras.src import tree
 from keras.src.trainers import data_adapters as registry
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils, py_dataset_adapter
@@ -41,6 +42,7 @@ __all__ = [
     "fix_start_method",
     "get_torch_dataloader",
     "registry",
+    "stored_rows",
     "super_batch_iterator",
     "train_validation_split",
     "unpack_x_y_sample_weight",
@@ -63,6 +65,12 @@ def array_reader(adapter: Any) -> Callable[[Any], Any]:
         return tree.map_structure(rows_of, arrays, none_is_leaf=False)
 
     return read
+
+
+def stored_rows(adapter: Any, number: int) -> Any:
+    """At least `number` rows of the arrays of an adapter, evenly spaced in stored order; all if they are fewer."""
+    rows = adapter._num_samples
+    return array_reader(adapter)(np.arange(0, rows, max(1, rows // number)))
 
 
 super_batch_iterator: Any = getattr(data_adapter_utils, "super_batch_iterator", None)
