@@ -101,3 +101,4 @@ def test_ctrl_c_ends_a_process_whose_step_waits_for_one_that_is_stopped() -> Non
         second.kill()
         ended(second, 20)
     assert "KeyboardInterrupt" in errors
+    assert first.returncode == 130

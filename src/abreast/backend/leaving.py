@@ -136,7 +136,7 @@ class Leaving:
             self._watch.wait(lambda: not self._watch.here(), _SOON_SECONDS)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)
+        os._exit(130 if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt) else 1)
 
 
 def _in_a_call(gone: str) -> str:
