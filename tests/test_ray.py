@@ -26,6 +26,13 @@ from abreast.run import RunOptions
 from tests.harness.client import ROOT
 
 
+@pytest.fixture(autouse=True)
+def _no_variables_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that `make test` sets would travel."""
+    for name in [name for name in os.environ if name.startswith("ABREAST_")]:
+        monkeypatch.delenv(name)
+
+
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """`train.py` in the folder of this process."""

@@ -213,7 +213,7 @@ def image_batches(folder: str) -> list[Any]:
     for rank in range(2):
         with abreast.ImageRecords(folder, 4, size=32, seed=1) as records:
             painted = _count_painted(records)
-            parts = [HostBatch.of(part) for part in records.parts(_halves(rank))]
+            parts = [HostBatch.of(part) for part in records._parts(_halves(rank))]
             found.append([(part.data[0].copy(), part.data[1]) for part in parts])
             digests.append([part.digest for part in parts])
             decoded.append(sum(painted))

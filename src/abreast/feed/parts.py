@@ -31,9 +31,9 @@ class Part:
 
 @runtime_checkable
 class ReadsParts(Protocol):
-    """A data adapter that can read some rows of each batch without the others."""
+    """A data adapter of ours that can read some rows of each batch without the others; users do not call its method."""
 
-    def parts(self, own_rows: OwnRows) -> Iterator[Part]:
+    def _parts(self, own_rows: OwnRows) -> Iterator[Part]:
         """The parts of the batches of one epoch."""
         ...
 

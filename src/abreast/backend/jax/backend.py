@@ -186,7 +186,7 @@ def _is_per_host(placement: Placement | None) -> bool:
 def _parts(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
     """The parts of a source's batches; None for a source that only a read of all rows shows."""
     if isinstance(adapter, ReadsParts):
-        return adapter.parts(own_rows)
+        return adapter._parts(own_rows)
     if isinstance(adapter, ArrayDataAdapter):
         return array_parts(array_order(adapter), array_reader(adapter), own_rows)
     return None

@@ -140,7 +140,7 @@ class TensorFlowBackend:
                 if launched is not None:
                     launched.agree_on_order()
                     if placement is not None and isinstance(adapter, ReadsParts):
-                        return adapter.parts(launched.own_rows)
+                        return adapter._parts(launched.own_rows)
                 batches = _to_the_end(adapter, adapter.get_numpy_iterator())
                 return (tree.map_structure(_dense, batch) for batch in batches)
 

@@ -20,7 +20,7 @@ def parts_of(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
     loader = plain.get_torch_dataloader()
     iter(loader)  # draws a seed, as Keras's loader does when it begins
     if isinstance(adapter, ReadsParts):
-        return adapter.parts(own_rows)
+        return adapter._parts(own_rows)
 
     def read(places: Any) -> Any:
         with keras.device("cpu"):  # else Keras moves every batch to the first GPU

@@ -169,7 +169,7 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
         self._goes_on = False
         yield from map(_as_tuple, self._rest_of_epoch(may_only_look=True))  # `map` holds no batch
 
-    def parts(self, own_rows: OwnRows) -> Iterator[Part]:
+    def _parts(self, own_rows: OwnRows) -> Iterator[Part]:
         """The batches of an epoch, of which a process decodes its own rows only: see `feed/parts.py`."""
         self._goes_on = True
         return self._own_parts(own_rows)
