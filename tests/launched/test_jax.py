@@ -188,6 +188,22 @@ made().fit(x, x[:, :1], batch_size=1, epochs=9, verbose=0, callbacks=[Slow()])
 )
 
 
+def code_of_rank_1_whose_end_ends_rank_0(script: str, how: str, said: str, *, backend: str, stops: bool) -> int | None:
+    """Let rank 1 end in a call; the error of rank 0 says how. `stops`: it does not end by itself."""
+    first, second = start_all(script, 2, how, backend=backend)
+    try:
+        assert first.stdout is not None and second.stdout is not None
+        assert (first.stdout.readline(), second.stdout.readline()) == ("ready\n", "ready\n")
+        _, errors = ended(first, 40)
+    finally:
+        if stops:
+            second.kill()
+        ended(second, 20)
+    assert f"rank 1 on host {platform.node()} {said}" in errors
+    assert first.returncode == 1
+    return second.returncode
+
+
 @pytest.mark.parametrize(
     ("how", "code", "said"),
     [
@@ -207,19 +223,9 @@ def test_a_process_that_ends_in_a_call_ends_all(
     how: str, code: int | None, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABREAST_HANG_SECONDS", "15")
-    first, second = start_all(ENDS, 2, how)
-    try:
-        assert first.stdout is not None and second.stdout is not None
-        assert (first.stdout.readline(), second.stdout.readline()) == ("ready\n", "ready\n")
-        _, errors = ended(first, 40)
-    finally:
-        if code is None:
-            second.kill()
-        ended(second, 20)
-    assert f"rank 1 on host {platform.node()} {said}" in errors
-    assert first.returncode == 1
+    returned = code_of_rank_1_whose_end_ends_rank_0(ENDS, how, said, backend="jax", stops=code is None)
     # Where rank 0 ends while rank 1 waits for it at its own exit, JAX may abort rank 1 first.
-    assert code is None or second.returncode in ((code, -signal.SIGABRT) if "exit" in how else (code,))
+    assert code is None or returned in ((code, -signal.SIGABRT) if "exit" in how else (code,))
 
 
 def test_a_process_that_is_terminated_ends() -> None:

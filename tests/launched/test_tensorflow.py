@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.slow_links import ADDRESSES, NotPermitted, slow_link
+from benchmarks.slow_links import ADDRESSES
 from tests.harness.installed import skip_unless_installed
 from tests.launched.job import ended, result, start, start_all
-from tests.launched.test_equal import SCRIPT, equal, listening
+from tests.launched.test_equal import SCRIPT, equal, listened_while_two_hosts_trained_alike
 from tests.launched.test_jax import DIFFERENCES, ENDS
 
 pytestmark = pytest.mark.tensorflow
@@ -38,22 +38,7 @@ def test_processes_of_a_launcher_train_what_one_process_trains() -> None:
 @pytest.mark.in_turn
 def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
     """They listen on their link only."""
-    try:
-        with slow_link() as link:
-            alone = start(_WITHOUT_DROPOUT, None, 0, 1, backend="tensorflow")
-            ranks = [
-                start(_WITHOUT_DROPOUT, rank, 20000, 2, backend="tensorflow", cpu_devices=2, host=host)
-                for rank, host in enumerate(link.hosts)
-            ]
-            listeners: set[str] = set()
-            while ranks[0].poll() is None:
-                listeners |= {address for host in link.hosts for address in listening(host)}
-                time.sleep(0.1)
-            equal(result(alone), [result(each) for each in ranks])
-    except NotPermitted as error:
-        pytest.skip(error.args[0])
-    assert listeners
-    assert {each.rpartition(":")[0] for each in listeners} <= set(ADDRESSES), listeners
+    assert listened_while_two_hosts_trained_alike(_WITHOUT_DROPOUT, "tensorflow") <= set(ADDRESSES)
 
 
 @pytest.mark.in_turn

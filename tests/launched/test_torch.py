@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import platform
 import signal
-import time
 
 import pytest
 
-from benchmarks.slow_links import ADDRESSES, NotPermitted, slow_link
+from benchmarks.slow_links import ADDRESSES
 from tests.harness.installed import skip_unless_installed
 from tests.launched.job import ended, result, start, start_all
-from tests.launched.test_equal import SCRIPT, equal, listening
-from tests.launched.test_jax import APART, ENDS, ENDS_BEFORE, HEAD
+from tests.launched.test_equal import SCRIPT, equal, listened_while_two_hosts_trained_alike
+from tests.launched.test_jax import APART, ENDS, ENDS_BEFORE, HEAD, code_of_rank_1_whose_end_ends_rank_0
 
 pytestmark = pytest.mark.torch
 
@@ -160,21 +159,7 @@ def test_processes_with_several_devices_train_what_one_process_trains(size: int,
 @pytest.mark.in_turn
 def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
     """They listen on their link and on the loopback. The store of rank 0 has a port on the address of its link."""
-    try:
-        with slow_link() as link:
-            alone = start(_EQUAL, None, 0, 1, backend="torch")
-            ranks = [
-                start(_EQUAL, r, 20000, 2, backend="torch", cpu_devices=2, host=host)
-                for r, host in enumerate(link.hosts)
-            ]
-            listeners: set[str] = set()
-            while ranks[0].poll() is None:
-                listeners |= {address for host in link.hosts for address in listening(host)}
-                time.sleep(0.1)
-            equal(result(alone), [result(each) for each in ranks])
-    except NotPermitted as error:
-        pytest.skip(error.args[0])
-    assert {each.rpartition(":")[0] for each in listeners} <= {*ADDRESSES, "127.0.0.1"}, listeners
+    assert listened_while_two_hosts_trained_alike(_EQUAL, "torch") <= {*ADDRESSES, "127.0.0.1"}
 
 
 # Without the search in batches of one row, for which the processes would wait for one another before each step.
@@ -200,18 +185,8 @@ def test_a_rank_that_ends_in_a_call_ends_all(
     how: str, code: int | None, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABREAST_HANG_SECONDS", "15")
-    first, second = start_all(_ENDS, 2, how, backend="torch")
-    try:
-        assert first.stdout is not None and second.stdout is not None
-        assert (first.stdout.readline(), second.stdout.readline()) == ("ready\n", "ready\n")
-        _, errors = ended(first, 40)
-    finally:
-        if code is None:
-            second.kill()
-        ended(second, 20)
-    assert f"rank 1 on host {platform.node()} {said}" in errors
-    assert first.returncode == 1
-    assert code is None or second.returncode == code
+    returned = code_of_rank_1_whose_end_ends_rank_0(_ENDS, how, said, backend="torch", stops=code is None)
+    assert code is None or returned == code
 
 
 @pytest.mark.full

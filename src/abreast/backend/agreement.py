@@ -14,12 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from abreast.backend.exchange import Exchange
 from abreast.errors import BackendError, DataError, ModelError
 
-_COMPARED_ROWS = 16  # of each array of a batch
 _SETTINGS = (
     "give layers, losses and optimizers the same settings in every process, random ones too: seed Python and NumPy alike before "
     "the model is made"
@@ -54,7 +51,7 @@ class Program:
 
 
 class Agreement:
-    """What the calls of this process have in common with those of the others. All checksums are `digest`s."""
+    """What the calls of this process have in common with those of the others."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -178,21 +175,6 @@ class Agreement:
 def _first_unlike(values: Sequence[Any]) -> int | None:
     """The first rank whose value is not that of rank 0."""
     return next((rank for rank, value in enumerate(values) if value != values[0]), None)
-
-
-def digest_of_rows(rows: int, leaves: Sequence[Any], as_array: Callable[[Any], Any] = np.asarray) -> int:
-    """A checksum of some rows of each array of a batch, evenly spaced."""
-    found, step = rows, max(1, rows // _COMPARED_ROWS)
-    for leaf in leaves:
-        if leaf is not None:
-            found = digest(as_array(leaf[::step]), found)
-    return found
-
-
-def digest(value: Any, before: int = 0) -> int:
-    """A checksum of an array, continuing one of others."""
-    flat: Any = np.ascontiguousarray(np.asarray(value)).reshape(-1)
-    return zlib.crc32(flat.view(np.uint8), before)
 
 
 def digest_of_text(text: str, before: int = 0) -> int:

@@ -39,6 +39,11 @@ class Placement:
     source: SourceKind = "global"
 
     @property
+    def is_per_host(self) -> bool:
+        """Whether each process gives rows of its own."""
+        return self.source == "per-host"
+
+    @property
     def num_devices(self) -> int:
         return len(self.devices)
 

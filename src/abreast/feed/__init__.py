@@ -9,7 +9,7 @@ reads only a process's own rows.
 
 from abreast.feed.adapter import BetweenSteps, Feed, FeedIterator, Handed, take
 from abreast.feed.batch import HostBatch, not_numbers
-from abreast.feed.parts import Part, ReadsParts, array_parts
+from abreast.feed.parts import Part, ReadsParts, array_digest, array_parts
 from abreast.feed.pipeline import Taken
 from abreast.feed.source import Source
 from abreast.feed.tf_data import dataset_views, not_dense
@@ -26,6 +26,7 @@ __all__ = [
     "ReadsParts",
     "Source",
     "Taken",
+    "array_digest",
     "array_parts",
     "cut_validation",
     "dataset_views",

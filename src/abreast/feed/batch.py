@@ -12,7 +12,7 @@ import numpy as np
 from keras import tree
 
 from abreast.errors import DataError
-from abreast.feed.parts import Part
+from abreast.feed.parts import Part, digest, evenly_spaced
 from abreast.feed.sparse import dense, is_sparse
 from abreast.shares import shares_of
 
@@ -69,6 +69,11 @@ class HostBatch:
         if not rows:
             raise DataError("the data source gave a batch without rows", "check its length, and what it yields")
         return HostBatch(data, rows, tuple(structure), num_bytes)
+
+    @property
+    def compared(self) -> int:
+        """A checksum of some rows of each array, the same in all processes that read this batch."""
+        return digest(evenly_spaced(self.data, self.rows), self.rows) if self.digest is None else self.digest
 
     def cut(self, num_devices: int) -> list[Any]:
         """One shard per device, as views. A device without rows gets the first row as a stand-in (see `Shares`)."""

@@ -73,8 +73,10 @@ def digest(data: Any, before: int = 0) -> int:
 
 
 def array_digest(array: Any, before: int = 0) -> int:
-    if "bfloat16" in str(getattr(array, "dtype", "")) and hasattr(array, "float"):
-        array = array.float()  # of PyTorch, which NumPy does not know
+    """A checksum of an array, continuing one of others."""
+    if hasattr(array, "detach"):  # of PyTorch; a copy, since who asks for its own memory may write to it
+        array = array.detach().cpu().clone()
+        array = array.float() if "bfloat16" in str(array.dtype) else array  # NumPy does not know it
     array = np.asarray(array)
     if array.dtype.hasobject:
         return zlib.crc32(repr(array.tolist()).encode(), before)

@@ -17,6 +17,7 @@ from abreast.hosts.secret import job_name, job_secret
 from abreast.launchers import World, address_of_rank_0
 from abreast.launchers.route import addresses
 from abreast.stderr import tell, tell_once
+from abreast.workers.limits import seconds_of
 
 _SECONDS = 300.0
 _REPORT_SECONDS = 30.0
@@ -111,14 +112,7 @@ def meeting_port(port: int, *, beside_store: bool | None = None) -> int:
 
 def join_seconds() -> float:
     """Seconds to wait for processes that start late: `ABREAST_JOIN_SECONDS`, or 300."""
-    text = os.environ.get("ABREAST_JOIN_SECONDS", str(_SECONDS))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise LaunchError(f"ABREAST_JOIN_SECONDS={text!r} is not allowed", "give a number of seconds above 0")
-    return seconds
+    return seconds_of("ABREAST_JOIN_SECONDS", _SECONDS, LaunchError)
 
 
 class _Host:

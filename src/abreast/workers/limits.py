@@ -1,10 +1,10 @@
-"""The time after which a silent process of ours counts as hung."""
+"""Times that a user may set: after one of them, a silent process of ours counts as hung."""
 
 from __future__ import annotations
 
 import os
 
-from abreast.errors import BackendError
+from abreast.errors import AbreastError, BackendError
 
 _HANG_SECONDS = 60.0
 
@@ -14,11 +14,16 @@ def hang_seconds() -> float:
 
     Raises `BackendError` for a value that is not a positive number.
     """
-    text = os.environ.get("ABREAST_HANG_SECONDS", str(_HANG_SECONDS))
+    return seconds_of("ABREAST_HANG_SECONDS", _HANG_SECONDS, BackendError)
+
+
+def seconds_of(name: str, default: float, kind: type[AbreastError]) -> float:
+    """The seconds in a variable of the environment. Raises an error of that kind for what is not a positive number."""
+    text = os.environ.get(name, str(default))
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise BackendError(f"ABREAST_HANG_SECONDS={text!r} is not allowed", "give a number of seconds above 0")
+        raise kind(f"{name}={text!r} is not allowed", "give a number of seconds above 0")
     return seconds

@@ -34,7 +34,7 @@ from abreast.backend.jax.devices import (
 )
 from abreast.backend.jax.instruments import JaxInstruments
 from abreast.backend.jax.job import refuse_other_jobs
-from abreast.backend.jax.launched import Launched, batch_digest, held_variables, refuse_eager
+from abreast.backend.jax.launched import Launched, held_variables, refuse_eager
 from abreast.backend.jax.staged import StagedBatch, padded
 from abreast.backend.jax.step import Newest, Steps
 from abreast.backend.tensorflow.guard import keep_off_gpus
@@ -111,7 +111,7 @@ class JaxBackend:
 
     def source(self, adapter: Any, placement: Placement | None = None) -> Callable[[], Iterator[Any]]:
         def epoch() -> Iterator[Any]:
-            if self._launched is not None and not _is_per_host(placement):
+            if self._launched is not None and not (placement is not None and placement.is_per_host):
                 self._launched.agree_on_order()
                 if placement is not None and (parts := _parts(adapter, self._launched.own_rows)) is not None:
                     return parts
@@ -120,21 +120,19 @@ class JaxBackend:
         return epoch
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
-        put = partial(self.put, placement=placement)
-        if self._launched is None or not _is_per_host(placement):
-            return Stage(put)
-        return Stage(put, processes=self._launched)
+        processes = self._launched if placement.is_per_host else None
+        return Stage(partial(self.put, placement=placement), processes=processes)
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         if placement.num_devices == 1 and placement.devices[0].startswith("cpu"):
             return StagedBatch(batch.data, batch.rows, batch.rows)  # the program takes it as it is
-        if self._launched is not None and _is_per_host(placement):
+        if self._launched is not None and placement.is_per_host:
             return self._launched.put_own(batch)
         padded_rows = shares_of(batch.rows, placement.num_devices).padded_rows
         sharded = sharded_over(placement.devices)
         digest, first = 0, 0
         if self._launched is not None:
-            digest = batch_digest(batch)
+            digest = batch.compared
             first = 0 if batch.held is None else batch.held.start
         data = tree.map_structure(
             lambda leaf: None if leaf is None else _spread(leaf, padded_rows, sharded, first), batch.data
@@ -177,10 +175,6 @@ def _announce(model: Any, placement: Placement) -> None:
             f'batch_norm="local" holds for keras.layers.BatchNormalization: {", ".join(names)} see the global batch, and '
             "normalize by it if they normalize",
         )
-
-
-def _is_per_host(placement: Placement | None) -> bool:
-    return placement is not None and placement.source == "per-host"
 
 
 def _parts(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:

@@ -34,7 +34,8 @@ class Job(Exchange):
     def __init__(self, world: World) -> None:
         client, meeting = _joined(world)
         super().__init__(_Service(client), meeting)
-        self.device_names = _names(jax.devices())
+        processes = [device.process_index for device in jax.devices()]
+        self.num_devices = tuple(processes.count(rank) for rank in range(world.size))  # of each process
         _connect()
 
 
@@ -153,11 +154,3 @@ def _own_gpus(world: World) -> list[int]:
     """The GPUs of this process, by the driver's numbers; none on the CPU."""
     gpus = gpus_of_driver()
     return [index_of(name) for name in own_devices(world, gpus, os.environ)] if gpus else []
-
-
-def _names(devices: Sequence[Any]) -> tuple[str, ...]:
-    """As `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several devices."""
-    count = {rank: sum(d.process_index == rank for d in devices) for rank in {d.process_index for d in devices}}
-    places = {rank: iter(range(number)) for rank, number in count.items()}
-    several = max(count.values()) > 1
-    return tuple(f"rank:{d.process_index}" + (f"/{next(places[d.process_index])}" if several else "") for d in devices)

@@ -19,14 +19,14 @@ import numpy as np
 from jax.experimental import multihost_utils
 from keras import tree
 
-from abreast.backend import order
-from abreast.backend.agreement import Agreement, digest, digest_of_rows, digest_of_text
+from abreast.backend.agreement import digest_of_text
 from abreast.backend.contract import Placement
 from abreast.backend.jax.job import Job
 from abreast.backend.jax.staged import StagedBatch, padded
+from abreast.backend.launched import LaunchedProcess
 from abreast.backend.leaving import HINT
 from abreast.errors import BackendError, WorkerError
-from abreast.feed import HostBatch, Taken
+from abreast.feed import HostBatch, Taken, array_digest
 from abreast.launchers import World
 from abreast.shares import shares_of
 
@@ -38,35 +38,18 @@ class Blocks:
         self.arrays = arrays
 
 
-class Launched:
+class Launched(LaunchedProcess):
     """This process as one of its job."""
 
     def __init__(self, world: World) -> None:
-        self.job = Job(world)
-        self._agreement = Agreement(self.job)
-        self.names = self.job.device_names
+        job = Job(world)
+        super().__init__(job, job.num_devices)
         self._local_devices = tuple(jax.local_devices())
-        processes = [device.process_index for device in jax.devices()]
-        self._num_devices = tuple(processes.count(rank) for rank in range(world.size))
         self._first_device = min(jax.devices().index(device) for device in self._local_devices)
         self._handed: dict[int, ref[Any]] = {}
 
-    @property
-    def rank(self) -> int:
-        return self.job.rank
-
-    def exchange(self, doing: str, own: bytes) -> list[bytes]:
-        return self.job.exchange(doing, own)
-
-    def failed(self, why: str) -> None:
-        self.job.leaving.failed(why)
-
     def share_variables(self, model: Any, placement: Placement) -> None:
         self.agree_on_variables(held_variables(model))
-
-    def agree_on_order(self) -> None:
-        """An epoch begins: shuffle as rank 0 does."""
-        order.restore(self._agreement.of_rank_0("begins an epoch", order.save()))
 
     def explained(self, error: Exception) -> Exception:
         """The error of a step whose sums did not arrive names the process that is gone; any other stays."""
@@ -100,7 +83,7 @@ class Launched:
         counts, staged = taken.counts, taken.staged
         if counts is None:
             return staged
-        each = max(-(-rows // number) for rows, number in zip(counts, self._num_devices, strict=True))
+        each = max(-(-rows // number) for rows, number in zip(counts, self.num_devices, strict=True))
         if staged.padded_rows != each:  # another process has more rows
             staged = self.put_own(taken.host, each)
 
@@ -109,16 +92,9 @@ class Launched:
             return jax.make_array_from_single_device_arrays(shape, sharded, blocks.arrays)
 
         data = tree.map_structure(lambda leaf: None if leaf is None else join(leaf), staged.data)
-        starts = np.cumsum([0, *(each * number for number in self._num_devices)]).tolist()
+        starts = np.cumsum([0, *(each * number for number in self.num_devices)]).tolist()
         rows = tuple((start, start + count) for start, count in zip(starts, counts, strict=False) if count)
         return StagedBatch(data, rows, each * len(self.names), digest_of_text(str(counts)))
-
-    def own_outputs(self, outputs: Any, counts: tuple[int, ...] | None) -> Any:
-        """Of outputs for a global batch, those for this process's own rows."""
-        if counts is None:
-            return outputs
-        first = sum(counts[: self.job.rank])
-        return tree.map_structure(lambda leaf: leaf[first : first + counts[self.job.rank]], outputs)
 
     # Arrays in and out of the mesh
 
@@ -150,7 +126,7 @@ class Launched:
 
     def agree_on_variables(self, variables: Sequence[Any]) -> None:
         """A call begins: variables that a script has set get the values of rank 0, unless all processes set the same."""
-        changed = {i: digest(v._value) for i, v in enumerate(variables) if not self.is_as_handed(v._value)}
+        changed = {i: array_digest(v._value) for i, v in enumerate(variables) if not self.is_as_handed(v._value)}
         names = [f"{v.path} {tuple(v.shape)} {v.dtype}" for v in variables]
         all_changed, differ = self._agreement.begins_call(names, changed)
         for i, value in zip(differ, self._of_rank_0([variables[i]._value for i in differ]), strict=True):
@@ -176,7 +152,7 @@ class Launched:
 
     def assigned(self, name: str, value: Any) -> None:
         """A variable was set between steps."""
-        self._agreement.assigned(name, partial(digest, value))
+        self._agreement.assigned(name, partial(array_digest, value))
 
     def call_ended(self, failed: bool) -> None:
         """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
@@ -200,11 +176,6 @@ def refuse_eager(model: Any) -> None:
             "JAX cannot train over several processes in steps that are not compiled",
             "leave out run_eagerly=True and jit_compile=False",
         )
-
-
-def batch_digest(batch: HostBatch) -> int:
-    """A checksum of some rows of each array of a batch, the same in all processes."""
-    return batch.digest if batch.digest is not None else digest_of_rows(batch.rows, tree.flatten(batch.data))
 
 
 def program_digest(program: Any, *arguments: Any) -> int:

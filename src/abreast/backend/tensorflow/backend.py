@@ -19,12 +19,13 @@ from keras import tree
 
 from abreast import exact, keras_distribution
 from abreast.backend.contract import Kind, Placement, StepFunction
+from abreast.backend.launched import own_outputs
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.build import build
 from abreast.backend.tensorflow.devices import device_names, grow_memory, tf_names
 from abreast.backend.tensorflow.instruments import TensorFlowInstruments
-from abreast.backend.tensorflow.launched import Launched, batch_digest
+from abreast.backend.tensorflow.launched import Launched
 from abreast.backend.tensorflow.probe import TensorFlowProbe
 from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.staging import put_own_shards, put_shards, to_device
@@ -126,7 +127,7 @@ class TensorFlowBackend:
         return taking_over(num_devices)
 
     def source(self, adapter: Any, placement: Placement | None = None) -> Callable[[], Iterator[Any]]:
-        launched = None if _is_per_host(placement) else self._launched
+        launched = None if placement is not None and placement.is_per_host else self._launched
         if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):
             # Keras leads these through tf.data, which would copy each batch once more and bury what their code raises.
             # To know the types for that, it reads first batches: a source that draws from a random generator notices.
@@ -159,16 +160,16 @@ class TensorFlowBackend:
         return epoch
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
-        processes = self._launched if _is_per_host(placement) else None
+        processes = self._launched if placement.is_per_host else None
         return Stage(functools.partial(self.put, placement=placement), leaves=Leaves(text=True), processes=processes)
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         if self._launched is None:
             return put_shards(batch, placement)
-        if _is_per_host(placement):
+        if placement.is_per_host:
             return put_own_shards(batch, placement)
         staged = put_shards(batch, placement, self._launched.reach.first)
-        staged.digest = batch_digest(batch)
+        staged.digest = batch.compared
         return staged
 
     def place(self, model: Any, placement: Placement) -> None:
@@ -218,8 +219,8 @@ class TensorFlowBackend:
                 exact.state_rule_of_own_step(kind, model, taken.staged.counts)
             with nullcontext() if self._launched is None else self._launched.explained():
                 result = programs[-1](taken.staged, self._expected(source))
-            if kind == "predict" and taken.counts is not None and self._launched is not None:
-                return self._launched.own_outputs(result, taken.counts)
+            if kind == "predict" and self._launched is not None:
+                return own_outputs(result, taken.counts, self._launched.rank)
             return result
 
         def run(batches: Iterator[Any]) -> Any:
@@ -294,10 +295,6 @@ class TensorFlowBackend:
             f"jit_compile=True is ignored: XLA compiles programs of one device, and this model trains on "
             f"{placement.num_devices}",
         )
-
-
-def _is_per_host(placement: Placement | None) -> bool:
-    return placement is not None and placement.source == "per-host"
 
 
 class _InTurn:

@@ -21,7 +21,7 @@ from abreast.launchers import World, own_devices
 
 
 class Job(Exchange):
-    """The messages of one job. `device_names` are those of all processes, and `reach` says which of them this process has."""
+    """The messages of one job. `reach` says which of the devices of all processes this process has."""
 
     def __init__(self, world: World) -> None:
         own = _own_devices(world)
@@ -36,7 +36,6 @@ class Job(Exchange):
         # `leaving` notices a process that is silent, and ends this one.
         self.ring = ring = Ring(world.rank, world.size, ends, float("inf"), self.interrupts.look, self._lost)
         self.reach = Reach(sum(counts[: world.rank]), sum(counts), Processes(ring))
-        self.device_names = _names(counts)
         OWN[:] = tf_names(own)
 
     def _lost(self, rank: int, how: str) -> WorkerError:
@@ -60,10 +59,3 @@ def _own_devices(world: World) -> tuple[str, ...]:
     grow_memory()
     context.ensure_initialized()
     return own
-
-
-def _names(counts: list[int]) -> tuple[str, ...]:
-    """As `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several devices."""
-    if max(counts) == 1:
-        return tuple(f"rank:{rank}" for rank in range(len(counts)))
-    return tuple(f"rank:{rank}/{number}" for rank, count in enumerate(counts) for number in range(count))

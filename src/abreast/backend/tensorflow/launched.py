@@ -15,50 +15,40 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import tree
 from tensorflow.python.eager import context
 
 from abreast import exact
-from abreast.backend import order
-from abreast.backend.agreement import Agreement, Program, digest, digest_of_rows, digest_of_text
+from abreast.backend.agreement import Program, digest_of_text
 from abreast.backend.contract import Placement
+from abreast.backend.launched import LaunchedProcess
 from abreast.backend.leaving import HINT
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.job import Job
 from abreast.backend.tensorflow.step import StagedBatch
 from abreast.backend.tensorflow.variables import Variables
 from abreast.errors import WorkerError
-from abreast.feed import HostBatch
+from abreast.feed import array_digest
 from abreast.launchers import World
-from abreast.shares import Shares, counts_of_own
+from abreast.shares import counts_of_own
 
 
-class Launched:
+class Launched(LaunchedProcess):
     """This process as one of its job."""
 
+    job: Job
+
     def __init__(self, world: World, variables: Mapping[Any, Variables]) -> None:
+        job = Job(world)
+        super().__init__(job, job.num_devices)
         self._variables = variables  # of each model that has a place
-        self.job = Job(world)
-        self.names, self.reach = self.job.device_names, self.job.reach
-        self._agreement = Agreement(self.job)
-        self._relations: WeakKeyDictionary[Any, exact.Relations] = WeakKeyDictionary()
+        self.reach = job.reach
         self._set: dict[int, ref[Any]] = {}  # variables that were set since the last step that reads them
         tensorflow_variables.ON_ASSIGNMENT.append(self._assigned)
-
-    @property
-    def rank(self) -> int:
-        return self.job.rank
-
-    def exchange(self, doing: str, own: bytes) -> list[bytes]:
-        return self.job.exchange(doing, own)
-
-    def failed(self, why: str) -> None:
-        self.job.leaving.failed(why)
 
     def share_variables(self, model: Any, placement: Placement) -> None:
         variables = self._variables[model]
@@ -67,10 +57,6 @@ class Launched:
         self.agree_on_variables(variables)
 
     # What rank 0 decides
-
-    def agree_on_order(self) -> None:
-        """An epoch begins: shuffle as rank 0 does."""
-        order.restore(self._agreement.of_rank_0("begins an epoch", order.save()))
 
     @contextmanager
     def seeds_of_rank_0(self) -> Iterator[None]:
@@ -89,22 +75,12 @@ class Launched:
             if seed is None or self.job.rank > 0:
                 running._seed, running._rng = before
 
-    def agree_on_relations(self, model: Any) -> None:
-        """Use rank 0's findings about a model: from the first step on, all ranks have rank 0's weights."""
-        found = exact.related_rows(model) or exact.Relations()
-        text = self._agreement.of_rank_0("has looked at a model", found.steps_part())
-        self._relations[model] = exact.Relations.of_steps_part(text)
-
-    def related_rows(self, model: Any) -> exact.Relations | None:
-        """See `exact.related_rows`."""
-        return self._relations.get(model) or None
-
     def agree_on_variables(self, variables: Variables) -> None:
         """A call begins: variables that a script has set get the values of rank 0, unless all processes set the same."""
         everything = variables.all()
         self._taken_from_set(everything)
         names = [f"{variable.path} {tuple(variable.shape)} {variable.dtype}" for variable in everything]
-        values = {place: digest(variable._value) for place, variable in enumerate(everything)}
+        values = {place: array_digest(variable._value) for place, variable in enumerate(everything)}
         _, differ = self._agreement.begins_call(names, values)
         for place in differ:
             plain = everything[place]._value
@@ -116,25 +92,10 @@ class Launched:
         found = self.job.ring.rows(own if self.job.rank == 0 else own[:0])
         return found.view(value.dtype).reshape(value.shape)
 
-    # Which rows a process reads
-
-    def own_rows(self, rows: int) -> range:
-        """The rows of a global batch that this process reads: those of its devices, or the first as a stand-in for none.
-
-        All rows where the first device has only one: a row alone does not show whether a layer relates rows.
-        """
-        shares = Shares(rows, self.job.num_devices)
-        return range(rows) if shares.counts[0] < 2 else shares.rows_of(self.job.rank) or range(1)
-
     def complete(self, staged: StagedBatch, rows: tuple[int, ...]) -> None:
         """Note how many rows each process gives to a step, where they are its own."""
-        staged.counts = counts_of_own(rows, self.job.num_devices)
+        staged.counts = counts_of_own(rows, self.num_devices)
         staged.digest = digest_of_text(str(rows))
-
-    def own_outputs(self, outputs: Any, rows: tuple[int, ...]) -> Any:
-        """Of outputs for a global batch, those for this process's own rows."""
-        first = sum(rows[: self.job.rank])
-        return tree.map_structure(lambda leaf: leaf[first : first + rows[self.job.rank]], outputs)
 
     # What must be the same in all processes
 
@@ -151,7 +112,7 @@ class Launched:
     def note_assigned(self, variables: Variables) -> None:
         """A step begins: what was set since the last one must be the same in all processes."""
         for variable in self._taken_from_set(variables.all()) if self._set else ():
-            self._agreement.assigned(variable.path, partial(digest, variable._value))
+            self._agreement.assigned(variable.path, partial(array_digest, variable._value))
 
     def _taken_from_set(self, variables: list[Any]) -> list[Any]:
         return [variable for variable in variables if self._set.pop(id(variable), None) is not None]
@@ -178,17 +139,6 @@ class Launched:
             raise WorkerError(
                 f"{self.job.leaving.who_is_gone()} while this process waited for it in a step", HINT
             ) from None
-
-
-def batch_digest(batch: HostBatch) -> int:
-    """A checksum of some rows of each array of a batch, the same in all processes."""
-    return batch.digest if batch.digest is not None else digest_of_rows(batch.rows, tree.flatten(batch.data), _numbers)
-
-
-def _numbers(rows: Any) -> Any:
-    """Rows as an array; of text, its bytes."""
-    array = np.asarray(rows)
-    return np.frombuffer(repr(array.tolist()).encode(), np.uint8) if array.dtype.kind in "OSU" else array
 
 
 def _generator(seed: int, state: Any) -> random.Random:

@@ -104,7 +104,7 @@ class TorchBackend:
 
     def stage(self, placement: Placement) -> Stage[StagedBatch]:
         put, drawn = partial(self.put, placement=placement), partial(self._mode(placement).drawn, placement)
-        processes = self._launched if placement.source == "per-host" else None
+        processes = self._launched if placement.is_per_host else None
         return Stage(put, StagedBatch.discard, drawn, LEAVES, processes)
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from keras import tree
 
 from abreast import exact
 from abreast.backend.agreement import digest_of_text
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.instruments import DeviceTimes
+from abreast.backend.launched import own_outputs
 from abreast.backend.torch.devices import here
 from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.probe import TorchProbe
@@ -21,27 +22,28 @@ from abreast.feed import Handed, HostBatch, Taken, take
 from abreast.staging import Stage
 
 
+@dataclass(frozen=True)
+class Moment:
+    """Where a step stands. `look`: the user's code may have changed the model since its last step.
+
+    `checked`: the batch was looked at for layers that relate its rows. `by_hand`: it is the only one of its call
+    (`train_on_batch`).
+    """
+
+    look: bool
+    checked: bool
+    by_hand: bool
+
+
 class Ranks(Protocol):
     """The processes that take part: workers that this one leads, or those that a launcher started."""
 
     step_lock: StepLock
 
     def prepared(
-        self,
-        kind: Kind,
-        model: Any,
-        placement: Placement,
-        taken: Taken[StagedBatch],
-        *,
-        look: bool,
-        checked: bool,
-        by_hand: bool,
+        self, kind: Kind, model: Any, placement: Placement, taken: Taken[StagedBatch], moment: Moment
     ) -> Callable[[], Any]:
-        """Give all ranks the model and their shards; what is returned runs the step.
-
-        `look`: the user's code may have changed the model since its last step. `checked`: this batch was looked at for layers
-        that relate its rows. `by_hand`: it is the only one of its call (`train_on_batch`).
-        """
+        """Give all ranks the model and their shards; what is returned runs the step."""
         ...
 
     def accept_state(self, model: Any) -> None:
@@ -84,7 +86,8 @@ class JointSteps:
             if accept:
                 ranks.accept_state(model)
         if self._kind == "predict":
-            return result if taken.counts is None else self._own_outputs(result, taken.counts)
+            processes = self._stage.processes
+            return result if processes is None else own_outputs(result, taken.counts, processes.rank)
         return model.get_metrics_result() if result is None else result
 
     def _prepared(self, taken: Taken[StagedBatch], look: bool, by_hand: bool) -> Callable[[], Any]:
@@ -95,8 +98,8 @@ class JointSteps:
                 self._check_rows(taken)
             if self._kind != "predict":
                 exact.state_rule_of_own_step(self._kind, self._model, taken.staged.counts)
-            about = {"look": look, "checked": checked, "by_hand": by_hand}
-            return self._ranks.prepared(self._kind, self._model, self._placement, taken, **about)
+            moment = Moment(look, checked, by_hand)
+            return self._ranks.prepared(self._kind, self._model, self._placement, taken, moment)
         except BaseException:
             self._stage.discard(taken.staged)
             raise
@@ -112,13 +115,6 @@ class JointSteps:
 
         # A number that all processes know: rank 0 has that many rows at least, and its findings count.
         self._check(batch.rows if is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
-
-    def _own_outputs(self, outputs: Any, counts: tuple[int, ...]) -> Any:
-        """Of outputs for a global batch, those for this process's own rows."""
-        processes = self._stage.processes
-        assert processes is not None
-        start = sum(counts[: processes.rank])
-        return tree.map_structure(lambda leaf: leaf[start : start + counts[processes.rank]], outputs)
 
 
 def times_of_rank(rank: int, device: str, placement: Placement) -> DeviceTimes:

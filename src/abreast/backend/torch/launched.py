@@ -11,27 +11,25 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from keras import tree
 
-from abreast import exact
 from abreast.backend import fingerprint, order
-from abreast.backend.agreement import UNSEEN, Agreement, Program, digest, digest_of_rows
+from abreast.backend.agreement import UNSEEN, Program
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.instruments import DeviceTimes
+from abreast.backend.launched import LaunchedProcess
 from abreast.backend.leaving import HINT
 from abreast.backend.torch import messages
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.channel import ChannelClosed
 from abreast.backend.torch.interface import choose_interface
 from abreast.backend.torch.job import Job, Unreachable
-from abreast.backend.torch.joint_steps import JointSteps, times_of_rank
+from abreast.backend.torch.joint_steps import JointSteps, Moment, times_of_rank
 from abreast.backend.torch.memory import note_requests
 from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.seeds import drawn_on_cpu
@@ -40,16 +38,16 @@ from abreast.backend.torch.step_lock import StepLock
 from abreast.backend.torch.team import TEAM, Team
 from abreast.backend.torch.team_model import TeamModel, team_model_of
 from abreast.errors import WorkerError
-from abreast.feed import HostBatch, Taken
+from abreast.feed import HostBatch, Taken, array_digest
 from abreast.launchers import World, address_of_rank_0
-from abreast.shares import Shares, counts_of_own, shares_of
+from abreast.shares import counts_of_own, shares_of
 from abreast.staging import Stage
 from abreast.workers.limits import hang_seconds
 
 _LOOK_SECONDS = 1.0  # between two looks at the settings of a model that a script trains batch by batch
 
 
-class Launched:
+class Launched(LaunchedProcess):
     """See `mode.py`."""
 
     def __init__(self, world: World, devices: tuple[str, ...]) -> None:
@@ -58,29 +56,16 @@ class Launched:
         if devices[0].startswith("gpu:"):
             torch.cuda.set_device(int(devices[0].removeprefix("gpu:")))
         choose_interface(address_of_rank_0(world)[0], os.environ, several_hosts=not world.is_on_one_host)
-        self._job = Job(world, len(devices))
-        self._agreement = Agreement(self._job)
-        self._span = self._job.span()
-        self._num_devices = tuple(self._job.counts)  # of each process
-        self.names = tuple(_names(self._job.counts))
+        job = Job(world, len(devices))
+        super().__init__(job, job.counts)
+        self._span = job.span()
         self._team = Team(devices, hang_seconds(), self._span) if len(devices) == 1 else None
         self._begins = False  # whether the next step is the first one of a call
         self._looks = True
         self._looked_time: float | None = None
-        self._relations: WeakKeyDictionary[Any, exact.Relations | None] = WeakKeyDictionary()
         self._draws = _draws(self._span.first)
 
     # See `contract.Job`
-
-    @property
-    def rank(self) -> int:
-        return self._job.rank
-
-    def exchange(self, doing: str, own: bytes) -> list[bytes]:
-        return self._job.exchange(doing, own)
-
-    def failed(self, why: str) -> None:
-        self._job.leaving.failed(why)
 
     def share_variables(self, model: Any, placement: Placement) -> None:
         team, is_global = self._team_for(placement), placement.batch_norm == "global"
@@ -107,7 +92,7 @@ class Launched:
             self._agreement.call_ended(failed, program)
         finally:
             self._begins = False
-            self._job.leaving.in_call = False
+            self.job.leaving.in_call = False
 
     def _agree_on_variables(self, team: Team, model: Any, global_batch_norm: bool, known: TeamModel | None) -> bool:
         """Variables that a script has set since the last step get the values of rank 0, unless all processes set the same.
@@ -144,12 +129,6 @@ class Launched:
             else:  # its memory was asked for, to read it or to write to it
                 self._agreement.read_or_assigned(name)
 
-    def _agree_on_relations(self, model: Any) -> None:
-        """Use rank 0's findings about a model: from the first step on, all ranks have rank 0's weights."""
-        found = exact.related_rows(model) or exact.Relations()
-        text = self._agreement.of_rank_0("looks at the rows of a batch", found.steps_part())
-        self._relations[model] = exact.Relations.of_steps_part(text)
-
     def _is_time_to_look(self) -> bool:
         now = time.monotonic()
         if self._looked_time is not None and now - self._looked_time < _LOOK_SECONDS:
@@ -159,24 +138,14 @@ class Launched:
 
     # Steps
 
-    def own_rows(self, rows: int) -> range:
-        """The rows of a global batch that this process reads: those of its devices, or the first as a stand-in for none.
-
-        All rows where the first device has only one: a row alone does not show whether a layer relates rows.
-        """
-        shares = Shares(rows, self._num_devices)
-        return range(rows) if shares.counts[0] < 2 else shares.rows_of(self._job.rank) or range(1)
-
     def device(self, placement: Placement) -> str:
         return self._devices[0]
 
     def put(self, batch: HostBatch, placement: Placement) -> StagedBatch:
         shards, counts = self._cut(batch, placement)
         staged = StagedBatch(begin_copy(shards[0], self._devices[0]), counts)
-        if batch.digest is not None:
-            staged.digest = batch.digest
-        elif counts:
-            staged.digest = digest_of_rows(batch.rows, tree.flatten(batch.data), _as_array)
+        if counts:
+            staged.digest = batch.compared
         team = self._team
         if team is not None and not team.closed:
             with suppress(ChannelClosed):  # the step will say why, and sends the batch again if it can
@@ -185,7 +154,7 @@ class Launched:
 
     def _cut(self, batch: HostBatch, placement: Placement) -> tuple[list[Any], tuple[int, ...]]:
         """The shards of this process's devices, and the rows of all devices: none yet where each process has rows of its own."""
-        if placement.source == "per-host":
+        if placement.is_per_host:
             return batch.cut(len(self._devices)), ()
         shares = shares_of(batch.rows, self._span.size)
         own = range(self._span.first, self._span.first + len(self._devices))
@@ -195,7 +164,7 @@ class Launched:
 
     def _counts(self, rows: tuple[int, ...]) -> tuple[int, ...]:
         """The rows of all devices where each process has rows of its own, so many."""
-        return counts_of_own(rows, self._num_devices)
+        return counts_of_own(rows, self.num_devices)
 
     def drawn(self, placement: Placement) -> bytes | None:
         return drawn_on_cpu()  # also on GPUs: around each step the ranks swap the generator of the CPU
@@ -207,36 +176,28 @@ class Launched:
         return JointSteps(kind, model, placement, stage, self, self._counts).run
 
     def prepared(
-        self,
-        kind: Kind,
-        model: Any,
-        placement: Placement,
-        taken: Taken[StagedBatch],
-        *,
-        look: bool,
-        checked: bool,
-        by_hand: bool,
+        self, kind: Kind, model: Any, placement: Placement, taken: Taken[StagedBatch], moment: Moment
     ) -> Callable[[], Any]:
         staged, is_global = taken.staged, placement.batch_norm == "global"
-        self._job.leaving.in_call = True  # also after a call that a callback made
+        self.job.leaving.in_call = True  # also after a call that a callback made
         with self._explained():
             team = self._team_for(placement)
-            known = self._known(model, is_global) if look else team_model_of(model)
+            known = self._known(model, is_global) if moment.look else team_model_of(model)
             anew = known is None
             if known is None or self._begins:
                 self._begins = False
                 anew = self._agree_on_variables(team, model, is_global, known)
-                self._looks = not by_hand or self._is_time_to_look()
+                self._looks = not moment.by_hand or self._is_time_to_look()
             else:
-                self._note_assigned(known, look)
+                self._note_assigned(known, moment.look)
             self._agreement.present = partial(_present, model)
             self._agreement.before_step(staged.digest, partial(_program, model, known) if self._looks else UNSEEN)
-            if checked:
-                self._agree_on_relations(model)
-            team_model = team.team_model(model, self._span.size, is_global, look, anew=anew)
+            if moment.checked:
+                self.agree_on_relations(model)
+            team_model = team.team_model(model, self._span.size, is_global, moment.look, anew=anew)
             if team_model is not known:
-                self._job.exchange("has the model anew", b"")
-            team.relate(team_model, self._relations.get(model))
+                self.job.exchange("has the model anew", b"")
+            team.relate(team_model, self.related_rows(model))
             if staged.sent is None or staged.team is not team:
                 staged.sent, staged.team = team.send_shards_now(self._cut(taken.host, placement)[0]), team
         return partial(self._run, kind, team, team_model, staged)
@@ -271,16 +232,16 @@ class Launched:
             if error.rank is None:  # of no worker
                 raise
             if _is_about_connection(error):
-                raise WorkerError(self._job.leaving.who_is_gone(), HINT) from error
+                raise WorkerError(self.job.leaving.who_is_gone(), HINT) from error
             device = self.names[self._span.first + error.rank]
             text = error.message.replace(f"rank {error.rank} of {TEAM}", f"the worker of {device}")
-            self._job.leaving.failed(text)
-            where = f"rank {self._job.rank} on host {platform.node()}"
+            self.job.leaving.failed(text)
+            where = f"rank {self.job.rank} on host {platform.node()}"
             raise WorkerError(f"{where}: {text}", error.hint, rank=error.rank) from error
         except (RuntimeError, ChannelClosed, Unreachable) as error:
             if isinstance(error, RuntimeError) and not messages.about_connection(error):
                 raise
-            raise WorkerError(self._job.leaving.who_is_gone(), HINT) from error
+            raise WorkerError(self.job.leaving.who_is_gone(), HINT) from error
 
     def accept_state(self, model: Any) -> None:
         if self._team is not None:
@@ -311,12 +272,6 @@ class Launched:
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return 0.0
-
-
-def _names(counts: Sequence[int]) -> Iterator[str]:
-    """As `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several devices."""
-    several = max(counts) > 1
-    return (f"rank:{rank}" + (f"/{i}" if several else "") for rank, count in enumerate(counts) for i in range(count))
 
 
 def _draws(rank: int) -> torch.Tensor:
@@ -351,13 +306,9 @@ def _present(model: Any, name: str) -> int:
 
 
 def _digest(tensor: torch.Tensor, before: int = 0) -> int:
-    return digest(_on_host(tensor), before)
+    return array_digest(_on_host(tensor), before)
 
 
 def _on_host(tensor: torch.Tensor) -> Any:
     """A copy of a tensor's bytes. Not the tensor's own memory, which would count as shared from then on."""
     return tensor.detach().cpu().clone().reshape(-1).view(torch.uint8).numpy()
-
-
-def _as_array(leaf: Any) -> Any:
-    return _on_host(leaf) if isinstance(leaf, torch.Tensor) else leaf

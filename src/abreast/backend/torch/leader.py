@@ -14,7 +14,7 @@ from abreast import exact
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.instruments import DeviceTimes
 from abreast.backend.torch.channel import ChannelClosed
-from abreast.backend.torch.joint_steps import JointSteps, times_of_rank
+from abreast.backend.torch.joint_steps import JointSteps, Moment, times_of_rank
 from abreast.backend.torch.memory import note_requests
 from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.seeds import Generators, drawn_on_cpu, go_on_with, to_go_on_with
@@ -59,19 +59,11 @@ class Leader:
         return JointSteps(kind, model, placement, stage, self).run
 
     def prepared(
-        self,
-        kind: Kind,
-        model: Any,
-        placement: Placement,
-        taken: Taken[StagedBatch],
-        *,
-        look: bool,
-        checked: bool,
-        by_hand: bool,
+        self, kind: Kind, model: Any, placement: Placement, taken: Taken[StagedBatch], moment: Moment
     ) -> Callable[[], Any]:
         staged = taken.staged
         team = self._team_for(placement)
-        team_model = team.team_model(model, placement.num_devices, placement.batch_norm == "global", look)
+        team_model = team.team_model(model, placement.num_devices, placement.batch_norm == "global", moment.look)
         team.relate(team_model, exact.related_rows(model))
         if staged.sent is None or staged.team is not team:
             staged.sent, staged.team = team.send_shards_now(taken.host.cut(placement.num_devices)), team

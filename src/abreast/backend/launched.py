@@ -1,0 +1,78 @@
+"""A process that a launcher started, as one of its job: what every backend does alike.
+
+Rank 0's order of the data, and its findings about a model, count. Not here: how processes compare (`agreement.py`), and what the
+steps of a framework exchange (`*/launched.py`). Imports no framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from keras import tree
+
+from abreast import exact
+from abreast.backend import order
+from abreast.backend.agreement import Agreement
+from abreast.backend.exchange import Exchange
+from abreast.shares import Shares
+
+
+class LaunchedProcess:
+    """The part of `contract.Job` that needs no framework. `num_devices` has the number of devices of each process."""
+
+    def __init__(self, job: Exchange, num_devices: Sequence[int]) -> None:
+        self.job = job
+        self.num_devices = tuple(num_devices)
+        self.names = names(num_devices)
+        self._agreement = Agreement(job)
+        self._relations: WeakKeyDictionary[Any, exact.Relations] = WeakKeyDictionary()
+
+    @property
+    def rank(self) -> int:
+        return self.job.rank
+
+    def exchange(self, doing: str, own: bytes) -> list[bytes]:
+        return self.job.exchange(doing, own)
+
+    def failed(self, why: str) -> None:
+        self.job.leaving.failed(why)
+
+    def agree_on_order(self) -> None:
+        """An epoch begins: shuffle as rank 0 does."""
+        order.restore(self._agreement.of_rank_0("begins an epoch", order.save()))
+
+    def agree_on_relations(self, model: Any) -> None:
+        """Use rank 0's findings about a model: from the first step on, all ranks have rank 0's weights."""
+        found = exact.related_rows(model) or exact.Relations()
+        text = self._agreement.of_rank_0("looks at the rows of a batch", found.steps_part())
+        self._relations[model] = exact.Relations.of_steps_part(text)
+
+    def related_rows(self, model: Any) -> exact.Relations | None:
+        """See `exact.related_rows`."""
+        return self._relations.get(model) or None
+
+    def own_rows(self, rows: int) -> range:
+        """The rows of a global batch that this process reads: those of its devices, or the first as a stand-in for none.
+
+        All rows where the first device has only one: a row alone does not show whether a layer relates rows.
+        """
+        shares = Shares(rows, self.num_devices)
+        return range(rows) if shares.counts[0] < 2 else shares.rows_of(self.rank) or range(1)
+
+
+def names(num_devices: Sequence[int]) -> tuple[str, ...]:
+    """Of all devices, as `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several."""
+    several = max(num_devices) > 1
+    return tuple(
+        f"rank:{rank}" + (f"/{i}" if several else "") for rank, count in enumerate(num_devices) for i in range(count)
+    )
+
+
+def own_outputs(outputs: Any, counts: Sequence[int] | None, rank: int) -> Any:
+    """Of outputs for a global batch, those for the rows that a process gave to it, which are `counts[rank]`."""
+    if counts is None:
+        return outputs
+    first = sum(counts[:rank])
+    return tree.map_structure(lambda leaf: leaf[first : first + counts[rank]], outputs)
