@@ -62,7 +62,7 @@ def _facts(world: World, backend: str, devices: tuple[str, ...]) -> dict[str, An
 
 
 def _meeting(world: World) -> str | None:
-    """Where rank 0 listens for the others; None for one process, and where its address is unknown."""
+    """The place where rank 0 listens for the others; None for one process, and where its address is unknown."""
     if world.size == 1 or world.master_addr is None or world.master_port is None:
         return None
     return with_port(world.master_addr, meeting_port(world.master_port))

@@ -1,4 +1,4 @@
-"""What must be the same in all processes of a launcher while they train: they compare it, and a difference is an error.
+"""The agreement of a launcher's processes while they train: they compare what must be alike, and a difference is an error.
 
 Each process runs the user's script. Variables that a script has set between two calls become those of rank 0; batches, the
 steps themselves, and what code between the steps sets must be alike. Not here: how messages travel (`exchange.py`). Imports no
@@ -25,7 +25,7 @@ _SETTINGS = (
 
 @dataclass
 class Seen:
-    """What a call has seen in this process: a checksum of its batches, and one for each variable that was set between steps.
+    """The record of a call in this process: a checksum of its batches, and one for each variable that was set between steps.
 
     `doubtful`: variables that were set, or only read, as where a callback saves them. Their values at the end are compared.
     """
@@ -40,7 +40,7 @@ UNSEEN = 0  # in place of a program that was not looked at
 
 @dataclass(frozen=True)
 class Program:
-    """What a process's steps do: settings by name, and a checksum of them."""
+    """The steps of a process: their settings by name, and a checksum of these."""
 
     checksum: int
     settings: Mapping[str, str]
@@ -51,7 +51,7 @@ class Program:
 
 
 class Agreement:
-    """What the calls of this process have in common with those of the others."""
+    """Comparisons of this process's calls with those of the others."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange

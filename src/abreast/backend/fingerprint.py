@@ -1,4 +1,4 @@
-"""What the steps of a model do besides its variables: the settings of its layers, losses, metrics and optimizer, by name.
+"""The fingerprint of a model's steps: the settings of its layers, losses, metrics and optimizer, by name.
 
 Processes that run one script compare them, where no compiled program holds them. Left out is what may differ: names, seeds,
 paths, tensors (a step may keep those of its own rows), and objects of other packages.

@@ -1,4 +1,4 @@
-"""How a process meets the others of its job before its framework joins them, on every backend."""
+"""The meeting of a process with the others of its job, before its framework joins them, on every backend."""
 
 from __future__ import annotations
 

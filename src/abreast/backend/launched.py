@@ -63,7 +63,7 @@ class LaunchedProcess:
 
 
 def names(num_devices: Sequence[int]) -> tuple[str, ...]:
-    """Of all devices, as `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several."""
+    """The names of all devices, as `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several."""
     several = max(num_devices) > 1
     return tuple(
         f"rank:{rank}" + (f"/{i}" if several else "") for rank, count in enumerate(num_devices) for i in range(count)
@@ -71,7 +71,7 @@ def names(num_devices: Sequence[int]) -> tuple[str, ...]:
 
 
 def own_outputs(outputs: Any, counts: Sequence[int] | None, rank: int) -> Any:
-    """Of outputs for a global batch, those for the rows that a process gave to it, which are `counts[rank]`."""
+    """The outputs for the rows that a process gave to a global batch, from those for all: `counts[rank]` of them."""
     if counts is None:
         return outputs
     first = sum(counts[:rank])

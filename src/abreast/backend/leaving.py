@@ -1,4 +1,4 @@
-"""How processes leave a job of several: a good end waits for the others, and a bad one of any process soon ends all.
+"""The end of a process in a job of several: a good end waits for the others, and a bad one of any process soon ends all.
 
 A process that waits for one that is gone may wait for ever. JAX alone also waits at the exit until all processes are there, and
 ends a process by SIGABRT, with C++ frames, when another is gone. So each process says how it ends, and hears the same of the

@@ -249,7 +249,7 @@ class FeedIterator:
         return replace(taken or Taken(own_batches.stand_in(), None), counts=counts)
 
     def _steps_with_as_many_rows(self) -> int:
-        """Of arrays, the number of whole batches that are left with this one; else it is not known."""
+        """The number of whole batches of arrays that are left with this one; 1 for other sources, which do not tell."""
         adapter = self.adapter
         if not isinstance(adapter, ArrayDataAdapter):
             return 1

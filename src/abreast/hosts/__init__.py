@@ -1,4 +1,4 @@
-"""What processes of a launcher say to each other outside of a framework. No framework.
+"""Connections and messages between the processes of a launcher, outside of a framework. Imports none.
 
 `meeting.py` brings all ranks together through rank 0, before a framework joins them, and `checks.py` compares what must be the
 same. `watch.py` then knows of those that end, die or are silent. `connections.py`, `ring.py` and `board.py` are sums and messages

@@ -1,4 +1,4 @@
-"""What must be the same in all processes of a job before they train. Their hellos hold it, and every rank compares them."""
+"""Comparisons of all processes of a job before they train: versions, script, settings. Their hellos hold these."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ALLOWED = {"arguments": "other arguments of the script", "devices": "other numb
 def facts(
     backend: str, versions: Mapping[str, str], settings: Mapping[str, Any], devices: int
 ) -> dict[str, dict[str, str]]:
-    """What a process says of itself. `versions` and `settings` are those of abreast, Keras and the framework.
+    """The facts of a process, which its hello holds. `versions` and `settings` are those of abreast, Keras and the framework.
 
     Python and NumPy count as `major.minor`: a smaller step of theirs does not change what a script computes.
     """

@@ -40,7 +40,7 @@ class Refused(ConnectionError):
 
 @dataclass(frozen=True)
 class Member:
-    """Who a process is, and how it proves that."""
+    """A process of a job, with the secret by which it proves that."""
 
     rank: int
     size: int
@@ -121,7 +121,7 @@ def length_of_answer(head: bytes) -> int:
 
 
 def check_answer(own: Member, greeted: bytes, nonce: bytes, claimed: bytes, received: bytes) -> dict[str, Any]:
-    """What the listener says. Raises `Refused` if it has no proof, or refuses this process."""
+    """The answer of the listener. Raises `Refused` if it has no proof, or refuses this process."""
     text, its_proof = received[:-_MAC_BYTES], received[-_MAC_BYTES:]
     if not hmac.compare_digest(its_proof, _mac(own, _LISTENER, greeted, nonce, claimed, text)):
         raise Refused("it does not know the secret of this job")

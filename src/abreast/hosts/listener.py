@@ -27,6 +27,7 @@ _PROOF_SECONDS = 5.0  # for a stranger to prove itself
 _MOST_STRANGERS = 128
 _MOST_UNPROVED = 8
 _AGAIN_SECONDS = 0.1
+_ATTEMPTS = 20  # to find ports in a row
 _REFUSED_SECONDS = 10.0  # an older job may still be ending at the same address
 
 
@@ -199,11 +200,20 @@ def _prove(own: Member, connection: socket.socket, claims: bytes, deadline: floa
     return handshake.check_answer(own, greeted, nonce, claims, received)
 
 
-def free_port(address: str) -> int:
-    """A port that is free at this address, for a server of a framework, which must be told one."""
-    with socket.create_server((address, 0), family=_family(address)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(address: str, count: int = 1) -> int:
+    """The first of `count` ports in a row that are free at this address, for servers that must be given one."""
+    for attempt in range(_ATTEMPTS):
+        with contextlib.ExitStack() as probes:
+            try:
+                probe = probes.enter_context(socket.create_server((address, 0), family=_family(address)))
+                port: int = probe.getsockname()[1]
+                for next_port in range(port + 1, port + count):
+                    probes.enter_context(socket.create_server((address, next_port), family=_family(address)))
+                return port
+            except (OSError, OverflowError):
+                if attempt == _ATTEMPTS - 1:
+                    raise
+    raise AssertionError
 
 
 def listening(address: str) -> tuple[int, int]:

@@ -148,7 +148,7 @@ class Incoming:
         self._in_piece = self._added = 0
 
     def place(self, piece: memoryview) -> memoryview:
-        """Where the next bytes belong."""
+        """The place of the next bytes."""
         if self._adds:
             size = len(piece) - len(piece) % self.array.itemsize
             return piece[self._in_piece : min(size, self._in_piece + self.missing)]

@@ -58,7 +58,7 @@ def required_secret(environ: Mapping[str, str] | None = None) -> bytes:
 
 
 def job_name(world: World, environ: Mapping[str, str] | None = None) -> str:
-    """What tells this job from others of the same user, the same in all its processes.
+    """The name of this job among those of the same user, alike in all its processes.
 
     torchrun's count of restarts differs between hosts, where one of them has failed; on one host it tells old processes apart.
     """

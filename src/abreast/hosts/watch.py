@@ -29,7 +29,7 @@ _MOST_BYTES = 1 << 20
 
 
 class Watch:
-    """What is known of the others. It takes over the connections of `meeting`, which can exchange nothing from then on.
+    """The watch of a process over the others. It takes over the connections of `meeting`, which then exchanges nothing more.
 
     `note` returns a few words of this process, which `notes` holds for every rank, about a second old. `look` is called from
     this thread every second, and at once when somebody ends or is lost.

@@ -24,7 +24,7 @@ _OF_RANK_0 = "_abreast_saved"  # the attribute with the content of the file, whe
 
 @dataclass(frozen=True)
 class Restored:
-    """What a `BackupAndRestore` has restored on rank 0 beside the values of variables."""
+    """The place that a `BackupAndRestore` has restored on rank 0, beside the values of variables."""
 
     weights: bool  # whether it has set variables
     epoch: int | None  # with which the `fit` begins
@@ -32,7 +32,7 @@ class Restored:
 
 
 def restored(callback: Any) -> Restored:
-    """What a `BackupAndRestore` has restored in its `on_train_begin`."""
+    """The place that a `BackupAndRestore` has restored in its `on_train_begin`."""
     return Restored(file_utils.exists(callback._weights_path), callback._model._initial_epoch, read(callback))
 
 

@@ -1,4 +1,4 @@
-"""What a `ModelCheckpoint` decides without saving: the best value, and how many batches came since the last save."""
+"""Decisions of a `ModelCheckpoint` without saving: the best value, and how many batches came since the last save."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _CONNECT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Request:
-    """What a run asks of Ray: a worker on each of so many hosts, each with so many GPUs (None: as many as the hosts have)."""
+    """The request of a run to Ray: a worker on each of so many hosts, with so many GPUs each (None: all of the hosts)."""
 
     hosts: int
     gpus_per_host: int | None = None

@@ -1,4 +1,4 @@
-"""What each worker of Ray Train does: it takes its rank from Ray, and starts the user's script in a process of its own.
+"""The loop of each worker of Ray Train: it takes its rank from Ray, and starts the user's script in a process of its own.
 
 Ray runs this in a thread beside the main one. In its own process, the script has a main thread, starts its framework itself,
 and inherits no process group. Imports Ray, so only workers of Ray import this.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,10 @@ import ray
 import ray.train
 from ray.train.collective import broadcast_from_rank_zero
 
+from abreast.hosts import free_port
 from abreast.ray.child import Child, StreamName
 from abreast.ray.failure import ScriptFailed
 from abreast.ray.script import Script
-
-_ATTEMPTS = 20
 
 
 def run_on_worker(config: Mapping[str, Any]) -> None:
@@ -60,26 +58,12 @@ def run_on_worker(config: Mapping[str, Any]) -> None:
 
 
 def _meeting() -> tuple[str, int, str]:
-    """The address by which Ray knows this host, a port that is free there, and a secret of this start of the script."""
+    """The address by which Ray knows this host, a port that is free there, and a secret of this start of the script.
+
+    The next port is free, too: processes on Ray meet there, beside a store that PyTorch may keep.
+    """
     address = ray.util.get_node_ip_address()
-    return address, _free_port(address), secrets.token_hex(32)
-
-
-def _free_port(address: str) -> int:
-    """A port that is free here, as is the next one: processes on Ray meet there, beside a store that PyTorch may keep."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    for attempt in range(_ATTEMPTS):
-        with socket.socket(family) as probe, socket.socket(family) as beside:
-            probe.bind((address, 0))
-            port: int = probe.getsockname()[1]
-            try:
-                beside.bind((address, port + 1))
-            except (OSError, OverflowError):
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                continue
-            return port
-    raise AssertionError
+    return address, free_port(address, 2), secrets.token_hex(32)
 
 
 def _environ(script: Script, numbers: Mapping[str, Any]) -> dict[str, str]:

@@ -26,7 +26,7 @@ class Output:
         self._written.set()
 
     async def read(self, seconds: float) -> list[Chunk]:
-        """What was written since the last call; waits up to so many seconds for something."""
+        """The output since the last call; waits up to so many seconds for something."""
         if self._chunks.empty():
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._written.wait(), seconds)

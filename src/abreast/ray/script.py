@@ -18,7 +18,7 @@ _STAYS = ("ABREAST_RANK", "ABREAST_WORLD_SIZE", "ABREAST_HOSTS", "ABREAST_HOST_R
 
 @dataclasses.dataclass(frozen=True)
 class Script:
-    """What each worker starts: `abreast run` with these options, in `folder` where a host has it.
+    """The script that each worker starts: `abreast run` with these options, in `folder` where a host has it.
 
     `environ` are the driver's variables that every script gets.
     """

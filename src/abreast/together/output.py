@@ -1,4 +1,4 @@
-"""What all processes would print alike comes once, from rank 0: Keras's progress, lines and warnings, and ours."""
+"""Lines that all processes would print alike come once, from rank 0: Keras's progress, lines and warnings, and ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a process of TensorFlow joins the others of its job: what it is connected to, and its devices. Imports TensorFlow."""
+"""A job of several processes of TensorFlow: the connections of a process, and its devices. Imports TensorFlow."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def _generator(seed: int, state: Any) -> random.Random:
 
 
 def settings(model: Any) -> dict[str, str]:
-    """What layers, losses, metrics and optimizers of a model are set to, as far as Keras shows it."""
+    """The settings of a model's layers, losses, metrics and optimizers, as far as Keras shows them."""
     layers = [layer for layer in model._flatten_layers() if not isinstance(layer, keras.Model)]
     parts = {part.name: part.get_config for part in (*layers, *exact.optimizers(model), *exact.leaf_metrics(model))}
     named = {**parts, "compile": model.get_compile_config}
@@ -165,7 +165,7 @@ def _config(get: Callable[[], Any]) -> dict[str, str]:
 
 
 def _shown(value: Any) -> Any:
-    """What JSON does not know, without addresses and in an order that is the same in all processes."""
+    """A value that JSON does not know, without addresses and in an order that is the same in all processes."""
     if isinstance(value, set | frozenset):
         return sorted(map(repr, value))
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))

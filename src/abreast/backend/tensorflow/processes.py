@@ -84,7 +84,7 @@ class Processes:
 
 @dataclass(frozen=True)
 class Reach:
-    """Which of all replicas this process has: those from `first` on, of `total`. Without `processes` it has all."""
+    """The replicas of this process: those from `first` on, of `total`. Without `processes` it has all."""
 
     first: int
     total: int

@@ -104,7 +104,7 @@ class Program:
             return self._results(structure, counts, tensors)
 
     def _begin_sums(self) -> None:
-        """What metrics have added up so far is known to every process, and counts in the first one."""
+        """The sums of metrics so far are known to every process, and count in the first one."""
         for variable in self.variables.metric_sums if self.reach.first else ():
             first = self.variables.copies(variable)[0]
             with tf.device(first.device):

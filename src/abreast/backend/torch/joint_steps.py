@@ -24,7 +24,7 @@ from abreast.staging import Stage
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a step stands. `look`: the user's code may have changed the model since its last step.
+    """The place of a step in its call. `look`: the user's code may have changed the model since its last step.
 
     `checked`: the batch was looked at for layers that relate its rows. `by_hand`: it is the only one of its call
     (`train_on_batch`).

@@ -253,7 +253,7 @@ class Launched(LaunchedProcess):
 
     def _team_for(self, placement: Placement) -> Team:
         team = self._team
-        if team is None or team.closed or team.job.failure or team.job.forked:
+        if team is None or not team.is_usable:
             if team is not None:
                 team.close()
             team = self._team = Team(self._devices, hang_seconds(), self._span)
@@ -290,7 +290,7 @@ def _changed(known: TeamModel) -> list[int]:
 
 
 def _program(model: Any, known: TeamModel | None) -> Program:
-    """What the steps of a model do, but for what steps leave on it: that may follow from a rank's own rows."""
+    """The settings of a model's steps, except those that steps leave on it: they may follow from a rank's own rows."""
     left = set() if known is None else known.left_by_steps
     return Program.of({name: value for name, value in fingerprint.settings(model).items() if name not in left})
 

@@ -106,7 +106,7 @@ class Leader:
     @property
     def _usable_team(self) -> Team | None:
         team = self.team
-        return None if team is None or team.closed or team.job.failure or team.job.forked else team
+        return team if team is not None and team.is_usable else None
 
     def _team_for(self, placement: Placement) -> Team:
         """The running team when the placement's devices are its first ones; else a new one in its place."""

@@ -230,6 +230,11 @@ class Team:
         for rank in ranks:
             self._channels[rank].send_object(kind, content)
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether it can make a step: it runs, and belongs to this process."""
+        return not (self.closed or self.job.failure or self.job.forked)
+
     def allow_waiting(self, prefetch: int) -> None:
         """Let `prefetch` batches wait in the workers' memory, besides the batches in use."""
         for writer in self._writers.values():
@@ -313,7 +318,7 @@ class Team:
 
     def collect_all_gradients(self) -> None:
         """Collect the gradients of models whose `fit` another call interrupts."""
-        if not (self.closed or self.job.failure or self.job.forked):
+        if self.is_usable:
             for model in list(self._models):
                 self.collect_gradients(model)
 
