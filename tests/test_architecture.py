@@ -65,6 +65,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         keras_distribution
         keras_private
         launchers
+        limits
         nearest
         notebook
         options

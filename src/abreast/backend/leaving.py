@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from abreast.errors import WorkerError
 from abreast.hosts.meeting import Meeting
 from abreast.hosts.watch import Watch
+from abreast.limits import hang_seconds
 from abreast.stderr import tell
-from abreast.workers.limits import hang_seconds
 
 _WELL = " ended"
 _KNOWN_SECONDS = 10  # after an error of the framework's, until it is known who is gone

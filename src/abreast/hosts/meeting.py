@@ -16,8 +16,8 @@ from abreast.hosts.listener import Listener, dial
 from abreast.hosts.secret import job_name, job_secret
 from abreast.launchers import World, address_of_rank_0
 from abreast.launchers.route import addresses
+from abreast.limits import seconds_of
 from abreast.stderr import tell, tell_once
-from abreast.workers.limits import seconds_of
 
 _SECONDS = 300.0
 _REPORT_SECONDS = 30.0

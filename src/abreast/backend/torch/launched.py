@@ -40,9 +40,9 @@ from abreast.backend.torch.team_model import TeamModel, team_model_of
 from abreast.errors import WorkerError
 from abreast.feed import HostBatch, Taken, array_digest
 from abreast.launchers import World, address_of_rank_0
+from abreast.limits import hang_seconds
 from abreast.shares import counts_of_own, shares_of
 from abreast.staging import Stage
-from abreast.workers.limits import hang_seconds
 
 _LOOK_SECONDS = 1.0  # between two looks at the settings of a model that a script trains batch by batch
 

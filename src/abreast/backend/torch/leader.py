@@ -23,9 +23,9 @@ from abreast.backend.torch.step_lock import StepLock
 from abreast.backend.torch.team import Team
 from abreast.backend.torch.team_model import forget, team_model_of
 from abreast.feed import HostBatch, Taken
+from abreast.limits import hang_seconds
 from abreast.shares import shares_of
 from abreast.staging import Stage
-from abreast.workers.limits import hang_seconds
 
 
 class Leader:

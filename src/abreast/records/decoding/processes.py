@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import DataError, WorkerError
+from abreast.limits import hang_seconds
 from abreast.records.decoding.batch_memory import Arena, BatchMemory
 from abreast.records.decoding.decode_process import ANSWER_BYTES, NUMBER, ProcessSettings
 from abreast.records.decoding.images import Pixels
@@ -30,7 +31,6 @@ from abreast.records.decoding.painters import PaintTask
 from abreast.records.format.columns import Array
 from abreast.records.reading.reader import Numbers
 from abreast.workers.failure import describe_exit, exit_hint
-from abreast.workers.limits import hang_seconds
 
 _BOOT = (
     "import json, sys; argument = json.loads(sys.argv[1]); sys.path[:] = argument.pop('path'); "
