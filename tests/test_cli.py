@@ -96,6 +96,7 @@ def test_a_command_loads_no_other_command(folder: Folder) -> None:
         "hosts",
         "import_hooks",
         "launchers",
+        "limits",
         "options",
         "stderr",
         "stdout",
