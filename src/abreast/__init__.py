@@ -23,6 +23,7 @@ __all__ = [
     "diagnose",
     "is_main_process",
     "parallelize",
+    "predict_on_rank_0",
     "rank",
     "use_cpu_devices",
 ]
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from abreast.records.loading.image_records import ImageRecords
     from abreast.timeline.device_trace import DeviceTrace
     from abreast.timeline.timeline import Timeline
+    from abreast.together.predictions import predict_on_rank_0
 
 _HOMES = {
     "AbreastError": "abreast.errors",
@@ -48,6 +50,7 @@ _HOMES = {
     "diagnose": "abreast.doctor.diagnose",
     "is_main_process": "abreast.launchers.innermost",
     "parallelize": "abreast.parallel",
+    "predict_on_rank_0": "abreast.together.predictions",
     "rank": "abreast.launchers.innermost",
     "use_cpu_devices": "abreast.parallel",
 }

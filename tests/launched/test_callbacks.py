@@ -100,8 +100,10 @@ class Saves(callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if rank == 0 and batch == 1:
             self.model.save(f"{folder}/own.keras")
-fit(model, Notes(), Saves(), epochs=2)
-found["notes"] = open(f"{folder}/notes").read()
+named = callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: open(f"{folder}/named", "a").write("end"))
+named.abreast_writes = True
+fit(model, Notes(), named, Saves(), epochs=2)
+found["notes"] = open(f"{folder}/notes").read() + open(f"{folder}/named").read()
 fit(model, callbacks.ModelCheckpoint(f"{folder}/never.keras", "nothing", save_best_only=True, mode="min"))
 files = sorted(os.path.relpath(os.path.join(where, name), folder) for where, _, names in os.walk(folder) for name in names)
 found["files"] = [name.partition(".tfevents.")[0] for name in files]
@@ -119,7 +121,7 @@ def test_callbacks_write_once_what_those_of_one_process_write(backend: str, tmp_
     for name in alone.keys() - {"files", "notes"}:
         for rank in (first, second):
             assert largest_difference(alone[name], rank[name]) < 1e-5, name
-    assert first["notes"] == second["notes"] == alone["notes"] == "epochepoch"
+    assert first["notes"] == second["notes"] == alone["notes"] == "epochepochendend"
     assert second_wrote == [] and str(tmp_path / "job" / "log.csv") in first_wrote
     (_, printed, warned), (_, nothing, not_warned) = outputs[1:]
     assert printed.count("Total params") == printed.count("Epoch 1/9") == 1 and "early stopping" in printed

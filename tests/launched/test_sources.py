@@ -87,6 +87,9 @@ model = made(keras.Input((4,)))
 fit = model.fit(x[:33], y[:33], batch_size=16, epochs=2, verbose=0, validation_split=0.2)
 found["arrays"] = [fit.history, [weight.tolist() for weight in model.get_weights()]]
 found["predicted"] = model.predict(x[:33], batch_size=16, verbose=0).tolist()
+of_rank_0 = abreast.predict_on_rank_0(model, x[:33], batch_size=16, verbose=0)
+assert (of_rank_0 is None) == (rank > 0)
+found["of rank 0"] = found["predicted"] if of_rank_0 is None else of_rank_0.tolist()
 records = abreast.ImageRecords(sys.argv[2], 4, size=32, seed=1, num_workers=int(sys.argv[3]))
 model = made(keras.Input((32, 32, 3)), keras.layers.Rescaling(1 / 255), keras.layers.AveragePooling2D(8), keras.layers.Flatten())
 painted = [0]
@@ -139,5 +142,5 @@ def test_processes_that_read_their_own_rows_train_what_one_trains(backend: str, 
     painted = [found.pop("painted") for found in ranks]
     assert painted in ([12, 10], [18, 15]), painted
     for found in ranks:
-        for name in ("arrays", "predicted", "images"):
+        for name in ("arrays", "predicted", "of rank 0", "images"):
             assert largest_difference(found[name], alone[name]) < 1e-5, name

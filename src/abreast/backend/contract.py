@@ -64,6 +64,9 @@ class StepFunction:
 class Job(Protocol):
     """The processes that a launcher started, as one of them sees them. All make the same calls in the same order."""
 
+    predicts_for_rank_0: bool
+    """Whether `predict` runs for rank 0 alone: the other processes then keep none of its outputs."""
+
     @property
     def rank(self) -> int: ...
 

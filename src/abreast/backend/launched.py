@@ -26,6 +26,7 @@ class LaunchedProcess:
         self.job = job
         self.num_devices = tuple(num_devices)
         self.names = names(num_devices)
+        self.predicts_for_rank_0 = False
         self._agreement = Agreement(job)
         self._relations: WeakKeyDictionary[Any, exact.Relations] = WeakKeyDictionary()
 
@@ -61,6 +62,19 @@ class LaunchedProcess:
         shares = Shares(rows, self.num_devices)
         return range(rows) if shares.counts[0] < 2 else shares.rows_of(self.rank) or range(1)
 
+    def kept_outputs(self, outputs: Any, counts: Sequence[int] | None) -> Any:
+        """The outputs of `predict` that this process keeps, of those for all rows of a global batch.
+
+        `counts`: the rows that each process gave to it, which then keeps the outputs for its own; None keeps all. While rank 0
+        alone asks for them, another process keeps none.
+        """
+        if self.rank and self.predicts_for_rank_0:
+            return tree.map_structure(lambda leaf: leaf[:0], outputs)
+        if counts is None:
+            return outputs
+        first = sum(counts[: self.rank])
+        return tree.map_structure(lambda leaf: leaf[first : first + counts[self.rank]], outputs)
+
 
 def names(num_devices: Sequence[int]) -> tuple[str, ...]:
     """The names of all devices, as `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several."""
@@ -68,11 +82,3 @@ def names(num_devices: Sequence[int]) -> tuple[str, ...]:
     return tuple(
         f"rank:{rank}" + (f"/{i}" if several else "") for rank, count in enumerate(num_devices) for i in range(count)
     )
-
-
-def own_outputs(outputs: Any, counts: Sequence[int] | None, rank: int) -> Any:
-    """The outputs for the rows that a process gave to a global batch, from those for all: `counts[rank]` of them."""
-    if counts is None:
-        return outputs
-    first = sum(counts[:rank])
-    return tree.map_structure(lambda leaf: leaf[first : first + counts[rank]], outputs)

@@ -19,7 +19,6 @@ from abreast.backend.contract import Kind, Placement
 from abreast.backend.jax.devices import platform, replicated_over, sharded_over
 from abreast.backend.jax.launched import Launched, program_digest
 from abreast.backend.jax.staged import Rows, StagedBatch
-from abreast.backend.launched import own_outputs
 from abreast.exact.local_norm import local_batch_norm
 from abreast.feed import take
 from abreast.staging import Stage
@@ -137,7 +136,7 @@ class Steps:
         if self._launched is not None:
             newest.logs = tree.map_structure(self._launched.own_copy, newest.logs)
             if self._kind == "predict":
-                newest.logs = own_outputs(newest.logs, taken.counts, self._launched.rank)
+                newest.logs = self._launched.kept_outputs(newest.logs, taken.counts)
             for values in newest.values:
                 values.shown = self._launched.handed
         return newest.logs

@@ -19,7 +19,6 @@ from keras import tree
 
 from abreast import exact, keras_distribution
 from abreast.backend.contract import Kind, Placement, StepFunction
-from abreast.backend.launched import own_outputs
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.build import build
@@ -220,7 +219,7 @@ class TensorFlowBackend:
             with nullcontext() if self._launched is None else self._launched.explained():
                 result = programs[-1](taken.staged, self._expected(source))
             if kind == "predict" and self._launched is not None:
-                return own_outputs(result, taken.counts, self._launched.rank)
+                return self._launched.kept_outputs(result, taken.counts)
             return result
 
         def run(batches: Iterator[Any]) -> Any:

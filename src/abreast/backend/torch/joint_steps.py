@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,7 +12,6 @@ from abreast import exact
 from abreast.backend.agreement import digest_of_text
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.instruments import DeviceTimes
-from abreast.backend.launched import own_outputs
 from abreast.backend.torch.devices import here
 from abreast.backend.torch.mode import StagedBatch
 from abreast.backend.torch.probe import TorchProbe
@@ -48,6 +47,10 @@ class Ranks(Protocol):
 
     def accept_state(self, model: Any) -> None:
         """The user's code runs next: what it finds in Python is what all ranks have."""
+        ...
+
+    def kept_outputs(self, outputs: Any, counts: Sequence[int] | None) -> Any:
+        """The outputs of `predict` that this process keeps; see `LaunchedProcess`."""
         ...
 
 
@@ -86,8 +89,7 @@ class JointSteps:
             if accept:
                 ranks.accept_state(model)
         if self._kind == "predict":
-            processes = self._stage.processes
-            return result if processes is None else own_outputs(result, taken.counts, processes.rank)
+            return self._ranks.kept_outputs(result, taken.counts)
         return model.get_metrics_result() if result is None else result
 
     def _prepared(self, taken: Taken[StagedBatch], look: bool, by_hand: bool) -> Callable[[], Any]:

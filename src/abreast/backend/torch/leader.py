@@ -73,6 +73,9 @@ class Leader:
         if self.team is not None:
             self.team.accept_state(model)
 
+    def kept_outputs(self, outputs: Any, counts: Any) -> Any:
+        return outputs
+
     def collect_gradients(self, model: Any) -> None:
         if self.team is not None:
             self.team.collect_gradients(model)
