@@ -32,6 +32,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         """
         all_hosts
         backend_choice
+        checkpoints
         devices_command
         dry_run
         first_use

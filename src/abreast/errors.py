@@ -41,6 +41,10 @@ class NotInstalledError(BackendError, ModuleNotFoundError):
     """No framework is installed that Keras could use, or not the one that was chosen."""
 
 
+class CheckpointError(AbreastError, ValueError):
+    """A checkpoint is damaged, of another training, or cannot be written or read; or its folder is in use."""
+
+
 class DataError(AbreastError, ValueError):
     """A data source is empty, damaged or refused, or its batches do not fit together."""
 

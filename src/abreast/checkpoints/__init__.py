@@ -1,0 +1,1 @@
+"""Checkpoints: what a training needs to go on exactly where it was, on any number of devices."""

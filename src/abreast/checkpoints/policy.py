@@ -1,0 +1,118 @@
+"""Where checkpoints go, how often they are written and how many stay, as the user asks for it; and the policy of a whole script.
+
+Imports no framework: `abreast run` reads it before the script starts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from abreast.errors import CheckpointError
+
+_UNITS = {"s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0}
+_HINT = "give a number of steps, as 500, a time, as '30s', '10min' or '1h', or 'epoch'"
+
+
+@dataclass(frozen=True)
+class Every:
+    """When a checkpoint is due: after so many steps, after so many seconds, or, if both are None, at the end of each epoch."""
+
+    steps: int | None = None
+    seconds: float | None = None
+
+    @property
+    def is_epoch(self) -> bool:
+        return self.steps is None and self.seconds is None
+
+
+@dataclass(frozen=True, init=False)
+class Policy:
+    """Where checkpoints go and when. The folder is absolute: a script may change its working directory."""
+
+    folder: str
+    every: Every
+    keep: int
+    reset: bool
+
+    def __init__(
+        self, folder: str | os.PathLike[str], every: int | str = "10min", keep: int = 3, reset: bool = False
+    ) -> None:
+        """Raises `CheckpointError` for a value that is not allowed. `reset`: remove older checkpoints at the first fit."""
+        for name, value in (
+            ("folder", _folder_of(folder)),
+            ("every", every_of(every)),
+            ("keep", _keep_of(keep)),
+            ("reset", reset),
+        ):
+            object.__setattr__(self, name, value)
+
+
+def every_of(value: int | str) -> Every:
+    """What a user means by `500`, `"500 steps"`, `"30s"`, `"10min"`, `"1h"` or `"epoch"`.
+
+    Raises `CheckpointError` for anything else, and for nothing or less of it.
+    """
+    if value == "epoch":
+        return Every()
+    number, unit = _parts(value)
+    if number <= 0 or number == float("inf"):
+        raise CheckpointError(f"every={value!r} is not allowed", _HINT)
+    if unit in _UNITS:
+        return Every(seconds=number * _UNITS[unit])
+    if unit != "step" or number != int(number):
+        raise CheckpointError(f"every={value!r} is not allowed", _HINT)
+    return Every(steps=int(number))
+
+
+def _parts(value: int | str) -> tuple[float, str]:
+    """A number and its unit, without its plural's s: `step` where there is none."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value, "step"
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value) if isinstance(value, str) else None
+    if found is None:
+        raise CheckpointError(f"every={value!r} is not allowed", _HINT)
+    unit = found[2] or "step"
+    return float(found[1]), unit if len(unit) == 1 else unit.removesuffix("s")
+
+
+def _folder_of(folder: str | os.PathLike[str]) -> str:
+    text = os.fspath(folder) if isinstance(folder, str | os.PathLike) else None
+    if not isinstance(text, str) or not text.strip():
+        raise CheckpointError(f"the folder {folder!r} for checkpoints is not allowed", "give the path of a folder")
+    if "://" in text:
+        raise CheckpointError(
+            f"checkpoints cannot be written to {text!r}", "give the path of a folder, which all processes of a job share"
+        )
+    path = os.path.abspath(text)
+    if os.path.exists(path) and not os.path.isdir(path):
+        raise CheckpointError(f"{text!r} is not a folder", "give the path of a folder for checkpoints; it may be new")
+    return path
+
+
+def _keep_of(keep: int) -> int:
+    if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
+        raise CheckpointError(f"keep={keep!r} is not allowed", "give the number of checkpoints that stay, 1 or more")
+    return keep
+
+
+_default: Policy | None = None
+
+
+def default() -> Policy | None:
+    """What `abreast run --checkpoint` set for every fit of the script; None without it."""
+    return _default
+
+
+@contextmanager
+def as_default(policy: Policy | None) -> Iterator[None]:
+    """Inside, `policy` is that of every fit."""
+    global _default
+    before, _default = _default, policy
+    try:
+        yield
+    finally:
+        _default = before
