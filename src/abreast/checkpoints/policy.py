@@ -85,7 +85,8 @@ def _folder_of(folder: str | os.PathLike[str]) -> str:
         raise CheckpointError(f"the folder {folder!r} for checkpoints is not allowed", "give the path of a folder")
     if "://" in text:
         raise CheckpointError(
-            f"checkpoints cannot be written to {text!r}", "give the path of a folder, which all processes of a job share"
+            f"checkpoints cannot be written to {text!r}",
+            "give the path of a folder, which all processes of a job share",
         )
     path = os.path.abspath(text)
     if os.path.exists(path) and not os.path.isdir(path):
