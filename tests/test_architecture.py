@@ -57,6 +57,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         cpu
         device_list
         device_request
+        durable_files
         errors
         gradient_bytes
         horovod

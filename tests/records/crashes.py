@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from abreast.durable_files import Files
 from abreast.errors import DataError
 from abreast.records import Records, verify
 from abreast.records.format.manifest import LOCK, PACKING
-from abreast.records.packing.durable import Files
 from tests.records.pieces import contents, small_pack
 
 CALLS = ("make_folder", "create", "write", "sync", "close", "rename", "remove", "sync_folder")

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from abreast.durable_files import Files
 from abreast.errors import DataError
 from abreast.records import Records
-from abreast.records.packing.durable import Files, PartFile, locked
+from abreast.records.packing.durable import PartFile, locked
 from tests.harness.client import ROOT
 from tests.records import crashes
 from tests.records.crashes import Failing, Stingy, packed, power_losses, state

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from abreast.durable_files import Files
 from abreast.errors import DataError
 from abreast.records import Item, Progress, Records, decode, pack, verify
 from abreast.records.format.manifest import LOCK, MANIFEST, PACKING
-from abreast.records.packing.durable import Files
 from abreast.records.packing.prepare import Storage
 from tests.records.crashes import Failing
 from tests.records.pieces import class_folder, contents, file_of, items, known, photo, small_pack

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from abreast.durable_files import Files, make_folders
 from abreast.errors import DataError
 from abreast.records.format import index_file, manifest
-from abreast.records.packing.durable import PART, Files, locked, write_errors, write_file
+from abreast.records.packing.durable import PART, locked, write_errors, write_file
 from abreast.records.packing.writer import DatasetWriter
 
 _EMPTY_HINT = "name a folder that is empty or does not exist yet"
@@ -26,7 +27,7 @@ def opened(
     with contextlib.ExitStack() as stack:
         with write_errors(folder):
             _check_free(folder)
-            _make(folder, files)
+            make_folders(folder, files)
             stack.enter_context(locked(folder / manifest.LOCK))
             done = _begin(folder, settings, files)
             writer = DatasetWriter(folder, settings, shard_bytes, files)
@@ -50,14 +51,6 @@ def check_parts(folder: Path, parts: Sequence[str]) -> None:
     if folder.is_dir() and (others := sorted({path.name for path in folder.iterdir()} - {*parts})):
         hint = f"{_EMPTY_HINT}, or repeat the command that began it"
         raise DataError(f"{folder} holds more than the parts {', '.join(parts)}: {others[0]}", hint)
-
-
-def _make(folder: Path, files: Files) -> None:
-    """Make the folder and its missing parents, and sync each of them to the disk."""
-    new = [path for path in (folder, *folder.parents) if not path.exists()]
-    files.make_folder(folder)
-    for path in reversed(new):
-        files.sync_folder(path.parent)
 
 
 def _check_free(folder: Path) -> None:

@@ -1,7 +1,7 @@
-"""All calls with which a packer changes files, in an order that leaves a known state after a crash at any of them.
+"""What a packer does to files, in an order that leaves a known state after a crash at any call.
 
 A file is written under a name that ends in `.part`, synced to the disk, and only then renamed; syncing its folder makes
-the name durable. `Files` is the seam that tests replace.
+the name durable.
 """
 
 from __future__ import annotations
@@ -12,51 +12,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from abreast.durable_files import Files
 from abreast.errors import DataError
 
 PART = ".part"
 _AHEAD_BYTES = 8 << 20
-
-
-class Files:
-    """One method for each call of the operating system."""
-
-    def make_folder(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
-
-    def create(self, path: Path) -> int:
-        """The descriptor of a new file. A file or link that has the name already is an error."""
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-
-    def write(self, descriptor: int, data: bytes) -> int:
-        """The number of bytes written, which may be less than the length of `data`."""
-        return os.write(descriptor, data)
-
-    def sync(self, descriptor: int) -> None:
-        os.fsync(descriptor)
-
-    def begin_sync(self, descriptor: int, offset: int, num_bytes: int) -> None:
-        """Ask the system to begin writing these bytes to the disk, so that `sync` has less to wait for. It may not."""
-        # Told that pages are not needed, Linux begins to write the unwritten ones, and keeps them in memory.
-        if hasattr(os, "posix_fadvise"):
-            with contextlib.suppress(OSError):
-                os.posix_fadvise(descriptor, offset, num_bytes, os.POSIX_FADV_DONTNEED)
-
-    def close(self, descriptor: int) -> None:
-        os.close(descriptor)
-
-    def rename(self, old: Path, new: Path) -> None:
-        os.rename(old, new)
-
-    def remove(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
-
-    def sync_folder(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 class PartFile:

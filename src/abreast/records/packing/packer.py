@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from abreast.cpu import num_cores
+from abreast.durable_files import Files
 from abreast.errors import DataError
 from abreast.provenance import package_versions
 from abreast.records.extras import PACKAGES, extra
 from abreast.records.format.index import Note
 from abreast.records.format.manifest import Manifest
 from abreast.records.packing.destination import check_parts, opened
-from abreast.records.packing.durable import Files
 from abreast.records.packing.prepare import STORAGES, Recipe, Result, Storage, name_of, note_of, prepared
 from abreast.records.packing.progress import Progress, Summary, Ticker, together
 from abreast.records.packing.question import answer

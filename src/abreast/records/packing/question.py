@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from abreast.durable_files import Files
 from abreast.errors import DataError
 from abreast.records.format.index import Note
 from abreast.records.format.keys import printable
 from abreast.records.packing.destination import check_destination
-from abreast.records.packing.durable import Files, write_errors
+from abreast.records.packing.durable import write_errors
 from abreast.records.packing.prepare import Recipe, name_of, prepared
 from abreast.records.packing.progress import Progress, Summary, Ticker
 from abreast.records.packing.writer import DatasetWriter

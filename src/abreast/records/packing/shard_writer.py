@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from abreast.durable_files import Files
 from abreast.records.format import index_file, manifest, tar
 from abreast.records.format.checksum import crc32c
 from abreast.records.format.columns import Array, ColumnType, StoredColumn
 from abreast.records.format.index import ENCODINGS, SAMPLE, Index, Note
-from abreast.records.packing.durable import Files, PartFile
+from abreast.records.packing.durable import PartFile
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from abreast.durable_files import Files
 from abreast.errors import DataError
 from abreast.records.format import index_file, manifest, tar
 from abreast.records.format.columns import Array, ColumnType, fitted, types_of
 from abreast.records.format.index import Index, Note
 from abreast.records.format.keys import checked_key
-from abreast.records.packing.durable import PART, Files, write_errors, write_file
+from abreast.records.packing.durable import PART, write_errors, write_file
 from abreast.records.packing.shard_writer import Packed, ShardWriter, described, index_bytes, members
 
 _OURS = re.compile(r"shard-\d{5,9}\.(?:tar|index)(?:\.part)?")

@@ -1,0 +1,100 @@
+"""A folder of checkpoints: which there are, the newest good one, and the removal of old ones."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from abreast.checkpoints.files import CheckpointFiles, entries, is_folder, write_errors
+from abreast.checkpoints.lock import FolderLock
+from abreast.checkpoints.manifest import MANIFEST
+from abreast.checkpoints.read import read_checkpoint
+from abreast.checkpoints.snapshot import Snapshot
+from abreast.checkpoints.write import GONE, remove_folder, remove_leftovers
+from abreast.errors import CheckpointError
+from abreast.stderr import tell
+
+__all__ = ["FolderLock", "checkpoint_names", "newest_good", "prune"]
+
+
+def checkpoint_names(folder: str | os.PathLike[str]) -> list[str]:
+    """The names of the checkpoints in a folder, oldest first, also of damaged ones; none if there is no such folder.
+
+    Raises `CheckpointError` if it is not a folder, or cannot be read.
+    """
+    folder = Path(folder)
+    try:
+        return [entry.name for entry in entries(folder) if _is_checkpoint(Path(entry.path))]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        what = f"cannot read checkpoints in {folder}: {error.strerror or error}"
+        raise CheckpointError(what, "name a folder of checkpoints") from None
+
+
+def newest_good(folder: str | os.PathLike[str]) -> tuple[str, Snapshot] | None:
+    """Name and content of the newest checkpoint that can be read; None if there is none at all.
+
+    Each newer one that cannot be read is reported on stderr. Raises `CheckpointError` if there are checkpoints and none can be
+    read: a training that began anew would lose them silently.
+    """
+    names = checkpoint_names(folder)
+    for name in reversed(names):
+        try:
+            return name, read_checkpoint(Path(folder) / name)
+        except CheckpointError as error:
+            tell(f"the checkpoint {name} cannot be read, the one before it is tried: {error.message}")
+    if not names:
+        return None
+    hint = "restore one from a copy, or move them away to begin anew"
+    raise CheckpointError(f"none of the {len(names)} checkpoints in {folder} can be read", hint)
+
+
+def prune(
+    folder: str | os.PathLike[str], keep: int, known_good: str | None = None, files: CheckpointFiles | None = None
+) -> list[str]:
+    """Remove all but the newest `keep` checkpoints, and return the names of the removed ones.
+
+    The newest good one stays, however old it is. It is found by reading, unless the caller names one that is `known_good`,
+    as the one that was just written. Raises `CheckpointError` if another job uses the folder.
+    """
+    if keep < 1:
+        raise CheckpointError(f"cannot keep {keep} checkpoints", "keep 1 or more")
+    folder, files = Path(folder), files or CheckpointFiles()
+    if not folder.is_dir():
+        raise CheckpointError(f"cannot remove checkpoints in {folder}: it is not a folder")
+    with FolderLock(folder), write_errors(folder):
+        remove_leftovers(folder, files)
+        names = checkpoint_names(folder)
+        old = names[:-keep]
+        if old:
+            good = known_good if known_good in names else _newest_good_name(folder, names)
+            old = [name for name in old if name != good]
+        for name in old:
+            _remove(folder, name, files)
+    return old
+
+
+def _newest_good_name(folder: Path, names: list[str]) -> str | None:
+    for name in reversed(names):
+        try:
+            read_checkpoint(folder / name)
+            return name
+        except CheckpointError:
+            continue
+    return None
+
+
+def _remove(folder: Path, name: str, files: CheckpointFiles) -> None:
+    """Remove a checkpoint so that it is never half there: its name first, durably."""
+    gone = folder / f".{name}{GONE}"
+    files.rename(folder / name, gone)
+    files.sync_folder(folder)
+    remove_folder(gone, files)
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """True for a folder with the files of a checkpoint, even if one of them is missing."""
+    if path.name.startswith(".") or not is_folder(path):
+        return False
+    return any(name == MANIFEST or name.endswith(".safetensors") for name in os.listdir(path))

@@ -1,0 +1,103 @@
+"""The lock of a folder of checkpoints: one job at a time changes it.
+
+The system releases the lock when the process ends, however it ends. The lock file stays, and is empty or names its holder.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import threading
+from pathlib import Path
+from types import TracebackType
+
+from abreast.checkpoints.files import write_errors
+from abreast.errors import CheckpointError
+from abreast.stderr import tell_once
+
+LOCK = ".lock"
+_CANNOT_LOCK = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class FolderLock:
+    """Hold a folder of checkpoints until the end of the block, also if this process holds it already.
+
+    Raises `CheckpointError` that names process and host if another process holds it.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(os.path.abspath(folder))
+
+    def __enter__(self) -> FolderLock:
+        with _changing:
+            held = _held.get(self._folder)
+            if held is None:
+                _held[self._folder] = [_locked(self._folder), 1]
+            else:
+                held[1] += 1
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with _changing:
+            held = _held.get(self._folder)
+            if held is None:  # a forked process, which has not inherited the lock
+                return
+            held[1] -= 1
+            if not held[1]:
+                del _held[self._folder]
+                os.ftruncate(held[0], 0)
+                os.close(held[0])
+
+
+# By folder, the descriptor of its lock file, and how many blocks of this process hold it.
+_held: dict[Path, list[int]] = {}
+_changing = threading.Lock()
+
+
+def _after_fork() -> None:
+    """A forked process does not hold the lock, so that it does not keep it from the next job if it outlives this one."""
+    global _changing
+    _changing = threading.Lock()
+    for descriptor, _ in _held.values():
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _locked(folder: Path) -> int:
+    with write_errors(folder):
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        _take(descriptor, folder)
+        with write_errors(folder):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _take(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        hint = "wait until that job ends, stop it, or give this one another folder"
+        raise CheckpointError(f"{folder} is in use by another job: {_holder(descriptor)}", hint) from None
+    except OSError as error:
+        if error.errno not in _CANNOT_LOCK:
+            raise
+        tell_once(f"{folder} cannot be locked ({error.strerror}): take care that one job at a time uses it")
+
+
+def _holder(descriptor: int) -> str:
+    try:
+        found = json.loads(os.pread(descriptor, 1000, 0))
+        return f"process {int(found['pid'])} on host {str(found['host'])[:200]}"
+    except (ValueError, KeyError, TypeError):  # it begins or ends at this moment
+        return "a process that does not name itself"
