@@ -228,6 +228,17 @@ def test_a_process_that_ends_in_a_call_ends_all(
     assert code is None or returned in ((code, -signal.SIGABRT) if "exit" in how else (code,))
 
 
+def test_the_death_of_rank_0_is_named() -> None:
+    """Its service dies with it, and JAX would abort the others before they can say why."""
+    first, second = start_all(ENDS, 2, "0")
+    assert first.stdout is not None and first.stdout.readline() == "ready\n"
+    first.kill()
+    _, errors = ended(second, 20)
+    ended(first)
+    assert f"rank 0 on host {platform.node()} has died" in errors
+    assert second.returncode == 1
+
+
 def test_a_process_that_is_terminated_ends() -> None:
     """JAX would swallow SIGTERM."""
     first, second = start_all(ENDS, 2, "0")

@@ -5,7 +5,7 @@ Not here: what they compare (`agreement.py`), and how a process notices that ano
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from abreast.backend.leaving import HINT, Leaving
@@ -38,11 +38,16 @@ class Board(Protocol):
 class Exchange:
     """The messages of one job. Every process makes the same exchanges in the same order, from the thread of its call."""
 
-    def __init__(self, board: Board, meeting: Meeting) -> None:
+    def __init__(self, meeting: Meeting, board: Callable[[], Board]) -> None:
+        """From here on the end of any process is known to all, also while `board` connects this one to the others."""
         self.rank, self.size = meeting.member.rank, meeting.member.size
-        self._board = board
         self.num_steps = self.num_messages = 0
-        self.leaving = Leaving(meeting, lambda: (self.num_steps, self.num_messages), board.close)
+        self.leaving = Leaving(meeting, lambda: (self.num_steps, self.num_messages), self._close)
+        with self.leaving.waiting():
+            self._board = board()
+
+    def _close(self) -> None:
+        self._board.close()
 
     def exchange(self, doing: str, own: bytes) -> list[bytes]:
         """The messages of all ranks, in their order. Raises `WorkerError` if another process is `doing` something else."""

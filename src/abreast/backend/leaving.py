@@ -24,6 +24,7 @@ from abreast.stderr import tell
 _WELL = " ended"
 _KNOWN_SECONDS = 10  # after an error of the framework's, until it is known who is gone
 _RAISE_SECONDS = 3  # that a call has to raise after somebody is gone; a thread that still waits then waits for ever
+_BETWEEN_SECONDS = 5  # that a process which is in no call has to begin one, and to raise there
 _WELL_SECONDS = 12  # the same where another process has ended well, and may have done its part of the call
 _SOON_SECONDS = 6  # that rank 0, whose end lets JAX abort the others, leaves them to end by themselves
 HINT = "the first error is in the output of the process that ended first"
@@ -108,16 +109,21 @@ class Leaving:
         self._watch.close()
 
     def _look(self) -> None:
-        """End this process, from another thread, if it waits in a call for one that is gone: it may wait for ever."""
-        gone = self._gone() if self.in_call or self._waits else None
+        """End this process, from another thread, where the end of another one ends it, and nothing has raised in time."""
+        waits = self.in_call or self._waits  # for one that is gone: it may wait for ever
+        gone = self._gone() if waits else self._lost_between()
         if gone is None or self._ends:
             self._since = None
             return
         now = time.monotonic()
         self._since = self._since or now
-        if now - self._since > (_WELL_SECONDS if gone.endswith(_WELL) else _RAISE_SECONDS):
+        if now - self._since > _seconds_left(gone, waits):
             self._report(_in_a_call(gone))
             threading.Thread(target=self._exit, name="abreast-exit", daemon=True).start()
+
+    def _lost_between(self) -> str | None:
+        """A process that has died or is silent while this one is in no call. A script that handles the error of a call goes on."""
+        return self._watch.lost() if self._cause is None else None
 
     def _report(self, why: str) -> None:
         self._ends = True
@@ -137,6 +143,12 @@ class Leaving:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(130 if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt) else 1)
+
+
+def _seconds_left(gone: str, waits: bool) -> float:
+    if not waits:
+        return _BETWEEN_SECONDS
+    return _WELL_SECONDS if gone.endswith(_WELL) else _RAISE_SECONDS
 
 
 def _in_a_call(gone: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from socket import socket
-from typing import Any
 
 from abreast.errors import LaunchError
 from abreast.hosts.board import Values, ValuesOfRank0
@@ -28,32 +27,38 @@ class Connections:
     board: Values | ValuesOfRank0
 
 
-def connect(meeting: Meeting) -> Connections:
-    """Connect to the other processes of a meeting; all call this. Raises `LaunchError` if one does not come in time."""
-    own, seconds = meeting.member, join_seconds()
-    listener = Listener(own, meeting.own_address)
-    try:
-        said = json.dumps([listener.address, listener.port]).encode()
-        places = [json.loads(each) for each in meeting.exchange(said)]
-        coming = _Coming(listener, _wanted(own.rank, own.size), seconds)
-        following = (own.rank + 1) % own.size
-        after = dial(own, following, *_place(places[following]), purpose=_RING, seconds=seconds)
-        board: Values | ValuesOfRank0 | None = None
-        if own.rank > 0:
-            reads, rest = (
-                dial(own, 0, *_place(places[0]), purpose=purpose, seconds=seconds) for purpose in (_READS, _REST)
-            )
-            board = ValuesOfRank0((reads, rest))
-        came = coming.wait()
-        before = came.pop(((own.rank - 1) % own.size, _RING))
-        return Connections(before.socket, after.socket, board or Values(list(came.values())))
-    finally:
-        listener.close()
+class Connecting:
+    """A process of a meeting that listens for the others, and knows where they listen. All processes make one."""
 
+    def __init__(self, meeting: Meeting) -> None:
+        self._own = meeting.member
+        self._listener = Listener(self._own, meeting.own_address)
+        said = json.dumps([self._listener.address, self._listener.port]).encode()
+        try:
+            self._places = [json.loads(each) for each in meeting.exchange(said)]
+        except BaseException:
+            self._listener.close()
+            raise
 
-def _place(said: Sequence[Any]) -> tuple[str, int]:
-    address, port = said
-    return str(address), int(port)
+    @cached_property
+    def connections(self) -> Connections:
+        """Connects to the others, at the first use. Raises `LaunchError` if one does not come in time."""
+        own, seconds = self._own, join_seconds()
+        try:
+            coming = _Coming(self._listener, _wanted(own.rank, own.size), seconds)
+            after = self._dial((own.rank + 1) % own.size, _RING, seconds)
+            board: Values | ValuesOfRank0 | None = None
+            if own.rank > 0:
+                board = ValuesOfRank0((self._dial(0, _READS, seconds), self._dial(0, _REST, seconds)))
+            came = coming.wait()
+            before = came.pop(((own.rank - 1) % own.size, _RING))
+            return Connections(before.socket, after.socket, board or Values(list(came.values())))
+        finally:
+            self._listener.close()
+
+    def _dial(self, rank: int, purpose: str, seconds: float) -> Channel:
+        address, port = self._places[rank]
+        return dial(self._own, rank, str(address), int(port), purpose, seconds)
 
 
 def _wanted(rank: int, size: int) -> Wanted:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from abreast.errors import LaunchError, WorkerError
@@ -16,13 +16,14 @@ from abreast.hosts.listener import Listener, dial
 from abreast.hosts.secret import job_name, job_secret
 from abreast.launchers import World, address_of_rank_0
 from abreast.launchers.route import addresses
-from abreast.limits import seconds_of
+from abreast.limits import hang_seconds, seconds_of
 from abreast.stderr import tell, tell_once
 
 _SECONDS = 300.0
 _REPORT_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
-_HELLO_SECONDS = 20.0  # from the proof of a process to its hello
+_HELLO_SECONDS = 10.0  # from the proof of a process to its hello
+_HERE_SECONDS = 3.0  # rank 0 says so often that it still waits for others
 _LINGER_SECONDS = 10.0  # after an error, for ranks that have not heard of it
 _MOST_BYTES = 1 << 30  # of a list of messages
 
@@ -43,17 +44,25 @@ class Meeting:
     def exchange(self, message: bytes) -> list[bytes]:
         """The messages of all ranks, in their order. All ranks call this, the same number of times, from one thread.
 
-        Of at most 1 MB each. Raises `WorkerError` if a process is gone, and else waits as long as it takes.
+        Of at most 1 MB each. Raises `WorkerError`, the same in all, if a process has died, or has been silent for long.
         """
+        seconds = hang_seconds()
+        if self.member.rank > 0:
+            with _naming(self.channels[0], seconds):
+                self.channels[0].send(message, seconds)
+                return _split(
+                    self.channels[0].receive(seconds + _HELLO_SECONDS, _MOST_BYTES)
+                )  # rank 0 waits for others
         try:
-            if self.member.rank == 0:
-                messages = [message, *(channel.receive() for channel in self.channels)]
-                _tell_all(self.channels, messages)
-                return messages
-            self.channels[0].send(message)
-            return _split(self.channels[0].receive(limit=_MOST_BYTES))
-        except OSError as error:
-            raise WorkerError(f"{self.member} has lost the other processes of the job: {error}") from error
+            messages = [message]
+            for channel in self.channels:
+                with _naming(channel, seconds):
+                    messages.append(channel.receive(seconds))
+        except WorkerError as error:
+            _tell_error(self.channels, error)
+            raise
+        _tell_all(self.channels, messages)
+        return messages
 
     def close(self) -> None:
         for channel in self.channels:
@@ -86,10 +95,10 @@ def meet(
     channel = dial(member, 0, address, port, "meeting", seconds)
     try:
         channel.send_json(said, _HELLO_SECONDS)
-        return Meeting(member, str(channel.socket.getsockname()[0]), _heard(channel, seconds), [channel])
+        return Meeting(member, str(channel.socket.getsockname()[0]), _heard(channel), [channel])
     except OSError as error:
         channel.close()
-        raise LaunchError(f"{member} has lost rank 0 on host {channel.host}: {error}", _HINT_FIRST) from error
+        raise LaunchError(f"rank 0 on host {channel.host} {_how(error, hang_seconds())}", _HINT_FIRST) from error
 
 
 def member_of(world: World, secret: bytes | None = None) -> Member:
@@ -142,9 +151,13 @@ class _Host:
             self._listener.close()
 
     def _gather(self) -> None:
-        begin = reported = time.monotonic()
+        begin = reported = here = time.monotonic()
         while missing := self._missing():
             now = time.monotonic()
+            if now - here >= _HERE_SECONDS:
+                here = now
+                for channel in self._channels.values():
+                    _send_last(channel, _WAIT)
             if now - begin > self._seconds:
                 raise self._too_late(missing)
             if now - reported >= _REPORT_SECONDS:
@@ -214,26 +227,52 @@ def _send_last(channel: Channel, said: dict[str, Any]) -> None:
         channel.send_json(said, _LOOK_SECONDS)
 
 
-def _heard(channel: Channel, seconds: float) -> list[dict[str, Any]]:
-    """The hellos of all ranks, from rank 0. Rank 0 may have started later than this one, and thus waits longer."""
-    said = channel.receive_json(2 * seconds + _HELLO_SECONDS, _MOST_BYTES)
+def _heard(channel: Channel) -> list[dict[str, Any]]:
+    """The hellos of all ranks, from rank 0, which waits for them as long as it takes, and says so."""
+    while (said := channel.receive_json(hang_seconds(), _MOST_BYTES)) == _WAIT:
+        pass
     if "error" in said:
         raise LaunchError(said["error"], said.get("hint"))
     hellos: list[dict[str, Any]] = said["hellos"]
     return hellos
 
 
+@contextlib.contextmanager
+def _naming(channel: Channel, seconds: float) -> Iterator[None]:
+    """Raises `WorkerError`, with rank and host, where the other end of a channel is gone."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkerError(f"rank {channel.rank} on host {channel.host} {_how(error, seconds)}", _HINT_FIRST) from error
+
+
+def _how(error: OSError, seconds: float) -> str:
+    """How a process went, in the words of `watch.py`."""
+    silent = isinstance(error, TimeoutError)
+    return f"has been silent for {seconds:g} s (ABREAST_HANG_SECONDS)" if silent else "has died"
+
+
 def _tell_all(channels: list[Channel], messages: list[bytes]) -> None:
     lengths = json.dumps([len(each) for each in messages]).encode() + b"\n"
     whole = lengths + b"".join(messages)
     for channel in channels:
-        channel.send(whole)
+        with contextlib.suppress(OSError):  # it is gone: whoever watches will notice
+            channel.send(whole, hang_seconds())
+
+
+def _tell_error(channels: list[Channel], error: WorkerError) -> None:
+    for channel in channels:
+        with contextlib.suppress(OSError):
+            channel.send(json.dumps({"error": error.message}).encode() + b"\n", _LOOK_SECONDS)
 
 
 def _split(whole: bytes) -> list[bytes]:
-    lengths, _, rest = whole.partition(b"\n")
+    head, _, rest = whole.partition(b"\n")
+    lengths = json.loads(head)
+    if isinstance(lengths, dict):
+        raise WorkerError(lengths["error"], _HINT_FIRST)
     messages = []
-    for length in json.loads(lengths):
+    for length in lengths:
         messages.append(rest[:length])
         rest = rest[length:]
     return messages
@@ -244,6 +283,7 @@ def _ranks(ranks: list[int]) -> str:
     return f"rank{'' if len(ranks) == 1 else 's'} {few}"
 
 
+_WAIT = {"waits": True}
 _HINT_FIRST = "the first error is in the output of the process that ended first"
 _HINT_ONE_LAUNCHER = (
     "start all processes of a job once, with one launcher; two jobs at a time need different values of MASTER_PORT"

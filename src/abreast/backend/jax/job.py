@@ -19,6 +19,7 @@ from abreast.backend.jax.devices import gpus_of_driver, index_of
 from abreast.backend.joining import join
 from abreast.errors import LaunchError
 from abreast.hosts import Meeting, free_port
+from abreast.hosts.end_filter import hide_end
 from abreast.launchers import World, address_of_rank_0, own_devices, read_world
 from abreast.launchers.route import with_port
 
@@ -32,11 +33,13 @@ class Job(Exchange):
     """The messages of one job. They go over the service of JAX, not over the devices."""
 
     def __init__(self, world: World) -> None:
-        client, meeting = _joined(world)
-        super().__init__(_Service(client), meeting)
-        processes = [device.process_index for device in jax.devices()]
-        self.num_devices = tuple(processes.count(rank) for rank in range(world.size))  # of each process
-        _connect()
+        meeting = _met(world)
+        port = _port_of_service(meeting)
+        super().__init__(meeting, lambda: _Service(_client(meeting, port)))
+        with self.leaving.waiting():
+            processes = [device.process_index for device in jax.devices()]
+            self.num_devices = tuple(processes.count(rank) for rank in range(world.size))  # of each process
+            _connect()
 
 
 class _Service:
@@ -74,8 +77,8 @@ def refuse_other_jobs() -> None:
         )
 
 
-def _joined(world: World) -> tuple[Any, Meeting]:
-    """JAX's service, joined by this process, and the meeting before it. Raises `LaunchError` where that cannot be."""
+def _met(world: World) -> Meeting:
+    """The meeting before JAX joins its processes. Raises `LaunchError` where this process cannot join."""
     refuse_other_jobs()
     address_of_rank_0(world)  # without one, nothing below helps
     if xla_bridge.backends_are_initialized():
@@ -90,12 +93,17 @@ def _joined(world: World) -> tuple[Any, Meeting]:
         jax.config.update("jax_cuda_visible_devices", ",".join(map(str, gpus)))
     meeting = join(world, "JAX", jax.__version__, len(gpus) or max(1, getattr(jax.config, "jax_num_cpu_devices", 1)))
     _use_address(meeting.own_address)
-    address, port = meeting.address_of_rank_0, _port_of_service(meeting)
+    return meeting
+
+
+def _client(meeting: Meeting, port: int) -> Any:
+    """JAX's service at this port of rank 0, joined by this process."""
+    own, address = meeting.member, meeting.address_of_rank_0
     state = distributed.global_state
     try:
         client = _CORE.get_distributed_runtime_client(
             with_port(address, port),
-            world.rank,
+            own.rank,
             init_timeout=_CONNECT_SECONDS,
             heartbeat_timeout=_HEARTBEAT_SECONDS,
             shutdown_on_destruction=False,
@@ -104,12 +112,14 @@ def _joined(world: World) -> tuple[Any, Meeting]:
         client.connect()
     except RuntimeError as error:
         raise LaunchError(
-            f"rank {world.rank} cannot join rank 0 at {with_port(address, port)}: {str(error).splitlines()[0]}",
+            f"rank {own.rank} cannot join rank 0 at {with_port(address, port)}: {str(error).splitlines()[0]}",
             "check that all processes run, and that no firewall closes the ports of rank 0's host",
         ) from error
-    state.client, state.process_id, state.num_processes = client, world.rank, world.size
+    if own.rank > 0:
+        hide_end(address, port)  # else JAX aborts this process before `leaving.py` can say who is gone
+    state.client, state.process_id, state.num_processes = client, own.rank, own.size
     state.coordinator_address = with_port(address, port)
-    return client, meeting
+    return client
 
 
 def _port_of_service(meeting: Meeting) -> int:

@@ -15,7 +15,7 @@ from abreast.backend.tensorflow.interrupts import Interrupts
 from abreast.backend.tensorflow.processes import Processes, Reach
 from abreast.errors import LaunchError, WorkerError
 from abreast.hosts.checks import devices
-from abreast.hosts.connections import connect
+from abreast.hosts.connections import Connecting
 from abreast.hosts.ring import Ring
 from abreast.launchers import World, own_devices
 
@@ -26,13 +26,13 @@ class Job(Exchange):
     def __init__(self, world: World) -> None:
         own = _own_devices(world)
         meeting = join(world, "TensorFlow", tf.__version__, len(own))
-        connections = connect(meeting)
+        connecting = Connecting(meeting)
         counts = devices(meeting.hellos)
-        super().__init__(connections.board, meeting)
+        super().__init__(meeting, lambda: connecting.connections.board)
         self._hosts = meeting.hosts
         self.num_devices = tuple(counts)  # of each process
         self.interrupts = Interrupts()
-        ends = connections.before, connections.after
+        ends = connecting.connections.before, connecting.connections.after
         # `leaving` notices a process that is silent, and ends this one.
         self.ring = ring = Ring(world.rank, world.size, ends, float("inf"), self.interrupts.look, self._lost)
         self.reach = Reach(sum(counts[: world.rank]), sum(counts), Processes(ring))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -31,8 +31,12 @@ class Job(Exchange):
         beside_store = True if dist.is_initialized() else None
         meeting = join(world, "PyTorch", torch.__version__, num_devices, beside_store=beside_store)
         self.counts = devices(meeting.hellos)
-        self._store = _store(meeting)
-        super().__init__(_Board(self._store), meeting)
+        store = _announced(meeting)
+        super().__init__(meeting, lambda: self._joined(store()))
+
+    def _joined(self, store: Any) -> _Board:
+        self._store = store
+        return _Board(store)
 
     def span(self) -> Span:
         """The ranks of this process."""
@@ -42,15 +46,18 @@ class Job(Exchange):
         return Span(self.rank, tuple(self.counts), store.host, store.port, "abreast")
 
 
-def _store(meeting: Meeting) -> Any:
-    """The store of a group that exists, as that of Ray Train, or a new one of rank 0, on the address that the others reach."""
+def _announced(meeting: Meeting) -> Callable[[], Any]:
+    """Connects to the store of a group that exists, as that of Ray Train, or to a new one of rank 0, which all now know.
+
+    It is on the address that the others reach.
+    """
     c10d: Any = dist
     if dist.is_initialized():
-        return c10d.PrefixStore("abreast", c10d.distributed_c10d._get_default_store())
+        return lambda: c10d.PrefixStore("abreast", c10d.distributed_c10d._get_default_store())
     own, address = meeting.member, meeting.address_of_rank_0
     server, port = listening(address) if own.rank == 0 else (None, 0)  # torch itself would listen on every interface
     port = int(meeting.exchange(str(port).encode())[0])
-    return c10d.TCPStore(address, port, own.size, own.rank == 0, _JOIN, master_listen_fd=server)
+    return lambda: c10d.TCPStore(address, port, own.size, own.rank == 0, _JOIN, master_listen_fd=server)
 
 
 class Unreachable(ConnectionError):
