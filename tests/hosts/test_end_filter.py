@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,8 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
         far, _ = server.accept()
         near.settimeout(0.3)
-        with far, contextlib.closing(socket.socketpair()[0]):  # a connection without an address
+        without_address = socket.socketpair()
+        with far, without_address[0], without_address[1]:
             yield near, far
 
 

@@ -122,7 +122,7 @@ class Leaving:
             threading.Thread(target=self._exit, name="abreast-exit", daemon=True).start()
 
     def _lost_between(self) -> str | None:
-        """A process that has died or is silent while this one is in no call. A script that handles the error of a call goes on."""
+        """One that is gone while this process is in no call; none if a call has raised, since the script may handle that."""
         return self._watch.lost() if self._cause is None else None
 
     def _report(self, why: str) -> None:

@@ -1,6 +1,6 @@
 """Hides from a framework's own code that the other end of its connection has closed.
 
-JAX ends a process by SIGABRT, with C++ frames, as soon as the connection to its service closes. `watch.py` knows of a death at the
+JAX ends a process by SIGABRT, with C++ frames, when the connection to its service closes. `watch.py` knows of a death at the
 same moment, and can name it, but not before. So a filter of the kernel drops the packets that close such a connection: to this
 process it looks like a silent one, until the process ends. Linux only; elsewhere nothing is hidden.
 """
