@@ -8,7 +8,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -35,6 +40,7 @@ __all__ = [
     "GeneratorDataAdapter",
     "PyDatasetAdapter",
     "PyDatasetEnqueuer",
+    "Skips",
     "TFDatasetAdapter",
     "TorchDataLoaderAdapter",
     "array_order",
@@ -42,6 +48,8 @@ __all__ = [
     "fix_start_method",
     "get_torch_dataloader",
     "registry",
+    "skipping",
+    "skips_of",
     "stored_rows",
     "super_batch_iterator",
     "train_validation_split",
@@ -71,6 +79,76 @@ def stored_rows(adapter: Any, number: int) -> Any:
     """At least `number` rows of the arrays of an adapter, evenly spaced in stored order; all if they are fewer."""
     rows = adapter._num_samples
     return array_reader(adapter)(np.arange(0, rows, max(1, rows // number)))
+
+
+_SKIPS = "_abreast_skips"  # the attribute of an adapter whose next iterator begins after some batches
+
+
+@dataclass
+class Skips:
+    """Iterators that begin after `num_batches`. `draws`: a function for each, which makes the random draws of these batches.
+
+    `note`: why the order of the batches that follow is not that of an earlier process.
+    """
+
+    num_batches: int
+    draws: list[Callable[[], None]] = field(default_factory=list)
+    note: str | None = None
+
+
+@contextmanager
+def skipping(adapter: Any, num_batches: int) -> Iterator[Skips]:
+    """Inside, iterators of an adapter of arrays begin after their first batches, whose rows nobody reads.
+
+    Those of `get_tf_dataset` are not changed: see `skips_of`.
+    """
+    skips = Skips(num_batches)
+    plain_iterator, plain_loader = adapter._get_iterator, adapter.get_torch_dataloader
+
+    def skipped(order: Iterator[Any]) -> Iterator[Any]:
+        skips.draws.append(lambda: _skip(order, num_batches))
+        return order
+
+    def get_iterator(read: Callable[..., Any], inputs: Any) -> Iterator[Any]:
+        order = skipped(places for (places,) in plain_iterator(lambda _, indices: indices, (0,)))
+        return (tree.map_structure(partial(read, indices=places), inputs, none_is_leaf=False) for places in order)
+
+    def get_torch_dataloader() -> Any:
+        loader = plain_loader()
+        order = _Skipping(loader.batch_sampler, skipped)
+        return type(loader)(loader.dataset, batch_sampler=order, collate_fn=loader.collate_fn)
+
+    changed = {"_get_iterator": get_iterator, "get_torch_dataloader": get_torch_dataloader, _SKIPS: skips}
+    vars(adapter).update(changed)
+    try:
+        yield skips
+    finally:
+        for name in changed:
+            del vars(adapter)[name]
+
+
+def skips_of(adapter: Any) -> Skips | None:
+    """What the next iterator of an adapter skips, inside of `skipping`."""
+    skips: Skips | None = vars(adapter).get(_SKIPS)
+    return skips
+
+
+def _skip(items: Iterator[Any], number: int) -> None:
+    deque(islice(items, number), maxlen=0)
+
+
+class _Skipping:
+    """A batch sampler of PyTorch, with a function that gets each of its iterators."""
+
+    def __init__(self, plain: Any, skipped: Callable[[Iterator[Any]], Iterator[Any]]) -> None:
+        self._plain = plain
+        self._skipped = skipped
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._skipped(iter(self._plain))
+
+    def __len__(self) -> int:
+        return len(self._plain)
 
 
 super_batch_iterator: Any = getattr(data_adapter_utils, "super_batch_iterator", None)

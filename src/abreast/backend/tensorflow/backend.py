@@ -22,6 +22,7 @@ from abreast.backend.contract import Kind, Placement, StepFunction
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.build import build
+from abreast.backend.tensorflow.dataset import arrays_after
 from abreast.backend.tensorflow.devices import device_names, grow_memory, tf_names
 from abreast.backend.tensorflow.instruments import TensorFlowInstruments
 from abreast.backend.tensorflow.launched import Launched
@@ -39,6 +40,7 @@ from abreast.keras_private.data_adapters import (
     PyDatasetAdapter,
     TFDatasetAdapter,
     TorchDataLoaderAdapter,
+    skips_of,
 )
 from abreast.keras_private.tensorflow import TensorFlowTrainer, TFEpochIterator, concat
 from abreast.keras_private.trainers import EpochIterator
@@ -153,7 +155,7 @@ class TensorFlowBackend:
             if launched is not None:
                 launched.agree_on_order()
             # Made now, not at the first batch: a dataset that shuffles draws its order when an iterator is made.
-            batches = iter(dataset)
+            batches = iter(dataset if (skips := skips_of(adapter)) is None else arrays_after(adapter, skips))
             return (tree.map_structure(_dense, batch) for batch in batches)
 
         return epoch

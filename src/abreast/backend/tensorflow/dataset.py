@@ -1,4 +1,4 @@
-"""A `tf.data` pipeline of a source's batches, for plain Keras on TensorFlow."""
+"""`tf.data` pipelines: of a source's batches, for plain Keras on TensorFlow, and of arrays from a batch on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from keras import tree
+from tensorflow.python.eager import context
+
+from abreast.keras_private.data_adapters import Skips
+
+_UNSEEDED = (
+    "TensorFlow shuffled these arrays without a seed: the rest of this epoch has another order, with rows that were there "
+    "already and without others\n"
+    "hint: call keras.utils.set_random_seed at the beginning of the script"
+)
 
 
 def dataset(begin: Callable[[], Iterator[Any]], like: Any) -> Any:
@@ -20,6 +29,27 @@ def dataset(begin: Callable[[], Iterator[Any]], like: Any) -> Any:
     options.autotune.enabled = False
     options.experimental_optimization.inject_prefetch = False
     return tf.data.Dataset.from_generator(begin, output_signature=signature).with_options(options)
+
+
+def arrays_after(adapter: Any, skips: Skips) -> Any:
+    """Keras's pipeline of arrays without its first batches, whose places are drawn, and whose rows are not gathered."""
+    owner: Any = tf.data.Dataset
+    plain = vars(owner)["zip"]
+    zipped = []
+
+    def rest(datasets: Any, *args: Any, **kwargs: Any) -> Any:
+        places, arrays = datasets
+        zipped.append(places.skip(skips.num_batches))
+        return plain.__func__((zipped[-1], arrays), *args, **kwargs)
+
+    owner.zip = staticmethod(rest)  # Keras calls it with the places of each batch's rows, and with the arrays
+    try:
+        dataset = adapter.get_tf_dataset()
+    finally:
+        owner.zip = plain
+    if adapter._shuffle and context.global_seed() is None:
+        skips.note = _UNSEEDED
+    return dataset if zipped else dataset.skip(skips.num_batches)
 
 
 def watched(dataset: Any, begin: Callable[[], Callable[[Any], None]]) -> Any:
