@@ -39,6 +39,10 @@ _SAME_BYTES = {
 }
 # Integers of less than a byte are stored as numbers of one byte, so that every tool reads the same numbers.
 _SAME_NUMBERS = {"int2": ("I8", np.int8), "int4": ("I8", np.int8), "uint2": ("U8", np.uint8), "uint4": ("U8", np.uint8)}
+# The numbers of bits that an element uses of its byte.
+_BITS = {"bool": 1, "int2": 2, "uint2": 2, "int4": 4, "uint4": 4} | {
+    name: int(name[5]) for name in ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn")
+}
 NAMES = frozenset({*_SAME_BYTES, *_SAME_NUMBERS})
 
 
@@ -68,6 +72,19 @@ def type_of(tensor: str, array: np.ndarray) -> StoredType:
         hint = f"cast it to one of {', '.join(sorted(NAMES))}"
         raise CheckpointError(f"cannot save the tensor {tensor!r}: a checkpoint has no type {array.dtype}", hint)
     return stored_type(name)
+
+
+def check_elements(name: str, stored: np.ndarray) -> None:
+    """Raise `ValueError` if a stored element has more bits than the type `name`, as a bool that is 2."""
+    if name not in _BITS or not stored.size:
+        return
+    if stored.dtype.kind not in "iu":
+        stored = stored.view(np.uint8)
+    low, high = (
+        (-(2 ** (_BITS[name] - 1)), 2 ** (_BITS[name] - 1)) if stored.dtype.kind == "i" else (0, 2 ** _BITS[name])
+    )
+    if not low <= int(stored.min()) <= int(stored.max()) < high:
+        raise ValueError(f"an element is not of type {name}")
 
 
 def bytes_of(array: np.ndarray) -> memoryview:

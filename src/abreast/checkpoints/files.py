@@ -69,12 +69,12 @@ def read_into(descriptor: int, buffer: memoryview) -> int:
 
 
 @contextlib.contextmanager
-def write_errors(folder: Path, needed_bytes: int | None = None) -> Iterator[None]:
+def write_errors(folder: Path, needed_bytes: int | None = None, doing: str = "write a checkpoint to") -> Iterator[None]:
     """Turn an `OSError` of writing into a `CheckpointError`, which says how many bytes are needed if there is no room."""
     try:
         yield
     except OSError as error:
-        what = f"cannot write a checkpoint to {folder}: {error.strerror or error}"
+        what = f"cannot {doing} {folder}: {error.strerror or error}"
         if error.filename is not None and str(error.filename) != str(folder):
             what += f" ({error.filename})"
         raise CheckpointError(what, _hint(error, needed_bytes)) from error

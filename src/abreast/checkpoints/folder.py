@@ -62,8 +62,8 @@ def prune(
         raise CheckpointError(f"cannot keep {keep} checkpoints", "keep 1 or more")
     folder, files = Path(folder), files or CheckpointFiles()
     if not folder.is_dir():
-        raise CheckpointError(f"cannot remove checkpoints in {folder}: it is not a folder")
-    with FolderLock(folder), write_errors(folder):
+        raise CheckpointError(f"cannot remove checkpoints from {folder}: it is not a folder")
+    with FolderLock(folder), write_errors(folder, doing="remove checkpoints from"):
         remove_leftovers(folder, files)
         names = checkpoint_names(folder)
         old = names[:-keep]

@@ -90,7 +90,8 @@ def from_bytes(data: bytes) -> Manifest:
     content = values.parse(data)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError("it does not describe a checkpoint of abreast")
-    if (version := content.get("version")) != VERSION:
+    version = content.get("version")
+    if type(version) is not int or version != VERSION:
         raise UnknownVersionError(f"it has version {version!r:.40} of the format, and this abreast reads {VERSION}")
     if content.keys() != _FIELDS:
         raise ValueError(f"it has the fields {', '.join(sorted(content))[:300]}")
@@ -150,9 +151,9 @@ def _seal(body: bytes) -> bytes:
 
 def _from_content(content: dict[str, Any]) -> Manifest:
     manifest = Manifest(
-        written_at=str(content["written_at"]),
-        written_by={str(name): str(version) for name, version in content["written_by"].items()},
-        values=values.from_json(dict(content["values"])),
+        written_at=_text(content["written_at"]),
+        written_by={name: _text(version) for name, version in content["written_by"].items()},
+        values=_values(content["values"]),
         files=tuple(file_from_json(each) for each in content["files"]),
         tensors=tuple(tensor_from_json(each) for each in content["tensors"]),
     )
@@ -169,9 +170,12 @@ def check(manifest: Manifest) -> None:
         raise ValueError("two of its tensors have the same name")
     if strays := {tensor.file for tensor in manifest.tensors} - {*names}:
         raise ValueError(f"a tensor is in {min(strays)!r:.100}, which is none of its files")
+    places: dict[str, list[TensorPlace]] = {name: [] for name in names}
+    for tensor in manifest.tensors:
+        places[tensor.file].append(tensor.place)
     for file in manifest.files:
         try:
-            check_layout([tensor.place for tensor in manifest.tensors if tensor.file == file.name], file.num_bytes)
+            check_layout(places[file.name], file.num_bytes)
         except ValueError as error:
             raise ValueError(f"{file.name}: {error}") from None
 
@@ -180,6 +184,19 @@ def _fields(content: Any, *names: str) -> list[Any]:
     if not isinstance(content, dict) or content.keys() != {*names}:
         raise ValueError(f"{content!r:.200} has other fields than {', '.join(names)}")
     return [content[name] for name in names]
+
+
+def _values(content: Any) -> Mapping[str, Any]:
+    found = values.from_json(content)
+    if not isinstance(found, dict):
+        raise ValueError("its values are not an object")
+    return found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r:.100} is not a text")
+    return value
 
 
 def _count(value: Any) -> int:

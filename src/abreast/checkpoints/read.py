@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from abreast.checkpoints import manifest as manifests
-from abreast.checkpoints.dtypes import bytes_of, stored_type
+from abreast.checkpoints.dtypes import bytes_of, check_elements, stored_type
 from abreast.checkpoints.files import is_folder, opened, read_into
 from abreast.checkpoints.manifest import MANIFEST, FileEntry, Manifest, TensorEntry
 from abreast.checkpoints.snapshot import Snapshot
@@ -41,9 +41,10 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Snapshot:
 
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a checkpoint, checked; and whether all files have their length. Raises `CheckpointError`."""
+    _check_folder(path)
+    data = _manifest_bytes(path / MANIFEST)
     try:
-        _check_folder(path)
-        manifest = manifests.from_bytes(_manifest_bytes(path / MANIFEST))
+        manifest = manifests.from_bytes(data)
     except manifests.UnknownVersionError as error:
         raise CheckpointError(f"cannot read {path / MANIFEST}: {error}", "use a newer abreast") from None
     except ValueError as error:
@@ -66,7 +67,7 @@ def _manifest_bytes(path: Path) -> bytes:
     try:
         with opened(path) as (descriptor, num_bytes):
             if num_bytes > manifests.MAX_BYTES:
-                raise ValueError(f"it has {num_bytes:,} bytes, too many for a manifest")
+                raise CheckpointError(f"{path} is damaged: its {num_bytes:,} bytes are too many for a manifest", _HINT)
             buffer = bytearray(num_bytes)
             return bytes(buffer[: read_into(descriptor, memoryview(buffer))])
     except OSError as error:
@@ -116,7 +117,8 @@ def _read_file(path: Path, file: FileEntry, tensors: Sequence[TensorEntry]) -> d
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged: {error}", _HINT) from None
     return {
-        name: _in_memory(array, tensor) for (name, array), tensor in zip(stored.items(), in_file_order, strict=True)
+        name: _in_memory(array, tensor, path)
+        for (name, array), tensor in zip(stored.items(), in_file_order, strict=True)
     }
 
 
@@ -128,7 +130,11 @@ def _empty(tensor: TensorEntry, path: Path) -> np.ndarray:
         raise CheckpointError(f"cannot read {path}: {what}", _HINT) from None
 
 
-def _in_memory(array: np.ndarray, tensor: TensorEntry) -> np.ndarray:
+def _in_memory(array: np.ndarray, tensor: TensorEntry, path: Path) -> np.ndarray:
+    try:
+        check_elements(tensor.place.dtype, array)
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: in the tensor {tensor.place.name!r}, {error}", _HINT) from None
     return array.astype(stored_type(tensor.place.dtype).in_memory, copy=False)
 
 

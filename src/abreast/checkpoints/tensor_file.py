@@ -40,6 +40,8 @@ def layout(tensors: Mapping[str, np.ndarray]) -> tuple[bytes, list[TensorPlace]]
     Larger elements come first, so that each tensor is aligned to its elements, as some readers need.
     """
     types = {name: type_of(name, array) for name, array in tensors.items()}
+    for name in tensors:
+        _check_name(name)
     names = sorted(tensors, key=lambda name: -types[name].stored.itemsize)  # stable
     offset, places = 0, []
     for name in names:
@@ -48,6 +50,13 @@ def layout(tensors: Mapping[str, np.ndarray]) -> tuple[bytes, list[TensorPlace]]
         offset += num_bytes
     header = _header(places)
     return header, [_moved(place, len(header)) for place in places]
+
+
+def _check_name(name: str) -> None:
+    is_text = isinstance(name, str) and name.encode(errors="replace") == name.encode(errors="surrogatepass")
+    if not is_text or name == "__metadata__":
+        hint = "use text for names; safetensors uses '__metadata__' itself"
+        raise CheckpointError(f"a tensor cannot have the name {name!r:.200}", hint)
 
 
 def check_layout(places: Sequence[TensorPlace], file_bytes: int) -> int:
@@ -71,11 +80,14 @@ def check_header(data: bytes, places: Iterable[TensorPlace]) -> None:
     (length,) = struct.unpack_from("<Q", data)
     if length != len(data) - 8:
         raise ValueError(f"its header has {len(data) - 8} bytes and says {length}")
+    if data[8:9] != b"{":
+        raise ValueError("its header is not a JSON object")
     found = values.parse(data[8:])
-    if not isinstance(found, dict):
-        raise ValueError("its header is no JSON object")
-    found.pop("__metadata__", None)
-    if found != {place.name: _entry(_moved(place, -len(data))) for place in places}:
+    metadata = found.pop("__metadata__", {})
+    if not (isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())):
+        raise ValueError("the metadata of its header is not text")
+    expected = {place.name: _entry(_moved(place, -len(data))) for place in places}
+    if json.dumps(found, sort_keys=True) != json.dumps(expected, sort_keys=True):  # which tells 0 from false
         raise ValueError("its header and the manifest describe different tensors")
 
 

@@ -8,6 +8,7 @@ commits, and each writes a part.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from abreast.checkpoints import manifest as manifests
-from abreast.checkpoints.dtypes import bytes_of, stored_type
+from abreast.checkpoints.dtypes import bytes_of, check_elements, stored_type
 from abreast.checkpoints.files import CheckpointFiles, entries, is_folder, write_errors
 from abreast.checkpoints.lock import FolderLock
 from abreast.checkpoints.manifest import FileEntry, Manifest, TensorEntry
@@ -59,7 +60,9 @@ def write_checkpoint(
 def make_checkpoint_folder(folder: Path, files: CheckpointFiles | None = None) -> None:
     """Make a folder for checkpoints if there is none. Raises `CheckpointError`."""
     with write_errors(folder):
-        if not folder.is_dir():
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+        if not folder.exists():
             make_folders(folder, files or CheckpointFiles())
 
 
@@ -221,6 +224,12 @@ def _stored_bytes(array: np.ndarray, place: TensorPlace) -> memoryview:
     """The stored bytes of an array, without a copy where it has them."""
     # `ascontiguousarray` would make a scalar an array of one element.
     stored = np.asarray(array, order="C").astype(stored_type(place.dtype).stored, copy=False)
+    try:
+        check_elements(place.dtype, stored)
+    except ValueError as error:
+        raise CheckpointError(
+            f"cannot save the tensor {place.name!r}: {error}", "make it from numbers, not from bytes"
+        ) from None
     return bytes_of(stored)
 
 
