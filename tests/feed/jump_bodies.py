@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -10,10 +11,13 @@ from typing import Any, ClassVar
 import keras
 import numpy as np
 
+import abreast
 from abreast.backend import current_backend
 from abreast.feed import Part, Source, array_parts
-from abreast.feed.jump import begin_at
+from abreast.feed.jump import begin_at, source_fingerprint
 from abreast.keras_private.data_adapters import array_order, array_reader
+from abreast.records import pack
+from tests.feed.own_bodies import _count_painted
 
 Made = Callable[[], Any]  # makes a source: in the second run, a new process would do so
 X = np.arange(22, dtype="float32").reshape(11, 2)
@@ -56,13 +60,16 @@ def values(batch: Any) -> Any:
     return keras.tree.map_structure(lambda leaf: None if leaf is None else np.asarray(leaf).tolist(), batch)
 
 
-def first_and_second(make: Made, nums: list[int], epoch: int = 0, **options: Any) -> list[Any]:
-    """For each number: whether the second run has the rest of the batches and the draws after it; the numbers; the note."""
+def first_and_second(make: Made, nums: list[int], epoch_of: Any = None, **options: Any) -> list[Any]:
+    """For each number: whether the second run has the rest of the batches and the draws after it; the numbers; the note.
+
+    `epoch_of` is called with an adapter that has to begin with another epoch than the first.
+    """
     found = []
     for num_batches in nums:
         first = Run(make, **options)
-        for _ in range(epoch):
-            list(first.begin())
+        if epoch_of is not None:
+            epoch_of(first.adapter)
         when_made = generators()
         batches = first.begin()
         draw()
@@ -72,6 +79,8 @@ def first_and_second(make: Made, nums: list[int], epoch: int = 0, **options: Any
         now = generators()
         expected = [values(batch) for batch in batches], draw()
         second = Run(make, **options)
+        if epoch_of is not None:
+            epoch_of(second.adapter)
         when_made()
         jumped, note = begin_at(second.adapter, second.begin, num_batches, before_first)
         now()
@@ -140,3 +149,90 @@ def parts(shuffle: Any, nums: list[int]) -> list[Any]:
 
 def _own_rows(rows: int) -> range:
     return range(rows // 2, rows)
+
+
+def images(folder: str, nums: list[int], in_parts: bool = False) -> list[Any]:
+    """The same of random crops of images, in their third epoch; and the rows that were decoded after 2 of 3 batches."""
+
+    def begin(adapter: Any) -> Callable[[], Iterator[Any]]:
+        return lambda: adapter._parts(_own_rows)
+
+    def make() -> Any:
+        return abreast.ImageRecords(folder, 4, size=8, seed=5)
+
+    pack((np.random.default_rng(0).integers(0, 256, (11, 12, 12, 3), np.uint8), np.arange(11) % 3), folder)
+    found = first_and_second(
+        make, nums, lambda each: each.restore(each.state(2, 0)), begin_of=begin if in_parts else None
+    )
+    records = make()
+    decoded = _count_painted(records)
+    jumped, _ = begin_at(records, begin(records) if in_parts else current_backend().source(records), 2)
+    list(jumped)
+    return [found, decoded]
+
+
+def images_after_a_jump(folder: str) -> list[int]:
+    """Epochs of records after a jump to the end of the first one, and to its last batch, which Keras then takes."""
+    pack(np.zeros((11, 12, 12, 3), np.uint8), folder)
+    found = []
+    for num_batches in (3, 2):
+        records = abreast.ImageRecords(folder, 4, size=8, targets=None)
+        batches, _ = begin_at(records, current_backend().source(records), num_batches)
+        if num_batches == 2:
+            next(batches)
+            current_backend().source(records)()
+            records.on_epoch_end()
+        found.append(len(list(records)) + 10 * records.epoch)
+    return found
+
+
+def fingerprints(kinds: list[str]) -> dict[str, list[list[str]]]:
+    """Of each kind of source, the names of what differs between sources that are alike, and between two that are not."""
+    found = {}
+    for kind in kinds:
+        one, same, other = (Run(*_source(kind, change), **_OPTIONS.get(kind, {})).adapter for change in (0, 0, 1))
+        alike, changed = source_fingerprint(same), source_fingerprint(other)
+        own = source_fingerprint(one)
+        assert json.loads(json.dumps(own)) == own
+        found[kind] = [[name for name in own if own[name] != each.get(name)] for each in (alike, changed)]
+    return found
+
+
+_OPTIONS: dict[str, dict[str, Any]] = {"arrays": {"batch_size": 4}}
+
+
+def _source(kind: str, change: int) -> tuple[Made]:
+    x = X.copy()
+    x[0, 0] += change
+    if kind == "arrays":
+        return (lambda: x,)
+    if kind == "generator":
+        return (lambda: ((x[:, change:],) for _ in range(4)),)
+    if kind == "PyDataset":
+        return (lambda: _Rows(x, 4 + change),)
+    if kind == "tf.data":
+        import tensorflow as tf
+
+        return (lambda: tf.data.Dataset.from_tensor_slices(x).shuffle(9, seed=change).batch(4),)
+    if kind == "torch":
+        import torch
+
+        data = torch.utils.data.TensorDataset(torch.from_numpy(x))
+        return (lambda: torch.utils.data.DataLoader(data, batch_size=4, shuffle=bool(change)),)
+    import grain
+
+    return (lambda: grain.MapDataset.source(list(x)).to_iter_dataset().batch(4 + change),)
+
+
+class _Rows(keras.utils.PyDataset):  # type: ignore[misc]
+    """Batches of rows, whose reads are noted."""
+
+    def __init__(self, x: Any, batch_size: int = 4, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.x, self.batch_size = x, batch_size
+
+    def __len__(self) -> int:
+        return -(-len(self.x) // self.batch_size)
+
+    def __getitem__(self, index: int) -> Any:
+        return (self.x[index * self.batch_size :][: self.batch_size],)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,3 +49,30 @@ def test_a_source_that_has_become_shorter_is_refused(workers: Workers) -> None:
     assert workers.abreast.run(bodies.ends_early) == (
         "DataError: the data source ended after 3 batches, and 4 had been taken from it\nhint: give it the same data as before"
     )
+
+
+@pytest.mark.parametrize("in_parts", [False, True], ids=["whole", "parts"])
+def test_images_go_on_after_any_number_of_batches(workers: Workers, tmp_path: Path, in_parts: bool) -> None:
+    found, decoded = workers.abreast.run(
+        bodies.images, folder=str(tmp_path / "p"), nums=[0, 1, 2, 3], in_parts=in_parts
+    )
+    assert found == [[True, 3, None], [True, 2, None], [True, 1, None], [True, 0, None]]
+    assert sum(decoded) == (2 if in_parts else 3)  # the rows of the last batch
+
+
+def test_images_end_their_epoch_after_a_jump(workers: Workers, tmp_path: Path) -> None:
+    assert workers.abreast.run(bodies.images_after_a_jump, folder=str(tmp_path / "p")) == [3 + 20, 3 + 20]
+
+
+def test_a_fingerprint_of_a_source_names_what_has_changed(workers: Workers) -> None:
+    needed = {"tf.data": "tensorflow", "torch": "torch", "grain": "grain"}
+    kinds = [*[kind for kind, name in needed.items() if find_spec(name)], "arrays", "generator", "PyDataset"]
+    changed = {
+        "arrays": ["checksum"],
+        "generator": ["arrays"],
+        "PyDataset": ["batch_size"],
+        "tf.data": ["pipeline"],
+        "torch": ["sampler", "checksum"],
+        "grain": ["batch_size"],
+    }
+    assert workers.abreast.run(bodies.fingerprints, kinds=kinds) == {kind: [[], changed[kind]] for kind in kinds}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from abreast.feed.tf_data import pipeline
 from abreast.keras_private.data_adapters import (
     DataAdapter,
     GeneratorDataAdapter,
@@ -35,9 +36,7 @@ def _own_kinds(adapter: DataAdapter) -> list[type]:
 
 def _calls_python(dataset: Any) -> bool:
     """Whether a `tf.data` pipeline contains a `from_generator`, `py_function` or `numpy_function`."""
-    inputs: list[Any] = getattr(dataset, "_inputs", list)()
-    functions: list[Any] = getattr(dataset, "_functions", list)()
-    return any(map(_holds_py_func, functions)) or any(map(_calls_python, inputs))
+    return any(_holds_py_func(each) for step in pipeline(dataset) for each in getattr(step, "_functions", list)())
 
 
 def _holds_py_func(function: Any) -> bool:

@@ -11,15 +11,18 @@ from time import perf_counter
 from typing import Any, Protocol, runtime_checkable
 
 from abreast.errors import DataError
+from abreast.feed.fingerprint import source_fingerprint
 from abreast.keras_private.data_adapters import ArrayDataAdapter, skipping
+
+__all__ = ["Jumps", "begin_at", "ended_early", "source_fingerprint"]
 
 
 @runtime_checkable
 class Jumps(Protocol):
     """A data adapter of ours that can begin at any batch; users do not call its method."""
 
-    def _jump(self, num_batches: int) -> None:
-        """Let the iterator that was made last begin after some batches. It has returned none yet."""
+    def _jump(self, num_batches: int) -> bool:
+        """Let the iterator that was made last, and has returned none, begin after some batches; whether any are left."""
         ...
 
 
@@ -56,7 +59,8 @@ def begin_at(
     batches = begin()
     before_first()
     if isinstance(adapter, Jumps):
-        adapter._jump(num_batches)
+        if not adapter._jump(num_batches):
+            next(batches, None)  # the iterator ends: what comes next is another epoch
         return batches, None
     return batches, _read_again(adapter, batches, num_batches)
 
@@ -67,8 +71,11 @@ def _read_again(adapter: Any, batches: Iterator[Any], num_batches: int) -> str:
         try:
             next(batches)
         except StopIteration:
-            raise DataError(
-                f"the data source ended after {number:,} batches, and {num_batches:,} had been taken from it",
-                "give it the same data as before",
-            ) from None
+            raise ended_early(number, num_batches) from None
     return f"the data source was read again up to batch {num_batches:,}: {perf_counter() - start:.1f} s"
+
+
+def ended_early(num_batches: int, taken: int) -> DataError:
+    """The error for a source that has become shorter."""
+    what = f"the data source ended after {num_batches:,} batches, and {taken:,} had been taken from it"
+    return DataError(what, "give it the same data as before")

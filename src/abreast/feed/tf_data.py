@@ -1,4 +1,4 @@
-"""Batches of a `tf.data` pipeline for another framework, without a second copy on the host."""
+"""Batches of a `tf.data` pipeline for another framework, without a second copy on the host; and the steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ def dataset_views(adapter: TFDatasetAdapter) -> Iterator[Any]:
     # Keras's own adapters would copy each array; a tensor's memory does not change and lives as long as its view.
     for batch in adapter.get_tf_dataset():
         yield tree.map_structure(_view, batch, none_is_leaf=False)
+
+
+def pipeline(dataset: Any) -> Iterator[Any]:
+    """A data set and all data sets that it reads, the last step first."""
+    yield dataset
+    for each in getattr(dataset, "_inputs", list)():
+        yield from pipeline(each)
 
 
 def _view(leaf: Any) -> Any:

@@ -18,10 +18,12 @@ import numpy as np
 
 from abreast.backend.reading import pipeline_of
 from abreast.feed import Part
+from abreast.feed.jump import ended_early
 from abreast.keras_private import distribution
 from abreast.keras_private.data_adapters import DataAdapter, get_torch_dataloader, super_batch_iterator
 from abreast.records.loading import fit_callback
 from abreast.records.loading.loader import Loader
+from abreast.records.loading.sampling import Place
 from abreast.records.loading.typed import Batch
 from abreast.shares import OwnRows
 
@@ -187,6 +189,20 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
             return Part(_as_tuple(data), rows, own_rows(rows), zlib.crc32(b"%d" % batch, order))
 
         yield from map(part, self._rest_of_epoch(may_only_look=True, own_rows=own_rows))  # `map` holds no batch
+
+    def _jump(self, num_batches: int) -> bool:
+        """See `feed/jump.py`: move the iterator that was made last, which has returned no batch yet."""
+        begin = self._begin
+        batch = begin.batch + num_batches
+        if batch > len(self):
+            raise ended_early(len(self) - begin.batch, num_batches)
+        self._go_to(Place(begin.epoch, batch))
+        return batch < len(self)
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """See `feed/fingerprint.py`."""
+        names = ("targets", "weights", "shard", "num_shards")
+        return {"kind": "ImageRecords", **self._sequence(), **{name: self._settings[name] for name in names}}
 
     def on_epoch_end(self) -> None:
         """Keras calls this after an epoch, and also after it took the first batch to build a model.
