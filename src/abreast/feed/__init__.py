@@ -3,12 +3,14 @@
 `batch.py` holds one batch and its shards, `source.py` the user's data source, `ahead.py` a thread that works ahead, `pipeline.py`
 the way of a batch from its source to the devices, and `adapter.py` the adapter that Keras sees. `habits.py` decides whether a
 source is read ahead, with `in_process.py`, `shared_random.py` and `turns.py`. `workers.py` ends a source's workers. `parts.py`
-reads only a process's own rows.
+reads only a process's own rows, also of sources in which a row depends on its index alone: `by_index.py`, with
+`torch_loader.py` and `grain_batches.py`.
 `validation_split.py` cuts off the rows for validation. Imports no framework: a backend puts batches on devices.
 """
 
 from abreast.feed.adapter import BetweenSteps, Feed, FeedIterator, Handed, take
 from abreast.feed.batch import HostBatch, not_numbers
+from abreast.feed.by_index import own_reading
 from abreast.feed.parts import Part, ReadsParts, array_digest, array_parts
 from abreast.feed.pipeline import Taken
 from abreast.feed.source import Source
@@ -32,6 +34,7 @@ __all__ = [
     "dataset_views",
     "not_dense",
     "not_numbers",
+    "own_reading",
     "take",
     "wait_for_turn",
 ]

@@ -1,8 +1,17 @@
-"""Workers of a PyTorch `DataLoader`, which other backends read too. Not here: the end of workers (`workers.py`)."""
+"""PyTorch's `DataLoader`, which other backends read too: its workers, and whether its rows depend on their index alone.
+
+Not here: the end of workers (`workers.py`), and which rows a process reads (`by_index.py`). Imports no framework.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from abreast.stderr import tell_once
+
+BY_INDEX = "abreast_by_index"  # an attribute of a data set: what it returns for an index depends on nothing else
+_OF_TORCH = "torch.utils.data"
 
 
 def num_workers(loader: Any) -> int:
@@ -23,4 +32,80 @@ def with_workers(loader: Any, workers: int) -> Any:
         collate_fn=loader.collate_fn,
         num_workers=workers,
         pin_memory=loader.pin_memory,
+    )
+
+
+def reads_by_index(loader: Any) -> bool:
+    """Whether each row of a loader depends on its index alone. A line tells why a loader whose data set says so is read whole."""
+    datasets = list(_innermost(loader.dataset))
+    says = [bool(getattr(each, BY_INDEX, False)) for each in datasets]
+    if not all(said or _name(type(each)) == "dataset.TensorDataset" for said, each in zip(says, datasets, strict=True)):
+        return False
+    other = next((what for what, is_plain in _settings(loader).items() if not is_plain), None)
+    if other is not None and any(says):
+        tell_once(
+            f"every process reads the whole DataLoader, although its data set says {BY_INDEX}: it has {other}\n"
+            f'hint: leave out {other}, or give each process rows of its own with source="per-host"'
+        )
+    return other is None
+
+
+def _settings(loader: Any) -> dict[str, bool]:
+    """Each setting that can let rows depend on one another or on their worker, and whether it is the default one."""
+    return {
+        "a class of its own": _name(type(loader)) == "dataloader.DataLoader",
+        "no batches": loader.batch_sampler is not None,
+        "a collate_fn": _name(loader.collate_fn) == "_utils.collate.default_collate",
+        "a worker_init_fn": loader.worker_init_fn is None,
+        "persistent_workers=True": not loader.persistent_workers,
+        "in_order=False": getattr(loader, "in_order", True),
+    }
+
+
+def _innermost(dataset: Any) -> Iterator[Any]:
+    """The data sets inside of those of PyTorch that pass on their rows."""
+    kind = _name(type(dataset))
+    if kind == "dataset.Subset":
+        yield from _innermost(dataset.dataset)
+    elif kind in ("dataset.ConcatDataset", "dataset.StackDataset"):
+        parts = dataset.datasets
+        for part in parts.values() if isinstance(parts, dict) else parts:
+            yield from _innermost(part)
+    else:
+        yield dataset
+
+
+def _name(what: Any) -> str:
+    """The name of a class or function of PyTorch's data package; that of another one is empty."""
+    module, name = getattr(what, "__module__", ""), getattr(what, "__qualname__", "")
+    return f"{module}.{name}".removeprefix(f"{_OF_TORCH}.") if str(module).startswith(_OF_TORCH) else ""
+
+
+class _Order:
+    """A batch sampler."""
+
+    def __init__(self, begin: Callable[[], Iterator[Any]], of: Any) -> None:
+        self._begin, self._of = begin, of
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._begin()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+
+def with_order(loader: Any, order: Callable[[], Iterator[Any]]) -> Any:
+    """The same loader, whose batches have the indices that `order()` yields. It draws its seeds as `loader` does."""
+    of_workers: Any = {
+        "prefetch_factor": loader.prefetch_factor,
+        "multiprocessing_context": loader.multiprocessing_context,
+    }
+    return type(loader)(
+        loader.dataset,
+        batch_sampler=_Order(order, loader.batch_sampler),
+        num_workers=loader.num_workers,
+        pin_memory=loader.pin_memory,
+        timeout=loader.timeout,
+        generator=loader.generator,
+        **(of_workers if loader.num_workers else {}),
     )

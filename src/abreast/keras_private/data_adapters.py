@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,9 +48,11 @@ __all__ = [
     "array_reader",
     "fix_start_method",
     "get_torch_dataloader",
+    "of_other_source",
     "registry",
     "skipping",
     "skips_of",
+    "source_of",
     "stored_rows",
     "super_batch_iterator",
     "train_validation_split",
@@ -73,6 +76,21 @@ def array_reader(adapter: Any) -> Callable[[Any], Any]:
         return tree.map_structure(rows_of, arrays, none_is_leaf=False)
 
     return read
+
+
+_SOURCES = ("_dataloader", "_dataset")  # of PyTorch's and of Grain's adapter
+
+
+def source_of(adapter: Any) -> Any:
+    """The `DataLoader`, or the data set of TensorFlow or Grain, that an adapter reads; None for another adapter."""
+    return next((vars(adapter)[name] for name in _SOURCES if name in vars(adapter)), None)
+
+
+def of_other_source(adapter: Any, source: Any) -> Any:
+    """An adapter that reads another `DataLoader` or data set of Grain as `adapter` reads its own."""
+    other = copy.copy(adapter)
+    setattr(other, next(name for name in _SOURCES if name in vars(adapter)), source)
+    return other
 
 
 def stored_rows(adapter: Any, number: int) -> Any:

@@ -39,7 +39,7 @@ from abreast.backend.jax.staged import StagedBatch, padded
 from abreast.backend.jax.step import Newest, Steps
 from abreast.backend.tensorflow.guard import keep_off_gpus
 from abreast.errors import BackendError
-from abreast.feed import Feed, HostBatch, Part, ReadsParts, array_parts, dataset_views
+from abreast.feed import Feed, HostBatch, Part, ReadsParts, array_parts, dataset_views, own_reading
 from abreast.keras_private.data_adapters import ArrayDataAdapter, TFDatasetAdapter, array_order, array_reader
 from abreast.keras_private.jax import JAXEpochIterator
 from abreast.launchers import World
@@ -183,6 +183,8 @@ def _parts(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
         return adapter._parts(own_rows)
     if isinstance(adapter, ArrayDataAdapter):
         return array_parts(array_order(adapter), array_reader(adapter), own_rows)
+    if (own := own_reading(adapter, own_rows)) is not None:
+        return own.parts(iter(own.adapter.get_jax_iterator()))
     return None
 
 

@@ -33,7 +33,7 @@ from abreast.backend.tensorflow.step import Program, StagedBatch
 from abreast.backend.tensorflow.strategies import taking_over
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import BackendError, DataError, ModelError
-from abreast.feed import Feed, Handed, HostBatch, ReadsParts, Taken, not_dense, take
+from abreast.feed import Feed, Handed, HostBatch, ReadsParts, Taken, not_dense, own_reading, take
 from abreast.keras_private.data_adapters import (
     ArrayDataAdapter,
     GeneratorDataAdapter,
@@ -143,6 +143,8 @@ class TensorFlowBackend:
                     launched.agree_on_order()
                     if placement is not None and isinstance(adapter, ReadsParts):
                         return adapter._parts(launched.own_rows)
+                    if placement is not None and (own := own_reading(adapter, launched.own_rows)) is not None:
+                        return _to_the_end(adapter, own.parts(own.adapter.get_numpy_iterator()))
                 batches = _to_the_end(adapter, adapter.get_numpy_iterator())
                 return (tree.map_structure(_dense, batch) for batch in batches)
 

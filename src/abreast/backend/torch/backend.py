@@ -27,10 +27,10 @@ from abreast.backend.torch.instruments import TorchInstruments
 from abreast.backend.torch.launched import Launched
 from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode, StagedBatch
-from abreast.backend.torch.parts import parts_of
+from abreast.backend.torch.parts import on_cpu, parts_of
 from abreast.backend.torch.staging import LEAVES
 from abreast.device_list import CPU_DEVICES
-from abreast.feed import Feed, Handed, HostBatch, dataset_views, not_numbers
+from abreast.feed import Feed, Handed, HostBatch, dataset_views
 from abreast.keras_private import global_state
 from abreast.keras_private.data_adapters import TFDatasetAdapter
 from abreast.keras_private.torch import TorchEpochIterator
@@ -93,12 +93,10 @@ class TorchBackend:
                 self._launched.agree_on_order()
                 if placement is not None and (parts := parts_of(adapter, self._launched.own_rows)) is not None:
                     return parts
-            # Begun at once, as Keras does: a loader draws a seed when it begins, which moves the shuffles after it.
-            with keras.device("cpu"):  # else Keras moves every batch to the first GPU
-                batches = iter(adapter.get_torch_dataloader())
+            batches = on_cpu(adapter.get_torch_dataloader())
             if isinstance(adapter, TFDatasetAdapter):
                 return (tree.map_structure(_as_keras_would, batch) for batch in dataset_views(adapter))
-            return _on_cpu(batches)
+            return batches
 
         return epoch
 
@@ -158,21 +156,6 @@ class TorchBackend:
         self.leader.close()
         if self._launched is not None:
             self._launched.close()
-
-
-def _on_cpu(batches: Iterator[Any]) -> Iterator[Any]:
-    while True:
-        with keras.device("cpu"):
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return
-            except ValueError as error:  # Keras has converted the arrays, and said it in fewer words
-                words, _, dtype = str(error).partition("Invalid dtype: ")
-                if words or not dtype:
-                    raise
-                raise not_numbers(dtype) from error
-        yield batch
 
 
 def _as_keras_would(leaf: Any) -> Any:

@@ -7,13 +7,15 @@ from typing import Any
 
 import keras
 
-from abreast.feed import Part, ReadsParts, array_parts
+from abreast.feed import Part, ReadsParts, array_parts, not_numbers, own_reading
 from abreast.keras_private.data_adapters import ArrayDataAdapter
 from abreast.shares import OwnRows
 
 
 def parts_of(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
     """The parts of an epoch; None for a source that only a read of all rows shows."""
+    if (own := own_reading(adapter, own_rows)) is not None:
+        return own.parts(on_cpu(own.adapter.get_torch_dataloader()))
     if not isinstance(adapter, (ReadsParts, ArrayDataAdapter)):
         return None
     plain: Any = adapter
@@ -27,3 +29,27 @@ def parts_of(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
             return loader.collate_fn(loader.dataset.__getitems__(places))
 
     return array_parts(iter(loader.batch_sampler), read, own_rows)
+
+
+def on_cpu(loader: Any) -> Iterator[Any]:
+    """The batches of a loader, on the CPU: Keras alone would move each to the first GPU.
+
+    Begun at once, as Keras does: a loader draws a seed when it begins, which moves the shuffles after it.
+    """
+    with keras.device("cpu"):
+        return _each_on_cpu(iter(loader))
+
+
+def _each_on_cpu(batches: Iterator[Any]) -> Iterator[Any]:
+    while True:
+        with keras.device("cpu"):
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            except ValueError as error:  # Keras has converted the arrays, and said it in fewer words
+                words, _, dtype = str(error).partition("Invalid dtype: ")
+                if words or not dtype:
+                    raise
+                raise not_numbers(dtype) from error
+        yield batch
