@@ -36,7 +36,20 @@ def test_help_shows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
-    commands = ("devices", "env", "run", "doctor", "check", "bench", "machine", "plan", "pack", "records", "completion")
+    commands = (
+        "devices",
+        "env",
+        "run",
+        "doctor",
+        "check",
+        "bench",
+        "machine",
+        "plan",
+        "pack",
+        "records",
+        "checkpoints",
+        "completion",
+    )
     assert tuple(cli._COMMANDS) == commands
     assert [name for name in commands if f" {name} {cli._COMMANDS[name][1]}" not in text] == []
 

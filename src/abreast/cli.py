@@ -52,6 +52,7 @@ _COMMANDS = {
         "pack images into shards that are fast to read at any place, and checked",
     ),
     "records": ("abreast.records.command", "look into packed images: info, show, verify, extract"),
+    "checkpoints": ("abreast.checkpoints.command", "look into checkpoints of a training: list, verify, prune, export"),
     "completion": ("abreast.completion_command", "print a script that completes commands and options in a shell"),
 }
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from abreast.checkpoints.snapshot import Snapshot
+from tests.harness.client import ROOT
 
 MACHINE_LEARNING = [
     "bfloat16",
@@ -126,3 +131,18 @@ def _leaves(value: Any) -> Iterator[Any]:
 def contents(folder: Path) -> dict[str, bytes]:
     """The bytes of all files below a folder, by path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@contextlib.contextmanager
+def running_job(folder: Path) -> Iterator[int]:
+    """The number of a process that holds the lock of a folder until the end of the block."""
+    script = (
+        "import sys, time; from abreast.checkpoints.folder import FolderLock\n"
+        "with FolderLock(sys.argv[1]): print(1, flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", script, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as job:
+        assert job.stdout is not None and job.stdout.readline()
+        yield job.pid
+        job.kill()

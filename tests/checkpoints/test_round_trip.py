@@ -27,7 +27,7 @@ from abreast.checkpoints.write import (
     write_tensors,
 )
 from abreast.errors import CheckpointError
-from tests.checkpoints.samples import MACHINE_LEARNING, PLAIN, VALUES, equal, every_type, same_bits, small
+from tests.checkpoints.samples import MACHINE_LEARNING, PLAIN, VALUES, equal, every_type, running_job, same_bits, small
 from tests.harness.client import ROOT
 
 
@@ -216,18 +216,12 @@ def test_a_part_that_is_on_another_file_system_is_noticed(tmp_path: Path) -> Non
 
 
 def test_the_folder_of_a_running_job_is_refused(tmp_path: Path) -> None:
-    script = (
-        "import sys, time; from abreast.checkpoints.folder import FolderLock\n"
-        "with FolderLock(sys.argv[1]): print(1, flush=True); time.sleep(60)"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, "PYTHONPATH": "src"}) as job:
-        assert job.stdout is not None and job.stdout.readline()
-        holder = f"in use by another job: process {job.pid} on host {os.uname().nodename}"
-        for change in (lambda: write_checkpoint(tmp_path, "a", small()), lambda: prune(tmp_path, 1)):
-            with pytest.raises(CheckpointError, match=holder):
-                change()
-        job.kill()
+    with running_job(tmp_path) as pid:
+        holder = f"in use by another job: process {pid} on host {os.uname().nodename}"
+        with pytest.raises(CheckpointError, match=holder):
+            write_checkpoint(tmp_path, "a", small())
+        with pytest.raises(CheckpointError, match=holder):
+            prune(tmp_path, 1)
     write_checkpoint(tmp_path, "a", small())
 
 

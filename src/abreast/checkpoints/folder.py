@@ -55,7 +55,8 @@ def prune(
 ) -> list[str]:
     """Remove all but the newest `keep` checkpoints, and return the names of the removed ones.
 
-    The newest good one stays, however old it is. It is found by reading, unless the caller names one that is `known_good`,
+    The newest good one stays, however old it is, and so does the last state of each `fit` that has ended (`...-final`), which
+    is not counted. The newest good one is found by reading, unless the caller names one that is `known_good`,
     as the one that was just written. Raises `CheckpointError` if another job uses the folder.
     """
     if keep < 1:
@@ -66,13 +67,17 @@ def prune(
     with FolderLock(folder), write_errors(folder, doing="remove checkpoints from"):
         remove_leftovers(folder, files)
         names = checkpoint_names(folder)
-        old = names[:-keep]
+        old = [name for name in names if not _is_final(name)][:-keep]
         if old:
             good = known_good if known_good in names else _newest_good_name(folder, names)
             old = [name for name in old if name != good]
         for name in old:
             _remove(folder, name, files)
     return old
+
+
+def _is_final(name: str) -> bool:
+    return name.partition(".")[0].endswith("-final")
 
 
 def _newest_good_name(folder: Path, names: list[str]) -> str | None:
