@@ -127,7 +127,7 @@ def test_the_reference_names_every_option() -> None:
     for command in ("doctor", "check"):
         assert "The options are those of `abreast run`, and these:" in " ".join(shown[command].split())
         shown[command] += re.sub(
-            r"^.*`--(quiet|dry-run|hosts|this|port|secret-file|ray|gpus-per-host|start-timeout)\b.*\n",
+            r"^.*`--(quiet|dry-run|hosts|this|port|secret-file|ray|gpus-per-host|start-timeout|checkpoint|max-restarts)\b.*\n",
             "",
             shown["run"],
             flags=re.MULTILINE,
@@ -172,7 +172,7 @@ def code_of(text: str) -> str:
 def test_the_reference_names_every_variable_of_ours() -> None:
     text = (ROOT / "docs/reference/environment.md").read_text()
     sources = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
-    internal = {"ABREAST_RANK", "ABREAST_WORLD_SIZE"}
+    internal = {"ABREAST_RANK", "ABREAST_WORLD_SIZE", "ABREAST_SUPERVISOR"}
     assert set(re.findall(r"\bABREAST_[A-Z_]+", sources)) - internal == set(re.findall(r"\bABREAST_[A-Z_]+", text))
 
 

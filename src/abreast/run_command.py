@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from functools import partial
 
 from abreast.backend.registry import BACKENDS
+from abreast.checkpoints import options as on_checkpoints
+from abreast.checkpoints.restarts import policy_of_this_start, run_again
 from abreast.errors import LaunchError
 from abreast.host_options import add_host_options, take_hosts
 from abreast.options import CommandParser, add_option
@@ -20,6 +23,7 @@ _DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-process
 def run(options: argparse.Namespace) -> int:
     if options.json and not options.dry_run:
         raise LaunchError("--json is for what --dry-run prints", "add --dry-run, or leave it out")
+    policy = on_checkpoints.policy_of(options)
     if options.ray:
         return on_ray.run(options, run_options(options))
     on_ray.refuse_without_ray(options)
@@ -28,8 +32,15 @@ def run(options: argparse.Namespace) -> int:
         from abreast.dry_run import dry_run
 
         return dry_run(options.script, run_options(options), module=options.module, as_json=options.json)
+    if policy is not None and options.max_restarts:
+        here = policy_of_this_start(policy)
+        if here is None:
+            return run_again(policy, options.max_restarts)
+        policy = here
     lines = None if options.quiet else RunLines(options.script)
-    return run_script(options.script, options.arguments, run_options(options), module=options.module, lines=lines)
+    placed = run_options(options)
+    script = partial(run_script, options.script, options.arguments, placed, module=options.module, lines=lines)
+    return on_checkpoints.under_policy(policy, script)
 
 
 def run_options(options: argparse.Namespace) -> RunOptions:
@@ -45,6 +56,7 @@ def add_arguments(parser: CommandParser) -> None:
         help="print the place of this process among those of its launcher, and its devices; run nothing",
     )
     parser.add_argument("--json", action="store_true", help="print what --dry-run prints as JSON")
+    on_checkpoints.add_arguments(parser)
     add_host_options(parser)
     on_ray.add_arguments(parser)
     add_script_arguments(parser)

@@ -39,7 +39,7 @@ class Policy:
     reset: bool
 
     def __init__(
-        self, folder: str | os.PathLike[str], every: int | str = "10min", keep: int = 3, reset: bool = False
+        self, folder: str | os.PathLike[str], every: int | str | Every = "10min", keep: int = 3, reset: bool = False
     ) -> None:
         """Raises `CheckpointError` for a value that is not allowed. `reset`: remove older checkpoints at the first fit."""
         for name, value in (
@@ -51,11 +51,13 @@ class Policy:
             object.__setattr__(self, name, value)
 
 
-def every_of(value: int | str) -> Every:
+def every_of(value: int | str | Every) -> Every:
     """What a user means by `500`, `"500 steps"`, `"30s"`, `"10min"`, `"1h"` or `"epoch"`.
 
     Raises `CheckpointError` for anything else, and for nothing or less of it.
     """
+    if isinstance(value, Every):
+        return value
     if value == "epoch":
         return Every()
     number, unit = _parts(value)

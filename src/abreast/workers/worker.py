@@ -98,7 +98,8 @@ class Worker:
 def serve(settings: dict[str, Any]) -> None:
     """A worker process from start to end; does not return."""
     die_with(settings["parent"])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):  # for the caller; Slurm sends them to every process
+        signal.signal(number, signal.SIG_IGN)
     faulthandler.enable()
     for fd in (settings["monitor"], *settings["fds"]):
         os.set_inheritable(fd, False)

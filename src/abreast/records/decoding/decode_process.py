@@ -53,7 +53,8 @@ class ProcessSettings(NamedTuple):
 
 def main(argument: dict[str, Any]) -> None:
     """Runs the process from start to end, and does not return."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):  # for the caller; Slurm sends them to every process
+        signal.signal(number, signal.SIG_IGN)
     setup = ProcessSettings(**{name: argument[name] for name in ProcessSettings._fields})
     extra("cv2").setNumThreads(1)
     worker = _Worker(setup, argument["arena"], socket.socket(fileno=argument["socket"]))

@@ -1,0 +1,209 @@
+"""Signals that ask a training to stop: SIGTERM and SIGUSR1, as Slurm, Kubernetes and spot machines send them.
+
+Here: the handlers, and the end of the process with 75, "try again". The training itself looks at `requested` after each step,
+writes its checkpoint and calls `end`. Imports no framework.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from abreast.checkpoints.long_calls import seen_at_once, set_default_action
+from abreast.stderr import tell, tell_once
+
+EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: try again
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+# A shell, Slurm or a supervisor sends one signal to a whole group, so a process may get it twice.
+_TOGETHER_SECONDS = 1.0
+_CALL_SECONDS = 6.0  # after these, a call outside of every `fit` is not waited for any more
+
+
+class Interrupted(SystemExit):
+    """A signal asked the process to stop: it ends with 75, "try again". `is_saved`: a checkpoint was written for that."""
+
+    def __init__(self, is_saved: bool = False) -> None:
+        super().__init__(EXIT_CODE)
+        self.is_saved = is_saved
+
+
+class _Asked:
+    """What the signals of this process have asked, while they are watched."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.signal: str | None = None
+        self.at_seconds = 0.0
+        self.was_raised = False
+        self.handlers: dict[int, Callable[..., Any]] = {}  # of the script, by signal
+        self.is_in_handler = False
+        self.num_fits = 0
+
+    def take(self, number: int, frame: Any) -> None:
+        """The handler of both signals."""
+        if self.is_in_handler:  # the script's handler calls the one that it has replaced, which is this
+            return
+        theirs = self.handlers.get(number)
+        if theirs is not None:
+            self._call(theirs, number, frame)
+        if os.getpid() != self.process:  # a child that a script has forked has this handler, too
+            if theirs is None:
+                _die(number)
+            return
+        if self._note(number):
+            _die(number)
+        if self.num_fits == 0 and theirs is None and not self.was_raised:
+            self.interrupt()
+
+    def _note(self, number: int) -> bool:
+        """Keep the name of the first signal; returns whether this is a second one."""
+        if self.signal is None:
+            self.signal, self.at_seconds = signal.Signals(number).name, time.monotonic()
+        return time.monotonic() - self.at_seconds > _TOGETHER_SECONDS
+
+    def interrupt(self, is_saved: bool = False) -> NoReturn:
+        self.was_raised = True
+        raise Interrupted(is_saved)
+
+    def _call(self, theirs: Callable[..., Any], number: int, frame: Any) -> None:
+        self.is_in_handler = True
+        try:
+            theirs(number, frame)
+        finally:
+            self.is_in_handler = False
+
+    def watch(self) -> None:
+        """In a thread, from the first signal on: what Python's handler, which waits for the end of a long call, cannot do."""
+        time.sleep(_TOGETHER_SECONDS)
+        if self is not _asked:
+            return
+        for number in SIGNALS:
+            if (
+                number not in self.handlers and self.process != 1
+            ):  # the kernel keeps default actions from the first process
+                set_default_action(number)
+        time.sleep(_CALL_SECONDS)
+        if self is _asked and self.signal is None and self.num_fits == 0 and not self.handlers:
+            _end_here()
+
+
+_asked: _Asked | None = None
+
+
+def requested() -> str | None:
+    """The name of the signal that has asked the training to stop, as `SIGTERM`; None without one."""
+    return None if _asked is None else _asked.signal
+
+
+@contextmanager
+def watching(then_ends: bool = False) -> Iterator[None]:
+    """Inside, SIGTERM and SIGUSR1 ask for an end with 75: at once, or, `in_fit`, after the next step.
+
+    A second signal, more than a second later, has its default action. A handler that the script has set is called, too.
+    `then_ends`: the process ends after this, and one that was asked to ignores what comes meanwhile.
+    Only the main thread can set handlers: in other threads, and inside of another `watching`, this does nothing.
+    """
+    global _asked
+    if _asked is not None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _asked = asked = _Asked()
+    _take_signals(asked)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # `restarts.py` blocks them until here
+    try:
+        with seen_at_once(SIGNALS, asked.watch):
+            yield
+    finally:
+        _give_signals_back(asked, then_ends)
+        _asked = None
+
+
+@contextmanager
+def in_fit() -> Iterator[None]:
+    """Inside, a signal is only noted: the training looks at `requested` after each step, and calls `end` once it has saved.
+
+    Raises `Interrupted` at the beginning and at the end if a signal has asked for it.
+    """
+    with watching():
+        asked = _asked
+        if asked is None:  # in another thread, without `abreast run --checkpoint`
+            yield
+            return
+        if threading.current_thread() is threading.main_thread():
+            _take_signals(asked)
+        _interrupt_if_asked(asked)
+        asked.num_fits += 1
+        try:
+            yield
+        finally:
+            asked.num_fits -= 1
+        _interrupt_if_asked(asked)
+
+
+def end(saved: str) -> NoReturn:
+    """End this process with 75, after a line that names the signal and the checkpoint `saved`.
+
+    Raises `Interrupted`. In a thread other than the main one, which cannot end the process by an exception, it ends here.
+    """
+    tell(f"{requested() or 'another process'} asked for an end: saved as {saved}; the same command goes on from there")
+    if threading.current_thread() is not threading.main_thread():
+        _end_here()
+    if _asked is not None:
+        _asked.interrupt(is_saved=True)
+    raise Interrupted(is_saved=True)
+
+
+def exit_code_after(code: int) -> int:
+    """The exit code of a script that ended with `code`: 75 for one that caught `Interrupted` and ended as if all was well."""
+    return EXIT_CODE if code == 0 and _asked is not None and _asked.was_raised else code
+
+
+def _interrupt_if_asked(asked: _Asked) -> None:
+    if asked.signal is not None:
+        asked.interrupt()
+
+
+def _take_signals(asked: _Asked) -> None:
+    """Set the handlers, again where a script or a framework's C++ has set another one since."""
+    for number in SIGNALS:
+        before = signal.signal(number, asked.take)
+        if callable(before) and not isinstance(getattr(before, "__self__", None), _Asked):
+            asked.handlers[number] = before
+            tell_once(
+                f"the script handles {signal.Signals(number).name} itself: in a fit, its handler is called, and a checkpoint is "
+                f"written at the next step's end"
+            )
+
+
+def _end_here() -> NoReturn:
+    """End the process from a thread."""
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(EXIT_CODE)
+
+
+def _give_signals_back(asked: _Asked, then_ends: bool) -> None:
+    for number in SIGNALS:
+        if signal.getsignal(number) != asked.take:
+            continue
+        if number in asked.handlers or asked.signal is None:
+            signal.signal(number, asked.handlers.get(number, signal.SIG_DFL))
+        elif then_ends:
+            signal.signal(number, signal.SIG_IGN)  # a signal that comes twice would end the process with another code
+        # else `asked.take` stays, and takes one that comes twice for one
+
+
+def _die(number: int) -> NoReturn:
+    """The default action of a signal: the shell sees 128 + its number."""
+    signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)  # the first process of a container, whose signals have no default action
