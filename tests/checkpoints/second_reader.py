@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,9 @@ MANIFEST = {"format", "version", "written_at", "written_by", "values", "files", 
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    assert not (path / "manifest.json").is_symlink() and (path / "manifest.json").is_file()
-    data = (path / "manifest.json").read_bytes()
+    data = bounded(path / "manifest.json", 2**28)
     body = data[: -len(b',\n "sha256": ""\n}\n') - 64]
-    end = f',\n "sha256": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode()
-    assert data == body + end and len(data) <= 2**28
+    assert data == body + f',\n "sha256": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode()
     manifest = strict(data)
     assert set(manifest) == MANIFEST and manifest["format"] == "abreast checkpoint" and whole(manifest["version"]) == 1
     assert all(isinstance(text, str) for text in (manifest["written_at"], *manifest["written_by"].values()))
@@ -37,19 +34,15 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     names = [f"tensors-{i:05d}-of-{len(files):05d}.safetensors" for i in range(len(files))]
     assert [file["name"] for file in files] == names
     assert all(set(tensor) == {"name", "file", "dtype", "shape", "offset", "bytes", "crc32"} for tensor in tensors)
-    assert len({tensor["name"] for tensor in tensors}) == len(tensors)
-    assert {tensor["file"] for tensor in tensors} <= {*names}
-    found: dict[str, np.ndarray] = {}
-    for file in files:
-        found |= read_file(path / file["name"], file, [each for each in tensors if each["file"] == file["name"]])
+    assert len({each["name"] for each in tensors}) == len(tensors) and {each["file"] for each in tensors} <= {*names}
+    parts = [read_file(path / file["name"], file, [t for t in tensors if t["file"] == file["name"]]) for file in files]
+    found = {name: array for part in parts for name, array in part.items()}
     return {tensor["name"]: found[tensor["name"]] for tensor in tensors}, dict(meaning(manifest["values"]).items())
 
 
 def read_file(path: Path, file: dict[str, Any], tensors: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    assert set(file) == {"name", "bytes", "sha256"} and not path.is_symlink() and path.is_file()
-    assert path.stat().st_size == whole(file["bytes"])
-    data = path.read_bytes()
-    assert hashlib.sha256(data).hexdigest() == file["sha256"]
+    data = bounded(path, whole(file["bytes"]))
+    assert set(file) == {"name", "bytes", "sha256"} and hashlib.sha256(data).hexdigest() == file["sha256"]
     tensors = sorted(tensors, key=lambda tensor: (whole(tensor["offset"]), whole(tensor["bytes"])))
     begin = end = tensors[0]["offset"] if tensors else len(data)
     assert begin <= 100_000_000 and int.from_bytes(data[:8], "little") == begin - 8 and data[8:9] == b"{"
@@ -69,8 +62,15 @@ def read_file(path: Path, file: dict[str, Any], tensors: list[dict[str, Any]]) -
         assert dtype not in RANGES or all(RANGES[dtype][0] <= each <= RANGES[dtype][1] for each in check.flat)
         found[name] = array.astype(kind)
         expected[name] = {"dtype": in_header, "shape": shape, "data_offsets": [offset - begin, end - begin]}
-    assert end == len(data) and json.dumps(header, sort_keys=True) == json.dumps(expected, sort_keys=True)
+    assert end == len(data) == file["bytes"] and json.dumps(header, sort_keys=True) == json.dumps(
+        expected, sort_keys=True
+    )
     return found
+
+
+def bounded(path: Path, most: int) -> bytes:
+    assert not path.is_symlink() and path.is_file() and path.stat().st_size <= most
+    return path.read_bytes()
 
 
 def meaning(value: Any) -> Any:
@@ -80,19 +80,19 @@ def meaning(value: Any) -> Any:
         return value
     if set(value) == {"$float"}:
         return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[value["$float"]]
-    if set(value) == {"$int"}:
-        assert re.fullmatch("-?0x[0-9a-f]+", value["$int"])
+    if set(value) == {"$int"} and hex(int(value["$int"], 16)) == value["$int"]:
         return int(value["$int"], 16)
-    assert not any(re.match(r"\$($|[^$])", key) for key in value)
+    assert all(key[:1] != "$" or key[1:2] == "$" for key in value)
     return {key[1:] if key.startswith("$") else key: meaning(each) for key, each in value.items()}
 
 
 def strict(data: bytes) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        assert len(dict(pairs)) == len(pairs)
-        return dict(pairs)
-
     return json.loads(data.decode(), object_pairs_hook=unique, parse_constant=lambda text: [][0])
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    assert len(dict(pairs)) == len(pairs)
+    return dict(pairs)
 
 
 def whole(value: Any) -> int:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import resource
 import shutil
 import struct
 from collections import Counter
@@ -201,6 +202,61 @@ def test_sizes_are_checked_before_memory_is_allocated(whole: Path, monkeypatch: 
     assert "ends at byte" in outcome(whole) or "ends at" in outcome(whole)
 
 
+def with_values(text: str) -> Callable[[Path], None]:
+    """Put a text in place of the values of a manifest, and seal it again."""
+
+    def change(path: Path) -> None:
+        reseal(path, lambda manifest: manifest | {"values": "VALUES"})
+        data = (path / "manifest.json").read_bytes()
+        body = data[: -len(seal_of(b""))].replace(b'"VALUES"', text.encode())
+        (path / "manifest.json").write_bytes(body + seal_of(body))
+
+    return change
+
+
+HOSTILE: dict[str, Callable[[Path], None]] = {
+    "nested too deeply": with_values('{"a":' * 200_000 + "1" + "}" * 200_000),
+    "lists nested too deeply": with_values('{"a":' + "[" * 200_000 + "]" * 200_000 + "}"),
+    "a number of a million digits": with_values('{"a":' + "9" * 1_000_000 + "}"),
+    "an integer that is no text": with_values('{"a":{"$int": 5}}'),
+    "an integer with a sign inside": with_values('{"a":{"$int": "0x-5"}}'),
+    "NaN": with_values('{"a": NaN}'),
+    "a key twice": with_values('{"a": 1, "a": 2}'),
+    "too many axes": lambda path: reseal(path, lambda manifest: reshaped(manifest, [1] * 100 + [2, 3])),
+    "an axis that is too long": lambda path: reseal(path, lambda manifest: reshaped(manifest, [0, 2**62, 2**62], 3)),
+    "a manifest that is too large": lambda path: os.truncate(path / "manifest.json", 2**28 + 1),
+    "a file that is too large": lambda path: os.truncate(path / TENSORS, 2**40),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_checkpoints_are_refused_in_little_memory_and_time(whole: Path, name: str) -> None:
+    HOSTILE[name](whole)
+    began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert not agree(whole)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - began < 400_000  # KiB
+
+
+def test_a_checkpoint_of_every_version_is_read(tmp_path: Path) -> None:
+    """`golden/` holds what earlier versions wrote, and is never written again."""
+    paths = sorted((Path(__file__).parent / "golden").iterdir())
+    assert [path.name for path in paths] == ["version-1"]
+    for path in paths:
+        assert equal(read_checkpoint(path), Snapshot(every_type() | dict(small().tensors), VALUES))
+        assert accepted(path)
+
+
+def test_the_present_writer_writes_the_same_bytes(tmp_path: Path) -> None:
+    old = Path(__file__).parent / "golden" / "version-1"
+    new = write_checkpoint(tmp_path, "a", Snapshot(every_type() | dict(small().tensors), VALUES))
+    assert (new / TENSORS).read_bytes() == (old / TENSORS).read_bytes()
+    written = {"written_at", "written_by", "sha256"}
+    one, other = (json.loads((path / "manifest.json").read_bytes()) for path in (old, new))
+    assert {key: one[key] for key in one if key not in written} == {
+        key: other[key] for key in one if key not in written
+    }
+
+
 def test_both_readers_agree_on_what_is_valid(tmp_path: Path) -> None:
     snapshot = Snapshot(every_type() | dict(small().tensors), VALUES)
     path = write_checkpoint(tmp_path, "a", snapshot)
@@ -268,7 +324,16 @@ def sealed(content: Any) -> bytes:
         {key: value for key, value in content.items() if key != "sha256"} if isinstance(content, dict) else content
     )
     body = json.dumps(content, indent=1).encode().removesuffix(b"\n}")
-    return body + b',\n "sha256": "%s"\n}\n' % hashlib.sha256(body).hexdigest().encode()
+    return body + seal_of(body)
+
+
+def seal_of(body: bytes) -> bytes:
+    return b',\n "sha256": "%s"\n}\n' % hashlib.sha256(body).hexdigest().encode()
+
+
+def reshaped(manifest: Any, shape: list[int], number: int = 0) -> Any:
+    manifest["tensors"][number]["shape"] = shape
+    return manifest
 
 
 def reseal(path: Path, change: Callable[[Any], Any]) -> None:

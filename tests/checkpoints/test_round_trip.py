@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from abreast.checkpoints.dtypes import stored_type
 from abreast.checkpoints.folder import FolderLock, checkpoint_names, newest_good, prune
 from abreast.checkpoints.read import read_checkpoint
 from abreast.checkpoints.snapshot import Snapshot
@@ -29,6 +30,18 @@ from abreast.checkpoints.write import (
 from abreast.errors import CheckpointError
 from tests.checkpoints.samples import MACHINE_LEARNING, PLAIN, VALUES, equal, every_type, running_job, same_bits, small
 from tests.harness.client import ROOT
+
+
+def test_the_library_safetensors_reads_the_same_tensors(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors")
+    tensors = every_type() | dict(small().tensors)
+    path = write_checkpoint(tmp_path, "a", Snapshot(tensors, {}))
+    found = dict(safetensors.deserialize((path / "tensors-00000-of-00001.safetensors").read_bytes()))
+    assert {*found} == {*tensors}
+    for name, array in tensors.items():
+        kind = stored_type(array.dtype.name)
+        assert found[name]["dtype"] == kind.in_safetensors and tuple(found[name]["shape"]) == array.shape
+        assert bytes(found[name]["data"]) == array.astype(kind.stored).tobytes()
 
 
 def test_every_type_comes_back(tmp_path: Path) -> None:

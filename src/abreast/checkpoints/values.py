@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,6 @@ from abreast.errors import CheckpointError
 
 _EXACT = 2**53  # integers below it are exact as a double, which many readers of JSON take for every number
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-_HEXADECIMAL = re.compile(r"-?0x[0-9a-f]+")
 _DEEPEST = 100
 
 
@@ -71,8 +69,8 @@ def _special(value: dict[str, Any], key: str) -> int | float:
     if len(value) == 1 and isinstance(text, str):
         if key == "$float" and text in _NOT_FINITE:
             return _NOT_FINITE[text]
-        if key == "$int" and _HEXADECIMAL.fullmatch(text):
-            return int(text, 16)
+        if key == "$int" and hex(number := int(text, 16)) == text:
+            return number
     raise ValueError(f"an object with the key {key!r:.100} has no meaning")
 
 
