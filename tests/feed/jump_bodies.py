@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import keras
@@ -13,9 +15,10 @@ import numpy as np
 
 import abreast
 from abreast.backend import current_backend
-from abreast.feed import Part, Source, array_parts
+from abreast.feed import HostBatch, Part, Source, array_parts
 from abreast.feed.jump import begin_at, source_fingerprint
-from abreast.keras_private.data_adapters import array_order, array_reader
+from abreast.feed.source_state import SourceState
+from abreast.keras_private.data_adapters import array_order, array_reader, note_orders
 from abreast.records import pack
 from tests.feed.own_bodies import _count_painted
 
@@ -52,6 +55,10 @@ class Run:
         source = Source(make(), options, begin_of or current_backend().source)
         self.adapter = source.open()
         self.begin = source.begin(self.adapter)
+
+    def begin_epoch(self) -> Iterator[Any]:
+        self.adapter.on_epoch_begin()
+        return self.begin()
 
 
 def values(batch: Any) -> Any:
@@ -236,3 +243,155 @@ class _Rows(keras.utils.PyDataset):  # type: ignore[misc]
 
     def __getitem__(self, index: int) -> Any:
         return (self.x[index * self.batch_size :][: self.batch_size],)
+
+
+class _Drawing(_Rows):
+    """A data set with state: `how` says what its reads change."""
+
+    def __init__(self, how: str, **settings: Any) -> None:
+        super().__init__(X, **settings)
+        self.how, self.order, self.count = how, list(range(11)), 0
+        self.own = np.random.default_rng(3)
+
+    def on_epoch_end(self) -> None:
+        self.own.shuffle(self.order)
+        self.count += 1
+
+    def __getitem__(self, index: int) -> Any:
+        READS.append(index)
+        self.count += self.how == "counts"
+        return (self.x[self.order[index * 4 : index * 4 + 4]] + self.count + _drawn(self.how, self.own),)
+
+
+READS: list[int] = []  # the batches or rows that were read
+OF_MODULE = np.random.default_rng(4)
+
+
+def _drawn(how: str, own: Any) -> float:
+    if how == "global":
+        return float(np.random.random())
+    if how == "torch":
+        return float(sys.modules["torch"].rand(()))
+    return float(own.random() if how == "own" else OF_MODULE.random() if how == "module" else 0)
+
+
+def datasets(how: str, nums: list[int], ahead: int = 0, **settings: Any) -> list[Any]:
+    """The same of a `PyDataset` in its third epoch, with all that a checkpoint keeps; what is read in the second run; the note.
+
+    `ahead`: batches that the first run had read ahead when it ended.
+    """
+    return [_two_runs(lambda: _Drawing(how, **settings), each, ahead, shuffle=True) for each in nums]
+
+
+def loaders(how: str, nums: list[int], ahead: int = 0, workers: int = 0) -> list[Any]:
+    """The same of a `DataLoader`."""
+    import torch
+
+    class Data(torch.utils.data.Dataset[Any]):
+        def __init__(self) -> None:
+            self.own = np.random.default_rng(3)
+
+        def __len__(self) -> int:
+            return 11
+
+        def __getitem__(self, index: int) -> Any:
+            READS.append(index)
+            return (torch.from_numpy(X[index]) + _drawn(how, self.own),)
+
+    def make() -> Any:
+        data: Any = torch.utils.data.TensorDataset(torch.from_numpy(X)) if how == "tensors" else Data()
+        return torch.utils.data.DataLoader(data, 4, shuffle=True, num_workers=workers)
+
+    return [_two_runs(make, each, ahead) for each in nums]
+
+
+def _two_runs(make: Made, num_batches: int, ahead: int, **options: Any) -> list[Any]:
+    first = _Kept(make, **options)
+    for _ in range(2):
+        list(first.run.begin_epoch())
+        first.run.adapter.on_epoch_end()
+    saved, expected = first.until(num_batches, ahead)
+    OF_MODULE.bit_generator.state = np.random.default_rng(4).bit_generator.state
+    second = _Kept(make, **options)
+    second.run.adapter.on_epoch_begin()
+    READS.clear()
+    batches, note = second.resume(saved)
+    num_reads = len(READS)
+    return [second.to_the_end(list(batches)) == expected, num_reads, note]
+
+
+@dataclass
+class _Saved:
+    """What a checkpoint keeps of a source: the generators, and its own state, at three moments."""
+
+    generators: list[Callable[[], None]]
+    states: list[Any]
+    num_batches: int
+    checksum: int
+    is_ahead: bool
+
+
+class _Kept:
+    """A run whose source and generators are kept, as a checkpoint does."""
+
+    def __init__(self, make: Made, **options: Any) -> None:
+        note_orders()
+        self.run = Run(make, **options)
+        self.state = SourceState(self.run.adapter)
+
+    def until(self, num_batches: int, ahead: int) -> tuple[_Saved, Any]:
+        kept: list[tuple[Callable[[], None], Any]] = []
+
+        def keep() -> None:
+            kept.append((generators(), copy.deepcopy(self.state.read())))
+
+        self.run.adapter.on_epoch_begin()
+        keep()
+        batches = self.run.begin()
+        draw()
+        keep()
+        last = [next(batches) for _ in range(num_batches)][-1]
+        checksum = HostBatch.of(last, text=True).compared
+        more = [next(batches) for _ in range(ahead)]
+        keep()
+        put_back, states = zip(*kept, strict=True)
+        saved = _Saved(list(put_back), list(states), num_batches, checksum, ahead > 0)
+        return saved, self.to_the_end([*more, *batches])
+
+    def to_the_end(self, rest: list[Any]) -> Any:
+        drawn = draw()
+        self.run.adapter.on_epoch_end()
+        again = [values(batch) for batch in self.run.begin_epoch()]
+        self.run.adapter.on_epoch_end()
+        return [[values(batch) for batch in rest], drawn, again]
+
+    def resume(self, saved: _Saved) -> Any:
+        made, first, now = saved.generators
+
+        def begin() -> Any:
+            made()
+            self.state.write(saved.states[0])
+            return self.run.begin()
+
+        def before_first() -> None:
+            first()
+            self.state.write(saved.states[1])
+
+        def agrees() -> bool:
+            return self.state.is_as(saved.states[2]) and (not saved.is_ahead or _is_now(now))
+
+        found = begin_at(self.run.adapter, begin, saved.num_batches, before_first, agrees, saved.checksum)
+        if not saved.is_ahead:
+            now()
+        self.state.write_rest(saved.states[2])
+        return found
+
+
+def _is_now(put_back: Callable[[], None]) -> bool:
+    """Whether the generators are as this function would set them."""
+    present = generators()
+    own = draw()
+    put_back()
+    other = draw()
+    present()
+    return own == other

@@ -76,3 +76,44 @@ def test_a_fingerprint_of_a_source_names_what_has_changed(workers: Workers) -> N
         "grain": ["batch_size"],
     }
     assert workers.abreast.run(bodies.fingerprints, kinds=kinds) == {kind: [[], changed[kind]] for kind in kinds}
+
+
+@pytest.mark.parametrize("how", ["plain", "counts", "own", "module", "global"])
+def test_a_data_set_goes_on_with_what_its_hooks_and_reads_change(workers: Workers, how: str) -> None:
+    found = [each for ahead in (0, 1) for each in workers.abreast.run(bodies.datasets, how=how, nums=[2], ahead=ahead)]
+    assert [each[0] for each in found] == [True, True]
+
+
+def test_batches_of_a_data_set_are_not_read_where_only_their_index_counts(workers: Workers) -> None:
+    assert workers.abreast.run(bodies.datasets, how="plain", nums=[2]) == [[True, 1, None]]
+    [[_, num_reads, note]] = workers.abreast.run(bodies.datasets, how="own", nums=[2])
+    assert num_reads == 1 + 2 and note.startswith("the data source was read again")
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
+def test_workers_of_a_data_set_go_on_after_its_first_batches(workers: Workers, processes: bool) -> None:
+    settings = {"workers": 2, "use_multiprocessing": processes}
+    found = workers.abreast.run(bodies.datasets, how="plain", nums=[1, 3], **settings)
+    assert [[exact, note] for exact, _, note in found] == [[True, None], [True, None]]
+
+
+@pytest.mark.skipif(not find_spec("torch"), reason="without PyTorch")
+@pytest.mark.parametrize(("how", "num_reads"), [("plain", 4), ("own", 4 + 8), ("global", 4 + 8), ("torch", 4 + 8)])
+def test_a_loader_goes_on_and_reads_only_what_it_must(workers: Workers, how: str, num_reads: int) -> None:
+    [[exact, found, _]] = workers.abreast.run(bodies.loaders, how=how, nums=[2])
+    assert (exact, found) == (True, num_reads)
+    if how == "torch" and workers.backend == "torch":
+        return  # it is not read ahead, because steps draw, too
+    [[exact, _, _]] = workers.abreast.run(bodies.loaders, how=how, nums=[2], ahead=1)
+    assert exact
+
+
+@pytest.mark.in_turn
+@pytest.mark.skipif(not find_spec("torch"), reason="without PyTorch")
+@pytest.mark.parametrize("how", ["tensors", "torch"])
+def test_a_loader_with_workers_goes_on(workers: Workers, how: str) -> None:
+    """Of a data set that says nothing about itself, workers draw from generators that nobody sees: it is read again."""
+    [[exact, _, note]] = workers.abreast.run(bodies.loaders, how=how, nums=[2], workers=2)
+    assert exact
+    assert (note is None) == (how == "tensors")

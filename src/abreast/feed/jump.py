@@ -1,7 +1,7 @@
 """The place in a source: an iterator that goes on after some batches, with exactly the batches that followed in an earlier run.
 
-Arrays jump: only the order of their rows is drawn. Sources with a jump of their own use it. Any other source is read again.
-Imports no framework.
+Arrays jump: only the order of their rows is drawn. Sources with a jump of their own use it. Of sources with an index, batches are
+passed over where that is exact (`hollow.py`). Any other source is read again. Imports no framework.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from time import perf_counter
 from typing import Any, Protocol, runtime_checkable
 
 from abreast.errors import DataError
+from abreast.feed.batch import HostBatch
 from abreast.feed.fingerprint import source_fingerprint
-from abreast.keras_private.data_adapters import ArrayDataAdapter, skipping
+from abreast.feed.hollow import can_be_hollow, has_workers, hollow, is_by_index, restart_workers
+from abreast.keras_private.data_adapters import ArrayDataAdapter, PyDatasetAdapter, skipping
 
 __all__ = ["Jumps", "begin_at", "ended_early", "source_fingerprint"]
 
@@ -31,6 +33,8 @@ def begin_at(
     begin: Callable[[], Iterator[Any]],
     num_batches: int,
     before_first: Callable[[], None] = lambda: None,
+    agrees: Callable[[], bool] | None = None,
+    checksum: int | None = None,
 ) -> tuple[Iterator[Any], str | None]:
     """An iterator of a source after its first batches, and what this cost or cannot promise, for the user.
 
@@ -39,10 +43,14 @@ def begin_at(
 
     Args:
         adapter: Keras's adapter of the source.
-        begin: makes the iterator. The random generators are as they were when the iterator was made in the earlier run.
+        begin: makes the iterator, with random generators as they were when it was made in the earlier run. Called twice if the
+            first iterator turns out to be another one; then it has to put the generators back itself.
         num_batches: number of batches that were taken from it there.
-        before_first: puts the random generators back as they were before its first batch was read. Called once, after `begin`,
+        before_first: puts the random generators back as they were before its first batch was read. Called after each `begin`,
             unless `num_batches` is 0.
+        agrees: whether the source, and the generators that it alone draws from, now are as they were in the earlier run after
+            these batches. Without it, a source that may depend on more than the index of a batch is read again.
+        checksum: `HostBatch.compared` of the last of these batches in the earlier run.
 
     Raises:
         DataError: the source ends too early.
@@ -50,29 +58,78 @@ def begin_at(
     if not num_batches:
         return begin(), None
     if isinstance(adapter, ArrayDataAdapter):
-        with skipping(adapter, num_batches) as skips:
-            batches = begin()
-        before_first()
-        if skips.draws:
-            skips.draws[-1]()  # of several iterators, a backend reads the last one
-        return batches, skips.note
-    batches = begin()
-    before_first()
+        return _jump_in_arrays(adapter, begin, num_batches, before_first)
     if isinstance(adapter, Jumps):
+        batches = begin()
+        before_first()
         if not adapter._jump(num_batches):
             next(batches, None)  # the iterator ends: what comes next is another epoch
         return batches, None
-    return batches, _read_again(adapter, batches, num_batches)
+    if can_be_hollow(adapter):
+        if isinstance(adapter, PyDatasetAdapter) and has_workers(adapter):
+            batches = begin()
+            before_first()
+            return restart_workers(adapter, num_batches)(batches), None
+        if is_by_index(adapter) or (agrees is not None and not has_workers(adapter)):
+            batches, last = _pass_over(adapter, begin, num_batches, before_first)
+            if _is(last, checksum) and (agrees is None or agrees()):
+                return batches, None
+    return _read_again(begin, num_batches, before_first, checksum)
 
 
-def _read_again(adapter: Any, batches: Iterator[Any], num_batches: int) -> str:
+def _jump_in_arrays(
+    adapter: Any, begin: Callable[[], Iterator[Any]], num_batches: int, before_first: Callable[[], None]
+) -> tuple[Iterator[Any], str | None]:
+    with skipping(adapter, num_batches) as skips:
+        batches = begin()
+    before_first()
+    if skips.draws:
+        skips.draws[-1]()  # of several iterators, a backend reads the last one
+    return batches, skips.note
+
+
+def _pass_over(
+    adapter: Any, begin: Callable[[], Iterator[Any]], num_batches: int, before_first: Callable[[], None]
+) -> tuple[Iterator[Any], Any]:
+    """The iterator, of which only the last of some batches was read; and that batch."""
+    with hollow(adapter, num_batches - 1) as fill:
+        batches = begin()
+        before_first()
+        _take(batches, num_batches - 1, num_batches)
+        fill()
+        return batches, _take(batches, 1, num_batches)
+
+
+def _read_again(
+    begin: Callable[[], Iterator[Any]], num_batches: int, before_first: Callable[[], None], checksum: int | None
+) -> tuple[Iterator[Any], str]:
     start = perf_counter()
-    for number in range(num_batches):
+    batches = begin()
+    before_first()
+    last = _take(batches, num_batches, num_batches)
+    note = f"the data source was read again up to batch {num_batches:,}: {perf_counter() - start:.1f} s"
+    return batches, note if _is(last, checksum) else f"{note}\n{_OTHERS.format(num_batches - 1)}"
+
+
+_OTHERS = (
+    "batch {:,} is another one than in the first run: the rest of this epoch is not exactly what would have followed\n"
+    "hint: seed every random generator of the data source, or give the source get_state() and set_state(state)"
+)
+
+
+def _take(batches: Iterator[Any], number: int, wanted: int) -> Any:
+    """The last of some batches. Raises `DataError` if there are fewer."""
+    last = None
+    for taken in range(number):
         try:
-            next(batches)
+            last = next(batches)
         except StopIteration:
-            raise ended_early(number, num_batches) from None
-    return f"the data source was read again up to batch {num_batches:,}: {perf_counter() - start:.1f} s"
+            raise ended_early(wanted - number + taken, wanted) from None
+    return last
+
+
+def _is(batch: Any, checksum: int | None) -> bool:
+    return checksum is None or HostBatch.of(batch, text=True).compared == checksum
 
 
 def ended_early(num_batches: int, taken: int) -> DataError:

@@ -53,7 +53,7 @@ def reads_by_index(loader: Any) -> bool:
 def _settings(loader: Any) -> dict[str, bool]:
     """Each setting that can let rows depend on one another or on their worker, and whether it is the default one."""
     return {
-        "a class of its own": _name(type(loader)) == "dataloader.DataLoader",
+        "a class of its own": is_plain(loader),
         "no batches": loader.batch_sampler is not None,
         "a collate_fn": _name(loader.collate_fn) == "_utils.collate.default_collate",
         "a worker_init_fn": loader.worker_init_fn is None,
@@ -81,6 +81,11 @@ def _name(what: Any) -> str:
     return f"{module}.{name}".removeprefix(f"{_OF_TORCH}.") if str(module).startswith(_OF_TORCH) else ""
 
 
+def is_plain(loader: Any) -> bool:
+    """Whether a loader is PyTorch's own, not one of a class made from it."""
+    return _name(type(loader)) == "dataloader.DataLoader"
+
+
 class _Order:
     """A batch sampler."""
 
@@ -94,8 +99,8 @@ class _Order:
         return len(self._of)
 
 
-def with_order(loader: Any, order: Callable[[], Iterator[Any]]) -> Any:
-    """The same loader, whose batches have the indices that `order()` yields. It draws its seeds as `loader` does."""
+def with_order(loader: Any, order: Callable[[], Iterator[Any]], **settings: Any) -> Any:
+    """The same loader, with other `settings`, whose batches have the indices that `order()` yields. It draws its seeds alike."""
     of_workers: Any = {
         "prefetch_factor": loader.prefetch_factor,
         "multiprocessing_context": loader.multiprocessing_context,
@@ -108,4 +113,5 @@ def with_order(loader: Any, order: Callable[[], Iterator[Any]]) -> Any:
         timeout=loader.timeout,
         generator=loader.generator,
         **(of_workers if loader.num_workers else {}),
+        **settings,
     )

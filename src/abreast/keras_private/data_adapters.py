@@ -9,6 +9,9 @@
 from __future__ import annotations
 
 import copy
+import random
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,7 +51,9 @@ __all__ = [
     "array_reader",
     "fix_start_method",
     "get_torch_dataloader",
+    "note_orders",
     "of_other_source",
+    "order_drawn_from",
     "registry",
     "skipping",
     "skips_of",
@@ -168,6 +173,42 @@ class _Skipping:
     def __len__(self) -> int:
         return len(self._plain)
 
+
+_DRAWN_FROM = (
+    "_abreast_drawn_from"  # an attribute of a thread: Python's random state before it shuffled the order of an epoch
+)
+
+
+class _Noting:
+    """Python's `random` for Keras's `PyDataset`: also notes the state from which an order was drawn."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(random, name)
+
+    def shuffle(self, items: Any) -> None:
+        setattr(threading.current_thread(), _DRAWN_FROM, random.getstate())
+        random.shuffle(items)
+
+
+def note_orders() -> None:
+    """Let the threads that lead workers of a `PyDataset` note how they draw the order of an epoch: see `order_drawn_from`."""
+    module: Any = py_dataset_adapter
+    module.random = _Noting()
+
+
+def order_drawn_from(enqueuer: Any) -> Any:
+    """Python's random state from which an enqueuer has drawn the present order; None without an order. Waits until it has."""
+    thread, end = enqueuer.run_thread, time.monotonic() + _DRAW_SECONDS
+    while thread is not None and enqueuer.shuffle and enqueuer.py_dataset.num_batches is not None:
+        if (found := vars(thread).get(_DRAWN_FROM)) is not None:
+            return found
+        if time.monotonic() > end or not thread.is_alive():
+            break
+        time.sleep(0.001)
+    return None
+
+
+_DRAW_SECONDS = 10.0
 
 super_batch_iterator: Any = getattr(data_adapter_utils, "super_batch_iterator", None)
 

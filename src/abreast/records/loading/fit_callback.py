@@ -44,7 +44,7 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         self.validation_steps = arguments.get("validation_steps")
         self.validation_freq = arguments.get("validation_freq", 1)
         self.backups = [each for each in listed(arguments.get("callbacks")) if _is_backup(each)]
-        self.epochs: FitEpochs | None = None
+        records._fit_epochs = None
         self.until_end = ExitStack()  # closed when the `fit` ends
 
     def join(self, callbacks: Any) -> Any:
@@ -60,6 +60,11 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
     def _leave(self, callbacks: Any) -> None:
         # A new list: Keras may be calling the callbacks of this one.
         callbacks.callbacks = [each for each in callbacks.callbacks if each is not self]
+
+    @property
+    def epochs(self) -> FitEpochs | None:
+        """The places of this `fit`, once its first epoch has begun."""
+        return self.records._fit_epochs
 
     def on_train_begin(self, logs: Any = None) -> None:
         self.records._go_to(self.records._begin)  # Keras may have taken the first batch, to build the model
@@ -85,8 +90,7 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
                 "counted from 0"
             )
         self.records._go_to(place)
-        self.epochs = FitEpochs(epoch, place, len(self.records), self.steps)
-        self.records._fit_begins = self.epochs
+        self.records._fit_begins = self.records._fit_epochs = FitEpochs(epoch, place, len(self.records), self.steps)
         if self.held_out is not None and epoch and self.held_out._begin == Place(0, 0) and not self.held_out._restored:
             self.held_out._go_to(Place(self._validations_before(epoch), 0))
 

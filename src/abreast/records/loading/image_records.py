@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
@@ -22,6 +22,7 @@ from abreast.feed.jump import ended_early
 from abreast.keras_private import distribution
 from abreast.keras_private.data_adapters import DataAdapter, get_torch_dataloader, super_batch_iterator
 from abreast.records.loading import fit_callback
+from abreast.records.loading.fit_epochs import FitEpochs
 from abreast.records.loading.loader import Loader
 from abreast.records.loading.sampling import Place
 from abreast.records.loading.typed import Batch
@@ -203,6 +204,18 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
         """See `feed/fingerprint.py`."""
         names = ("targets", "weights", "shard", "num_shards")
         return {"kind": "ImageRecords", **self._sequence(), **{name: self._settings[name] for name in names}}
+
+    def _own_state(self) -> dict[str, Any]:
+        """See `feed/source_state.py`: the place, and which epochs a `fit` takes."""
+        begin, fit = self._begin, self._fit_epochs
+        epochs = None if fit is None else [fit.first, fit.begin.epoch, fit.begin.batch, fit.steps]
+        return {"place": [begin.epoch, begin.batch], "fit": epochs}
+
+    def _set_own_state(self, state: Mapping[str, Any]) -> None:
+        self._go_to(Place(*state["place"]))
+        if state["fit"] is not None:
+            first, epoch, batch, steps = state["fit"]
+            self._fit_epochs = FitEpochs(first, Place(epoch, batch), len(self), steps)
 
     def on_epoch_end(self) -> None:
         """Keras calls this after an epoch, and also after it took the first batch to build a model.

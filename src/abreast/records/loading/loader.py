@@ -90,6 +90,7 @@ class Loader(Generic[Batch]):
         self._order: tuple[int, Numbers] | None = None
         self._begin = self._next = Place(0, 0)
         self._restored = False  # whether `restore` chose the place, and no `fit` has begun there
+        self._fit_epochs: FitEpochs | None = None  # of the `fit` that runs, or has ended
         self._fit_begins: FitEpochs | None = None  # of a `fit` whose first epoch is about to be read
         self._painting: WeakSet[Painters] = WeakSet()  # of the iterations that run
         self._settings: dict[str, Any] = {

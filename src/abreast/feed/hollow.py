@@ -1,0 +1,152 @@
+"""Sources that are read by index, of which an iterator passes some batches without reading them: their order is drawn, no more.
+
+These are a `PyDataset` and a `DataLoader` over a data set with indices. Not here: whether that is exact (`jump.py`). Imports no
+framework.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from queue import Queue
+from typing import Any
+
+from abreast.feed import torch_loader
+from abreast.keras_private.data_adapters import PyDatasetAdapter, TorchDataLoaderAdapter, order_drawn_from
+
+_ORDER = (
+    "_abreast_order"  # an attribute of an adapter: Python's random state from which its workers draw the next order
+)
+
+
+def can_be_hollow(adapter: Any) -> bool:
+    """Whether an iterator of this source can pass batches without reading them."""
+    if isinstance(adapter, TorchDataLoaderAdapter):
+        loader = adapter._dataloader
+        return torch_loader.is_plain(loader) and loader.batch_sampler is not None and loader._dataset_kind == 0
+    return isinstance(adapter, PyDatasetAdapter)
+
+
+def has_workers(adapter: Any) -> bool:
+    """Whether other processes or threads read the source, whose state nobody sees here."""
+    if isinstance(adapter, TorchDataLoaderAdapter):
+        return torch_loader.num_workers(adapter._dataloader) > 0
+    return adapter.enqueuer is not None
+
+
+def is_by_index(adapter: Any) -> bool:
+    """Whether a batch is known to depend on its index alone."""
+    if isinstance(adapter, TorchDataLoaderAdapter):
+        return torch_loader.reads_by_index(adapter._dataloader)
+    return bool(getattr(adapter.py_dataset, torch_loader.BY_INDEX, False))
+
+
+@contextmanager
+def hollow(adapter: Any, num_batches: int) -> Iterator[Callable[[], None]]:
+    """Inside, the first `num_batches` of an iterator that begins are empty. The function is called before it returns more."""
+    if isinstance(adapter, TorchDataLoaderAdapter):
+        plain = adapter._dataloader
+        adapter._dataloader = _hollow_loader(plain, num_batches)
+        try:
+            yield lambda: None
+        finally:
+            adapter._dataloader = plain
+        return
+    source = adapter.py_dataset
+
+    def put_back() -> None:
+        adapter.py_dataset = source
+
+    adapter.py_dataset = _Hollow(source)
+    try:
+        yield put_back
+    finally:
+        put_back()
+
+
+class _Hollow:
+    """A `PyDataset` whose batches are empty."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def __getitem__(self, index: int) -> Any:
+        return (None,)
+
+
+def _hollow_loader(loader: Any, num_batches: int) -> Any:
+    def order() -> Iterator[Any]:
+        for number, indices in enumerate(loader.batch_sampler):
+            yield [] if number < num_batches else indices
+
+    settings = {"collate_fn": _OrNothing(loader.collate_fn), "worker_init_fn": loader.worker_init_fn}
+    return torch_loader.with_order(loader, order, **settings)
+
+
+class _OrNothing:
+    """A `collate_fn` that also takes a batch without rows. Workers get a copy."""
+
+    def __init__(self, plain: Callable[[Any], Any]) -> None:
+        self._plain = plain
+
+    def __call__(self, rows: Any) -> Any:
+        return self._plain(rows) if len(rows) else ()
+
+
+def draw_order_from(adapter: Any, state: Any) -> None:
+    """Let the workers of a `PyDataset` draw their next order from this state of Python's generator."""
+    vars(adapter)[_ORDER] = state
+
+
+def restart_workers(adapter: Any, num_batches: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Let the workers of a `PyDataset` begin their epoch anew, after `num_batches`.
+
+    Returns a function for the iterator that reads them: Keras's own would wait for these batches after the last one.
+    """
+    enqueuer = adapter.enqueuer
+    enqueuer.stop()
+    enqueuer.ready_queue = Queue()  # what they had read ahead
+    plain = enqueuer.executor_fn
+
+    def pool(sequences: Any) -> Any:
+        enqueuer.executor_fn = plain  # of later epochs
+        return _SkippingPool(plain(sequences), num_batches)
+
+    enqueuer.executor_fn = pool
+    if (state := vars(adapter).pop(_ORDER, None)) is not None:
+        random.setstate(state)
+    enqueuer.start()
+    order_drawn_from(enqueuer)
+    number = adapter.num_batches
+
+    def rest(batches: Iterator[Any]) -> Iterator[Any]:
+        return batches if number is None else islice(batches, max(0, number - num_batches))
+
+    return rest
+
+
+class _SkippingPool:
+    """A pool of workers that answers the first calls with None, which Keras passes over."""
+
+    def __init__(self, pool: Any, num_calls: int) -> None:
+        self._pool = pool
+        self._left = num_calls
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def apply_async(self, *call: Any) -> Any:
+        if not self._left:
+            return self._pool.apply_async(*call)
+        self._left -= 1
+        return _Nothing()
+
+
+class _Nothing:
+    def get(self) -> None:
+        return None
