@@ -98,6 +98,7 @@ def test_a_wrong_request_and_ctrl_c_are_no_crashes(folder: Folder, crash: str) -
     assert (end.code, starts(folder)) == (2 if "(2)" in crash else 130, 1)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda number: number.name)
 @pytest.mark.parametrize("to_all", [False, True], ids=["to the supervisor", "to the group"])
 def test_a_signal_to_the_supervisor_goes_on_to_the_script_and_is_its_end(
@@ -111,6 +112,7 @@ def test_a_signal_to_the_supervisor_goes_on_to_the_script_and_is_its_end(
     assert end.err == f"abreast: {number.name} asked for an end outside of a fit: what was saved before counts\n"
 
 
+@pytest.mark.in_turn
 def test_a_signal_to_the_script_alone_is_a_crash(folder: Folder) -> None:
     with running(folder, *command(folder, "if count == 1:\n    time.sleep(60)", "--max-restarts", "5")) as run:
         os.kill(int(run.wait_for("start 1").split()[-1]), signal.SIGTERM)
