@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 import random
 import sys
@@ -305,9 +306,9 @@ def loaders(how: str, nums: list[int], ahead: int = 0, workers: int = 0) -> list
     return [_two_runs(make, each, ahead) for each in nums]
 
 
-def _two_runs(make: Made, num_batches: int, ahead: int, **options: Any) -> list[Any]:
+def _two_runs(make: Made, num_batches: int, ahead: int, num_epochs: int = 2, **options: Any) -> list[Any]:
     first = _Kept(make, **options)
-    for _ in range(2):
+    for _ in range(num_epochs):
         list(first.run.begin_epoch())
         first.run.adapter.on_epoch_end()
     saved, expected = first.until(num_batches, ahead)
@@ -395,3 +396,26 @@ def _is_now(put_back: Callable[[], None]) -> bool:
     other = draw()
     present()
     return own == other
+
+
+def tf_data(how: str, nums: list[int]) -> list[Any]:
+    """The same of a `tf.data` pipeline."""
+    import tensorflow as tf
+
+    def make() -> Any:
+        rows = tf.data.Dataset.from_tensor_slices(X)
+        if how == "unseeded":
+            context._seed = None
+            return rows.shuffle(5).batch(4)
+        if how == "drawing":
+            return rows.map(lambda row: row + tf.random.uniform(())).batch(4)
+        if how == "variable":
+            generator = tf.random.Generator.from_seed(1)
+            return rows.map(lambda row: row + generator.uniform(())).batch(4)
+        if how == "cached":
+            return rows.shuffle(5).cache().batch(4)
+        shuffled = rows.shuffle(5, seed=None if how == "global seed" else 3)
+        return shuffled.repeat().batch(4).take(6) if how == "repeated" else shuffled.batch(4)
+
+    context: Any = importlib.import_module("tensorflow.python.eager.context").context()
+    return [_two_runs(make, each, 0, num_epochs=0 if how == "repeated" else 2) for each in nums]

@@ -42,7 +42,7 @@ def test_a_generator_is_read_again(workers: Workers) -> None:
     found = workers.abreast.run(bodies.generator, nums=[0, 1, 3, 5])
     assert [each[:2] for each in found] == [[True, 5], [True, 4], [True, 2], [True, 0]]
     assert found[0][2] is None
-    assert found[2][2] == "the data source was read again up to batch 3: 0.0 s"
+    assert found[2][2].startswith("the data source was read again up to batch 3: ")
 
 
 def test_a_source_that_has_become_shorter_is_refused(workers: Workers) -> None:
@@ -117,3 +117,28 @@ def test_a_loader_with_workers_goes_on(workers: Workers, how: str) -> None:
     [[exact, _, note]] = workers.abreast.run(bodies.loaders, how=how, nums=[2], workers=2)
     assert exact
     assert (note is None) == (how == "tensors")
+
+
+@pytest.mark.skipif(not find_spec("tensorflow"), reason="without TensorFlow")
+@pytest.mark.parametrize("how", ["global seed", "seed", "repeated", "drawing"])
+def test_a_seeded_tf_data_pipeline_goes_on_in_the_order_of_its_epoch(workers: Workers, how: str) -> None:
+    [[exact, _, note]] = workers.abreast.run(bodies.tf_data, how=how, nums=[2])
+    assert exact
+    assert note.startswith("the data source was read again up to batch 2: ") and "\n" not in note
+
+
+@pytest.mark.skipif(not find_spec("tensorflow"), reason="without TensorFlow")
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("unseeded", "tf.data shuffles without a seed: the rest of this epoch has another order"),
+        ("cached", "tf.data caches a shuffled data set: the rest of this epoch has another order"),
+        (
+            "variable",
+            "tf.data draws from a generator that it keeps as a variable: the rest of this epoch is not exactly",
+        ),
+    ],
+)
+def test_what_a_tf_data_pipeline_loses_is_said(workers: Workers, how: str, words: str) -> None:
+    [[_, _, note]] = workers.abreast.run(bodies.tf_data, how=how, nums=[2])
+    assert note.splitlines()[1].startswith(words)

@@ -14,7 +14,7 @@ from abreast.feed.by_index import own_reading
 from abreast.feed.parts import Part, ReadsParts, array_digest, array_parts
 from abreast.feed.pipeline import Taken
 from abreast.feed.source import Source
-from abreast.feed.tf_data import dataset_views, not_dense
+from abreast.feed.tf_data import begin, dataset_views, not_dense
 from abreast.feed.turns import wait_for_turn
 from abreast.feed.validation_split import cut_validation
 
@@ -30,6 +30,7 @@ __all__ = [
     "Taken",
     "array_digest",
     "array_parts",
+    "begin",
     "cut_validation",
     "dataset_views",
     "not_dense",

@@ -11,7 +11,7 @@ import numpy as np
 from keras import tree
 
 from abreast.feed.parts import COMPARED_ROWS, digest
-from abreast.feed.tf_data import pipeline
+from abreast.feed.tf_data import pipeline, step_name
 from abreast.keras_private.data_adapters import (
     ArrayDataAdapter,
     GeneratorDataAdapter,
@@ -85,7 +85,7 @@ def _of_tf_data(adapter: Any) -> dict[str, Any]:
 
 def _step(dataset: Any) -> str:
     settings = [f"{name}={int(vars(dataset)[f'_{name}'])}" for name in _SETTINGS if f"_{name}" in vars(dataset)]
-    return f"{type(dataset).__name__.strip('_')}({', '.join(settings)})"
+    return f"{step_name(dataset)}({', '.join(settings)})"
 
 
 _SETTINGS = ("batch_size", "count", "reshuffle_each_iteration", "seed", "seed2")

@@ -11,10 +11,11 @@ from time import perf_counter
 from typing import Any, Protocol, runtime_checkable
 
 from abreast.errors import DataError
+from abreast.feed import tf_order
 from abreast.feed.batch import HostBatch
 from abreast.feed.fingerprint import source_fingerprint
 from abreast.feed.hollow import can_be_hollow, has_workers, hollow, is_by_index, restart_workers
-from abreast.keras_private.data_adapters import ArrayDataAdapter, PyDatasetAdapter, skipping
+from abreast.keras_private.data_adapters import ArrayDataAdapter, PyDatasetAdapter, TFDatasetAdapter, skipping
 
 __all__ = ["Jumps", "begin_at", "ended_early", "source_fingerprint"]
 
@@ -74,7 +75,7 @@ def begin_at(
             batches, last = _pass_over(adapter, begin, num_batches, before_first)
             if _is(last, checksum) and (agrees is None or agrees()):
                 return batches, None
-    return _read_again(begin, num_batches, before_first, checksum)
+    return _read_again(adapter, begin, num_batches, before_first, checksum)
 
 
 def _jump_in_arrays(
@@ -101,14 +102,21 @@ def _pass_over(
 
 
 def _read_again(
-    begin: Callable[[], Iterator[Any]], num_batches: int, before_first: Callable[[], None], checksum: int | None
+    adapter: Any,
+    begin: Callable[[], Iterator[Any]],
+    num_batches: int,
+    before_first: Callable[[], None],
+    checksum: int | None,
 ) -> tuple[Iterator[Any], str]:
     start = perf_counter()
     batches = begin()
     before_first()
     last = _take(batches, num_batches, num_batches)
-    note = f"the data source was read again up to batch {num_batches:,}: {perf_counter() - start:.1f} s"
-    return batches, note if _is(last, checksum) else f"{note}\n{_OTHERS.format(num_batches - 1)}"
+    cost = f"the data source was read again up to batch {num_batches:,}: {perf_counter() - start:.1f} s"
+    lost = tf_order.lost(adapter.get_tf_dataset()) if isinstance(adapter, TFDatasetAdapter) else None
+    if lost is None and not _is(last, checksum):
+        lost = _OTHERS.format(num_batches - 1)
+    return batches, cost if lost is None else f"{cost}\n{lost}"
 
 
 _OTHERS = (

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import keras
 
 from abreast.feed.hollow import draw_order_from
+from abreast.feed.tf_data import begin_up_to, num_begun
 from abreast.feed.values import content, fill, is_generator, is_object, is_plain, saved_value
 from abreast.keras_private.data_adapters import (
     ArrayDataAdapter,
@@ -27,7 +28,7 @@ from abreast.keras_private.data_adapters import (
 
 _DEEPEST = 4  # objects within objects, and functions that call functions
 _PAIRS = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
-_OWN, _ORDER, _GLOBALS = "own", "order", "globals"
+_OWN, _ORDER, _BEGUN, _GLOBALS = "own", "order", "begun", "globals"
 
 
 @runtime_checkable
@@ -63,6 +64,8 @@ class SourceState:
         found: dict[str, Any] = {"attributes": saved}
         if isinstance(self._adapter, HasState):
             found[_OWN] = self._adapter._own_state()
+        if isinstance(self._adapter, TFDatasetAdapter):
+            found[_BEGUN] = num_begun(self._adapter.get_tf_dataset())
         if isinstance(self._adapter, PyDatasetAdapter) and self._adapter.enqueuer is not None:
             found[_ORDER] = order_drawn_from(self._adapter.enqueuer)
         return found
@@ -73,6 +76,8 @@ class SourceState:
             self._put(name, value)
         if isinstance(self._adapter, HasState):
             self._adapter._set_own_state(saved[_OWN])
+        if isinstance(self._adapter, TFDatasetAdapter):
+            begin_up_to(self._adapter.get_tf_dataset(), saved[_BEGUN])
         if saved.get(_ORDER) is not None:
             draw_order_from(self._adapter, saved[_ORDER])
         self._written = self._contents()

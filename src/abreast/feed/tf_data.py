@@ -1,9 +1,13 @@
-"""Batches of a `tf.data` pipeline for another framework, without a second copy on the host; and the steps of a pipeline."""
+"""`tf.data` pipelines: their batches for another framework, without a second copy on the host, and their steps.
+
+Not here: whether an order can be drawn again (`tf_order.py`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from keras import tree
@@ -19,7 +23,7 @@ def dataset_views(adapter: TFDatasetAdapter) -> Iterator[Any]:
     After each epoch of a known length, Keras makes an iterator that it may never read.
     """
     # Keras's own adapters would copy each array; a tensor's memory does not change and lives as long as its view.
-    for batch in adapter.get_tf_dataset():
+    for batch in begin(adapter.get_tf_dataset()):
         yield tree.map_structure(_view, batch, none_is_leaf=False)
 
 
@@ -28,6 +32,39 @@ def pipeline(dataset: Any) -> Iterator[Any]:
     yield dataset
     for each in getattr(dataset, "_inputs", list)():
         yield from pipeline(each)
+
+
+_begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # iterators that were made, by data set that shuffles
+
+
+def begin(dataset: Any) -> Iterator[Any]:
+    """An iterator of a data set. Each one gets another order of a data set that shuffles, which counts them."""
+    for each in shuffles(dataset):
+        _begun[each] = _begun.get(each, 0) + 1
+    return iter(dataset)
+
+
+def shuffles(dataset: Any) -> list[Any]:
+    """The steps of a pipeline that shuffle, each once."""
+    found = [each for each in pipeline(dataset) if step_name(each) == "ShuffleDataset"]
+    return list({id(each): each for each in found}.values())
+
+
+def step_name(dataset: Any) -> str:
+    """The name of a step, as `BatchDataset`."""
+    return type(dataset).__name__.strip("_")
+
+
+def num_begun(dataset: Any) -> list[int]:
+    """The number of iterators that were made of each step that shuffles."""
+    return [_begun.get(each, 0) for each in shuffles(dataset)]
+
+
+def begin_up_to(dataset: Any, numbers: list[int]) -> None:
+    """Make iterators until there were as many as in an earlier run, so that the next one gets the order that it had there."""
+    for each, number in zip(shuffles(dataset), numbers, strict=True):
+        while _begun.get(each, 0) < number:
+            begin(each)
 
 
 def _view(leaf: Any) -> Any:

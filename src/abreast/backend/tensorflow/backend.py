@@ -33,7 +33,7 @@ from abreast.backend.tensorflow.step import Program, StagedBatch
 from abreast.backend.tensorflow.strategies import taking_over
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import BackendError, DataError, ModelError
-from abreast.feed import Feed, Handed, HostBatch, ReadsParts, Taken, not_dense, own_reading, take
+from abreast.feed import Feed, Handed, HostBatch, ReadsParts, Taken, begin, not_dense, own_reading, take
 from abreast.keras_private.data_adapters import (
     ArrayDataAdapter,
     GeneratorDataAdapter,
@@ -157,7 +157,7 @@ class TensorFlowBackend:
             if launched is not None:
                 launched.agree_on_order()
             # Made now, not at the first batch: a dataset that shuffles draws its order when an iterator is made.
-            batches = iter(dataset if (skips := skips_of(adapter)) is None else arrays_after(adapter, skips))
+            batches = begin(dataset if (skips := skips_of(adapter)) is None else arrays_after(adapter, skips))
             return (tree.map_structure(_dense, batch) for batch in batches)
 
         return epoch
