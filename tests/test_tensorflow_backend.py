@@ -42,6 +42,35 @@ def model_and_data(rows: int = 50, **compile_options: Any) -> tuple[Any, Any, An
     return model, random.normal(size=(rows, 6)).astype("float32"), random.normal(size=(rows, 3)).astype("float32")
 
 
+def test_a_large_variable_that_is_as_it_was_is_not_read_whole(worker: Worker) -> None:
+    before, held, other, assigned, small = worker.run(checksums_of_variables)
+    assert held != before and other == held  # another number that is not among those that are looked at
+    assert assigned not in (before, held)
+    assert small[0] == small[1] != small[2]
+
+
+def checksums_of_variables() -> tuple[Any, ...]:
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    from abreast.backend.tensorflow.unchanged import HeldValues
+
+    numbers = np.arange(40_000, dtype="float32").reshape(200, 200)
+    one, other, small = keras.Variable(numbers), keras.Variable(numbers), keras.Variable(numbers[:3])
+    values = HeldValues()
+    before = values.digest(one)
+    other.value.assign(tf.tensor_scatter_nd_update(numbers, [[0, 1]], [5.0]))
+    values.hold([one, other, small])
+    held = [values.digest(each) for each in (one, other, small)]
+    one.value.assign(tf.tensor_scatter_nd_update(numbers, [[0, 1]], [5.0]))  # TensorFlow's own
+    small.assign_add(small)
+    after = [values.digest(each) for each in (one, other, small)]
+    values.forget()
+    assert (values.digest(one), values.digest(other)) == (after[0], after[0])
+    return before, held[0], held[1], after[0], (held[2], HeldValues().digest(keras.Variable(numbers[:3])), after[2])
+
+
 def test_sparse_gradients_go_to_other_processes_once_for_all_devices_of_a_process(worker: Worker) -> None:
     """Processes with other numbers of devices would make other numbers of exchanges."""
     assert worker.run(exchanges_of_sparse_gradients) == [1, 1, "rows", "rows"]

@@ -41,9 +41,29 @@ def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
     assert listened_while_two_hosts_trained_alike(_WITHOUT_DROPOUT, "tensorflow") <= set(ADDRESSES)
 
 
+# Assignments that Keras does not see.
+_BY_TENSORFLOW = DIFFERENCES.replace(
+    "print(json.dumps(found))",
+    """
+class ByTensorFlow(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if rank == 1:
+            self.model.layers[-1].bias.value.assign_add([1.0])
+attempt("callback by TensorFlow", lambda: made().fit(x, x[:, :1], batch_size=30, verbose=0, callbacks=[ByTensorFlow()]))
+model = made(20_000)  # large variables
+model.fit(x, x[:, :1], batch_size=30, verbose=0)
+if rank == 1:
+    model.layers[0].kernel.value.assign(np.ones((4, 20_000)))
+found["large"] = model.evaluate(x, x[:, :1], batch_size=30, verbose=0)
+found["large weights"] = total(model)
+print(json.dumps(found))
+""",
+)
+
+
 @pytest.mark.in_turn
 def test_what_differs_between_processes_is_refused_or_is_that_of_rank_0() -> None:
-    first, second = [result(process) for process in start_ranks(DIFFERENCES)]
+    first, second = [result(process) for process in start_ranks(_BY_TENSORFLOW)]
     assert first == second
     assert first["batches"].startswith(
         "DataError: the processes read different batches: those of rank 1 are not those of rank 0"
@@ -56,6 +76,7 @@ def test_what_differs_between_processes_is_refused_or_is_that_of_rank_0() -> Non
     assert first["later batches and validation"].startswith("DataError: the processes read different batches")
     assert "dropout_6 rate is 0.1 on rank 0, and 0.5 on rank 1" in first["rate of a layer"]
     assert first["set on rank 0"] == "no error"
+    assert "/bias was set to other values on rank 1 than on rank 0" in first["callback by TensorFlow"]
     assert first["thread"].startswith("BackendError: two threads train, evaluate or predict at a time")
 
 

@@ -265,7 +265,7 @@ class TensorFlowBackend:
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         self._rest(model, together=not failed)
         if self._launched is not None:
-            self._launched.call_ended(failed)
+            self._launched.call_ended(failed, self._variables.get(model))
 
     def close(self, placement: Placement) -> None:
         pass

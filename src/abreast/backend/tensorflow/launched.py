@@ -30,6 +30,7 @@ from abreast.backend.leaving import HINT
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.job import Job
 from abreast.backend.tensorflow.step import StagedBatch
+from abreast.backend.tensorflow.unchanged import HeldValues
 from abreast.backend.tensorflow.variables import Variables
 from abreast.errors import WorkerError
 from abreast.feed import array_digest
@@ -47,6 +48,7 @@ class Launched(LaunchedProcess):
         super().__init__(job, job.num_devices)
         self._variables = variables  # of each model that has a place
         self.reach = job.reach
+        self._held = HeldValues()
         self._set: dict[int, ref[Any]] = {}  # variables that were set since the last step that reads them
         tensorflow_variables.ON_ASSIGNMENT.append(self._assigned)
 
@@ -78,13 +80,13 @@ class Launched(LaunchedProcess):
     def agree_on_variables(self, variables: Variables) -> None:
         """A call begins: variables that a script has set get the values of rank 0, unless all processes set the same."""
         everything = variables.all()
-        self._taken_from_set(everything)
         names = [f"{variable.path} {tuple(variable.shape)} {variable.dtype}" for variable in everything]
-        values = {place: array_digest(variable._value) for place, variable in enumerate(everything)}
+        values = {place: self._held.digest(variable) for place, variable in enumerate(everything)}
         _, differ = self._agreement.begins_call(names, values)
         for place in differ:
             plain = everything[place]._value
             plain.assign(self._of_rank_0(np.asarray(plain)))
+        self._taken_from_set(everything)
 
     def _of_rank_0(self, value: Any) -> Any:
         """Rank 0's value, bit for bit."""
@@ -102,9 +104,10 @@ class Launched(LaunchedProcess):
     def before_step(self, batch: int, model: Any) -> None:
         """Before the first step of a call, all processes must have the same batch and settings. `batch` is a checksum."""
         self.job.leaving.in_call = True  # also after a call that a callback made
+        self._held.forget()
         self._agreement.before_step(batch, lambda: Program.of(settings(model)))
 
-    def _assigned(self, variable: Any, value: Any) -> None:
+    def _assigned(self, variable: Any) -> None:
         """A variable was set outside of steps, maybe before the first step of a call."""
         number = id(variable)
         self._set[number] = ref(variable, lambda _: self._set.pop(number, None))
@@ -117,10 +120,12 @@ class Launched(LaunchedProcess):
     def _taken_from_set(self, variables: list[Any]) -> list[Any]:
         return [variable for variable in variables if self._set.pop(id(variable), None) is not None]
 
-    def call_ended(self, failed: bool) -> None:
+    def call_ended(self, failed: bool, variables: Variables | None) -> None:
         """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
         try:
             self._agreement.call_ended(failed)
+            if not failed and variables is not None:
+                self._held.hold(variables.all())
         finally:
             self.job.leaving.in_call = False
 

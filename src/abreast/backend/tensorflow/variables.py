@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from abreast import exact
 from abreast.backend.tensorflow.functions import OWNER, in_a_step
@@ -31,8 +32,8 @@ from abreast.keras_private.optimizers import identify_variables
 AT_WORK = threading.RLock()
 
 
-# Called with a Keras variable and its new value, where something outside of steps assigns.
-ON_ASSIGNMENT: list[Callable[[Any, Any], None]] = []
+# Called with a Keras variable, where something outside of steps assigns to it or to the plain variable in it.
+ON_ASSIGNMENT: list[Callable[[Any], None]] = []
 
 
 @dataclass(eq=False)
@@ -48,20 +49,40 @@ _shared: WeakValueDictionary[tuple[int, tuple[str, ...]], _Copies] = WeakValueDi
 
 @functools.cache
 def install() -> None:
-    """Notice assignments by Keras while a model trains, for example by a data source. Runs once."""
+    """Notice assignments while a model trains, for example by a data source. Runs once."""
     plain = Variable._direct_assign
 
     @functools.wraps(plain)
     def assign(self: Any, value: Any) -> None:
         plain(self, value)
-        if ON_ASSIGNMENT and tf.executing_eagerly() and not in_a_step():
-            for listener in ON_ASSIGNMENT:
-                listener(self, value)
-        owner = getattr(self._value, OWNER, None)
-        if owner is not None and (variables := owner()) is not None:
-            variables.is_spread = False
+        _assigned(self, self._value)
 
     Variable._direct_assign = assign
+    for name in ("assign", "assign_add", "assign_sub"):
+        setattr(ResourceVariable, name, _noticed(getattr(ResourceVariable, name)))
+
+
+def _noticed(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of TensorFlow's own variables that assigns."""
+
+    @functools.wraps(plain)
+    def assign(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = plain(self, *args, **kwargs)
+        if (owner := getattr(self, OWNER, None)) is not None and (variables := owner()) is not None:
+            _assigned(variables.of_plain(self), self)
+        return result
+
+    return assign
+
+
+def _assigned(variable: Any, plain: Any) -> None:
+    if not tf.executing_eagerly() or in_a_step():
+        return
+    for listener in ON_ASSIGNMENT:
+        listener(variable)
+    owner = getattr(plain, OWNER, None)
+    if owner is not None and (variables := owner()) is not None:
+        variables.is_spread = False
 
 
 class Variables:
@@ -74,6 +95,7 @@ class Variables:
         self.gradient_sums: list[Any] = []  # likewise, between two updates of an optimizer that accumulates gradients
         self.is_spread = False  # whether the copies have the values of the plain variables
         self._copies: dict[int, tuple[Any, _Copies]] = {}
+        self._of_plain: dict[int, Any] = {}
         self._locks: list[Any] = []
         self._has_added = False
         self.is_partial = (
@@ -105,6 +127,10 @@ class Variables:
         """Every Keras variable, in the same order in every process."""
         return [variable for variable, _ in self._copies.values()]
 
+    def of_plain(self, plain: Any) -> Any:
+        """The Keras variable that keeps a plain variable."""
+        return self._of_plain[id(plain)]
+
     def copies(self, variable: Any) -> tuple[Any, ...]:
         """The plain variables of one Keras variable, one per replica."""
         return self._copies[id(variable)][1].values
@@ -121,7 +147,6 @@ class Variables:
         """Before a step: copy the values of the plain variables to the copies."""
         self._has_added |= adds_up
         if not self.is_spread:
-            self.is_spread = True
             if len(self.devices) > 1:
                 self._spread = self._spread or self._function(self._give)
                 self._spread()
@@ -129,6 +154,7 @@ class Variables:
                 for variable in self.gradient_sums:  # what is known to all processes counts in the first one
                     first = self.copies(variable)[0]
                     first.assign(tf.zeros_like(first))
+            self.is_spread = True
         self.is_partial = bool(self.gradient_sums) and self._reach.processes is not None
 
     def rest(self) -> None:
@@ -193,6 +219,7 @@ class Variables:
                 known.append(variable)
             _move(variable, self.devices[0])
             self._copies[id(variable)] = variable, self._copies_of(variable, bool(sums))
+            self._of_plain[id(variable._value)] = variable
             setattr(variable._value, OWNER, weakref.ref(self))
         locks = {id(copies.lock): copies.lock for _, copies in self._copies.values()}
         self._locks = [locks[identity] for identity in sorted(locks)]  # in the same order for all models
