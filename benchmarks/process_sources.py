@@ -1,11 +1,11 @@
 """Rows that each process of a launcher reads of a source, and seconds of an epoch: its own rows only, and all rows.
 
-    python benchmarks/process_sources.py [--processes 1,2,4] [--rows 512] [--epochs 4] [--backend jax]
+    python benchmarks/process_sources.py [--processes 1,2,4] [--rows 512] [--batch-size 128] [--epochs 4] [--backend jax]
 
 The processes share the cores of this host. The model is small, so that an epoch is mostly reading. One source has random
-images of 256 x 256 pixels, packed as JPEG and decoded to 224 x 224. The other is an array of as many rows of 150,528 numbers,
-which NumPy maps from a file. The first epoch, with the compilation, is dropped as warm-up. "all rows": every process reads the
-whole source.
+images of 256 x 256 pixels, packed as JPEG and decoded to 224 x 224. Another is an array of as many rows of 150,528 numbers,
+which NumPy maps from a file. The third is a `DataLoader` over the rows of this array. The first epoch, with the compilation, is
+dropped as warm-up. "all rows": every process reads the whole source. The rows that are read count those that all compare.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tests.launched.job import result, start, start_all
 
 _SCRIPT = """
 import json, os, sys, threading, time
-source, folder, own, epochs = sys.argv[1], sys.argv[2], sys.argv[3] == "own rows", int(sys.argv[4])
+source, folder, own = sys.argv[1], sys.argv[2], sys.argv[3] == "own rows"
+epochs, batch_size = map(int, sys.argv[4:])
 import abreast
 if "RANK" in os.environ:
     scope = abreast.DataParallel()
@@ -55,7 +56,7 @@ with scope:
     model.compile("sgd", "mse")
 epochs_seen = Epochs()
 if source == "ImageRecords":
-    records = abreast.ImageRecords(folder + "/train.pack", 32, size=224, seed=1, num_threads=1)
+    records = abreast.ImageRecords(folder + "/train.pack", batch_size, size=224, seed=1, num_threads=1)
     painter = records._assembly.batches.rows
     plain = painter.paint
     def paint(numbers, *arguments):
@@ -63,6 +64,18 @@ if source == "ImageRecords":
         plain(numbers, *arguments)
     painter.paint = paint
     model.fit(records, epochs=epochs, verbose=0, callbacks=[epochs_seen])
+elif source == "DataLoader":
+    import torch
+    x = np.load(folder + "/x.npy", mmap_mode="r")
+    class Rows(torch.utils.data.Dataset):
+        abreast_by_index = True
+        def __len__(self):
+            return len(x)
+        def __getitem__(self, index):
+            note(1)
+            return np.array(x[index]), 0.0
+    loader = torch.utils.data.DataLoader(Rows(), batch_size=batch_size, shuffle=True)
+    model.fit(loader, epochs=epochs, verbose=0, callbacks=[epochs_seen])
 else:
     class Counting(np.ndarray):
         def __getitem__(self, places):
@@ -71,7 +84,7 @@ else:
                 note(len(rows))
             return rows
     x = np.load(folder + "/x.npy", mmap_mode="r").view(Counting)
-    model.fit(x, np.zeros(len(x)), batch_size=32, epochs=epochs, verbose=0, callbacks=[epochs_seen])
+    model.fit(x, np.zeros(len(x)), batch_size=batch_size, epochs=epochs, verbose=0, callbacks=[epochs_seen])
 print(json.dumps({"seconds": epochs_seen.times[1:], "rows": epochs_seen.rows[1:]}))
 """
 
@@ -80,14 +93,14 @@ def main() -> None:
     arguments = _arguments()
     with tempfile.TemporaryDirectory(prefix="abreast-process-sources-") as folder:
         _prepare(folder, arguments.rows)
-        for source in ("ImageRecords", "mapped array"):
+        for source in ("ImageRecords", "mapped array", "DataLoader"):
             for processes in arguments.processes:
                 for reads in ("all rows", "own rows") if processes > 1 else ("all rows",):
                     _measure(arguments, folder, source, processes, reads)
 
 
 def _measure(arguments: argparse.Namespace, folder: str, source: str, processes: int, reads: str) -> None:
-    words = (source, folder, reads, str(arguments.epochs))
+    words = (source, folder, reads, str(arguments.epochs), str(arguments.batch_size))
     if processes == 1:
         jobs = [start(_SCRIPT, None, 0, 1, *words, backend=arguments.backend)]
     else:
@@ -100,6 +113,7 @@ def _measure(arguments: argparse.Namespace, folder: str, source: str, processes:
         "processes": processes,
         "reads": reads,
         "rows": arguments.rows,
+        "batch_size": arguments.batch_size,
         "backend": arguments.backend,
     }
     lines.append([lines.line("process_sources", case, seconds, "seconds", warm_up="1 epoch", rows_read_by_rank=rows)])
@@ -131,6 +145,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--processes", type=lambda text: [int(each) for each in text.split(",")], default=[1, 2, 4])
     parser.add_argument("--rows", type=int, default=512)
+    parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--backend", default="jax", choices=("jax",))
     return parser.parse_args()

@@ -37,6 +37,8 @@ def page() -> str:
         _feeding(),
         _timeline_cost(),
         _startup(),
+        _process_sources(),
+        _process_calls(),
         _soak(),
         _images(),
         _image_quality(),
@@ -182,6 +184,46 @@ def _startup() -> str:
         "From the first import to the end of the first step, in a fresh process; for several processes, from their start to the "
         "end of the last one's first step (`startup.py`).",
         ("what", "backend", "devices", "side", "median", "quartiles", "commit"),
+        rows,
+        found,
+    )
+
+
+def _process_sources() -> str:
+    found = _newest("process_sources")
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        read = ", ".join(f"{number:.0f}" for number in line["rows_read_by_rank"])
+        name = (case["source"], case["processes"], case["batch_size"], case["reads"], f"{read} of {case['rows']}")
+        rows.append((*name, f"{line['median']:.2f} s", line["commit"]))
+    return _section(
+        "What each process reads",
+        "Rows that each process of a launcher reads in an epoch, and the seconds of the epoch, on JAX; all processes share the "
+        "cores of one host (`process_sources.py`).",
+        ("source", "processes", "batch", "reads", "rows read by each", "epoch", "commit"),
+        rows,
+        found,
+    )
+
+
+def _process_calls() -> str:
+    found = _newest("process_calls")
+    rows = [
+        (
+            line["case"]["backend"],
+            line["case"]["variables"],
+            _milliseconds(line),
+            f"{1000 * line['call_seconds']:.0f} ms",
+            line["commit"],
+        )
+        for line in found.values()
+    ]
+    return _section(
+        "Beginning of a call",
+        "The time in which two processes agree on 146 variables of 300 MB, and the `evaluate` of one batch that it is a part of "
+        '(`process_calls.py`). "read": somebody has set all variables.',
+        ("backend", "variables", "agree", "call", "commit"),
         rows,
         found,
     )
