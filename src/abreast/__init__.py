@@ -14,6 +14,7 @@ from abreast.backend_choice import watch_keras
 __version__ = "0.1.0"
 __all__ = [
     "AbreastError",
+    "Checkpoint",
     "DataParallel",
     "DeviceTrace",
     "ImageRecords",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from abreast.checkpoints.callback import Checkpoint
     from abreast.checking.model import check
     from abreast.doctor.diagnose import diagnose
     from abreast.errors import AbreastError
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AbreastError": "abreast.errors",
+    "Checkpoint": "abreast.checkpoints.callback",
     "DataParallel": "abreast.parallel",
     "DeviceTrace": "abreast.timeline.device_trace",
     "ImageRecords": "abreast.records.loading.image_records",

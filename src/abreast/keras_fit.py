@@ -16,6 +16,7 @@ import keras
 
 from abreast import first_use, horovod, spans
 from abreast.backend.contract import Kind, Placement
+from abreast.checkpoints.fits import kept
 from abreast.errors import DataError
 from abreast.exact import overrides_step
 from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
@@ -71,7 +72,7 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
         try:
             with ExitStack() as until_end:
                 take_part(plain.__name__, bound.arguments, placement, until_end)
-                result = plain(*bound.args, **bound.kwargs)
+                result = kept(plain, bound, placement) if plain.__name__ == "fit" else plain(*bound.args, **bound.kwargs)
             failed = False
             return result
         finally:

@@ -244,6 +244,18 @@ class FakeInstruments:
     def keep_buffers(self, model: Any) -> None:
         return None
 
+    def rest(self, model: Any) -> None:
+        pass
+
+    def build(self, model: Any, batch: Any) -> None:
+        pass
+
+    def read_buffers(self, model: Any) -> dict[str, Any]:
+        return {}
+
+    def write_buffers(self, model: Any, values: Any) -> None:
+        pass
+
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return size_bytes / self._backend.plan.all_reduce_bytes_per_second if placement.num_devices > 1 else 0.0
 

@@ -53,6 +53,7 @@ _LEFT_OUT = frozenset(
             "call_signature_parameters",
             "_build_shapes_dict",
             "_initial_epoch",
+            "_trainable_variables_indices",
         ),
         *(
             "_call_has_context_arg",

@@ -5,11 +5,13 @@ Training works without all of it; the timeline, the doctor and `abreast machine`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from abreast.backend.contract import Placement
+    from abreast.feed import HostBatch
 
 Mark = TypeVar("Mark")
 RandomState = TypeVar("RandomState")
@@ -69,7 +71,7 @@ class Instruments(Protocol[Mark, RandomState]):
     def random_state(self, model: Any) -> RandomState | None:
         """The state of the framework's global random generator, in each process that steps of a model draw in.
 
-        None where the framework has none.
+        None where the framework has none. Without a model: of this process alone.
         """
         ...
 
@@ -79,6 +81,22 @@ class Instruments(Protocol[Mark, RandomState]):
 
     def keep_buffers(self, model: Any) -> Kept | None:
         """Keep what layers hold outside of Keras's variables, as PyTorch's modules do; None where there is no such thing."""
+        ...
+
+    def rest(self, model: Any) -> None:
+        """Between two steps of a call: let the model's variables have the values of all replicas. Every process calls it."""
+        ...
+
+    def build(self, model: Any, batch: HostBatch) -> None:
+        """Make the variables that the first step would make, where Keras makes none before."""
+        ...
+
+    def read_buffers(self, model: Any) -> dict[str, Any]:
+        """Copies, as NumPy arrays, of what layers hold outside of Keras's variables."""
+        ...
+
+    def write_buffers(self, model: Any, values: Mapping[str, Any]) -> None:
+        """Set what `read_buffers` returned. Raises `CheckpointError` if the model has other buffers."""
         ...
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from abreast.checkpoints.files import CheckpointFiles, entries, is_folder, write_errors
 from abreast.checkpoints.lock import FolderLock
 from abreast.checkpoints.manifest import MANIFEST
+from abreast.checkpoints.names import is_final
 from abreast.checkpoints.read import read_checkpoint
 from abreast.checkpoints.snapshot import Snapshot
 from abreast.checkpoints.write import GONE, remove_folder, remove_leftovers
 from abreast.errors import CheckpointError
 from abreast.stderr import tell
 
-__all__ = ["FolderLock", "checkpoint_names", "newest_good", "prune"]
+__all__ = ["FolderLock", "checkpoint_names", "newest_good", "prune", "remove"]
 
 
 def checkpoint_names(folder: str | os.PathLike[str]) -> list[str]:
@@ -32,13 +34,13 @@ def checkpoint_names(folder: str | os.PathLike[str]) -> list[str]:
         raise CheckpointError(what, "name a folder of checkpoints") from None
 
 
-def newest_good(folder: str | os.PathLike[str]) -> tuple[str, Snapshot] | None:
-    """Name and content of the newest checkpoint that can be read; None if there is none at all.
+def newest_good(folder: str | os.PathLike[str], prefix: str = "") -> tuple[str, Snapshot] | None:
+    """Name and content of the newest checkpoint that can be read; None if there is none at all whose name has the prefix.
 
     Each newer one that cannot be read is reported on stderr. Raises `CheckpointError` if there are checkpoints and none can be
     read: a training that began anew would lose them silently.
     """
-    names = checkpoint_names(folder)
+    names = [name for name in checkpoint_names(folder) if name.startswith(prefix)]
     for name in reversed(names):
         try:
             return name, read_checkpoint(Path(folder) / name)
@@ -67,7 +69,7 @@ def prune(
     with FolderLock(folder), write_errors(folder, doing="remove checkpoints from"):
         remove_leftovers(folder, files)
         names = checkpoint_names(folder)
-        old = [name for name in names if not _is_final(name)][:-keep]
+        old = [name for name in names if not is_final(name)][:-keep]
         if old:
             good = known_good if known_good in names else _newest_good_name(folder, names)
             old = [name for name in old if name != good]
@@ -76,8 +78,12 @@ def prune(
     return old
 
 
-def _is_final(name: str) -> bool:
-    return name.partition(".")[0].endswith("-final")
+def remove(folder: str | os.PathLike[str], names: Sequence[str], files: CheckpointFiles | None = None) -> None:
+    """Remove checkpoints by name. Raises `CheckpointError` if another job uses the folder."""
+    files = files or CheckpointFiles()
+    with FolderLock(folder), write_errors(Path(folder)):
+        for name in names:
+            _remove(Path(folder), name, files)
 
 
 def _newest_good_name(folder: Path, names: list[str]) -> str | None:

@@ -8,7 +8,7 @@ reads only a process's own rows, also of sources in which a row depends on its i
 `validation_split.py` cuts off the rows for validation. Imports no framework: a backend puts batches on devices.
 """
 
-from abreast.feed.adapter import BetweenSteps, Feed, FeedIterator, Handed, take
+from abreast.feed.adapter import BetweenSteps, DoneStep, Feed, FeedIterator, Handed, take
 from abreast.feed.batch import HostBatch, not_numbers
 from abreast.feed.by_index import own_reading
 from abreast.feed.parts import Part, ReadsParts, array_digest, array_parts
@@ -20,6 +20,7 @@ from abreast.feed.validation_split import cut_validation
 
 __all__ = [
     "BetweenSteps",
+    "DoneStep",
     "Feed",
     "FeedIterator",
     "Handed",

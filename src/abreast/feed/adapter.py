@@ -7,9 +7,11 @@ epoch, never past its end. So whatever happens between epochs happens between th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from types import GeneratorType
+from typing import Any, Protocol
 
 import keras
 
@@ -36,6 +38,20 @@ class BetweenSteps:
     saves: bool = False  # whether one of Keras's callbacks saves the model's state between steps
 
 
+class PlaceKeeper(Protocol):
+    """Keeps the place in a source for checkpoints, and begins there after a restart."""
+
+    steps_done: int  # of the epoch that comes next, by an earlier run
+
+    def opening(self) -> AbstractContextManager[None]:
+        """Surrounds the opening of the source."""
+        ...
+
+    def begin(self, adapter: DataAdapter, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """An iterator of the source, at its begin or at the place where an earlier run was."""
+        ...
+
+
 @dataclass(frozen=True)
 class _Open:
     adapter: DataAdapter
@@ -60,6 +76,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.may_be_empty = False
         self.on_first_batch: Callable[[int], None] | None = None  # called with its rows, in the thread that reads it
         self.last_batch: HostBatch | None = None
+        self.keeper: PlaceKeeper | None = None
         self._source = source
         self._between_steps = between_steps
         self._iterator: FeedIterator | None = None
@@ -67,6 +84,10 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @cached_property
     def _open(self) -> _Open:
+        with nullcontext() if self.keeper is None else self.keeper.opening():
+            return self._opened()
+
+    def _opened(self) -> _Open:
         adapter = self._source.open()
         if adapter.num_batches == 0 and not self.may_be_empty and self.own_batches is None:
             raise DataError("the data source is empty", "give at least one row")
@@ -88,6 +109,34 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         return self._source.x
 
     @property
+    def is_open(self) -> bool:
+        return "_open" in vars(self)
+
+    @property
+    def goes_on_over_epochs(self) -> bool:
+        """Whether an epoch begins where the one before it has ended, not at the begin of the source."""
+        return self._source.steps_per_epoch is not None or isinstance(self._source.x, GeneratorType)
+
+    @property
+    def num_used(self) -> int:
+        """Batches of the present iterator that steps have."""
+        return 0 if self._iterator is None else self._iterator.pipeline.num_used
+
+    @property
+    def drawn_ahead(self) -> tuple[str, ...]:
+        """The global generators that the source has drawn from for batches that no step has taken yet."""
+        is_ahead = self._iterator is not None and self._iterator.pipeline.is_ahead
+        draws = self._open.habits.draws if is_ahead else None
+        return () if draws is None else draws.by_source
+
+    def first_batch(self) -> HostBatch:
+        """A batch as the source begins, which builds a model; the epochs that follow are as if it had not been read."""
+        batch = iter(self).take().host
+        self._close_iterator()
+        self.on_epoch_end()
+        return batch
+
+    @property
     def users_code_between_steps(self) -> bool:
         """Whether the user's callbacks act on batches, or the source is read between steps."""
         return bool(self._between_steps.callbacks) or self._open.habits.between
@@ -101,7 +150,8 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         if self.own_batches is not None:
             self.own_batches.begin()
         opened = self._open
-        pipeline = BatchPipeline(opened.begin(), self.check, self.stage, opened.staging, opened.habits, opened.pace)
+        batches = opened.begin() if self.keeper is None else self.keeper.begin(opened.adapter, opened.begin)
+        pipeline = BatchPipeline(batches, self.check, self.stage, opened.staging, opened.habits, opened.pace)
         self._iterator = FeedIterator(self, pipeline)
         self._permit(self._iterator)
         return self._iterator
@@ -130,7 +180,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     def close(self) -> None:
         """End the present iterator's threads and the source's workers, also in the middle of an epoch."""
-        if "_open" not in vars(self):
+        if not self.is_open:
             return
         self._close_iterator()
         if (enqueuer := getattr(self.adapter, "enqueuer", None)) is not None:
@@ -192,6 +242,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
             steps = min(steps or limit, limit)
         steps = steps or self._reported_batches
         if steps is not None:
+            steps -= 0 if self.keeper is None else self.keeper.steps_done
             iterator.pipeline.permitted = iterator.pipeline.num_taken + steps
 
 
@@ -276,6 +327,10 @@ class Handed:
     def take(self) -> Taken[Any]:
         self._iterator.pipeline.look_ahead()
         return self._iterator.pipeline.stage(self._taken)
+
+
+class DoneStep:
+    """Stands for the batch of a step that an earlier run has done: the step is not done again."""
 
 
 def take(batches: Iterator[Any], stage: Stage[Staged], kind: str = "train") -> Taken[Staged]:

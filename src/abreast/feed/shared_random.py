@@ -20,12 +20,17 @@ class SharedDraws:
     """Compares the states of Python's and NumPy's global generators around each read of one source."""
 
     def __init__(self) -> None:
-        self._generators = [_Watched(_numpy_state), _Watched(random.getstate)]
+        self._generators = [_Watched("numpy", _numpy_state), _Watched("python", random.getstate)]
         self._num_reads = 0
 
     @property
     def shared(self) -> bool:
         return any(each.source_draws and each.others_draw for each in self._generators)
+
+    @property
+    def by_source(self) -> tuple[str, ...]:
+        """The generators that the source draws from: `numpy`, `python`."""
+        return tuple(each.name for each in self._generators if each.source_draws)
 
     def begin_epoch(self) -> None:
         """Forget the last state: draws between two epochs happen in plain Keras's order anyway."""
@@ -50,7 +55,8 @@ class SharedDraws:
 class _Watched:
     """One generator: its state before and after the last read, and whether the source and other code changed it."""
 
-    def __init__(self, state: Callable[[], Any]) -> None:
+    def __init__(self, name: str, state: Callable[[], Any]) -> None:
+        self.name = name
         self.state = state
         self.before: Any = None
         self.after: Any = None

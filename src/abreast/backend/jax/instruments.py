@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import perf_counter_ns
 from typing import Any
 
@@ -12,6 +13,7 @@ from abreast.backend.instruments import DeviceTimes, Tracer
 from abreast.backend.jax import all_reduce
 from abreast.backend.jax.devices import OF_ALL_PROCESSES, platform, replicated_over, sharded_over
 from abreast.backend.jax.trace import JaxTracer
+from abreast.feed import HostBatch
 
 
 class JaxInstruments:
@@ -54,6 +56,18 @@ class JaxInstruments:
 
     def keep_buffers(self, model: Any) -> None:
         return None
+
+    def rest(self, model: Any) -> None:
+        model.jax_state_sync()
+
+    def build(self, model: Any, batch: HostBatch) -> None:
+        pass  # Keras's `fit` has built it
+
+    def read_buffers(self, model: Any) -> dict[str, Any]:
+        return {}
+
+    def write_buffers(self, model: Any, values: Mapping[str, Any]) -> None:
+        pass
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         if OF_ALL_PROCESSES:

@@ -58,7 +58,7 @@ class TensorFlowBackend:
     instruments: TensorFlowInstruments
 
     def __init__(self) -> None:
-        self.instruments = TensorFlowInstruments()
+        self.instruments = TensorFlowInstruments(self._rest)
         self._variables: WeakKeyDictionary[Any, Variables] = WeakKeyDictionary()
         self._specs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of an adapter's batches
         self._installed = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Any
 
@@ -13,12 +14,17 @@ from tensorflow.python.eager import context
 from abreast.backend.contract import Placement
 from abreast.backend.instruments import DeviceTimes, Tracer
 from abreast.backend.tensorflow import all_reduce
+from abreast.backend.tensorflow.build import build
 from abreast.backend.tensorflow.devices import computes_on_gpus, device_names, tf_names
 from abreast.backend.tensorflow.trace import TensorFlowTracer
+from abreast.feed import HostBatch
 
 
 class TensorFlowInstruments:
-    """See `backend/instruments.py`."""
+    """See `backend/instruments.py`. `rest` adds up what the replicas of a model have accumulated."""
+
+    def __init__(self, rest: Callable[[Any], None]) -> None:
+        self._rest = rest
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
         if placement is None:
@@ -53,6 +59,18 @@ class TensorFlowInstruments:
 
     def keep_buffers(self, model: Any) -> None:
         return None
+
+    def rest(self, model: Any) -> None:
+        self._rest(model)
+
+    def build(self, model: Any, batch: HostBatch) -> None:
+        build("train", model, batch)
+
+    def read_buffers(self, model: Any) -> dict[str, Any]:
+        return {}
+
+    def write_buffers(self, model: Any, values: Mapping[str, Any]) -> None:
+        pass
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return all_reduce.seconds(tf_names(placement.devices), size_bytes)

@@ -30,7 +30,7 @@ from abreast.backend.torch.mode import Mode, StagedBatch
 from abreast.backend.torch.parts import on_cpu, parts_of
 from abreast.backend.torch.staging import LEAVES
 from abreast.device_list import CPU_DEVICES
-from abreast.feed import Feed, Handed, HostBatch, dataset_views
+from abreast.feed import DoneStep, Feed, Handed, HostBatch, dataset_views
 from abreast.keras_private import global_state
 from abreast.keras_private.data_adapters import TFDatasetAdapter
 from abreast.keras_private.torch import TorchEpochIterator
@@ -48,7 +48,7 @@ class TorchBackend:
 
     def __init__(self) -> None:
         self.leader = Leader()
-        self.instruments = TorchInstruments(self._mode, self.leader)
+        self.instruments = TorchInstruments(self._mode, self.leader, self._collect_gradients)
         self._alone = Alone()
         self._launched: Launched | None = None
 
@@ -141,6 +141,10 @@ class TorchBackend:
             with ranks.step_lock:
                 ranks.accept_state(model)
 
+    def _collect_gradients(self, model: Any) -> None:
+        with self._ranks.step_lock:
+            self._ranks.collect_gradients(model)
+
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
         with self._ranks.step_lock:
             if not failed:
@@ -181,6 +185,8 @@ def _install() -> None:
             if not self.data_adapter.users_code_between_steps:  # else it has run since the last step
                 BACKEND.accept_state()
             raise
+        if isinstance(iterator, DoneStep):
+            return begin_step, end_step, iterator
         with self.catch_stop_iteration():
             handed = Handed(iterator)
             handed.before_users_code = self.data_adapter.users_code_between_steps

@@ -6,15 +6,17 @@ normalization fills from the rows of all ranks are equal without an average.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _NormBase
 
 from abreast import exact
+from abreast.errors import CheckpointError
 
 _WITHOUT_BUFFERS = (keras.Layer, torch.nn.ParameterDict)  # of their own
 
@@ -64,6 +66,24 @@ class Buffers:
     def layout(self) -> list[Any]:
         """Shapes and types of the buffers, which must be equal on all ranks for an exchange."""
         return [(tensor.shape, tensor.dtype) for tensor in self.tensors()]
+
+    # A checkpoint.
+
+    def read(self) -> dict[str, Any]:
+        """Copies of all buffers as NumPy arrays, by number and name."""
+        return {f"{i}/{name}": _as_array(tensor) for i, (_, name, tensor) in enumerate(self._present())}
+
+    @torch.no_grad()
+    def write(self, values: Mapping[str, Any]) -> None:
+        """Set what `read` returned. Raises `CheckpointError` if these are not the buffers of this model."""
+        present = {f"{i}/{name}": tensor for i, (_, name, tensor) in enumerate(self._present())}
+        own, saved = ({name: tuple(each.shape) for name, each in all_.items()} for all_ in (present, values))
+        if own != saved:
+            raise CheckpointError(
+                f"the checkpoint has the buffers {saved}, this model has {own}", "build the model of the checkpoint"
+            )
+        for name, tensor in present.items():
+            tensor.copy_(torch.from_numpy(np.array(values[name])))
 
     # Changes from outside of a step.
 
@@ -147,6 +167,11 @@ class Buffers:
                 if tensor is not None and tensor.layout is torch.strided and id(tensor) not in seen:
                     seen.add(id(tensor))
                     yield module, name, tensor
+
+
+def _as_array(tensor: torch.Tensor) -> Any:
+    detached = tensor.detach().cpu()
+    return (detached.float() if detached.dtype == torch.bfloat16 else detached).numpy().copy()  # NumPy has no bfloat16
 
 
 def _warn(model: Any, names: list[str]) -> None:

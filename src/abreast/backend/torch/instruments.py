@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Any
 
@@ -16,16 +16,22 @@ from abreast.backend.torch.devices import device_names
 from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode
 from abreast.backend.torch.trace import TorchTracer
+from abreast.feed import HostBatch
 
-RandomState = tuple[seeds.TorchState, list[seeds.Generators] | None]  # of this process, and of its workers
+# Of this process, and of its workers. NumPy arrays and plain values, which a file can hold.
+RandomState = tuple[Any, list[tuple[Any, ...]] | None]
 
 
 class TorchInstruments:
-    """See `backend/instruments.py`. `mode_of` gives the mode of a placement; `leader` has workers, if any are there."""
+    """See `backend/instruments.py`. `mode_of` gives the mode of a placement; `leader` has workers, if any are there.
 
-    def __init__(self, mode_of: Callable[[Placement], Mode], leader: Leader) -> None:
+    `rest` brings accumulated gradients together.
+    """
+
+    def __init__(self, mode_of: Callable[[Placement], Mode], leader: Leader, rest: Callable[[Any], None]) -> None:
         self._mode_of = mode_of
         self._leader = leader
+        self._rest = rest
         self._tracer: TorchTracer | None = None
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
@@ -54,18 +60,46 @@ class TorchInstruments:
             self._tracer.stop()
 
     def random_state(self, model: Any) -> RandomState:
-        return seeds.read_torch(), self._leader.random_states(model)
+        of_workers = None if model is None else self._leader.random_states(model)
+        packed = None if of_workers is None else [(_arrays(each.torch), *each[1:]) for each in of_workers]
+        return _arrays(seeds.read_torch()), packed
 
     def set_random_state(self, state: RandomState | None, model: Any) -> None:
         if state is not None:
             own, of_workers = state
-            seeds.write_torch(own)
-            self._leader.set_random_states(model, of_workers)
+            seeds.write_torch(_tensors(own))
+            states = (
+                None if of_workers is None else [seeds.Generators(_tensors(own), *rest) for own, *rest in of_workers]
+            )
+            if model is not None:
+                self._leader.set_random_states(model, states)
 
     def keep_buffers(self, model: Any) -> Buffers:
         buffers = Buffers(model, global_batch_norm=True)
         buffers.keep()
         return buffers
 
+    def rest(self, model: Any) -> None:
+        self._rest(model)
+
+    def build(self, model: Any, batch: HostBatch) -> None:
+        pass  # Keras's `fit` has built it
+
+    def read_buffers(self, model: Any) -> dict[str, Any]:
+        return Buffers(model, global_batch_norm=True).read()
+
+    def write_buffers(self, model: Any, values: Mapping[str, Any]) -> None:
+        Buffers(model, global_batch_norm=True).write(values)
+
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
         return self._mode_of(placement).all_reduce_seconds(placement, size_bytes)
+
+
+def _arrays(state: seeds.TorchState) -> tuple[Any, list[Any]]:
+    on_cpu, on_gpus = state
+    return on_cpu.numpy(), [each.numpy() for each in on_gpus]
+
+
+def _tensors(state: tuple[Any, list[Any]]) -> seeds.TorchState:
+    on_cpu, on_gpus = state
+    return torch.from_numpy(on_cpu), [torch.from_numpy(each) for each in on_gpus]

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import functools
 import random
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -54,8 +53,7 @@ def write_torch(state: TorchState) -> None:
         torch.cuda.set_rng_state(each, index)
 
 
-@dataclass(frozen=True)
-class Generators:
+class Generators(NamedTuple):
     """The state of a rank's generators, those that `seed_rank` seeds. Keras's is None until Keras makes it."""
 
     torch: TorchState

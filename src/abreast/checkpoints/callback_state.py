@@ -1,0 +1,129 @@
+"""The state of the callbacks of a `fit`: what a callback returns from `get_state`, or else its attributes.
+
+Lists, dictionaries, sets and arrays are filled in place, because the script may hold them too. Attributes that are neither data
+nor unchanged objects are reported once: after a restart they are as the script makes them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, MutableMapping, Sequence
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import keras
+import numpy as np
+
+from abreast.checkpoints.plain import CannotPackError, pack, unpack
+from abreast.errors import CheckpointError
+from abreast.stderr import tell_once
+
+# What Keras sets itself.
+_NOT_STATE = ("_model", "model", "params", "_params", "validation_data")
+_SETTINGS = (FunctionType, MethodType, ModuleType, type, keras.Layer, keras.losses.Loss, keras.optimizers.Optimizer)
+_METHODS = ("get_state", "set_state")
+
+
+class CallbackStates:
+    """The states of the callbacks of one `fit`. Made when it begins: what does not change from then on is the script's."""
+
+    def __init__(self, callbacks: Sequence[Any]) -> None:
+        self._callbacks = tuple(callbacks)
+        self._begin = tuple(dict(vars(each)) for each in callbacks)
+
+    def read(self, arrays: MutableMapping[str, Any]) -> list[dict[str, Any]]:
+        """The state of each callback as JSON; its arrays go to `arrays`."""
+        return [
+            {"class": _name(callback), **self._state_of(number, callback, arrays)}
+            for number, callback in enumerate(self._callbacks)
+        ]
+
+    def check(self, saved: Sequence[Mapping[str, Any]]) -> None:
+        """Raise `CheckpointError` if the callbacks are of other classes than those of a checkpoint."""
+        own, theirs = [_name(each) for each in self._callbacks], [each["class"] for each in saved]
+        if own != theirs:
+            raise CheckpointError(
+                f"the checkpoint has the callbacks {', '.join(theirs) or 'none'}; this fit has {', '.join(own) or 'none'}",
+                "give fit the callbacks of the first run, or begin anew in another folder",
+            )
+
+    def write(self, saved: Sequence[Mapping[str, Any]], arrays: Mapping[str, Any]) -> None:
+        """Set what `read` returned."""
+        for callback, each in zip(self._callbacks, saved, strict=True):
+            if "state" in each:
+                callback.set_state(unpack(each["state"], arrays))
+            for name, packed in each.get("attributes", {}).items():
+                _set(callback, name, unpack(packed, arrays))
+
+    def _state_of(self, number: int, callback: Any, arrays: MutableMapping[str, Any]) -> dict[str, Any]:
+        path = f"callbacks/{number}"
+        if all(callable(getattr(callback, name, None)) for name in _METHODS):
+            return {"state": _packed_state(callback, path, arrays)}
+        found = {}
+        for name, value in vars(callback).items():
+            if name in _NOT_STATE:
+                continue
+            if isinstance(value, keras.Variable):
+                value = keras.ops.convert_to_numpy(value)  # which `_set` assigns
+            try:
+                found[name] = pack(value, f"{path}/{name}", arrays)
+            except CannotPackError:
+                if not self._is_setting(number, name, value):
+                    _report(callback, name, value)
+        return {"attributes": found}
+
+    def _is_setting(self, number: int, name: str, value: Any) -> bool:
+        """Whether an attribute is the object that the script has given, and of a kind that no hook changes."""
+        if type(value).__module__.partition(".")[0] in ("keras", "abreast"):
+            return True
+        return isinstance(value, _SETTINGS) and self._begin[number].get(name) is value
+
+
+def _packed_state(callback: Any, path: str, arrays: MutableMapping[str, Any]) -> Any:
+    try:
+        return pack(callback.get_state(), path, arrays)
+    except CannotPackError as error:
+        raise CheckpointError(
+            f"get_state of {_name(callback)} returns what a checkpoint cannot hold: {error}",
+            "return numbers, text, NumPy arrays, and lists and dictionaries of them",
+        ) from error
+
+
+def _report(callback: Any, name: str, value: Any) -> None:
+    if type(callback).__module__.partition(".")[0] == "keras":
+        return  # files and writers, which Keras opens anew
+    tell_once(
+        f"checkpoints leave out {_name(callback)}.{name} (a {type(value).__qualname__}): after a restart it is as the script "
+        "makes it\nhint: give the callback get_state() and set_state(state), whose state is plain data"
+    )
+
+
+def _set(callback: Any, name: str, value: Any) -> None:
+    present = vars(callback).get(name)
+    if isinstance(present, keras.Variable):
+        present.assign(value)
+    elif not fill(present, value):
+        vars(callback)[name] = value
+
+
+def fill(present: Any, value: Any) -> bool:
+    """Let a container or an array have the content of another one of its kind; False for anything else."""
+    if type(present) is not type(value):
+        return False
+    if isinstance(present, list):
+        present[:] = value
+    elif isinstance(present, dict | set):
+        present.clear()
+        present.update(value)
+    elif isinstance(present, deque) and present.maxlen == value.maxlen:
+        present.clear()
+        present.extend(value)
+    elif isinstance(present, np.ndarray) and present.shape == value.shape and present.dtype == value.dtype:
+        present[...] = value
+    else:
+        return False
+    return True
+
+
+def _name(callback: Any) -> str:
+    return type(callback).__qualname__

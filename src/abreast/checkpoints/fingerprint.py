@@ -1,0 +1,66 @@
+"""What a `fit` is: its model, optimizer, source and framework, as JSON. A checkpoint of another one is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from abreast.backend import current_backend
+from abreast.checkpoints.variables import check_layout, layout
+from abreast.errors import CheckpointError
+from abreast.feed import Feed
+from abreast.feed.fingerprint import source_fingerprint
+
+_MOST_SHOWN = 3
+
+
+def take(model: Any, feed: Feed, begin: Mapping[str, str]) -> dict[str, Any]:
+    """The fingerprint of a `fit` whose model is built, and had the settings `begin` when the `fit` began."""
+    return {
+        "backend": current_backend().name,
+        "precision": str(keras.config.dtype_policy().name),
+        "variables": layout(model),
+        "settings": dict(begin),
+        "source": source_fingerprint(feed.adapter),
+        "steps_per_execution": model.steps_per_execution,
+    }
+
+
+def check(saved: Mapping[str, Any], own: Mapping[str, Any], name: str) -> None:
+    """Raise `CheckpointError` that names what differs between a checkpoint and the `fit` that would go on from it."""
+    if saved["backend"] != own["backend"]:
+        raise CheckpointError(
+            f"the checkpoint {name} was written with {saved['backend']}, and Keras uses {own['backend']}",
+            f"set KERAS_BACKEND={saved['backend']} (abreast run --backend {saved['backend']})",
+        )
+    check_layout(saved["variables"], own["variables"])
+    for part, what in _PARTS.items():
+        changed = _changes(saved[part], own[part])
+        if changed:
+            more = f", and {len(changed) - _MOST_SHOWN} more" if len(changed) > _MOST_SHOWN else ""
+            raise CheckpointError(
+                f"{what} is not that of the checkpoint {name}: {'; '.join(changed[:_MOST_SHOWN])}{more}",
+                "go on with the script as it was, or begin anew: another folder, or abreast run --checkpoint-reset",
+            )
+
+
+_PARTS = {
+    "precision": "the dtype policy",
+    "source": "the data source",
+    "steps_per_execution": "steps_per_execution",
+    "settings": "the model",
+}
+
+
+def _changes(saved: Any, own: Any, name: str = "") -> list[str]:
+    if isinstance(saved, Mapping) and isinstance(own, Mapping):
+        names = list(dict.fromkeys([*saved, *own]))
+        nothing = "nothing"
+        return [
+            change
+            for each in names
+            for change in _changes(saved.get(each, nothing), own.get(each, nothing), f"{name}.{each}" if name else each)
+        ]
+    return [] if saved == own else [f"{name or 'it'} was {saved}, and is {own}"]

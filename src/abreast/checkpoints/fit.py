@@ -1,0 +1,156 @@
+"""A `fit` that writes checkpoints and goes on from one: two callbacks around those of the user, and what they decide.
+
+A checkpoint is taken before a step, when the callbacks of the step before have run, and at the end of an epoch. An epoch that an
+earlier run has begun goes on after its last step; Keras's loop repeats that step without training (`keras_private/epochs.py`).
+Not here: which `fit` of the script this is (`fits.py`), what a checkpoint holds (`moment.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from abreast.backend import current_backend
+from abreast.checkpoints import stop, variables
+from abreast.checkpoints.agreement import Agreement
+from abreast.checkpoints.moment import RunningFit
+from abreast.checkpoints.snapshot import Snapshot
+from abreast.feed import DoneStep, Feed
+from abreast.keras_private.epochs import step_noting_logs
+
+Save = Callable[[Snapshot, bool], str]  # a state, and whether to wait until it is on the disk; returns its name
+
+
+class KeptFit:
+    """One `fit`. `resume` is the state to go on from, or None; `begin` makes the parts that are saved, of a built model."""
+
+    def __init__(
+        self, agreement: Agreement, save: Save, resume: Snapshot | None, begin: Callable[[Any], RunningFit]
+    ) -> None:
+        self.first, self.last = _First(self), _Last(self)
+        self._agreement = agreement
+        self._save = save
+        self._resume = resume
+        self._begin = begin
+        self._epoch = self._steps = 0
+        self._before_validation: Snapshot | None = None
+
+    def fit_begins(self, model: Any) -> None:
+        """All callbacks have had their `on_train_begin`."""
+        self._running = self._begin(model)
+        model.train_function = step_noting_logs(model.train_function, self._step_done, self._done_logs, DoneStep)
+        if self._resume is not None:
+            model._initial_epoch = self._resume.values["epoch"]
+
+    def epoch_begins(self, epoch: int) -> None:
+        self._epoch, self._steps = epoch, 0
+        self._before_validation = None
+        if self._resume is not None:
+            self._running.write(self._resume)
+            if not self._resume.values["steps"]:
+                self._resume = None
+
+    def step_begins(self, step: int) -> None:
+        """All steps before this one are done, and their callbacks have run."""
+        if self._resume is not None and step < self._resume.values["steps"]:
+            return  # the step that is repeated without training
+        self._put_back_again()
+        self._steps = step
+        if step:
+            self._take_if_due(lambda: self._running.read(self._epoch, step))
+
+    def validation_begins(self) -> None:
+        self._put_back_again()
+        small = self._running.read_small(self._epoch, self._steps)
+        self._before_validation = RunningFit.merged(small, variables.read_metrics(self._running.model))
+        self._take_if_due(lambda: self._running.read(self._epoch, self._steps))
+
+    def validation_step_begins(self) -> None:
+        """Only a signal takes a checkpoint in a validation, which begins anew after it: the weights, and all else as before it."""
+        before = self._before_validation
+        if before is None or (asked := self._agreement.answer().asked) is None:
+            return
+        self._store(Snapshot({**variables.read(self._running.model), **before.tensors}, before.values), asked)
+
+    def epoch_ends(self) -> None:
+        self._put_back_again()
+        self._before_validation = None
+        self._take_if_due(lambda: self._running.read(self._epoch + 1, 0), at_end=True)
+
+    def finished(self) -> Snapshot:
+        """The state of the `fit` that has ended."""
+        return self._running.read(self._epoch + 1, 0)
+
+    def _step_done(self, logs: Any) -> None:
+        self._running.logs = logs
+        number = self._running.model.steps_per_execution
+        self._steps += number
+        self._agreement.steps_done(number)
+
+    def _done_logs(self) -> dict[str, float]:
+        logs: dict[str, float] = self._running.logs
+        return logs
+
+    def _put_back_again(self) -> None:
+        """The callbacks of the step that was repeated have run: what they changed is put back."""
+        if self._resume is not None:
+            self._running.write(self._resume, move=False)
+            self._steps = self._resume.values["steps"]
+            self._resume = None
+
+    def _take_if_due(self, read: Callable[[], Snapshot], at_end: bool = False) -> None:
+        answer = self._agreement.answer(at_end)
+        if answer.is_due or answer.asked:
+            self._store(read(), answer.asked)
+
+    def _store(self, snapshot: Snapshot, asked: str | None) -> None:
+        self._agreement.saved()
+        name = self._save(snapshot, asked is not None)
+        if asked is not None:
+            stop.end(name)
+
+
+class _First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Runs before the callbacks of the user. Without hooks at the ends of batches, Keras need not wait for each step."""
+
+    def __init__(self, fit: KeptFit) -> None:
+        super().__init__()
+        self._fit = fit
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._fit.epoch_begins(epoch)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._fit.step_begins(batch)
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self._fit.validation_begins()
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._fit.validation_step_begins()
+
+
+class _Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Runs after the callbacks of the user."""
+
+    def __init__(self, fit: KeptFit) -> None:
+        super().__init__()
+        self._fit = fit
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._fit.fit_begins(self._model)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._fit.epoch_ends()
+
+
+def build(model: Any, feed: Feed) -> None:
+    """Make the variables that TensorFlow would make in the first step."""
+    optimizer = getattr(model, "optimizer", None)
+    is_built = all(layer.built for layer in model._flatten_layers())
+    if not is_built or (optimizer is not None and not optimizer.built):
+        current_backend().instruments.build(model, feed.first_batch())
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)

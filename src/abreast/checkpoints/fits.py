@@ -1,0 +1,229 @@
+"""Which `fit` of a script writes checkpoints, and from which it goes on: the n-th `fit` goes on from those of the n-th.
+
+A `fit` that had ended is not trained again: its last state is put back. Not here: one `fit` (`fit.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from abreast import exact
+from abreast.backend.contract import Placement
+from abreast.backend.fingerprint import settings
+from abreast.checkpoints import fingerprint, generators, model_attributes, rank_generators, stop
+from abreast.checkpoints.agreement import Agreement
+from abreast.checkpoints.callback import Checkpoint
+from abreast.checkpoints.callback_state import CallbackStates
+from abreast.checkpoints.fit import KeptFit, build
+from abreast.checkpoints.folder import FolderLock, checkpoint_names, newest_good, remove
+from abreast.checkpoints.moment import RunningFit
+from abreast.checkpoints.names import final_name_of, name_of, prefix_of
+from abreast.checkpoints.place import Generators, Keeper, begins
+from abreast.checkpoints.plain import pack, unpack
+from abreast.checkpoints.policy import Policy, default
+from abreast.checkpoints.read import read_checkpoint
+from abreast.checkpoints.snapshot import Snapshot
+from abreast.checkpoints.write import make_checkpoint_folder
+from abreast.checkpoints.writer import Writer
+from abreast.errors import CheckpointError
+from abreast.feed import Feed
+from abreast.feed.own_callbacks import listed
+from abreast.keras_private import epochs
+from abreast.stderr import tell
+
+_ANEW = "begin anew in another folder, or with abreast run --checkpoint-reset"
+_num_fits: dict[str, int] = {}  # of this process, by folder
+
+
+def kept(plain: Callable[..., Any], bound: Any, placement: Placement) -> Any:
+    """Call Keras's `fit` with its bound arguments, with checkpoints if the user asks for them."""
+    policy = _policy(bound.arguments["callbacks"])
+    if policy is None:
+        return plain(*bound.args, **bound.kwargs)
+    epochs.install(begins)
+    with ExitStack() as until_end:
+        until_end.enter_context(stop.in_fit())
+        return _Fit(policy, bound, placement, until_end).run(plain)
+
+
+def _policy(callbacks: Any) -> Policy | None:
+    own = [each for each in listed(callbacks) if isinstance(each, Checkpoint)]
+    if len(own) > 1:
+        raise CheckpointError(f"fit has {len(own)} abreast.Checkpoint callbacks", "give it one")
+    return own[0].policy if own else default()
+
+
+class _Fit:
+    """One call of `fit` that has a policy. In a job, rank 0 writes, and all processes read."""
+
+    def __init__(self, policy: Policy, bound: Any, placement: Placement, until_end: ExitStack) -> None:
+        self._policy = policy
+        self._until_end = until_end
+        self._bound = bound
+        self._arguments: dict[str, Any] = bound.arguments
+        self._job = placement.backend.job
+        self._is_writer = self._job is None or self._job.rank == 0
+        self._callbacks = listed(self._arguments["callbacks"])
+        for each in self._callbacks:
+            if isinstance(each, Checkpoint):
+                each.is_active = True
+                until_end.callback(setattr, each, "is_active", False)
+        if self._is_writer:
+            make_checkpoint_folder(Path(policy.folder))
+            until_end.enter_context(FolderLock(policy.folder))
+        self._number = _num_fits[policy.folder] = _num_fits.get(policy.folder, 0) + 1
+        if self._is_writer and policy.reset and self._number == 1:
+            remove(policy.folder, checkpoint_names(policy.folder))
+        self._writer = Writer(policy, self._number)
+        until_end.callback(self._writer.close)
+        until_end.callback(setattr, self._arguments["self"], "_initial_epoch", None)
+        found: tuple[str, Snapshot] | tuple[None, None] = self._found()
+        self._name: str | None = found[0]
+        self._saved: Snapshot | None = found[1]
+
+    def run(self, plain: Callable[..., Any]) -> Any:
+        saved = self._saved
+        if saved is not None:
+            generators.write(None, unpack(saved.values["began"], saved.tensors))
+        tensors: dict[str, Any] = {}
+        self._began = {"began": pack(generators.read(None), "began", tensors)}, tensors
+        if saved is not None and self._has_ended(saved):
+            return self._replayed(plain, saved)
+        if saved is not None:
+            tell(f"fit {self._number} goes on from the checkpoint {self._name}")
+        fit = KeptFit(Agreement(self._policy.every, self._job), self._save, saved, self._begin)
+        _surround(self._arguments, fit, self._until_end)
+        history = plain(*self._bound.args, **self._bound.kwargs)
+        self._write_final(fit.finished())
+        return history
+
+    def _found(self) -> tuple[str, Snapshot] | tuple[None, None]:
+        """The newest good checkpoint of this `fit`: the one that rank 0 finds."""
+        found = newest_good(self._policy.folder, prefix_of(self._number)) if self._is_writer else None
+        if self._job is None:
+            return found or (None, None)
+        own = "" if found is None else found[0]
+        name = self._job.exchange("looks for a checkpoint", own.encode())[0].decode()
+        if not name:
+            return None, None
+        return name, found[1] if found is not None else self._read(name)
+
+    def _read(self, name: str) -> Snapshot:
+        if name not in checkpoint_names(self._policy.folder):
+            raise CheckpointError(
+                f"rank 0 goes on from the checkpoint {name}, and this process does not find it in {self._policy.folder}",
+                "name a folder that all hosts of the job share",
+            )
+        return read_checkpoint(f"{self._policy.folder}/{name}")
+
+    def _has_ended(self, saved: Snapshot) -> bool:
+        if not saved.values["finished"]:
+            return False
+        done, asked = saved.values["epoch"], self._arguments["epochs"]
+        if saved.values["stop_training"] or done == asked:
+            return True
+        if done > asked:
+            raise CheckpointError(
+                f"fit {self._number} had ended after {done} epochs ({self._name}), and is now asked for {asked}", _ANEW
+            )
+        averaging = [each for each in exact.optimizers(self._arguments["self"]) if getattr(each, "use_ema", False)]
+        if averaging:
+            raise CheckpointError(
+                f"fit {self._number} had ended after {done} epochs, with the averaged weights of use_ema; it cannot go on "
+                f"to {asked} epochs as if it had not ended",
+                _ANEW,
+            )
+        return False
+
+    def _replayed(self, plain: Callable[..., Any], saved: Snapshot) -> Any:
+        """What the `fit` of an earlier run has left, without training."""
+        tell(
+            f"fit {self._number} had ended: its result is that of the checkpoint {self._name}\nhint: to train anew, {_ANEW}"
+        )
+        begun = _Begun(self._begin)
+        self._arguments |= {"initial_epoch": self._arguments["epochs"], "callbacks": [begun], "verbose": 0}
+        history = plain(*self._bound.args, **self._bound.kwargs)
+        for callback in self._callbacks:
+            callback.set_model(self._arguments["self"])
+        assert begun.running is not None
+        begun.running.write(saved, ended=True)
+        return history
+
+    def _begin(self, model: Any) -> RunningFit:
+        feed, validation = self._arguments["x"], self._arguments["validation_data"]
+        begin = settings(model)
+        if self._saved is not None:
+            with _drawing_nothing():
+                build(model, feed)
+            fingerprint.check(self._saved.values["fingerprint"], fingerprint.take(model, feed, begin), str(self._name))
+            if self._job is not None:
+                self._saved = rank_generators.own(self._saved, self._job)
+        own = Generators(lambda: generators.read(None), lambda state: generators.write(None, state))
+        return RunningFit(
+            model,
+            CallbackStates([each for each in self._callbacks if not _is_ours(each)]),
+            Keeper(feed, own),
+            Keeper(validation, own) if isinstance(validation, Feed) else None,
+            model_attributes.read(model),
+            functools.cache(lambda: fingerprint.take(model, feed, begin)),
+        )
+
+    def _save(self, state: Snapshot, wait: bool) -> str:
+        name = name_of(self._number, state.values["epoch"], state.values["steps"])
+        self._write(name, state, finished=False, wait=wait)
+        return name
+
+    def _write_final(self, state: Snapshot) -> None:
+        self._write(final_name_of(self._number, state.values["epoch"]), state, finished=True, wait=True)
+
+    def _write(self, name: str, state: Snapshot, finished: bool, wait: bool) -> None:
+        values, tensors = self._began
+        more = {"fit": self._number, "finished": finished, "epochs": self._arguments["epochs"], **values}
+        if self._job is not None:
+            more["generators_of_ranks"] = rank_generators.of_all(state, self._job)
+        if not self._is_writer:
+            return
+        snapshot = Snapshot({**state.tensors, **tensors}, {**state.values, **more})
+        (self._writer.write_now if wait else self._writer.write)(name, snapshot)
+
+
+class _Begun(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Notes the parts of a `fit` that trains nothing."""
+
+    def __init__(self, begin: Callable[[Any], RunningFit]) -> None:
+        super().__init__()
+        self._begin = begin
+        self.running: RunningFit | None = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.running = self._begin(self._model)
+
+
+def _surround(arguments: dict[str, Any], fit: KeptFit, until_end: ExitStack) -> None:
+    """Put a callback before those of the user, and one after them."""
+    callbacks = arguments["callbacks"]
+    if not isinstance(callbacks, keras.callbacks.CallbackList):
+        arguments["callbacks"] = [fit.first, *listed(callbacks), fit.last]
+        return
+    until_end.callback(setattr, callbacks, "callbacks", callbacks.callbacks)
+    callbacks.callbacks = [fit.first, *callbacks.callbacks, fit.last]
+    for each in (fit.first, fit.last):
+        each.set_model(arguments["self"])
+
+
+@contextmanager
+def _drawing_nothing() -> Iterator[None]:
+    """Inside, random generators are drawn from as if nothing had happened."""
+    before = generators.read(None)
+    yield
+    generators.write(None, before)
+
+
+def _is_ours(callback: Any) -> bool:
+    return type(callback).__module__.partition(".")[0] == "abreast"

@@ -1,0 +1,103 @@
+"""All that a `fit` is at one moment, as a checkpoint holds it: read from a running `fit`, and put back in another process.
+
+Variables, random generators, the places in the sources, `History`, the states of callbacks, and what callbacks changed on the model.
+Not here: when that happens (`fit.py`), and the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from abreast.checkpoints import generators, model_attributes, variables
+from abreast.checkpoints.callback_state import CallbackStates
+from abreast.checkpoints.place import Keeper, Place
+from abreast.checkpoints.plain import pack, unpack
+from abreast.checkpoints.snapshot import Snapshot
+
+_FLAG = "stop_training"
+
+
+@dataclass
+class RunningFit:
+    """The parts of a `fit` that a checkpoint reads and sets. `begin` has the attributes of the model's parts when it began."""
+
+    model: Any
+    callbacks: CallbackStates
+    train: Keeper
+    validation: Keeper | None
+    begin: model_attributes.Attributes
+    fingerprint: Callable[[], dict[str, Any]]
+    logs: Any = None  # of the last step
+
+    def read(self, epoch: int, steps: int) -> Snapshot:
+        """The state between two steps: `epoch` runs, and `steps` of it are done."""
+        return self.merged(self.read_small(epoch, steps), variables.read(self.model))
+
+    def read_small(self, epoch: int, steps: int) -> Snapshot:
+        """The same without variables."""
+        tensors: dict[str, Any] = {}
+        history = self.model.history
+        values = {
+            "epoch": epoch,
+            "steps": steps,
+            "fingerprint": self.fingerprint(),
+            _FLAG: bool(self.model.stop_training),
+            "generators": pack(generators.read(self.model), "generators", tensors),
+            "places": {name: _packed(keeper, name, steps, tensors) for name, keeper in self._keepers().items()},
+            "history": {"epoch": list(history.epoch), "logs": pack(history.history, "history", tensors)},
+            "logs": _floats(self.logs),
+            "callbacks": self.callbacks.read(tensors),
+            "attributes": model_attributes.changes(self.begin, model_attributes.read(self.model)),
+        }
+        return Snapshot(tensors, values)
+
+    @staticmethod
+    def merged(small: Snapshot, arrays: Mapping[str, Any]) -> Snapshot:
+        """Variables first: the same names stay in the same order in every checkpoint."""
+        return Snapshot({**arrays, **small.tensors}, small.values)
+
+    def write(self, saved: Snapshot, *, move: bool = True, ended: bool = False) -> None:
+        """Put a state back. Without `move`, the sources stay where they are; a `fit` that has `ended` reads no more of them."""
+        values, tensors = saved.values, saved.tensors
+        self.callbacks.check(values["callbacks"])
+        model_attributes.write(self.model, values["attributes"])
+        variables.write(self.model, tensors)
+        self.callbacks.write(values["callbacks"], tensors)
+        history = self.model.history
+        history.epoch[:] = values["history"]["epoch"]
+        history.history.clear()
+        history.history.update(unpack(values["history"]["logs"], tensors))
+        self.model.stop_training = values[_FLAG]
+        self.logs = values["logs"]
+        self._write_places(values, tensors, move and not ended)
+
+    def _write_places(self, values: Mapping[str, Any], tensors: Mapping[str, Any], move: bool) -> None:
+        places = {name: _unpacked(packed, tensors) for name, packed in values["places"].items()}
+        now = unpack(values["generators"], tensors)
+        if not move and (ahead := places["train"].drawn_ahead):
+            present = generators.read(None)
+            now |= {name: present[name] for name in ahead}
+        generators.write(self.model, now)
+        if move:
+            for name, keeper in self._keepers().items():
+                if name in places:
+                    keeper.go_to(places[name])
+
+    def _keepers(self) -> dict[str, Keeper]:
+        found = {"train": self.train, "validation": self.validation}
+        return {name: keeper for name, keeper in found.items() if keeper is not None}
+
+
+def _packed(keeper: Keeper, name: str, steps: int, tensors: dict[str, Any]) -> Any:
+    place = keeper.place(steps if name == "train" else 0)
+    return pack(asdict(place), f"places/{name}", tensors)
+
+
+def _unpacked(packed: Any, tensors: Mapping[str, Any]) -> Place:
+    return Place(**unpack(packed, tensors))
+
+
+def _floats(logs: Any) -> dict[str, float]:
+    return {name: float(value) for name, value in (logs or {}).items()}

@@ -1,0 +1,46 @@
+"""The framework's random generators of the processes of a job: each has its own, and rank 0 writes those of all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from abreast.backend.contract import Job
+from abreast.checkpoints.snapshot import Snapshot
+from abreast.stderr import tell_once
+
+_PREFIX = "generators/framework"
+
+
+def of_all(state: Snapshot, job: Job) -> list[Any]:
+    """The framework's generators of all ranks, in their order, as JSON. All processes call it."""
+    own = {name: _text(array) for name, array in state.tensors.items() if name.startswith(_PREFIX)}
+    message = json.dumps([state.values["generators"]["framework"], own]).encode()
+    return [json.loads(each) for each in job.exchange("saves random generators", message)]
+
+
+def own(saved: Snapshot, job: Job) -> Snapshot:
+    """A checkpoint with the generators of this rank; those of rank 0 if another number of processes wrote it."""
+    of_ranks = saved.values.get("generators_of_ranks") or []
+    size = len(job.exchange("goes on from a checkpoint", b""))
+    if len(of_ranks) != size:
+        tell_once(
+            f"{len(of_ranks) or 1} processes wrote the checkpoint: random layers go on with other numbers on these {size}"
+        )
+        return saved
+    framework, arrays = of_ranks[job.rank]
+    tensors = {name: array for name, array in saved.tensors.items() if not name.startswith(_PREFIX)}
+    tensors |= {name: _array(text) for name, text in arrays.items()}
+    generators = {**saved.values["generators"], "framework": framework}
+    return Snapshot(tensors, {**saved.values, "generators": generators})
+
+
+def _text(array: Any) -> list[Any]:
+    return [array.dtype.name, list(array.shape), array.tobytes().hex()]
+
+
+def _array(text: list[Any]) -> Any:
+    name, shape, data = text
+    return np.frombuffer(bytes.fromhex(data), np.dtype(name)).reshape(shape).copy()

@@ -1,0 +1,108 @@
+"""The variables of a training by name, read as arrays and set again: those of the model, its metrics and its optimizers.
+
+Variables are matched by their order, because Keras numbers the layers of a process: `dense_1` may be `dense_3` in a notebook.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from abreast import exact
+from abreast.backend import current_backend
+from abreast.errors import CheckpointError
+
+GROUPS = ("model", "metrics", "optimizer", "buffers")
+
+
+def read(model: Any) -> dict[str, Any]:
+    """Copies of all variables and buffers, between two steps; names begin with their group, as `model/dense/kernel`."""
+    instruments = current_backend().instruments
+    instruments.rest(model)
+    found = {name: _copy(variable) for name, variable in _named(model).items()}
+    return found | {f"buffers/{name}": value for name, value in instruments.read_buffers(model).items()}
+
+
+def read_metrics(model: Any) -> dict[str, Any]:
+    """The same for the metrics alone."""
+    current_backend().instruments.rest(model)
+    return {name: _copy(variable) for name, variable in _named(model).items() if name.startswith("metrics/")}
+
+
+def layout(model: Any) -> dict[str, list[Any]]:
+    """The shape and type of each variable, as JSON."""
+    return {name: [list(variable.shape), str(variable.dtype)] for name, variable in _named(model).items()}
+
+
+def write(model: Any, arrays: Mapping[str, Any]) -> None:
+    """Set what `read` returned. Raises `CheckpointError`, and sets nothing, if the model has other variables."""
+    current_backend().instruments.rest(model)
+    variables = _named(model)
+    saved = {name: value for name, value in arrays.items() if name.split("/")[0] in GROUPS[:3]}
+    check_layout(
+        variables_layout(saved), {name: [list(each.shape), str(each.dtype)] for name, each in variables.items()}
+    )
+    for variable, value in zip(variables.values(), saved.values(), strict=True):
+        variable.assign(value)
+    buffers = {name.removeprefix("buffers/"): value for name, value in arrays.items() if name.startswith("buffers/")}
+    current_backend().instruments.write_buffers(model, buffers)
+
+
+def variables_layout(arrays: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {name: [list(value.shape), str(value.dtype)] for name, value in arrays.items()}
+
+
+def check_layout(saved: Mapping[str, list[Any]], own: Mapping[str, list[Any]]) -> None:
+    """Raise `CheckpointError` if a checkpoint's variables are not those of a model, by order, name and shape."""
+    for (name, (shape, _)), (own_name, (own_shape, _)) in zip(saved.items(), own.items(), strict=False):
+        if _without_numbers(name) != _without_numbers(own_name) or shape != own_shape:
+            raise CheckpointError(
+                f"the checkpoint has {name} of shape {tuple(shape)}, where this model has {own_name} of shape "
+                f"{tuple(own_shape)}",
+                _HINT,
+            )
+    if len(saved) != len(own):
+        raise CheckpointError(f"the checkpoint has {len(saved)} variables, this model has {len(own)}", _HINT)
+
+
+_HINT = (
+    "build and compile the model of the checkpoint, or begin anew in another folder (abreast run --checkpoint-reset)"
+)
+
+
+def _copy(variable: Any) -> Any:
+    return np.array(keras.ops.convert_to_numpy(variable), order="C")
+
+
+def _named(model: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    for group, variable in _grouped(model):
+        if id(variable) in seen:
+            continue
+        seen.add(id(variable))
+        found[_unused(f"{group}/{variable.path}", found)] = variable
+    return found
+
+
+def _grouped(model: Any) -> Iterator[tuple[str, Any]]:
+    yield from (("model", variable) for variable in model.variables)
+    yield from (("metrics", variable) for variable in model.metrics_variables)
+    yield from (("metrics", variable) for metric in exact.leaf_metrics(model) for variable in metric.variables)
+    yield from (("optimizer", variable) for optimizer in exact.optimizers(model) for variable in optimizer.variables)
+
+
+def _unused(name: str, names: Mapping[str, Any]) -> str:
+    number = 1
+    while (numbered := name if number == 1 else f"{name}#{number}") in names:
+        number += 1
+    return numbered
+
+
+def _without_numbers(name: str) -> str:
+    """A name without the numbers that Keras gives to layers of one kind."""
+    return re.sub(r"_\d+(?=/|$)", "", name)

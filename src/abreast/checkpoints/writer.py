@@ -1,0 +1,73 @@
+"""Writes checkpoints beside the training: the training thread only copies its state, a thread writes it to the disk.
+
+A checkpoint that cannot be written does not end the training: the older one stays, an error on stderr says why, and the next one
+is tried. Not here: the files (`write.py`), and what a checkpoint holds (`moment.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+
+from abreast.checkpoints.folder import checkpoint_names, remove
+from abreast.checkpoints.names import is_final, prefix_of
+from abreast.checkpoints.policy import Policy
+from abreast.checkpoints.snapshot import Snapshot
+from abreast.checkpoints.write import write_checkpoint
+from abreast.errors import CheckpointError
+from abreast.stderr import tell
+
+
+class Writer:
+    """The writer of one `fit`. One checkpoint is written at a time."""
+
+    def __init__(self, policy: Policy, fit: int) -> None:
+        self._policy = policy
+        self._fit = fit
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def write(self, name: str, snapshot: Snapshot) -> None:
+        """Write in a thread, after the one before is written."""
+        self._wait()
+        self._thread = threading.Thread(target=self._told, args=(name, snapshot), name="abreast-checkpoint")
+        self._thread.start()
+
+    def write_now(self, name: str, snapshot: Snapshot) -> None:
+        """Write and return when it is on the disk. Raises `CheckpointError`."""
+        self._wait()
+        self._written(name, snapshot)
+
+    def close(self) -> None:
+        """Wait for the thread."""
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _told(self, name: str, snapshot: Snapshot) -> None:
+        try:
+            self._written(name, snapshot)
+        except CheckpointError as error:
+            tell(f"the training goes on, but {error}")
+        except BaseException as error:
+            self._error = error
+
+    def _written(self, name: str, snapshot: Snapshot) -> None:
+        path = write_checkpoint(self._policy.folder, name, snapshot)
+        self._remove_old(path.name)
+
+    def _remove_old(self, newest: str) -> None:
+        """Keep the newest ones of this fit, and the last state of each fit that has ended: it is not trained again."""
+        own = [name for name in checkpoint_names(self._policy.folder) if name.startswith(prefix_of(self._fit))]
+        running = [name for name in own if not is_final(name) and name != newest]
+        kept = 0 if is_final(newest) else self._policy.keep - 1
+        remove(self._policy.folder, running[: len(running) - kept] if kept else running)
