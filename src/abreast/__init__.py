@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from abreast.checkpoints.callback import Checkpoint
     from abreast.checking.model import check
+    from abreast.checkpoints.callback import Checkpoint
     from abreast.doctor.diagnose import diagnose
     from abreast.errors import AbreastError
     from abreast.launchers.innermost import is_main_process, rank

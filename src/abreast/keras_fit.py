@@ -72,7 +72,9 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
         try:
             with ExitStack() as until_end:
                 take_part(plain.__name__, bound.arguments, placement, until_end)
-                result = kept(plain, bound, placement) if plain.__name__ == "fit" else plain(*bound.args, **bound.kwargs)
+                result = (
+                    kept(plain, bound, placement) if plain.__name__ == "fit" else plain(*bound.args, **bound.kwargs)
+                )
             failed = False
             return result
         finally:

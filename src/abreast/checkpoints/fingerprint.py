@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from abreast.backend import current_backend
-from abreast.checkpoints.variables import check_layout, layout
+from abreast.checkpoints.variables import check_layout, layout, without_numbers
 from abreast.errors import CheckpointError
 from abreast.feed import Feed
 from abreast.feed.fingerprint import source_fingerprint
@@ -63,4 +63,5 @@ def _changes(saved: Any, own: Any, name: str = "") -> list[str]:
             for each in names
             for change in _changes(saved.get(each, nothing), own.get(each, nothing), f"{name}.{each}" if name else each)
         ]
-    return [] if saved == own else [f"{name or 'it'} was {saved}, and is {own}"]
+    same = saved == own or without_numbers(str(saved)) == without_numbers(str(own))
+    return [] if same else [f"{name or 'it'} was {saved}, and is {own}"]

@@ -1,6 +1,6 @@
 """A `fit` that writes checkpoints and goes on from one: two callbacks around those of the user, and what they decide.
 
-A checkpoint is taken before a step, when the callbacks of the step before have run, and at the end of an epoch. An epoch that an
+A checkpoint is taken before a step, when the callbacks of the step before have run, and before an epoch. An epoch that an
 earlier run has begun goes on after its last step; Keras's loop repeats that step without training (`keras_private/epochs.py`).
 Not here: which `fit` of the script this is (`fits.py`), what a checkpoint holds (`moment.py`).
 """
@@ -45,8 +45,10 @@ class KeptFit:
             model._initial_epoch = self._resume.values["epoch"]
 
     def epoch_begins(self, epoch: int) -> None:
-        self._epoch, self._steps = epoch, 0
+        has_trained, self._epoch, self._steps = self._steps > 0, epoch, 0
         self._before_validation = None
+        if has_trained:  # `History` has the epoch before, too
+            self._take_if_due(lambda: self._running.read(epoch, 0), at_end=True)
         if self._resume is not None:
             self._running.write(self._resume)
             if not self._resume.values["steps"]:
@@ -56,28 +58,30 @@ class KeptFit:
         """All steps before this one are done, and their callbacks have run."""
         if self._resume is not None and step < self._resume.values["steps"]:
             return  # the step that is repeated without training
-        self._put_back_again()
+        self.put_back_again()
         self._steps = step
         if step:
             self._take_if_due(lambda: self._running.read(self._epoch, step))
 
     def validation_begins(self) -> None:
-        self._put_back_again()
+        self.put_back_again()
         small = self._running.read_small(self._epoch, self._steps)
         self._before_validation = RunningFit.merged(small, variables.read_metrics(self._running.model))
         self._take_if_due(lambda: self._running.read(self._epoch, self._steps))
 
     def validation_step_begins(self) -> None:
-        """Only a signal takes a checkpoint in a validation, which begins anew after it: the weights, and all else as before it."""
+        """In a validation, only a signal takes a checkpoint: the weights, and all else as it was before the validation."""
         before = self._before_validation
         if before is None or (asked := self._agreement.answer().asked) is None:
             return
         self._store(Snapshot({**variables.read(self._running.model), **before.tensors}, before.values), asked)
 
-    def epoch_ends(self) -> None:
-        self._put_back_again()
-        self._before_validation = None
-        self._take_if_due(lambda: self._running.read(self._epoch + 1, 0), at_end=True)
+    def put_back_again(self) -> None:
+        """The callbacks of the step that was repeated have run: what they changed is put back."""
+        if self._resume is not None:
+            self._running.write(self._resume, move=False)
+            self._steps = self._resume.values["steps"]
+            self._resume = None
 
     def finished(self) -> Snapshot:
         """The state of the `fit` that has ended."""
@@ -92,13 +96,6 @@ class KeptFit:
     def _done_logs(self) -> dict[str, float]:
         logs: dict[str, float] = self._running.logs
         return logs
-
-    def _put_back_again(self) -> None:
-        """The callbacks of the step that was repeated have run: what they changed is put back."""
-        if self._resume is not None:
-            self._running.write(self._resume, move=False)
-            self._steps = self._resume.values["steps"]
-            self._resume = None
 
     def _take_if_due(self, read: Callable[[], Snapshot], at_end: bool = False) -> None:
         answer = self._agreement.answer(at_end)
@@ -125,6 +122,9 @@ class _First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no ty
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._fit.step_begins(batch)
 
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._fit.put_back_again()
+
     def on_test_begin(self, logs: Any = None) -> None:
         self._fit.validation_begins()
 
@@ -141,9 +141,6 @@ class _Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._fit.fit_begins(self._model)
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self._fit.epoch_ends()
 
 
 def build(model: Any, feed: Feed) -> None:

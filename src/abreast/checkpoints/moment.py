@@ -1,6 +1,7 @@
 """All that a `fit` is at one moment, as a checkpoint holds it: read from a running `fit`, and put back in another process.
 
-Variables, random generators, the places in the sources, `History`, the states of callbacks, and what callbacks changed on the model.
+Variables, random generators, the places in the sources, `History`, the states of callbacks, and what callbacks changed on the
+model.
 Not here: when that happens (`fit.py`), and the files.
 """
 

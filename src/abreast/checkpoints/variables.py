@@ -59,7 +59,7 @@ def variables_layout(arrays: Mapping[str, Any]) -> dict[str, list[Any]]:
 def check_layout(saved: Mapping[str, list[Any]], own: Mapping[str, list[Any]]) -> None:
     """Raise `CheckpointError` if a checkpoint's variables are not those of a model, by order, name and shape."""
     for (name, (shape, _)), (own_name, (own_shape, _)) in zip(saved.items(), own.items(), strict=False):
-        if _without_numbers(name) != _without_numbers(own_name) or shape != own_shape:
+        if without_numbers(name) != without_numbers(own_name) or shape != own_shape:
             raise CheckpointError(
                 f"the checkpoint has {name} of shape {tuple(shape)}, where this model has {own_name} of shape "
                 f"{tuple(own_shape)}",
@@ -103,6 +103,6 @@ def _unused(name: str, names: Mapping[str, Any]) -> str:
     return numbered
 
 
-def _without_numbers(name: str) -> str:
-    """A name without the numbers that Keras gives to layers of one kind."""
-    return re.sub(r"_\d+(?=/|$)", "", name)
+def without_numbers(text: str) -> str:
+    """A text without the numbers that Keras gives to layers of one kind."""
+    return re.sub(r"_\d+(?=[\W_]|$)", "", text)

@@ -1,0 +1,148 @@
+"""A `fit` that is interrupted and goes on ends as one that was not, bit for bit on the same devices, on every backend."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.harness.client import Workers
+
+STEPS = 7  # of an epoch
+
+
+@pytest.mark.parametrize(
+    ("interrupted_at", "every"),
+    [((STEPS + 4,), 3), ((STEPS + 3, 5, 4), 2), ((STEPS, 1), "epoch")],
+    ids=["in mid-epoch", "three times", "at an epoch's end"],
+)
+def test_an_interrupted_fit_ends_as_one_that_was_not(
+    workers: Workers, tmp_path: Path, interrupted_at: tuple[int, ...], every: Any
+) -> None:
+    run = workers.abreast.run
+    plain, _ = run(train)
+    assert_equal(plain, run(train, folder=str(tmp_path), interrupted_at=interrupted_at, every=every)[0])
+
+
+def test_a_fit_that_had_ended_is_not_trained_again(workers: Workers, tmp_path: Path) -> None:
+    first, num_steps = workers.abreast.run(train, folder=str(tmp_path))
+    second, num_again = workers.abreast.run(train, folder=str(tmp_path))
+    assert (num_steps, num_again) == (3 * STEPS, 0)
+    assert_equal(first, second)
+
+
+def test_a_fit_goes_on_on_other_devices(workers: Workers, tmp_path: Path) -> None:
+    plain, _ = workers.abreast.run(train, dropout=0.0)
+    found, _ = workers.abreast.run(
+        train, dropout=0.0, folder=str(tmp_path), interrupted_at=(9, 8), every=3, devices=(2, 1, 4)
+    )
+    for name, value in plain.items():
+        np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("left_out", ["generators", "variables", "callbacks", "place", "metrics"])
+@pytest.mark.in_turn
+def test_what_is_left_out_is_noticed(workers: Workers, backend: str, tmp_path: Path, left_out: str) -> None:
+    if backend == "tensorflow" and left_out in ("generators", "place"):
+        pytest.skip("tf.data draws the same order from its seeds anyway")
+    plain, _ = workers.abreast.run(train)
+    found, _ = workers.abreast.run(train, folder=str(tmp_path), interrupted_at=(2 * STEPS + 4,), every=3, left_out=left_out)
+    assert any(not np.array_equal(plain[name], found[name]) for name in plain)
+
+
+def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+def train(
+    folder: str | None = None,
+    interrupted_at: tuple[int, ...] = (),
+    every: Any = 3,
+    devices: tuple[int, ...] = (2,),
+    dropout: float = 0.3,
+    left_out: str = "",
+) -> tuple[dict[str, Any], int]:
+    """In a worker: a training that is interrupted after so many steps of each run, and begun again as by a new process.
+
+    Also returns the steps of the last run.
+    """
+    import keras
+
+    import abreast
+    from abreast.checkpoints import fits, generators, moment, variables
+    from abreast.checkpoints.callback_state import CallbackStates
+    from abreast.checkpoints.place import Keeper
+    from abreast.replacing import replaced
+
+    num_steps = 0
+
+    class Interrupt(keras.callbacks.Callback):  # type: ignore[misc]
+        def __init__(self, at: int | None) -> None:
+            super().__init__()
+            self.at, self.steps = at, 0
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if self.steps == self.at:
+                raise InterruptedError
+            self.steps += 1
+
+        def get_state(self) -> int:
+            return 0
+
+        def set_state(self, state: int) -> None:
+            pass
+
+    def once(number: int, at: int | None) -> dict[str, Any]:
+        nonlocal num_steps
+        fits._num_fits.clear()
+        keras.utils.set_random_seed(5)
+        layers = [keras.layers.Dense(8, "relu"), keras.layers.BatchNormalization(), keras.layers.Dropout(dropout)]
+        model = keras.Sequential([*layers, keras.layers.Dense(1)])
+        optimizer = keras.optimizers.Adam(0.05, use_ema=True, gradient_accumulation_steps=3)
+        model.compile(optimizer, "mse", metrics=["mae"])
+        abreast.parallelize(model, devices[min(number, len(devices) - 1)])
+        x = np.random.default_rng(0).normal(size=(100, 6)).astype("float32")
+        y = x[:, :1] * 2 + x[:, 1:2]
+        interrupt = Interrupt(at)
+        halving = keras.callbacks.ReduceLROnPlateau("val_loss", factor=0.5, patience=0, min_delta=100.0)
+        best = keras.callbacks.EarlyStopping("val_loss", patience=2, restore_best_weights=True)
+        callbacks = [interrupt, halving, best]
+        if folder is not None:
+            callbacks.append(abreast.Checkpoint(folder, every=every))
+        history = model.fit(
+            x, y, batch_size=16, epochs=3, validation_data=(x[:30], y[:30]), callbacks=callbacks, verbose=0
+        )
+        found = {f"history/{name}": np.array(values) for name, values in history.history.items()}
+        found |= {f"variables/{i}": np.array(each) for i, each in enumerate(variables.read(model).values())}
+        num_steps = interrupt.steps
+        return found | {"predict": model.predict(x, verbose=0), "next draw": np.random.random()}
+
+    broken: dict[str, tuple[Any, str, Any]] = {
+        "generators": (generators, "write", lambda *_: None),
+        "variables": (variables, "write", lambda *_: None),
+        "callbacks": (CallbackStates, "write", lambda *_: None),
+        "place": (Keeper, "go_to", lambda *_: None),
+        "metrics": (moment.RunningFit, "write", _without_metrics(moment.RunningFit.write)),
+    }
+    with replaced(*broken[left_out]) if left_out else nullcontext():
+        for number, at in enumerate(interrupted_at):
+            try:
+                once(number, at)
+            except InterruptedError:
+                continue
+            raise AssertionError("it was not interrupted")
+        found = once(len(interrupted_at), None)
+    return found, num_steps
+
+
+def _without_metrics(plain: Any) -> Any:
+    def write(self: Any, saved: Any, **options: Any) -> None:
+        plain(self, saved, **options)
+        self.model.reset_metrics()
+
+    return write
