@@ -49,7 +49,9 @@ def test_what_is_left_out_is_noticed(workers: Workers, backend: str, tmp_path: P
     if backend == "tensorflow" and left_out in ("generators", "place"):
         pytest.skip("tf.data draws the same order from its seeds anyway")
     plain, _ = workers.abreast.run(train)
-    found, _ = workers.abreast.run(train, folder=str(tmp_path), interrupted_at=(2 * STEPS + 4,), every=3, left_out=left_out)
+    found, _ = workers.abreast.run(
+        train, folder=str(tmp_path), interrupted_at=(2 * STEPS + 4,), every=3, left_out=left_out
+    )
     assert any(not np.array_equal(plain[name], found[name]) for name in plain)
 
 
