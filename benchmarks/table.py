@@ -43,6 +43,7 @@ def page() -> str:
         _images(),
         _image_quality(),
         _packing(),
+        _checkpoint_kills(),
         _plan_links(),
         _host_overhead(),
         _hosts(),
@@ -352,6 +353,32 @@ def _hosts() -> str:
     return (
         "## Hosts\n\nSettings of the contract in float64, on emulated hosts with one process per host or per device, against "
         f"plain Keras in one process. Refused cells are refused by name before the first step.\n\n{body}\n\nBy {commands}.\n"
+    )
+
+
+def _checkpoint_kills() -> str:
+    names = {
+        "abreast": "abreast",
+        "keras": "BackupAndRestore",
+        "keras-double": "BackupAndRestore, double_checkpoint=True",
+        "orbax": "Orbax, CheckpointManager, max_to_keep=1",
+    }
+    found = _newest("checkpoint_kills")
+    rows = []
+    for line in found.values():
+        loaded = line["loaded"]
+        good = loaded.get("old", 0) + loaded.get("new", 0)
+        others = ", ".join(f"{count} {what}" for what, count in loaded.items() if what not in ("old", "new"))
+        name = f"{names[line['case']['writer']]} {line['writer_version']}"
+        rows.append((name, str(line["calls"]), f"{good} of {line['kills']}", others or "-", line["commit"]))
+    return _section(
+        "Kills while a checkpoint is saved",
+        "A process is killed before one of its calls on files while it saves the second checkpoint (`checkpoint_kills.py`); each "
+        "kill was seen to fire. Then its reader loads what is there: the old or the new checkpoint, whole, or something else. "
+        "Where a save makes more than 100 such calls, 100 of them are taken, evenly spread.",
+        ("writer", "calls", "old or new", "otherwise", "commit"),
+        rows,
+        found,
     )
 
 

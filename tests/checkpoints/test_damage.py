@@ -294,6 +294,24 @@ def test_both_readers_agree_on_headers_that_are_bound_and_wrong(whole: Path) -> 
     assert found[False] > 200 and found[True] >= 3  # another `__metadata__`, or none, is no damage
 
 
+def test_a_header_of_another_length_is_refused(whole: Path) -> None:
+    data = (whole / TENSORS).read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    for other in (length - 1, length + 1, 0, 2**63):
+        (whole / TENSORS).write_bytes(struct.pack("<Q", other) + data[8:])
+        reseal(whole, lambda manifest: bound_again(manifest, 0, whole / TENSORS))
+        assert not agree(whole)
+
+
+def test_an_empty_tensor_that_is_there_twice_is_refused(whole: Path) -> None:
+    def twice(manifest: Any) -> Any:
+        manifest["tensors"] += [each for each in manifest["tensors"] if each["name"] == "empty"]
+        return manifest
+
+    reseal(whole, twice)
+    assert not agree(whole)
+
+
 def test_the_page_shows_the_size_of_the_second_reader() -> None:
     assert len(Path(second_reader.__file__).read_text().splitlines()) <= 100
 
