@@ -50,6 +50,8 @@ class ByTensorFlow(keras.callbacks.Callback):
         if rank == 1:
             self.model.layers[-1].bias.value.assign_add([1.0])
 attempt("callback by TensorFlow", lambda: made().fit(x, x[:, :1], batch_size=30, verbose=0, callbacks=[ByTensorFlow()]))
+accumulates = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)  # what abreast itself assigns is no such difference
+attempt("accumulation", lambda: made(optimizer=accumulates).fit(x, x[:, :1], batch_size=30, epochs=2, verbose=0))
 model = made(20_000)  # large variables
 model.fit(x, x[:, :1], batch_size=30, verbose=0)
 if rank == 1:
@@ -77,6 +79,7 @@ def test_what_differs_between_processes_is_refused_or_is_that_of_rank_0() -> Non
     assert "dropout_6 rate is 0.1 on rank 0, and 0.5 on rank 1" in first["rate of a layer"]
     assert first["set on rank 0"] == "no error"
     assert "/bias was set to other values on rank 1 than on rank 0" in first["callback by TensorFlow"]
+    assert first["accumulation"] == "no error"
     assert first["thread"].startswith("BackendError: two threads train, evaluate or predict at a time")
 
 

@@ -153,7 +153,8 @@ class Variables:
             if self._reach.first and not self.is_partial:
                 for variable in self.gradient_sums:  # what is known to all processes counts in the first one
                     first = self.copies(variable)[0]
-                    first.assign(tf.zeros_like(first))
+                    # Not `assign`, which would pass for the user's.
+                    tf.raw_ops.AssignVariableOp(resource=first.handle, value=tf.zeros_like(first))
             self.is_spread = True
         self.is_partial = bool(self.gradient_sums) and self._reach.processes is not None
 
