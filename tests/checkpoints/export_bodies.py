@@ -110,3 +110,30 @@ def errors(folder: str) -> list[str]:
     fill(model, place / "mine")  # the lines of the hint
     model.save(place / "model.keras")
     return [*found, *sorted(path.name for path in place.iterdir() if path.is_file())]
+
+
+def export_what_a_fit_saved(folder: str) -> dict[str, Any]:
+    """Train on two devices with `abreast.Checkpoint`, export each of its checkpoints, and compare the newest with the model."""
+    import keras
+    import numpy as np
+
+    import abreast
+    from abreast.cli import main
+
+    os.chdir(folder)
+    layers = keras.layers
+    model = keras.Sequential(
+        [layers.Input((4,)), layers.Dense(3), layers.BatchNormalization(), layers.Dropout(0.5), layers.Dense(1)]
+    )
+    model.compile(keras.optimizers.Adam(0.01, use_ema=True), "mse", metrics=["mae"])
+    model = abreast.parallelize(model, devices=2)
+    x = np.random.default_rng(0).normal(size=(32, 4)).astype("float32")
+    callback = abreast.Checkpoint("ckpt", every=2)
+    model.fit(x, x[:, :1], batch_size=8, epochs=2, verbose=0, callbacks=[callback])
+    names = sorted(os.listdir("ckpt"))
+    codes = [main(["checkpoints", "ckpt", "export", name, "-o", f"{name}.keras"]) for name in names if name[0] != "."]
+    codes += [main(["checkpoints", "ckpt", "export"]), main(["checkpoints", "ckpt", "verify"])]
+    loaded = keras.models.load_model("model.keras")
+    difference = np.abs(model.predict(x, verbose=0) - loaded.predict(x, verbose=0)).max()
+    steps = int(np.array(keras.ops.convert_to_numpy(loaded.optimizer.iterations)))
+    return {"codes": codes, "difference": float(difference), "steps": steps}

@@ -122,6 +122,13 @@ def test_an_exported_model_is_an_ordinary_file_of_keras(workers: Workers, tmp_pa
 
 
 @pytest.mark.in_turn
+def test_what_a_fit_on_two_devices_saved_is_exported(workers: Workers, tmp_path: Path) -> None:
+    found = workers.abreast.run(export_bodies.export_what_a_fit_saved, folder=str(tmp_path))
+    assert len(found["codes"]) >= 3 and set(found["codes"]) == {0}
+    assert found["difference"] < 1e-6 and found["steps"] == 8
+
+
+@pytest.mark.in_turn
 def test_models_that_keras_cannot_build_or_fill_are_named_with_the_lines_that_do_it(
     workers: Workers, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from abreast.checkpoints.folder import newest_good
 from abreast.checkpoints.read import read_checkpoint
 from abreast.checkpoints.snapshot import Snapshot
 from abreast.errors import CheckpointError
+from abreast.stderr import tell
 
 _MODEL, _OPTIMIZER = "model/", "optimizer/"
 
@@ -107,6 +108,8 @@ def _fill(model: Any, snapshot: Snapshot, path: Path) -> None:
         optimizer.build(model.trainable_variables)
         if _shapes(optimizer.variables) == [array.shape for array in state.values()]:
             _assign(optimizer.variables, state)
+        else:
+            tell(f"the optimizer of {path} has other variables than Keras builds: its state is left out")
     _assign(model.variables, tensors)
 
 

@@ -22,6 +22,7 @@ from abreast.checkpoints.callback import Checkpoint
 from abreast.checkpoints.callback_state import CallbackStates
 from abreast.checkpoints.fit import KeptFit, build
 from abreast.checkpoints.folder import FolderLock, checkpoint_names, newest_good, remove
+from abreast.checkpoints.model_config import config_of
 from abreast.checkpoints.moment import RunningFit
 from abreast.checkpoints.names import final_name_of, name_of, prefix_of
 from abreast.checkpoints.place import Generators, Keeper, begins
@@ -80,6 +81,7 @@ class _Fit:
         self._number = _num_fits[policy.folder] = _num_fits.get(policy.folder, 0) + 1
         if self._is_writer and policy.reset and self._number == 1:
             remove(policy.folder, checkpoint_names(policy.folder))
+        self._config = functools.cache(lambda: config_of(self._arguments["self"]))
         self._writer = Writer(policy, self._number)
         until_end.callback(self._writer.close)
         until_end.callback(setattr, self._arguments["self"], "_initial_epoch", None)
@@ -189,6 +191,7 @@ class _Fit:
             more["generators_of_ranks"] = rank_generators.of_all(state, self._job)
         if not self._is_writer:
             return
+        more["model"] = {"config": self._config()}
         snapshot = Snapshot({**state.tensors, **tensors}, {**state.values, **more})
         (self._writer.write_now if wait else self._writer.write)(name, snapshot)
 
