@@ -1,0 +1,78 @@
+"""A job of several processes that was killed goes on from its checkpoint, with as many processes or with one."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from abreast.checkpoints.folder import checkpoint_names
+from tests.harness.differences import largest_difference
+from tests.harness.installed import skip_unless_installed
+from tests.launched.job import ended, free_port, result, start, start_all
+
+BACKENDS = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in ("jax", "tensorflow", "torch")]
+
+_SCRIPT = """
+import json, os, signal, sys
+folder, dies_at, how = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+import abreast
+scope = abreast.DataParallel()
+import keras
+import numpy as np
+class Dies(keras.callbacks.Callback):
+    steps = 0
+    def on_train_batch_begin(self, batch, logs=None):
+        Dies.steps += 1
+        if Dies.steps == dies_at and os.environ.get("RANK", "0") == "0":
+            os.kill(os.getpid(), how)
+keras.utils.set_random_seed(1)
+with scope:
+    layers = [keras.layers.Dense(6, "relu"), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((4,)), *layers])
+    model.compile(keras.optimizers.Adam(0.05, gradient_accumulation_steps=2), "mse", metrics=["mae"])
+x = np.random.default_rng(0).normal(size=(100, 4)).astype("float32")
+callbacks = [Dies(), keras.callbacks.ReduceLROnPlateau("val_loss", patience=0, min_delta=100.0)]
+if folder != "none":
+    callbacks.append(abreast.Checkpoint(folder, every=2))
+fit = {"batch_size": 16, "epochs": 3, "validation_split": 0.2, "verbose": 0}
+history = model.fit(x, x[:, :1], callbacks=callbacks, **fit).history
+found = {"history": history, "weights": [each.tolist() for each in model.get_weights()], "predict": model.predict(x, verbose=0).tolist()}
+print(json.dumps(found), flush=True)
+"""
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "asked to end"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_job_goes_on_from_its_checkpoint(backend: str, tmp_path: Path, how: signal.Signals) -> None:
+    skip_unless_installed(backend)
+    alone = result(start(_SCRIPT, None, 0, 1, "none", "0", "0", backend=backend))
+    folder = str(tmp_path / "checkpoints")
+    first = start_all(_SCRIPT, 2, folder, "9", str(int(how)), backend=backend)
+    errors = [ended(process)[1] for process in first]
+    codes = [process.returncode for process in first]
+    assert codes == [75, 75] if how == signal.SIGTERM else codes[0] == -9 and codes[1] != 0, errors
+    assert checkpoint_names(folder)
+    again = start_all(_SCRIPT, 2, folder, "0", "0", backend=backend)
+    for found in map(result, again):
+        assert_alike(found, alone)
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_job_of_one_process_goes_on_as_two(backend: str, tmp_path: Path) -> None:
+    skip_unless_installed(backend)
+    alone = result(start(_SCRIPT, None, 0, 1, "none", "0", "0", backend=backend))
+    folder = str(tmp_path / "checkpoints")
+    ended(start(_SCRIPT, None, free_port(), 1, folder, "8", str(int(signal.SIGKILL)), backend=backend))
+    for found in map(result, start_all(_SCRIPT, 2, folder, "0", "0", backend=backend)):
+        assert_alike(found, alone)
+
+
+def assert_alike(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert largest_difference(found[name], value) < 1e-5, name
