@@ -6,6 +6,7 @@ A `fit` that had ended is not trained again: its last state is put back. Not her
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -98,7 +99,7 @@ class _Fit:
         if saved is not None and self._has_ended(saved):
             return self._replayed(plain, saved)
         if saved is not None:
-            tell(f"fit {self._number} goes on from the checkpoint {self._name}")
+            self._say(f"fit {self._number} goes on from the checkpoint {self._name}")
         fit = KeptFit(Agreement(self._policy.every, self._job), self._save, saved, self._begin)
         _surround(self._arguments, fit, self._until_end)
         history = plain(*self._bound.args, **self._bound.kwargs)
@@ -157,6 +158,10 @@ class _Fit:
         begun.running.write(saved, ended=True)
         return history
 
+    def _say(self, line: str) -> None:
+        if self._is_writer:
+            tell(line)
+
     def _begin(self, model: Any) -> RunningFit:
         feed, validation = self._arguments["x"], self._arguments["validation_data"]
         begin = settings(model)
@@ -176,6 +181,14 @@ class _Fit:
             functools.cache(lambda: fingerprint.take(model, feed, begin)),
         )
 
+    @functools.cached_property
+    def _config(self) -> str | None:
+        """What Keras builds the model from; None for a model that Keras cannot describe."""
+        try:
+            return json.dumps(keras.saving.serialize_keras_object(self._arguments["self"]))
+        except Exception:  # a user's `get_config` may raise anything; only `abreast checkpoints export` needs it
+            return None
+
     def _save(self, state: Snapshot, wait: bool) -> str:
         name = name_of(self._number, state.values["epoch"], state.values["steps"])
         self._write(name, state, finished=False, wait=wait)
@@ -187,6 +200,7 @@ class _Fit:
     def _write(self, name: str, state: Snapshot, finished: bool, wait: bool) -> None:
         values, tensors = self._began
         more = {"fit": self._number, "finished": finished, "epochs": self._arguments["epochs"], **values}
+        more["model"] = {"config": self._config}
         if self._job is not None:
             more["generators_of_ranks"] = rank_generators.of_all(state, self._job)
         if not self._is_writer:
