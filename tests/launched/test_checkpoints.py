@@ -39,7 +39,8 @@ if folder != "none":
     callbacks.append(abreast.Checkpoint(folder, every=2))
 fit = {"batch_size": 16, "epochs": 3, "validation_split": 0.2, "verbose": 0}
 history = model.fit(x, x[:, :1], callbacks=callbacks, **fit).history
-found = {"history": history, "weights": [each.tolist() for each in model.get_weights()], "predict": model.predict(x, verbose=0).tolist()}
+found = {"history": history, "weights": [each.tolist() for each in model.get_weights()]}
+found["predict"] = model.predict(x, verbose=0).tolist()
 print(json.dumps(found), flush=True)
 """
 

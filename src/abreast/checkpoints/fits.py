@@ -6,7 +6,6 @@ A `fit` that had ended is not trained again: its last state is put back. Not her
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -181,14 +180,6 @@ class _Fit:
             functools.cache(lambda: fingerprint.take(model, feed, begin)),
         )
 
-    @functools.cached_property
-    def _config(self) -> str | None:
-        """What Keras builds the model from; None for a model that Keras cannot describe."""
-        try:
-            return json.dumps(keras.saving.serialize_keras_object(self._arguments["self"]))
-        except Exception:  # a user's `get_config` may raise anything; only `abreast checkpoints export` needs it
-            return None
-
     def _save(self, state: Snapshot, wait: bool) -> str:
         name = name_of(self._number, state.values["epoch"], state.values["steps"])
         self._write(name, state, finished=False, wait=wait)
@@ -200,7 +191,6 @@ class _Fit:
     def _write(self, name: str, state: Snapshot, finished: bool, wait: bool) -> None:
         values, tensors = self._began
         more = {"fit": self._number, "finished": finished, "epochs": self._arguments["epochs"], **values}
-        more["model"] = {"config": self._config}
         if self._job is not None:
             more["generators_of_ranks"] = rank_generators.of_all(state, self._job)
         if not self._is_writer:
