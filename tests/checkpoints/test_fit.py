@@ -43,6 +43,10 @@ def test_a_fit_goes_on_on_other_devices(workers: Workers, tmp_path: Path) -> Non
         np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=2e-6, err_msg=name)
 
 
+def test_a_second_fit_steps_as_without_checkpoints(workers: Workers, tmp_path: Path) -> None:
+    assert workers.abreast.run(steps_of_two_fits, folder=str(tmp_path)) == [True, True, True]
+
+
 @pytest.mark.parametrize("left_out", ["generators", "variables", "callbacks", "place", "metrics"])
 @pytest.mark.in_turn
 def test_what_is_left_out_is_noticed(workers: Workers, backend: str, tmp_path: Path, left_out: str) -> None:
@@ -53,6 +57,31 @@ def test_what_is_left_out_is_noticed(workers: Workers, backend: str, tmp_path: P
         train, folder=str(tmp_path), interrupted_at=(2 * STEPS + 4,), every=3, left_out=left_out
     )
     assert any(not np.array_equal(plain[name], found[name]) for name in plain)
+
+
+def steps_of_two_fits(folder: str) -> list[bool]:
+    """In a worker: whether a model has the same step function after each `fit`, also after one that failed."""
+    import keras
+
+    import abreast
+
+    class Fails(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            raise InterruptedError
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    abreast.parallelize(model, 2)
+    x = np.ones((8, 2), "float32")
+    model.fit(x, x[:, :1], verbose=0)
+    step, found = model.train_function, []
+    for callbacks in ([], [Fails()], []):
+        try:
+            model.fit(x, x[:, :1], verbose=0, callbacks=[*callbacks, abreast.Checkpoint(folder)])
+        except InterruptedError:
+            assert callbacks
+        found.append(model.train_function is step)
+    return found
 
 
 def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from abreast.backend.contract import Job
@@ -24,11 +25,12 @@ class Answer:
 
 
 class Agreement:
-    """The answers during one `fit`."""
+    """The answers during one `fit`. While `can_save` is False, an older checkpoint is being written, and no time makes one due."""
 
-    def __init__(self, every: Every, job: Job | None) -> None:
+    def __init__(self, every: Every, job: Job | None, can_save: Callable[[], bool] = lambda: True) -> None:
         self._every = every
         self._job = job
+        self._can_save = can_save
         self._steps_since = self._steps_alone = self._steps_apart = 0
         self._saved_seconds = self._met_seconds = time.monotonic()
 
@@ -54,7 +56,8 @@ class Agreement:
 
     @property
     def _is_late(self) -> bool:
-        return self._every.seconds is not None and time.monotonic() - self._saved_seconds >= self._every.seconds
+        late = self._every.seconds is not None and time.monotonic() - self._saved_seconds >= self._every.seconds
+        return late and self._can_save()
 
     def _own(self) -> bytes:
         now = time.monotonic()

@@ -36,13 +36,23 @@ class KeptFit:
         self._begin = begin
         self._epoch = self._steps = 0
         self._before_validation: Snapshot | None = None
+        self._plain_step: Any = None
+        self._step: Any = None
 
     def fit_begins(self, model: Any) -> None:
         """All callbacks have had their `on_train_begin`."""
         self._running = self._begin(model)
-        model.train_function = step_noting_logs(model.train_function, self._step_done, self._done_logs, DoneStep)
+        self._plain_step = model.train_function
+        self._step = model.train_function = step_noting_logs(
+            self._plain_step, self._step_done, self._done_logs, DoneStep
+        )
         if self._resume is not None:
             model._initial_epoch = self._resume.values["epoch"]
+
+    def fit_ends(self, model: Any) -> None:
+        """The `fit` has ended or failed. Keras keeps a model's steps for the next one."""
+        if self._step is not None and model.train_function is self._step:
+            model.train_function = self._plain_step
 
     def epoch_begins(self, epoch: int) -> None:
         has_trained, self._epoch, self._steps = self._steps > 0, epoch, 0

@@ -99,7 +99,9 @@ class _Fit:
             return self._replayed(plain, saved)
         if saved is not None:
             self._say(f"fit {self._number} goes on from the checkpoint {self._name}")
-        fit = KeptFit(Agreement(self._policy.every, self._job), self._save, saved, self._begin)
+        agreement = Agreement(self._policy.every, self._job, lambda: not self._writer.is_busy)
+        fit = KeptFit(agreement, self._save, saved, self._begin)
+        self._until_end.callback(fit.fit_ends, self._arguments["self"])
         _surround(self._arguments, fit, self._until_end)
         history = plain(*self._bound.args, **self._bound.kwargs)
         self._write_final(fit.finished())
