@@ -25,7 +25,7 @@ class Answer:
 
 
 class Agreement:
-    """The answers during one `fit`. While `can_save` is False, an older checkpoint is being written, and no time makes one due."""
+    """The answers during one `fit`. While `can_save` is False, an older checkpoint is being written: no time makes one due."""
 
     def __init__(self, every: Every, job: Job | None, can_save: Callable[[], bool] = lambda: True) -> None:
         self._every = every
