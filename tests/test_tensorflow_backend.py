@@ -71,6 +71,63 @@ def checksums_of_variables() -> tuple[Any, ...]:
     return before, held[0], held[1], after[0], (held[2], HeldValues().digest(keras.Variable(numbers[:3])), after[2])
 
 
+def test_the_parts_of_arrays_that_processes_read_are_what_one_process_reads(worker: Worker) -> None:
+    whole, joined, num_read = worker.run(parts_of_arrays)
+    assert joined == whole
+    assert num_read == [2 * (6 + 6 + 4 + 32)] * 2  # of batches of 12, 12 and 8 rows: half, and those that all compare
+
+
+def parts_of_arrays() -> tuple[Any, Any, list[int]]:
+    from contextlib import nullcontext
+
+    import keras
+    import numpy as np
+
+    from abreast.backend.contract import Placement
+    from abreast.backend.registry import current_backend
+    from abreast.keras_private.data_adapters import registry
+    from abreast.shares import Shares
+
+    class Counting(np.ndarray[Any, Any]):
+        def __getitem__(self, places: Any) -> Any:
+            rows = super().__getitem__(places)
+            read[0] += len(rows) if isinstance(places, np.ndarray) else 0
+            return rows
+
+    def epochs(rank: int | None) -> list[Any]:
+        y[0] = 0
+        keras.utils.set_random_seed(3)
+        adapter = registry.get_data_adapter(x.view(Counting), y=y, batch_size=12, shuffle=True)
+        job = SimpleNamespace(
+            agree_on_order=lambda: None,
+            seeds_of_rank_0=nullcontext,
+            own_rows=lambda rows: Shares(rows, (1, 1)).rows_of(rank or 0),
+        )
+        backend._launched = None if rank is None else job
+        epoch = backend.source(adapter, Placement(backend, backend.device_names()[:2]))
+        y[0] = 7  # as in Keras's own pipeline, nobody sees this
+        return [[each.data if rank is not None else each for each in epoch()] for _ in range(2)]
+
+    backend: Any = current_backend()
+    read = [0]
+    x, y = np.arange(64.0, dtype="float32").reshape(32, 2), np.arange(32.0, dtype="float32")
+    x.flags.writeable = False
+    try:
+        whole = epochs(None)
+        parts, num_read = [], []
+        for rank in range(2):
+            read[0] = 0
+            parts.append(epochs(rank))
+            num_read.append(read[0])
+    finally:
+        backend._launched = None
+    joined = [
+        [[np.concatenate(leaves).tolist() for leaves in zip(*ranks, strict=True)] for ranks in zip(*both, strict=True)]
+        for both in zip(*parts, strict=True)
+    ]
+    return [[[np.asarray(leaf).tolist() for leaf in batch] for batch in each] for each in whole], joined, num_read
+
+
 def test_sparse_gradients_go_to_other_processes_once_for_all_devices_of_a_process(worker: Worker) -> None:
     """Processes with other numbers of devices would make other numbers of exchanges."""
     assert worker.run(exchanges_of_sparse_gradients) == [1, 1, "rows", "rows"]

@@ -54,6 +54,7 @@ __all__ = [
     "note_orders",
     "of_other_source",
     "order_drawn_from",
+    "places_and_rows",
     "registry",
     "skipping",
     "skips_of",
@@ -81,6 +82,24 @@ def array_reader(adapter: Any) -> Callable[[Any], Any]:
         return tree.map_structure(rows_of, arrays, none_is_leaf=False)
 
     return read
+
+
+def places_and_rows(adapter: Any) -> tuple[Any, Callable[[Any], Any]] | None:
+    """An adapter whose batches on TensorFlow are the places of the rows, and a function that returns the rows at some places.
+
+    None for arrays that are not NumPy's, or hold no numbers. As in Keras's pipeline, a change of an array comes too late: arrays
+    are copied for that, except those that nobody may write to.
+    """
+    inputs = adapter._inputs
+    leaves = [leaf for leaf in tree.flatten(inputs) if leaf is not None]
+    if not all(isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf" for leaf in leaves):
+        return None
+    places, rows = copy.copy(adapter), copy.copy(adapter)
+    places._inputs = (np.arange(adapter._num_samples),)
+    rows._inputs = tree.map_structure(
+        lambda leaf: leaf.copy() if leaf is not None and leaf.flags.writeable else leaf, inputs
+    )
+    return places, array_reader(rows)
 
 
 _SOURCES = ("_dataloader", "_dataset")  # of PyTorch's and of Grain's adapter

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import tensorflow as tf
 from keras import tree
 
@@ -33,13 +34,14 @@ from abreast.backend.tensorflow.step import Program, StagedBatch
 from abreast.backend.tensorflow.strategies import taking_over
 from abreast.backend.tensorflow.variables import AT_WORK, Variables
 from abreast.errors import BackendError, DataError, ModelError
-from abreast.feed import Feed, Handed, HostBatch, ReadsParts, Taken, begin, not_dense, own_reading, take
+from abreast.feed import Feed, Handed, HostBatch, ReadsParts, Taken, array_parts, begin, not_dense, own_reading, take
 from abreast.keras_private.data_adapters import (
     ArrayDataAdapter,
     GeneratorDataAdapter,
     PyDatasetAdapter,
     TFDatasetAdapter,
     TorchDataLoaderAdapter,
+    places_and_rows,
     skips_of,
 )
 from abreast.keras_private.tensorflow import TensorFlowTrainer, TFEpochIterator, concat
@@ -149,15 +151,20 @@ class TensorFlowBackend:
                 return (tree.map_structure(_dense, batch) for batch in batches)
 
             return numpy_epoch
+        in_parts = launched is not None and placement is not None and isinstance(adapter, ArrayDataAdapter)
+        plain, rows_at = (places_and_rows(adapter) if in_parts else None) or (adapter, None)
         with nullcontext() if launched is None else launched.seeds_of_rank_0():
-            dataset = adapter.get_tf_dataset()
-        self._specs[adapter] = getattr(dataset, "element_spec", ())
+            dataset = plain.get_tf_dataset()
+        if rows_at is None:
+            self._specs[adapter] = getattr(dataset, "element_spec", ())
 
         def epoch() -> Iterator[Any]:
             if launched is not None:
                 launched.agree_on_order()
             # Made now, not at the first batch: a dataset that shuffles draws its order when an iterator is made.
-            batches = begin(dataset if (skips := skips_of(adapter)) is None else arrays_after(adapter, skips))
+            batches = begin(dataset if (skips := skips_of(adapter)) is None else arrays_after(plain, skips))
+            if rows_at is not None and launched is not None:
+                return array_parts((np.asarray(places) for (places,) in batches), rows_at, launched.own_rows)
             return (tree.map_structure(_dense, batch) for batch in batches)
 
         return epoch
