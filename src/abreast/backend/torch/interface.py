@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-from abreast.errors import BackendError
+from abreast.errors import BackendError, LaunchError
 from abreast.launchers.route import DEFAULT_ROUTE, own_address_towards
 
 _SIOCGIFADDR = 0x8915
 _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
+_LOOPBACK_NET = 127
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -44,6 +45,20 @@ def check_interface(environ: MutableMapping[str, str]) -> None:
             raise BackendError(
                 f"PyTorch's workers use the network interface {name}, which has no address to listen on",
                 f"{hint}name another one in GLOO_SOCKET_IFNAME, or train with KERAS_BACKEND=jax or on one device",
+            )
+
+
+def check_between_hosts(environ: Mapping[str, str]) -> None:
+    """Raise `LaunchError` for an interface of the user's at which no process of another host reaches this one."""
+    for name in filter(None, environ.get("GLOO_SOCKET_IFNAME", "").split(",")):
+        address = _ipv4_address(name)
+        is_loopback = address is not None and address[0] == _LOOPBACK_NET
+        if is_loopback or not _can_listen(name):
+            what = "is the loopback, which no other host reaches" if is_loopback else "has no address here"
+            raise LaunchError(
+                f"the network interface {name} (GLOO_SOCKET_IFNAME) {what}",
+                "leave GLOO_SOCKET_IFNAME out: abreast takes the interface that leads to rank 0; or name that of this host "
+                "(`ip -brief address`)",
             )
 
 

@@ -11,7 +11,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from abreast.backend.leaving import HINT
 from abreast.backend.torch import messages
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.channel import ChannelClosed
-from abreast.backend.torch.interface import choose_interface
+from abreast.backend.torch.interface import check_between_hosts, choose_interface
 from abreast.backend.torch.job import Job, Unreachable
 from abreast.backend.torch.joint_steps import JointSteps, Moment, times_of_rank
 from abreast.backend.torch.memory import note_requests
@@ -37,7 +37,7 @@ from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.step_lock import StepLock
 from abreast.backend.torch.team import TEAM, Team
 from abreast.backend.torch.team_model import TeamModel, team_model_of
-from abreast.errors import WorkerError
+from abreast.errors import LaunchError, WorkerError
 from abreast.feed import HostBatch, Taken, array_digest
 from abreast.launchers import World, address_of_rank_0
 from abreast.limits import hang_seconds
@@ -55,15 +55,25 @@ class Launched(LaunchedProcess):
         self._devices = devices
         if devices[0].startswith("gpu:"):
             torch.cuda.set_device(int(devices[0].removeprefix("gpu:")))
+        chosen = {} if world.is_on_one_host else dict(os.environ)  # by the user
         choose_interface(address_of_rank_0(world)[0], os.environ, several_hosts=not world.is_on_one_host)
         job = Job(world, len(devices))
         super().__init__(job, job.counts)
         self._span = job.span()
-        self._team = Team(devices, hang_seconds(), self._span) if len(devices) == 1 else None
+        with job.leaving.waiting():
+            self._check_interface(chosen)
+            self._team = Team(devices, hang_seconds(), self._span) if len(devices) == 1 else None
         self._begins = False  # whether the next step is the first one of a call
         self._looks = True
         self._looked_time: float | None = None
         self._draws = _draws(self._span.first)
+
+    def _check_interface(self, chosen: Mapping[str, str]) -> None:
+        try:
+            check_between_hosts(chosen)
+        except LaunchError as error:
+            self.job.leaving.failed(error.message)
+            raise
 
     # See `contract.Job`
 
