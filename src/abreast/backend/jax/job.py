@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import distributed, xla_bridge
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from abreast.backend.exchange import Exchange
@@ -146,13 +145,24 @@ def _connect() -> None:
     kept = os.dup(1)
     try:
         os.dup2(2, 1)
-        multihost_utils.broadcast_one_to_all(np.zeros(1))
-        rows = NamedSharding(Mesh(np.array(jax.devices()), ("batch",)), PartitionSpec("batch"))
-        ones = jax.make_array_from_callback((len(jax.devices()),), rows, lambda _: np.ones(1))
-        jax.block_until_ready(jax.jit(lambda each: each.sum())(ones))
+        of_rank_0(np.zeros(1, np.uint8))
     finally:
         os.dup2(kept, 1)
         os.close(kept)
+
+
+def of_rank_0(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Rank 0's value, bit for bit, over the devices. All processes call this, with values of one shape and type of integers.
+
+    JAX's own broadcast demands as many devices in each process.
+    """
+    mesh = Mesh(np.array(jax.devices()), ("batch",))
+    source = next(device for device in jax.devices() if device.process_index == 0)
+    nothing = np.zeros_like(value)
+    parts = [jax.device_put((value if each == source else nothing)[None], each) for each in jax.local_devices()]
+    shape, rows = (mesh.size, *value.shape), NamedSharding(mesh, PartitionSpec("batch"))
+    total = jax.jit(lambda each: each.sum(0, dtype=each.dtype), out_shardings=NamedSharding(mesh, PartitionSpec()))
+    return np.asarray(total(jax.make_array_from_single_device_arrays(shape, rows, parts)).addressable_data(0))
 
 
 def _use_address(address: str) -> None:

@@ -16,12 +16,11 @@ from weakref import ref
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 from keras import tree
 
 from abreast.backend.agreement import digest_of_text
 from abreast.backend.contract import Placement
-from abreast.backend.jax.job import Job
+from abreast.backend.jax.job import Job, of_rank_0
 from abreast.backend.jax.staged import StagedBatch, padded
 from abreast.backend.launched import LaunchedProcess
 from abreast.backend.leaving import HINT
@@ -140,7 +139,7 @@ class Launched(LaunchedProcess):
             return iter(())
         arrays = [np.asarray(value) for value in values]
         flat = np.concatenate([np.frombuffer(np.ascontiguousarray(each).tobytes(), np.uint8) for each in arrays])
-        got = np.asarray(multihost_utils.broadcast_one_to_all(flat))
+        got = of_rank_0(flat)
         ends = np.cumsum([each.nbytes for each in arrays])
         parts = zip(np.split(got, ends[:-1]), arrays, strict=True)
         return iter([jax.numpy.asarray(part.copy().view(each.dtype).reshape(each.shape)) for part, each in parts])

@@ -48,9 +48,10 @@ def check_interface(environ: MutableMapping[str, str]) -> None:
             )
 
 
-def check_between_hosts(environ: Mapping[str, str]) -> None:
+def check_between_hosts(master_addr: str, environ: Mapping[str, str]) -> None:
     """Raise `LaunchError` for an interface of the user's at which no process of another host reaches this one."""
-    for name in filter(None, environ.get("GLOO_SOCKET_IFNAME", "").split(",")):
+    names = "" if master_addr in _LOOPBACK else environ.get("GLOO_SOCKET_IFNAME", "")  # hosts that are one
+    for name in filter(None, names.split(",")):
         address = _ipv4_address(name)
         is_loopback = address is not None and address[0] == _LOOPBACK_NET
         if is_loopback or not _can_listen(name):

@@ -55,22 +55,23 @@ class Launched(LaunchedProcess):
         self._devices = devices
         if devices[0].startswith("gpu:"):
             torch.cuda.set_device(int(devices[0].removeprefix("gpu:")))
-        chosen = {} if world.is_on_one_host else dict(os.environ)  # by the user
-        choose_interface(address_of_rank_0(world)[0], os.environ, several_hosts=not world.is_on_one_host)
+        address, chosen = address_of_rank_0(world)[0], dict(os.environ)  # by the user
+        choose_interface(address, os.environ, several_hosts=not world.is_on_one_host)
         job = Job(world, len(devices))
         super().__init__(job, job.counts)
         self._span = job.span()
         with job.leaving.waiting():
-            self._check_interface(chosen)
+            if not world.is_on_one_host:
+                self._check_interface(address, chosen)
             self._team = Team(devices, hang_seconds(), self._span) if len(devices) == 1 else None
         self._begins = False  # whether the next step is the first one of a call
         self._looks = True
         self._looked_time: float | None = None
         self._draws = _draws(self._span.first)
 
-    def _check_interface(self, chosen: Mapping[str, str]) -> None:
+    def _check_interface(self, address: str, chosen: Mapping[str, str]) -> None:
         try:
-            check_between_hosts(chosen)
+            check_between_hosts(address, chosen)
         except LaunchError as error:
             self.job.leaving.failed(error.message)
             raise
