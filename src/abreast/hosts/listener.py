@@ -150,7 +150,7 @@ def dial(own: Member, to: int, address: str, port: int, purpose: str, seconds: f
 
     Raises `LaunchError` after `seconds` without one, and soon where the process there is not of this job.
     """
-    deadline = time.monotonic() + seconds
+    deadline = last = time.monotonic() + seconds
     refused: Refused | None = None
     error: OSError = TimeoutError("timed out")
     for left in _attempts(deadline):
@@ -161,6 +161,8 @@ def dial(own: Member, to: int, address: str, port: int, purpose: str, seconds: f
             refused = now_refused
         except OSError as failed:
             error = failed
+            if refused is not None and not refused.is_ours and isinstance(failed, ConnectionRefusedError):
+                refused, deadline = None, last  # nobody is there any more: it has not refused, it has died meanwhile
         if refused is not None and time.monotonic() >= deadline:
             break
     raise _not_reached(own, to, with_port(address, port), seconds, refused or error) from (refused or error)

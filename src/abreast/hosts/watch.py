@@ -156,8 +156,10 @@ class Watch:
                         )
 
     def _lose(self, rank: int, how: str) -> None:
+        """A process is gone. Of one that has left that is no news, unless it is rank 0, from which this one still has to hear."""
         with self._state:
-            if rank not in self._left:
+            known = {*self._left, *self._lost}
+            if rank not in known or (rank == 0 and not known.issuperset(self._others)):
                 self._lost.setdefault(rank, how)
 
     def _note_silent(self, now: float) -> bool:

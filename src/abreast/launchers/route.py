@@ -25,22 +25,23 @@ def own_address_towards(host: str) -> str | None:
 def addresses(world: World, address: str) -> tuple[str, str]:
     """The address of this host that the others reach, and that of rank 0 as this host reaches it.
 
-    The name of rank 0 may stand for the loopback on its own host. The others then reach it by the default route. A name that is
-    not known yet stays.
+    The name of rank 0 may stand for the loopback on its own host. The others then reach it by the default route. An
+    address to which there is no way stays, and a name that is not known yet: Kubernetes makes those of pods known a little after
+    their start.
     """
     own = own_address_towards(address)
     if own is not None:
         return own, own if world.rank == 0 else address
     own = LOOPBACK if world.is_on_one_host else own_address_towards(DEFAULT_ROUTE) or LOOPBACK
-    is_late = world.rank > 0 and not world.is_on_one_host and not _is_known(address)
-    return own, address if is_late else own
+    is_elsewhere = world.rank > 0 and not world.is_on_one_host and not _is_loopback(address)
+    return own, address if is_elsewhere else own
 
 
-def _is_known(host: str) -> bool:
-    """Whether a name can be looked up; Kubernetes makes those of pods known a little after their start."""
+def _is_loopback(host: str) -> bool:
+    """Whether an address or a name stands for the loopback. A name that is not known yet does not, nor does an unreachable one."""
     with contextlib.suppress(OSError, UnicodeError):
-        socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
-        return True
+        found = str(socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0][4][0])
+        return found.startswith("127.") or found == "::1"
     return False
 
 

@@ -62,7 +62,8 @@ class _Service:
         self._client.key_value_delete(key)
 
     def close(self) -> None:
-        pass  # JAX itself waits
+        """Keep JAX from waiting at its exit until all are there once more: for ever, if one dies now."""
+        distributed.global_state.client = None
 
 
 def refuse_other_jobs() -> None:

@@ -63,7 +63,8 @@ class Launched(LaunchedProcess):
         with job.leaving.waiting():
             if not world.is_on_one_host:
                 self._check_interface(address, chosen)
-            self._team = Team(devices, hang_seconds(), self._span) if len(devices) == 1 else None
+            # With workers anywhere, all make their team at the first step: each waits there for the others.
+            self._team = Team(devices, hang_seconds(), self._span) if max(job.counts) == 1 else None
         self._begins = False  # whether the next step is the first one of a call
         self._looks = True
         self._looked_time: float | None = None
