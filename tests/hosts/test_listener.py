@@ -138,6 +138,23 @@ def test_a_listener_without_the_secret_is_not_believed() -> None:
     thread.join(5)
 
 
+def test_a_process_that_dies_in_the_handshake_has_refused_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "_REFUSED_SECONDS", 5.0)
+    server = socket.create_server((LOOPBACK, 0))
+    port = server.getsockname()[1]
+
+    def die() -> None:
+        with server, server.accept()[0] as connection:
+            connection.sendall(MAGIC + bytes(32))
+            connection.recv(4096)
+
+    thread = threading.Thread(target=die)
+    thread.start()
+    with pytest.raises(LaunchError, match=rf"rank 1 on host b has not reached rank 0 at {LOOPBACK}:{port} within 1 s"):
+        dial(ONE, 0, LOOPBACK, port, "test", 1)
+    thread.join(5)
+
+
 def test_another_program_at_the_port_is_named() -> None:
     server = socket.create_server((LOOPBACK, 0))
 

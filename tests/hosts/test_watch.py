@@ -106,6 +106,15 @@ def test_last_words_come_before_the_end_of_a_connection() -> None:
         assert [process.wait(20) for process in job.processes] == [0, 0, 0]
 
 
+def test_the_death_of_rank_0_is_known_also_after_its_last_words() -> None:
+    """Without it the others hear nothing of one another any more."""
+    waits = {"DO": "watch.wait(lambda: watch.lost() is not None, 30)"}
+    with watching(3, {0: {"DO": "watch.leave('rank 0 says goodbye')"}, 1: waits, 2: waits}) as job:
+        time.sleep(2)
+        job.processes[0].kill()
+        assert [known(job, process)[0] for process in (1, 2)] == [f"rank 0 on host {HERE} has died"] * 2
+
+
 def test_a_host_that_is_cut_off_is_known_on_both_sides() -> None:
     try:
         with slow_link() as link, Job(2, _WATCHES, SILENT="4", MASTER_ADDR=ADDRESSES[0]) as job:

@@ -38,7 +38,7 @@ def addresses(world: World, address: str) -> tuple[str, str]:
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether an address or a name stands for the loopback. A name that is not known yet does not, nor does an unreachable one."""
+    """Whether a host stands for the loopback. A name that is not known yet does not, nor does an address that is unreachable."""
     with contextlib.suppress(OSError, UnicodeError):
         found = str(socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0][4][0])
         return found.startswith("127.") or found == "::1"
