@@ -5,11 +5,12 @@ Not here: what they compare (`agreement.py`), and how a process notices that ano
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from abreast.backend.leaving import HINT, Leaving
-from abreast.errors import WorkerError
+from abreast.errors import AbreastError, WorkerError
 from abreast.hosts.meeting import Meeting
 
 _LOOK_SECONDS = 1.0
@@ -53,11 +54,11 @@ class Exchange:
         """The messages of all ranks, in their order. Raises `WorkerError` if another process is `doing` something else."""
         self.num_messages += 1
         number = self.num_messages
-        self._board.write(_key(number, self.rank), doing.encode() + _END + own)
-        with self.leaving.waiting():
+        with self.leaving.waiting(), self._naming():
+            self._board.write(_key(number, self.rank), doing.encode() + _END + own)
             found = [message.split(_END, 1) for message in self._messages(number)]
-        if number > 1:  # all have read the message before: they have written this one
-            self._board.erase(_key(number - 1, self.rank))
+            if number > 1:  # all have read the message before: they have written this one
+                self._board.erase(_key(number - 1, self.rank))
         rank = next((rank for rank, (theirs, _) in enumerate(found) if theirs != found[0][0]), None)
         if rank is not None:
             raise _apart(f"rank 0 {found[0][0].decode()}, and rank {rank} {found[rank][0].decode()}")
@@ -68,7 +69,7 @@ class Exchange:
         keys = [_key(number, rank) for rank in range(self.size)]
         known = False
         while True:
-            found = self._read(keys)
+            found = self._board.read(keys, _LOOK_SECONDS)
             if found is not None:
                 return found
             if known:  # before this look: what the process that is gone has written was there
@@ -81,11 +82,16 @@ class Exchange:
                 ):  # that step waits for this process, and this one for it
                     raise _apart(f"rank {rank} makes a step that rank {self.rank} does not make")
 
-    def _read(self, keys: Sequence[str]) -> list[bytes] | None:
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Raises `WorkerError`, which names the process that is gone, where the board cannot be reached."""
         try:
-            return self._board.read(keys, _LOOK_SECONDS)
+            yield
+        except AbreastError:
+            raise
         except Exception as error:  # any of the framework's
-            raise WorkerError(f"{self.leaving.who_is_gone()}: {str(error).splitlines()[0]}", HINT) from error
+            why = str(error).partition("\n")[0]
+            raise WorkerError(f"{self.leaving.who_is_gone()}: {why}", HINT) from error
 
 
 def _key(number: int, rank: int) -> str:

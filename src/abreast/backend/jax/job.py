@@ -25,6 +25,7 @@ from abreast.launchers.route import with_port
 _CORE: Any = vars(xla_bridge)["_jax"]
 _HEARTBEAT_SECONDS = 7 * 24 * 3600  # JAX would end this process by SIGABRT; `leaving.py` notices who is gone
 _CONNECT_SECONDS = 300
+_KEPT: list[Any] = []
 _ATTEMPTS = 5  # another program may take a port before the service does
 
 
@@ -62,8 +63,13 @@ class _Service:
         self._client.key_value_delete(key)
 
     def close(self) -> None:
-        """Keep JAX from waiting at its exit until all are there once more: for ever, if one dies now."""
-        distributed.global_state.client = None
+        """Keep JAX from waiting at its exit until all are there once more: for ever, if one dies now.
+
+        Nor may its service end before the process of rank 0 does: JAX would abort those that still have a client.
+        """
+        state = distributed.global_state
+        _KEPT.extend((state.client, state.service))
+        state.client = state.service = None
 
 
 def refuse_other_jobs() -> None:
