@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import sys
@@ -25,7 +26,6 @@ from abreast.launchers.route import with_port
 _CORE: Any = vars(xla_bridge)["_jax"]
 _HEARTBEAT_SECONDS = 7 * 24 * 3600  # JAX would end this process by SIGABRT; `leaving.py` notices who is gone
 _CONNECT_SECONDS = 300
-_KEPT: list[Any] = []
 _ATTEMPTS = 5  # another program may take a port before the service does
 
 
@@ -35,7 +35,7 @@ class Job(Exchange):
     def __init__(self, world: World) -> None:
         meeting = _met(world)
         port = _port_of_service(meeting)
-        super().__init__(meeting, lambda: _Service(_client(meeting, port)))
+        super().__init__(meeting, lambda: _joined(meeting, port))
         with self.leaving.waiting():
             processes = [device.process_index for device in jax.devices()]
             self.num_devices = tuple(processes.count(rank) for rank in range(world.size))  # of each process
@@ -45,8 +45,8 @@ class Job(Exchange):
 class _Service:
     """See `Board`."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, is_end_hidden: bool) -> None:
+        self._client, self._is_end_hidden = client, is_end_hidden
 
     def write(self, key: str, value: bytes) -> None:
         self._client.key_value_set_bytes(key, value, allow_overwrite=True)
@@ -63,13 +63,15 @@ class _Service:
         self._client.key_value_delete(key)
 
     def close(self) -> None:
-        """Keep JAX from waiting at its exit until all are there once more: for ever, if one dies now.
+        """Keep JAX from waiting at its exit until all are there once more: for minutes, if one dies now.
 
-        Nor may its service end before the process of rank 0 does: JAX would abort those that still have a client.
+        Nothing may end its service before the process of rank 0 ends, which is hidden: JAX would abort those that are still there.
         """
         state = distributed.global_state
-        _KEPT.extend((state.client, state.service))
-        state.client = state.service = None
+        if self._is_end_hidden:
+            for kept in (state.client, state.service):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # never destroyed
+            state.client = state.service = None
 
 
 def refuse_other_jobs() -> None:
@@ -102,7 +104,7 @@ def _met(world: World) -> Meeting:
     return meeting
 
 
-def _client(meeting: Meeting, port: int) -> Any:
+def _joined(meeting: Meeting, port: int) -> _Service:
     """JAX's service at this port of rank 0, joined by this process."""
     own, address = meeting.member, meeting.address_of_rank_0
     state = distributed.global_state
@@ -121,11 +123,10 @@ def _client(meeting: Meeting, port: int) -> Any:
             f"rank {own.rank} cannot join rank 0 at {with_port(address, port)}: {str(error).splitlines()[0]}",
             "check that all processes run, and that no firewall closes the ports of rank 0's host",
         ) from error
-    if own.rank > 0:
-        hide_end(address, port)  # else JAX aborts this process before `leaving.py` can say who is gone
     state.client, state.process_id, state.num_processes = client, own.rank, own.size
     state.coordinator_address = with_port(address, port)
-    return client
+    # Else JAX aborts this process when rank 0 ends, before `leaving.py` can say so.
+    return _Service(client, is_end_hidden=hide_end(address, port) > 0)
 
 
 def _port_of_service(meeting: Meeting) -> int:
