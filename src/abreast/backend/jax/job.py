@@ -65,7 +65,7 @@ class _Service:
     def close(self) -> None:
         """Keep JAX from waiting at its exit until all are there once more: for minutes, if one dies now.
 
-        Nothing may end its service before the process of rank 0 ends, which is hidden: JAX would abort those that are still there.
+        Nothing may end its service before the process of rank 0 ends, which is hidden: JAX would abort those that are left.
         """
         state = distributed.global_state
         if self._is_end_hidden:
