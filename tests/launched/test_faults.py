@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,8 +84,11 @@ def test_what_a_job_leaves_is_found(tmp_path: Path) -> None:
 
 
 def test_times_are_those_of_processes() -> None:
-    common = {"kind": "kill", "moment": "in steps", "backend": "jax", "shape": "3x1:host"}
-    found = [{**common, "seconds": [1.0, 3.0], "wrong": []}, {**common, "seconds": [2.0, None], "wrong": ["late"]}]
+    common: dict[str, Any] = {"kind": "kill", "moment": "in steps", "backend": "jax", "shape": "3x1:host"}
+    found: list[dict[str, Any]] = [
+        {**common, "seconds": [1.0, 3.0], "wrong": []},
+        {**common, "seconds": [2.0, None], "wrong": ["late"]},
+    ]
     table = summary(found)
     assert (table["draws"], table["as_promised"], table["backend"]) == (2, 1, {"jax": [2, 1]})
     assert table["kill, after the meeting"] == {"draws": 2, "p50_seconds": 2.0, "p99_seconds": 3.0, "max_seconds": 3.0}
