@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import math
 import multiprocessing
@@ -236,6 +238,19 @@ def test_the_folder_of_a_running_job_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=holder):
             prune(tmp_path, 1)
     write_checkpoint(tmp_path, "a", small())
+
+
+def test_a_file_system_without_locks_is_used_and_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    for name in ("a", "b"):
+        write_checkpoint(tmp_path, name, small())
+    said = f"abreast: {tmp_path} cannot be locked (No locks available): take care that one job at a time uses it\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_job_may_hold_its_folder_more_than_once(tmp_path: Path) -> None:
