@@ -1,5 +1,9 @@
 """Checkpoints: what a training needs to go on exactly where it was, on any number of devices.
 
+Which `fit` goes on from which checkpoint: `fits`; when one is written: `fit`, `agreement`, `policy`, `stop`; what it holds: `moment`,
+and below it `variables`, `generators`, `place`, `callback_state`, `model_attributes`, `plain`; whether it is of the same training:
+`fingerprint`. What users see: `callback`, `command`, `options`, `restarts`.
+
 The files alone, without Keras: `snapshot`, `write`, `read`, `folder`, and below them `tensor_file`, `manifest`, `values`,
 `dtypes`, `lock` and `files`. The format is specified in `docs/reference/checkpoint-format.md`.
 """
