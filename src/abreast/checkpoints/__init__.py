@@ -1,7 +1,7 @@
 """Checkpoints: what a training needs to go on exactly where it was, on any number of devices.
 
-Which `fit` goes on from which checkpoint: `fits`; when one is written: `fit`, `agreement`, `policy`, `stop`; what it holds: `moment`,
-and below it `variables`, `generators`, `place`, `callback_state`, `model_attributes`, `plain`; whether it is of the same training:
+Which `fit` goes on from which checkpoint: `fits`. When one is written: `fit`, `agreement`, `policy`, `stop`. What it holds:
+`moment`, `variables`, `generators`, `place`, `callback_state`, `model_attributes`, `plain`. Whether it is of the same training:
 `fingerprint`. What users see: `callback`, `command`, `options`, `restarts`.
 
 The files alone, without Keras: `snapshot`, `write`, `read`, `folder`, and below them `tensor_file`, `manifest`, `values`,
