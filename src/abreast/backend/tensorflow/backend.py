@@ -227,7 +227,7 @@ class TensorFlowBackend:
                 self._launched.before_step(taken.staged.digest, model)
             if programs[-1].own_step:
                 exact.state_rule_of_own_step(kind, model, taken.staged.counts)
-            with nullcontext() if self._launched is None else self._launched.explained():
+            with nullcontext() if self._launched is None else self._launched.stepping(kind, model):
                 result = programs[-1](taken.staged, self._expected(source))
             if kind == "predict" and self._launched is not None:
                 return self._launched.kept_outputs(result, taken.counts)

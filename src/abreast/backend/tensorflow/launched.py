@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
-import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from abreast import exact
+from abreast.backend import fingerprint
 from abreast.backend.agreement import Program, digest_of_text
-from abreast.backend.contract import Placement
+from abreast.backend.contract import Kind, Placement
 from abreast.backend.launched import LaunchedProcess
 from abreast.backend.leaving import HINT
 from abreast.backend.tensorflow import variables as tensorflow_variables
@@ -49,6 +47,9 @@ class Launched(LaunchedProcess):
         self._variables = variables  # of each model that has a place
         self.reach = job.reach
         self._held = HeldValues()
+        self._left: WeakKeyDictionary[Any, tuple[set[str], set[str]]] = (
+            WeakKeyDictionary()
+        )  # kinds of steps, what they leave
         self._set: dict[int, ref[Any]] = {}  # variables that were set since the last step that reads them
         tensorflow_variables.ON_ASSIGNMENT.append(self._assigned)
 
@@ -105,7 +106,12 @@ class Launched(LaunchedProcess):
         """Before the first step of a call, all processes must have the same batch and settings. `batch` is a checksum."""
         self.job.leaving.in_call = True  # also after a call that a callback made
         self._held.forget()
-        self._agreement.before_step(batch, lambda: Program.of(settings(model)))
+        self._agreement.before_step(batch, lambda: self._program(model))
+
+    def _program(self, model: Any) -> Program:
+        """The settings of a model's steps, except those that steps leave on it: they may follow from this process's own rows."""
+        _, left = self._left.get(model, ((), ()))
+        return Program.of({name: value for name, value in fingerprint.settings(model).items() if name not in left})
 
     def _assigned(self, variable: Any) -> None:
         """A variable was set outside of steps, maybe before the first step of a call."""
@@ -130,7 +136,19 @@ class Launched(LaunchedProcess):
             self.job.leaving.in_call = False
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def stepping(self, kind: Kind, model: Any) -> Iterator[None]:
+        """Inside, a step runs. See `explained`, and `_program`."""
+        kinds, left = self._left.setdefault(model, (set(), set()))
+        before = {} if kind in kinds else fingerprint.settings(model)
+        with self._explained():
+            yield
+        if before:
+            kinds.add(kind)
+            after = fingerprint.settings(model)
+            left.update(name for name in {**before, **after} if before.get(name) != after.get(name))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
         """Inside, the error of a step whose exchange failed names the process that is gone, and Ctrl+C ends a step that waits."""
         self.job.interrupts.forget()
         try:
@@ -152,25 +170,3 @@ def _generator(seed: int, state: Any) -> random.Random:
         version, words, next_gauss = state
         made.setstate((version, tuple(words), next_gauss))
     return made
-
-
-def settings(model: Any) -> dict[str, str]:
-    """The settings of a model's layers, losses, metrics and optimizers, as far as Keras shows them."""
-    layers = [layer for layer in model._flatten_layers() if not isinstance(layer, keras.Model)]
-    parts = {part.name: part.get_config for part in (*layers, *exact.optimizers(model), *exact.leaf_metrics(model))}
-    named = {**parts, "compile": model.get_compile_config}
-    return {f"{name} {key}": value for name, get in named.items() for key, value in _config(get).items()}
-
-
-def _config(get: Callable[[], Any]) -> dict[str, str]:
-    try:
-        return {key: json.dumps(value, default=_shown, sort_keys=True) for key, value in (get() or {}).items()}
-    except Exception:  # a layer of the user's may have none
-        return {}
-
-
-def _shown(value: Any) -> Any:
-    """A value that JSON does not know, without addresses and in an order that is the same in all processes."""
-    if isinstance(value, set | frozenset):
-        return sorted(map(repr, value))
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
