@@ -204,13 +204,10 @@ class TensorFlowBackend:
         stage = self.stage(placement)
         relations = exact.related_rows if self._launched is None else self._launched.related_rows
 
-        def one_step(source: Any, taken: Taken[StagedBatch]) -> Any:
-            batch = taken.host
-            if taken.counts is not None and self._launched is not None:
-                self._launched.complete(taken.staged, taken.counts)
+        def prepare(taken: Taken[StagedBatch]) -> None:
             if not programs:
                 with AT_WORK:
-                    build(kind, model, batch)
+                    build(kind, model, taken.host)
                     self.place(model, placement)
             if check.is_due:
                 with AT_WORK:
@@ -219,6 +216,13 @@ class TensorFlowBackend:
                     programs.clear()  # traced for batches of one row, which show nothing
                     if self._launched is not None:
                         self._launched.agree_on_relations(model)
+
+        def one_step(source: Any, taken: Taken[StagedBatch]) -> Any:
+            if taken.counts is not None and self._launched is not None:
+                self._launched.complete(taken.staged, taken.counts)
+            if not programs or check.is_due:
+                with nullcontext() if self._launched is None else self._launched.preparing(model):
+                    prepare(taken)
             if not programs or programs[-1].variables is not self._variables[model]:
                 programs[:] = [Program(kind, model, placement, self._variables[model], self._reach(placement))]
                 programs[-1].relations = relations

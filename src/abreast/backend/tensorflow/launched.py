@@ -136,14 +136,25 @@ class Launched(LaunchedProcess):
             self.job.leaving.in_call = False
 
     @contextmanager
+    def preparing(self, model: Any) -> Iterator[None]:
+        """Inside, calls of a model look at this process's rows. What they leave on one that runs eagerly is no setting."""
+        before = fingerprint.settings(model) if model.run_eagerly else {}
+        yield
+        self._note_left(model, before)
+
+    @contextmanager
     def stepping(self, kind: Kind, model: Any) -> Iterator[None]:
-        """Inside, a step runs. See `explained`, and `_program`."""
-        kinds, left = self._left.setdefault(model, (set(), set()))
+        """Inside, a step runs. What the first one of its kind leaves on the model is no setting."""
+        kinds, _ = self._left.setdefault(model, (set(), set()))
         before = {} if kind in kinds else fingerprint.settings(model)
         with self._explained():
             yield
+        kinds.add(kind)
+        self._note_left(model, before)
+
+    def _note_left(self, model: Any, before: Mapping[str, str]) -> None:
         if before:
-            kinds.add(kind)
+            _, left = self._left.setdefault(model, (set(), set()))
             after = fingerprint.settings(model)
             left.update(name for name in {**before, **after} if before.get(name) != after.get(name))
 
