@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,73 @@ def test_what_is_left_out_is_noticed(workers: Workers, backend: str, tmp_path: P
         train, folder=str(tmp_path), interrupted_at=(2 * STEPS + 4,), every=3, left_out=left_out
     )
     assert any(not np.array_equal(plain[name], found[name]) for name in plain)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"batch_size": 8}, "the data source is not that of the checkpoint .*: batch_size was 4, and is 8"),
+        (
+            {"units": 3},
+            r"the checkpoint has model/.*/kernel of shape \(2, 1\), where this model has .* of shape \(2, 3\)",
+        ),
+        ({"optimizer": "adam"}, "the checkpoint has optimizer/sgd"),
+        ({"loss": "mae"}, "the model is not that of the checkpoint .*: .*loss"),
+        ({"framework": "tensorfire"}, "the checkpoint .* was written with tensorfire, and Keras uses"),
+        ({"epochs": 1}, "fit 1 had ended after 2 epochs .*, and is now asked for 1"),
+        ({"callback": True}, "the checkpoint has the callbacks none; this fit has EarlyStopping"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+@pytest.mark.in_turn
+def test_another_training_is_refused_by_name(
+    workers: Workers, tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
+    assert re.search(message, workers.abreast.run(go_on_with_another, folder=str(tmp_path), changed=changed))
+
+
+def go_on_with_another(folder: str, changed: dict[str, Any]) -> str:
+    """In a worker: the error of a `fit` that finds checkpoints of another one; its weights stay."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import fingerprint, fits
+    from abreast.errors import CheckpointError
+    from abreast.replacing import replaced
+
+    def fit(
+        epochs: int = 2, batch_size: int = 4, units: int = 1, optimizer: str = "sgd", loss: str = "mse", **more: Any
+    ) -> Any:
+        fits._num_fits.clear()
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units)])
+        model.compile(optimizer, loss)
+        abreast.parallelize(model, 1)
+        x = np.ones((8, 2), "float32")
+        before = model.get_weights()
+        callbacks = [keras.callbacks.EarlyStopping("loss")] if "callback" in more else []
+        try:
+            model.fit(
+                x, x[:, :1], batch_size, epochs, verbose=0, callbacks=[*callbacks, abreast.Checkpoint(folder, "epoch")]
+            )
+        finally:
+            if changed_now:
+                assert all(np.array_equal(one, other) for one, other in zip(before, model.get_weights(), strict=True))
+
+    changed_now = False
+    framework = changed.pop("framework", None)
+    with replaced(fingerprint, "take", _of_framework(fingerprint.take, framework)) if framework else nullcontext():
+        fit()
+    changed_now = True
+    try:
+        fit(**changed)
+    except CheckpointError as error:
+        return str(error)
+    raise AssertionError("it was not refused")
+
+
+def _of_framework(plain: Any, name: str) -> Any:
+    return lambda *arguments: {**plain(*arguments), "backend": name}
 
 
 def steps_of_two_fits(folder: str) -> list[bool]:

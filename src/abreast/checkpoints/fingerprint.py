@@ -28,13 +28,18 @@ def take(model: Any, feed: Feed, begin: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def check_backend(saved: Mapping[str, Any], name: str) -> None:
+    """Raise `CheckpointError` for a checkpoint of another framework, before anything of it is read."""
+    theirs, own = saved["backend"], current_backend().name
+    if theirs != own:
+        raise CheckpointError(
+            f"the checkpoint {name} was written with {theirs}, and Keras uses {own}",
+            f"set KERAS_BACKEND={theirs} (abreast run --backend {theirs})",
+        )
+
+
 def check(saved: Mapping[str, Any], own: Mapping[str, Any], name: str) -> None:
     """Raise `CheckpointError` that names what differs between a checkpoint and the `fit` that would go on from it."""
-    if saved["backend"] != own["backend"]:
-        raise CheckpointError(
-            f"the checkpoint {name} was written with {saved['backend']}, and Keras uses {own['backend']}",
-            f"set KERAS_BACKEND={saved['backend']} (abreast run --backend {saved['backend']})",
-        )
     check_layout(saved["variables"], own["variables"])
     for part, what in _PARTS.items():
         changed = _changes(saved[part], own[part])

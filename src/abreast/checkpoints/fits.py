@@ -92,6 +92,7 @@ class _Fit:
     def run(self, plain: Callable[..., Any]) -> Any:
         saved = self._saved
         if saved is not None:
+            fingerprint.check_backend(saved.values["fingerprint"], str(self._name))
             generators.write(None, unpack(saved.values["began"], saved.tensors))
         tensors: dict[str, Any] = {}
         self._began = {"began": pack(generators.read(None), "began", tensors)}, tensors
