@@ -1,4 +1,4 @@
-"""`examples/images.py` runs on every backend, as a user would run it. `digits.py` runs with the README."""
+"""`examples/images.py` and `killed.py` run on every backend, as a user would run them. `digits.py` runs with the README."""
 
 from __future__ import annotations
 
@@ -37,3 +37,19 @@ def test_photographs_are_classified_and_the_saved_model_is_fine_tuned_on_several
     output = tmp_path if backend == "jax" else tmp_path / "second"
     found = run(backend, output, *arguments, under=("-m", "abreast", "run", "--cpu-devices", "2"))
     assert found["class_names"] == ["apple", "birch", "cloud"]
+
+
+@pytest.mark.full
+def test_a_training_that_is_killed_ends_like_one_that_was_not(backend: str, tmp_path: Path) -> None:
+    words = [
+        str(ROOT / "examples" / "killed.py"),
+        "--backend",
+        backend,
+        "--seed",
+        "1",
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    out = run_script(backend, [*words, "--kills", "1", "--epochs", "3"], timeout_seconds=240)
+    assert "SIGKILL on" in out and "SIGTERM, 75 on" in out and "ended on" in out
+    assert "largest difference of a weight: " in out

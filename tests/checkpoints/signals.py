@@ -2,6 +2,7 @@
 
 `python -m tests.checkpoints.signals --count 200 --backends jax,tensorflow,torch --seed 1` prints one table, and JSON lines with
 `--output FILE`. A phase is chosen first, and then a moment in it, so that short phases are met, too.
+`--backends light` runs a script without a framework, which takes little time.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tests.harness.client import BACKENDS, ROOT
 from tests.harness.folder import Folder
 
 SCRIPT = ROOT / "tests" / "checkpoints" / "scripts" / "two_phases.py"
+LIGHT = "light"  # in place of a backend: a script without a framework
 PHASES = ("start", "import", "build", "between", "compile", "steps", "validation", "epoch end")
 _LIMIT_SECONDS = 10.0
 _RUN_SECONDS = 500.0
@@ -43,6 +45,7 @@ class Draw:
     backend: str
     training: int
     number: str
+    to: str  # the process, or its group, with PyTorch's workers, as Slurm sends it
     phase: str  # in which it came
     seconds: float = 0.0  # from the signal to the end of the process
     steps: int = 0  # that ended after it
@@ -58,22 +61,25 @@ class Training:
         place.mkdir()
         self.backend, self.folder = backend, Folder(place)
         self.log, self.result = place / "log", place / "result.npz"
-        words = [
-            "--backend",
-            backend,
-            "--cpu-devices",
-            str(devices),
-            "--checkpoint",
-            "ckpt",
-            "--checkpoint-every",
-            every,
-        ]
-        self.command = [sys.executable, "-m", "abreast", "run", "--quiet", *words, str(SCRIPT), "log", "result.npz"]
+        self.environ = {
+            "OMP_NUM_THREADS": "1",
+            "JAX_PLATFORMS": "cpu",
+            # Starts are most of the time: Keras would import other frameworks, too, and JAX would compile anew each time.
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests' / 'hiding'}",
+            "HIDDEN_PACKAGES": " ".join(name for name in BACKENDS if name != backend),
+            "JAX_COMPILATION_CACHE_DIR": str(place.parent / "programs"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        words = ["--checkpoint", "ckpt", "--checkpoint-every", every]
+        if backend != LIGHT:
+            words += ["--backend", backend, "--cpu-devices", str(devices)]
+        script = str(SCRIPT.with_name("light.py") if backend == LIGHT else SCRIPT)
+        self.command = [sys.executable, "-m", "abreast", "run", "--quiet", *words, script, "log", "result.npz"]
 
     @contextlib.contextmanager
     def started(self) -> Iterator[subprocess.Popen[bytes]]:
         with open(self.folder.path / "err", "wb") as err:
-            environ = self.folder.environ(OMP_NUM_THREADS="1", JAX_PLATFORMS="cpu")
+            environ = self.folder.environ(**self.environ)
             process = subprocess.Popen(
                 self.command, cwd=self.folder.path, env=environ, stderr=err, stdout=err, start_new_session=True
             )
@@ -110,10 +116,12 @@ def disturbed(training: Training, number: int, seconds: dict[str, list[float]], 
     """Signals at random moments of the same training, until it has ended by itself or has had enough; then its end."""
     draws: list[Draw] = []
     while len(draws) < _MOST_SIGNALS and not training.result.exists():
-        draw = Draw(training.backend, number, rng.choice(("SIGTERM", "SIGUSR1")), "none")
+        kind = rng.choice(("SIGTERM", "SIGUSR1")), rng.choice(("process", "group"))
+        draw = Draw(training.backend, number, *kind, "none")
         _disturb(training, draw, seconds, rng)
         if draw.phase != "none":
             draws.append(draw)
+            print(json.dumps(asdict(draw)), file=sys.stderr, flush=True)
     if not training.result.exists():
         with training.started() as process:
             code = process.wait(_RUN_SECONDS)
@@ -138,7 +146,7 @@ def _disturb(training: Training, draw: Draw, seconds: dict[str, list[float]], rn
         time.sleep(delay)
         if process.poll() is not None or training.result.exists():
             return
-        process.send_signal(getattr(signal, draw.number))
+        (os.killpg if draw.to == "group" else os.kill)(process.pid, getattr(signal, draw.number))
         sent = time.monotonic()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_RUN_SECONDS)
@@ -157,7 +165,7 @@ def _wait_for(training: Training, process: subprocess.Popen[bytes], phase: str, 
                 return True
         elif [name for name, _ in training.notes()[old:]].count(phase) > visit:
             return True
-        time.sleep(0.002)
+        time.sleep(0.01)
     return False
 
 
@@ -223,8 +231,7 @@ def campaign(backend: str, count: int, seed: int, place: Path, devices: int = 2,
         found = disturbed(training, number, seconds, rng)
         if found and training.result.exists():
             found[-1].problems += differences(expected, read(training.result))
-        for draw in found:
-            print(json.dumps(asdict(draw)), file=sys.stderr, flush=True)
+            print(f"training {number} has ended, {found[-1].problems or 'equal'}", file=sys.stderr, flush=True)
         draws += [draw for draw in found if draw.phase != "done"]
         number += 1
     return draws
@@ -263,7 +270,8 @@ def main() -> int:
         with open(options.output, "a") as file:
             file.writelines(json.dumps({"seed": options.seed, **asdict(draw)}) + "\n" for draw in draws)
     print(table(draws))
-    print(Counter((draw.backend, draw.number) for draw in draws))
+    kinds = Counter(f"{draw.backend}, {draw.number} to the {draw.to}" for draw in draws)
+    print("\n".join(f"{number:5} {kind}" for kind, number in sorted(kinds.items())))
     return 1 if any(draw.problems for draw in draws) else 0
 
 
