@@ -45,7 +45,7 @@ def test_all_processes_end_after_the_same_step_and_go_on(backend: str, rank: int
     try:
         wait_until(lambda: num_steps(tmp_path, 0) >= 5, processes)
         processes[rank].send_signal(signal.SIGTERM)
-        ends = [ended(each) for each in processes]
+        ends = [ended(each, 300) for each in processes]
     finally:
         for each in processes:
             each.kill()
