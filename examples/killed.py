@@ -45,7 +45,7 @@ def run_and_kill(options, output, checkpoints, rng):
             if number is not None and waits_for_another(checkpoints, before, process):
                 time.sleep(rng.random())
                 process.send_signal(number)
-            code = process.wait(600)
+            code = process.wait()
         finally:
             process.kill()
         print(
