@@ -1,0 +1,59 @@
+"""A message that cannot be written or read names the process that is gone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from abreast.backend.exchange import Exchange
+from abreast.errors import WorkerError
+
+
+class Board:
+    """It fails at the calls whose names it is given."""
+
+    def __init__(self, *fails: str) -> None:
+        self._fails = fails
+
+    def _do(self, what: str) -> None:
+        if what in self._fails:
+            raise ConnectionResetError("Connection reset by peer\nC++ frames")
+
+    def write(self, key: str, value: bytes) -> None:
+        self._do("write")
+
+    def read(self, keys: Sequence[str], seconds: float) -> list[bytes] | None:
+        self._do("read")
+        return [b"begins\nmine", b"begins\ntheirs"]
+
+    def erase(self, key: str) -> None:
+        self._do("erase")
+
+    def close(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def _waiting() -> Iterator[None]:
+    yield
+
+
+def exchange(board: Board) -> Exchange:
+    made: Any = object.__new__(Exchange)  # without a process that watches
+    made.rank, made.size, made.num_steps, made.num_messages, made._board = 0, 2, 0, 1, board
+    made.leaving = SimpleNamespace(waiting=_waiting, who_is_gone=lambda: "rank 1 on host b has died")
+    return made  # type: ignore[no-any-return]
+
+
+def test_all_processes_get_the_messages_of_all() -> None:
+    assert exchange(Board()).exchange("begins", b"mine") == [b"mine", b"theirs"]
+
+
+@pytest.mark.parametrize("fails", ["write", "read", "erase"])
+def test_a_board_that_fails_names_who_is_gone(fails: str) -> None:
+    with pytest.raises(WorkerError, match=r"^rank 1 on host b has died: Connection reset by peer\n"):
+        exchange(Board(fails)).exchange("begins", b"mine")
