@@ -113,7 +113,10 @@ def test_a_host_whose_cable_is_pulled_is_missing_in_time(
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("name", "why"), [("lo", "is the loopback"), ("other0", "has no address here")])
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("lo", "is the loopback"), pytest.param("other0", "has no address here", marks=pytest.mark.full)],
+)
 def test_an_interface_that_others_do_not_reach_is_named_by_all(
     backend: str, name: str, why: str, hosts: tuple[Namespace, ...]
 ) -> None:
