@@ -1,7 +1,7 @@
 """Seconds to begin a source after 10,000 batches, as a restart in the middle of an epoch does, beside reading these batches.
 
 `python benchmarks/jumps.py [--samples 5] [--batches 10000]` runs each backend in a process of its own and appends JSON lines to
-`results/jumps.jsonl`. Arrays: 32 rows of 16 x 16 x 3 float32 per batch, shuffled. Images: 32 of 8 x 8 pixels, randomly cropped. A
+`results/jumps.jsonl`. Arrays: 8 rows of 16 x 16 x 3 float32 per batch, shuffled. Images: 8 of 8 x 8 pixels, randomly cropped. A
 `PyDataset` over the same arrays, a `DataLoader` over a `TensorDataset`, and a seeded `tf.data` pipeline.
 """
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 
 BACKENDS = ("jax", "tensorflow", "torch")
-ROWS = 32
+ROWS = 8
 
 
 def main() -> None:
@@ -49,7 +49,8 @@ def measure(backend: str, num_batches: int, num_samples: int) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         for kind, make, arguments in sources(num_batches, Path(folder)):
-            jumps, reads = [], []
+            jumps: list[float] = []
+            reads: list[float] = []
             for _ in range(num_samples + 1):
                 for seconds, jump in ((jumps, True), (reads, False)):
                     keras.utils.set_random_seed(1)
@@ -69,7 +70,13 @@ def measure(backend: str, num_batches: int, num_samples: int) -> None:
             case = {"backend": backend, "source": kind, "batches": num_batches}
             found = lines.line("jumps", case, jumps[1:], "s", reading_seconds=lines.quartiles(reads[1:]))
             lines.append([found])
-            print(backend, kind, [round(each, 3) for each in jumps[1:]], [round(each, 2) for each in reads[1:]], flush=True)
+            print(
+                backend,
+                kind,
+                [round(each, 3) for each in jumps[1:]],
+                [round(each, 2) for each in reads[1:]],
+                flush=True,
+            )
 
 
 def sources(num_batches: int, folder: Path) -> Any:

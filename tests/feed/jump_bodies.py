@@ -419,3 +419,20 @@ def tf_data(how: str, nums: list[int]) -> list[Any]:
 
     context: Any = importlib.import_module("tensorflow.python.eager.context").context()
     return [_two_runs(make, each, 0, num_epochs=0 if how == "repeated" else 2) for each in nums]
+
+
+def grain_data(how: str, nums: list[int]) -> list[Any]:
+    """The same of Grain, whose random transformations count the elements."""
+    import grain
+
+    def make() -> Any:
+        rows = grain.MapDataset.source(list(X)).seed(3).shuffle().random_map(_shifted)
+        if how == "numbered":
+            return rows.batch(4).to_iter_dataset()
+        return rows.to_iter_dataset().filter(lambda row: row[0] > 0).batch(4)
+
+    def _shifted(row: Any, generator: Any) -> Any:
+        READS.append(0)
+        return row + generator.random(dtype="float32")
+
+    return [_two_runs(make, each, 0) for each in nums]

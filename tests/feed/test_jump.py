@@ -142,3 +142,11 @@ def test_a_seeded_tf_data_pipeline_goes_on_in_the_order_of_its_epoch(workers: Wo
 def test_what_a_tf_data_pipeline_loses_is_said(workers: Workers, how: str, words: str) -> None:
     [[_, _, note]] = workers.abreast.run(bodies.tf_data, how=how, nums=[2])
     assert note.splitlines()[1].startswith(words)
+
+
+@pytest.mark.skipif(not find_spec("grain"), reason="without Grain")
+def test_grain_goes_on_and_reads_its_numbered_batches_only(workers: Workers) -> None:
+    found = workers.abreast.run(bodies.grain_data, how="numbered", nums=[2, 3])
+    assert [[exact, note is None] for exact, _, note in found] == [[True, True], [True, False]]
+    [[exact, _, note]] = workers.abreast.run(bodies.grain_data, how="filtered", nums=[2])
+    assert exact and note is not None

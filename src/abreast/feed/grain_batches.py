@@ -27,6 +27,16 @@ class NumberedBatches:
     def rows(self, number: int) -> int:
         return min(self.size, len(self.elements) - number * self.size)
 
+    def after(self, number: int) -> Any:
+        """A data set that yields the batches from one on. It counts them as before: their rows do not change."""
+        grain: Any = sys.modules["grain"]
+
+        def read(batch: int) -> Any:
+            first = int(batch) * self.size
+            return self.join([self.elements[first + place] for place in range(self.rows(int(batch)))])
+
+        return grain.MapDataset.range(number, self.number).map(read)
+
     def with_places(self, places: Callable[[int], Sequence[int]]) -> Any:
         """A data set that yields, of each batch, the rows at `places(number)`."""
         grain: Any = sys.modules["grain"]

@@ -14,7 +14,12 @@ from queue import Queue
 from typing import Any
 
 from abreast.feed import torch_loader
-from abreast.keras_private.data_adapters import PyDatasetAdapter, TorchDataLoaderAdapter, order_drawn_from
+from abreast.keras_private.data_adapters import (
+    PyDatasetAdapter,
+    TorchDataLoaderAdapter,
+    order_drawn_from,
+    replacing_source,
+)
 
 _ORDER = (
     "_abreast_order"  # an attribute of an adapter: Python's random state from which its workers draw the next order
@@ -47,12 +52,8 @@ def is_by_index(adapter: Any) -> bool:
 def hollow(adapter: Any, num_batches: int) -> Iterator[Callable[[], None]]:
     """Inside, the first `num_batches` of an iterator that begins are empty. The function is called before it returns more."""
     if isinstance(adapter, TorchDataLoaderAdapter):
-        plain = adapter._dataloader
-        adapter._dataloader = _hollow_loader(plain, num_batches)
-        try:
+        with replacing_source(adapter, _hollow_loader(adapter._dataloader, num_batches)):
             yield lambda: None
-        finally:
-            adapter._dataloader = plain
         return
     source = adapter.py_dataset
 

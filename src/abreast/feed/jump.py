@@ -11,11 +11,18 @@ from time import perf_counter
 from typing import Any, Protocol, runtime_checkable
 
 from abreast.errors import DataError
-from abreast.feed import tf_order
+from abreast.feed import grain_batches, tf_order
 from abreast.feed.batch import HostBatch
 from abreast.feed.fingerprint import source_fingerprint
 from abreast.feed.hollow import can_be_hollow, has_workers, hollow, is_by_index, restart_workers
-from abreast.keras_private.data_adapters import ArrayDataAdapter, PyDatasetAdapter, TFDatasetAdapter, skipping
+from abreast.keras_private.data_adapters import (
+    ArrayDataAdapter,
+    PyDatasetAdapter,
+    TFDatasetAdapter,
+    replacing_source,
+    skipping,
+    source_of,
+)
 
 __all__ = ["Jumps", "begin_at", "ended_early", "source_fingerprint"]
 
@@ -65,6 +72,12 @@ def begin_at(
         before_first()
         if not adapter._jump(num_batches):
             next(batches, None)  # the iterator ends: what comes next is another epoch
+        return batches, None
+    numbered = grain_batches.of(source_of(adapter))
+    if numbered is not None and num_batches < numbered.number:
+        with replacing_source(adapter, numbered.after(num_batches)):
+            batches = begin()
+        before_first()
         return batches, None
     if can_be_hollow(adapter):
         if isinstance(adapter, PyDatasetAdapter) and has_workers(adapter):

@@ -56,6 +56,7 @@ __all__ = [
     "order_drawn_from",
     "places_and_rows",
     "registry",
+    "replacing_source",
     "skipping",
     "skips_of",
     "source_of",
@@ -115,6 +116,18 @@ def of_other_source(adapter: Any, source: Any) -> Any:
     other = copy.copy(adapter)
     setattr(other, next(name for name in _SOURCES if name in vars(adapter)), source)
     return other
+
+
+@contextmanager
+def replacing_source(adapter: Any, source: Any) -> Iterator[None]:
+    """Inside, an adapter reads another `DataLoader` or data set of Grain."""
+    name = next(name for name in _SOURCES if name in vars(adapter))
+    plain = vars(adapter)[name]
+    setattr(adapter, name, source)
+    try:
+        yield
+    finally:
+        setattr(adapter, name, plain)
 
 
 def stored_rows(adapter: Any, number: int) -> Any:
