@@ -36,6 +36,7 @@ from abreast.errors import CheckpointError
 from abreast.feed import Feed
 from abreast.feed.own_callbacks import listed
 from abreast.keras_private import epochs
+from abreast.keras_private.data_adapters import note_orders
 from abreast.stderr import tell
 
 _ANEW = "begin anew in another folder, or with abreast run --checkpoint-reset"
@@ -48,6 +49,7 @@ def kept(plain: Callable[..., Any], bound: Any, placement: Placement) -> Any:
     if policy is None:
         return plain(*bound.args, **bound.kwargs)
     epochs.install(begins)
+    note_orders()
     with ExitStack() as until_end:
         until_end.enter_context(stop.in_fit())
         return _Fit(policy, bound, placement, until_end).run(plain)

@@ -72,19 +72,20 @@ class RunningFit:
         history.history.update(unpack(values["history"]["logs"], tensors))
         self.model.stop_training = values[_FLAG]
         self.logs = values["logs"]
-        self._write_places(values, tensors, move and not ended)
+        self._write_places(values, tensors, move, ended)
 
-    def _write_places(self, values: Mapping[str, Any], tensors: Mapping[str, Any], move: bool) -> None:
+    def _write_places(self, values: Mapping[str, Any], tensors: Mapping[str, Any], move: bool, ended: bool) -> None:
         places = {name: _unpacked(packed, tensors) for name, packed in values["places"].items()}
         now = unpack(values["generators"], tensors)
-        if not move and (ahead := places["train"].drawn_ahead):
+        if (ended or not move) and (ahead := places["train"].drawn_ahead):
             present = generators.read(None)
             now |= {name: present[name] for name in ahead}
         generators.write(self.model, now)
-        if move:
-            for name, keeper in self._keepers().items():
-                if name in places:
-                    keeper.go_to(places[name])
+        for name, keeper in self._keepers().items():
+            if name in places and ended:
+                keeper.ended(places[name])
+            elif name in places and move:
+                keeper.go_to(places[name])
 
     def _keepers(self) -> dict[str, Keeper]:
         found = {"train": self.train, "validation": self.validation}
@@ -97,7 +98,7 @@ def _packed(keeper: Keeper, name: str, steps: int, tensors: dict[str, Any]) -> A
 
 
 def _unpacked(packed: Any, tensors: Mapping[str, Any]) -> Place:
-    return Place(**unpack(packed, tensors))
+    return Place.of(unpack(packed, tensors))
 
 
 def _floats(logs: Any) -> dict[str, float]:

@@ -1,19 +1,22 @@
-"""The place in a data source: which batch comes next, and the random generators that the rest of its order needs.
+"""The place in a data source: which batch comes next, and the states that the rest of its order needs.
 
-A place is the number of batches taken from the present iterator, and the state of the generators when that was made and when its
-first batch was read. After a restart the iterator is made anew with these generators and moves on by that number of batches
-(`feed/jump.py`). Then the generators are set as they were at the checkpoint.
+A place is the number of batches taken from the present iterator, and the state of the random generators and of the source's own
+objects (`feed/source_state.py`) when that was made, when its first batch was read, and now. After a restart the iterator is made
+anew with the first two and moves on by that number of batches (`feed/jump.py`). Then all is set as it was at the checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from abreast.checkpoints.generators import is_alike
+from abreast.checkpoints.plain import CannotPackError, pack
 from abreast.feed import DoneStep, Feed
 from abreast.feed.jump import begin_at
+from abreast.feed.source_state import SourceState
 from abreast.keras_private import epochs
 from abreast.stderr import tell_once
 
@@ -27,20 +30,36 @@ class Generators:
 
 
 @dataclass(frozen=True)
-class Place:
-    """`began` and `first`: the generators when the iterator was made, and when its first batch was read.
+class Moment:
+    """The states of the random generators, and of the source's own objects."""
 
-    `batches` of it were taken, `steps` of them in this epoch. `drawn_ahead`: the generators that are further than the place,
-    because the source was read ahead.
+    generators: Any
+    source: Any
+
+
+@dataclass(frozen=True)
+class Place:
+    """`began` and `first`: when the iterator was made, and when its first batch was read. `now`: the source's own objects.
+
+    `batches` of it were taken, `steps` of them in this epoch, and `checksum` is that of the last one, if it is known.
+    `drawn_ahead`: the generators that are further than the place, because the source was read ahead.
     """
 
     is_open: bool
-    began: Any
-    first: Any
+    began: Moment | None
+    first: Moment | None
+    now: Any
     batches: int
     steps: int
     known_batches: int | None
+    checksum: int | None = None
     drawn_ahead: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> Place:
+        """The place of which `values` are the fields, as plain data."""
+        moments = {name: values[name] and Moment(**values[name]) for name in ("began", "first")}
+        return Place(**{**values, **moments})
 
 
 class Keeper:
@@ -50,23 +69,38 @@ class Keeper:
         self.steps_done = 0
         self._feed = feed
         self._generators = generators
-        self._began: Any = None
-        self._first: Any = None
+        self._source: SourceState | None = None
+        self._began: Moment | None = None
+        self._first: Moment | None = None
         self._moved = 0  # batches over which the present iterator was moved
         self._epochs: Any = None
         self._due: Place | None = None
         feed.keeper = self
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the next epoch begins at a place of an earlier run."""
+        return self._due is not None
+
     def place(self, steps: int) -> Place:
         """The place after `steps` of the present epoch."""
         known = None if self._epochs is None else epochs.known_batches(self._epochs)
-        batches = self._moved + self._feed.num_used
-        return Place(self._feed.is_open, self._began, self._first, batches, steps, known, self._feed.drawn_ahead)
+        feed = self._feed
+        now = self._read_source() if feed.is_open else None
+        batches = self._moved + feed.num_used
+        return Place(
+            *(feed.is_open, self._began, self._first, now, batches, steps, known), feed.checksum, feed.drawn_ahead
+        )
 
     def go_to(self, place: Place) -> None:
         """Begin the next epoch at a place of an earlier run."""
         if place.is_open:
             self._due, self.steps_done = place, place.steps
+
+    def ended(self, place: Place) -> None:
+        """The `fit` had ended at a place of an earlier run."""
+        if place.is_open and self._feed.is_open:
+            self._own(self._feed.adapter).write(place.now)
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -79,31 +113,89 @@ class Keeper:
     def enters(self, epoch_iterator: Any) -> epochs.Done | None:
         """Keras begins an epoch."""
         self._epochs = epoch_iterator
-        due = self._due
+        due, source = self._due, self._own(self._feed.adapter)
         if due is None:
             self.steps_done = 0
+        elif self._begins_within(due):
+            source.hold(due.now)
+        else:
+            source.write(due.now)
+            source.begin_epoch()
         return None if due is None else epochs.Done(due.steps, due.batches, due.known_batches, DoneStep())
 
     def begin(self, adapter: Any, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        self._own(adapter)
         due, self._due = self._due, None
-        if due is None or not (due.steps or self._feed.goes_on_over_epochs):
+        if due is None or not self._begins_within(due):
             self.steps_done = self._moved = 0
-            self._began, self._first = self._generators.read(), None
+            self._began, self._first = self._moment(), None
             return self._noting_first(begin())
-        now = self._generators.read()
-        self._generators.put_back(due.began)
-        batches, line = begin_at(adapter, begin, due.batches, lambda: self._generators.put_back(due.first))
+        self._began, self._first, self._moved = due.began, due.first, due.batches
+        batches = self._move(adapter, begin, due)
+        return batches if due.batches else self._noting_first(batches)
+
+    def _begins_within(self, due: Place) -> bool:
+        """Whether an iterator goes on after its first batch."""
+        return bool(due.steps) or self._feed.goes_on_over_epochs
+
+    def _move(self, adapter: Any, begin: Callable[[], Iterator[Any]], due: Place) -> Iterator[Any]:
+        now, source = self._generators.read(), self._own(adapter)
+
+        def begin_again() -> Iterator[Any]:
+            self._put_back(due.began)
+            return begin()
+
+        def agrees() -> bool:
+            after = self._generators.read()
+            return source.is_as(due.now) and all(is_alike(after[name], now[name]) for name in due.drawn_ahead)
+
+        batches, line = begin_at(
+            adapter, begin_again, due.batches, lambda: self._put_back(due.first), agrees, due.checksum
+        )
         after = self._generators.read()
         self._generators.put_back(now | {name: after[name] for name in due.drawn_ahead})
-        self._began, self._first, self._moved = due.began, due.first, due.batches
+        source.write_rest(due.now)
         if line is not None:
             tell_once(line)
-        return batches if due.batches else self._noting_first(batches)
+        return batches
 
     def _noting_first(self, batches: Iterator[Any]) -> Iterator[Any]:
         if self._first is None:
-            self._first = self._generators.read()
+            self._first = self._moment()
         yield from batches
+
+    def _own(self, adapter: Any) -> SourceState:
+        if self._source is None:
+            self._source = SourceState(adapter)
+        return self._source
+
+    def _moment(self) -> Moment:
+        return Moment(self._generators.read(), self._read_source())
+
+    def _put_back(self, moment: Moment | None) -> None:
+        assert moment is not None
+        self._generators.put_back(moment.generators)
+        self._own(self._feed.adapter).write(moment.source)
+
+    def _read_source(self) -> Any:
+        """The state of the source's own objects. What cannot be saved of them is said once."""
+        source = self._own(self._feed.adapter)
+        state = source.read()
+        attributes = {name: value for name, value in state["attributes"].items() if _can_be_packed(value)}
+        for name in [*source.lost, *(name for name in state["attributes"] if name not in attributes)]:
+            tell_once(
+                f"checkpoints leave out {name} of the data source, which has changed: after a restart it is as the script "
+                "makes it\nhint: give the object get_state() and set_state(state), whose state is plain data"
+            )
+        return {**state, "attributes": attributes}
+
+
+def _can_be_packed(value: Any) -> bool:
+    try:
+        pack(value, "", {})
+    except CannotPackError:
+        return False
+    return True
 
 
 def keeper_of(epoch_iterator: Any) -> Keeper | None:

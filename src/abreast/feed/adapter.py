@@ -6,6 +6,7 @@ epoch, never past its end. So whatever happens between epochs happens between th
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -42,6 +43,11 @@ class PlaceKeeper(Protocol):
     """Keeps the place in a source for checkpoints, and begins there after a restart."""
 
     steps_done: int  # of the epoch that comes next, by an earlier run
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next epoch begins where an earlier run was."""
+        ...
 
     def opening(self) -> AbstractContextManager[None]:
         """Surrounds the opening of the source."""
@@ -125,9 +131,18 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     @property
     def drawn_ahead(self) -> tuple[str, ...]:
         """The global generators that the source has drawn from for batches that no step has taken yet."""
-        is_ahead = self._iterator is not None and self._iterator.pipeline.is_ahead
-        draws = self._open.habits.draws if is_ahead else None
+        if self._iterator is None or not self._iterator.pipeline.is_ahead:
+            return ()
+        if getattr(self.adapter, "_shuffle", None) == "batch":  # Keras draws an order for each batch
+            return {"jax": ("numpy",), "torch": ("framework",)}.get(keras.backend.backend(), ())
+        draws = self._open.habits.draws
         return () if draws is None else draws.by_source
+
+    @property
+    def checksum(self) -> int | None:
+        """That of the last batch that steps have; None where another read of it may differ, or shows a part of it."""
+        batch = None if self._iterator is None else self._iterator.last_used
+        return None if batch is None or batch.digest is not None or self._open.habits.between else batch.compared
 
     def first_batch(self) -> HostBatch:
         """A batch as the source begins, which builds a model; the epochs that follow are as if it had not been read."""
@@ -254,6 +269,7 @@ class FeedIterator:
         self._has_ended = False  # whether the source has, of a process whose steps go on
         self.hands_staged = False  # whether `next` returns a `Handed`
         self._feed = feed
+        self._last: deque[HostBatch] = deque(maxlen=2)  # that were taken, if somebody keeps the place in the source
 
     def __iter__(self) -> FeedIterator:
         return self
@@ -282,7 +298,15 @@ class FeedIterator:
         taken = self.pipeline.take() if own_batches is None else self._take_own(own_batches)
         if self._feed.keep_last:
             self._feed.last_batch = taken.host
+        if self._feed.keeper is not None:
+            self._last.append(taken.host)
         return taken
+
+    @property
+    def last_used(self) -> HostBatch | None:
+        """The last batch that a step has."""
+        unused = self.pipeline.num_taken - self.pipeline.num_used
+        return self._last[-1 - unused] if len(self._last) > unused else None
 
     def _take_own(self, own_batches: OwnBatches) -> Taken[Any]:
         """The next batch of this process, or a stand-in row where only others still have rows."""

@@ -7,22 +7,31 @@ framework.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from queue import Queue
 from typing import Any
 
+import keras
+
 from abreast.feed import torch_loader
 from abreast.keras_private.data_adapters import (
     PyDatasetAdapter,
     TorchDataLoaderAdapter,
+    asked,
     order_drawn_from,
     replacing_source,
 )
+from abreast.stderr import tell_once
 
 _ORDER = (
     "_abreast_order"  # an attribute of an adapter: Python's random state from which its workers draw the next order
+)
+_HOOKS = ("on_epoch_begin", "on_epoch_end")
+_LEFT = (
+    "workers of the data set had read batches that Keras keeps for the next epoch, and a hook of the data set has run since: "
+    "these batches may be others than in the first run\nhint: workers=1 reads no batches for another epoch"
 )
 
 
@@ -99,9 +108,30 @@ class _OrNothing:
         return self._plain(rows) if len(rows) else ()
 
 
-def draw_order_from(adapter: Any, state: Any) -> None:
-    """Let the workers of a `PyDataset` draw their next order from this state of Python's generator."""
-    vars(adapter)[_ORDER] = state
+def order_of_workers(adapter: Any) -> dict[str, Any]:
+    """What the workers of a `PyDataset` read next: the batches that Keras keeps from the epoch before, and then an order."""
+    enqueuer = adapter.enqueuer
+    left = list(asked(enqueuer))[: enqueuer.ready_queue.qsize()]
+    return {"left": left, "drawn_from": order_drawn_from(enqueuer)}
+
+
+def set_order_of_workers(adapter: Any, order: Mapping[str, Any]) -> None:
+    """Set what `order_of_workers` returned, for the epoch that goes on or begins."""
+    vars(adapter)[_ORDER] = order
+
+
+def begin_workers_anew(adapter: Any, num_batches: int = 0) -> None:
+    """Give the workers of a `PyDataset`, which have stopped, the batches that were left in the earlier run, after some."""
+    enqueuer = adapter.enqueuer
+    enqueuer.ready_queue = Queue()  # it had what they have read in this process
+    asked(enqueuer).clear()
+    left = vars(adapter).get(_ORDER, {"left": []})["left"][num_batches:]
+    kind = type(adapter.py_dataset)
+    if left and any(getattr(kind, name) is not getattr(keras.utils.PyDataset, name) for name in _HOOKS):
+        tell_once(_LEFT)
+    for index in left:
+        enqueuer.ready_queue.put(adapter.py_dataset[index])
+        asked(enqueuer).append(index)
 
 
 def restart_workers(adapter: Any, num_batches: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -111,16 +141,17 @@ def restart_workers(adapter: Any, num_batches: int) -> Callable[[Iterator[Any]],
     """
     enqueuer = adapter.enqueuer
     enqueuer.stop()
-    enqueuer.ready_queue = Queue()  # what they had read ahead
+    begin_workers_anew(adapter, num_batches)
+    order = vars(adapter).pop(_ORDER, {"left": [], "drawn_from": None})
     plain = enqueuer.executor_fn
 
     def pool(sequences: Any) -> Any:
         enqueuer.executor_fn = plain  # of later epochs
-        return _SkippingPool(plain(sequences), num_batches)
+        return _SkippingPool(plain(sequences), max(0, num_batches - len(order["left"])))
 
     enqueuer.executor_fn = pool
-    if (state := vars(adapter).pop(_ORDER, None)) is not None:
-        random.setstate(state)
+    if order["drawn_from"] is not None:
+        random.setstate(order["drawn_from"])
     enqueuer.start()
     order_drawn_from(enqueuer)
     number = adapter.num_batches

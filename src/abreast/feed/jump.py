@@ -126,7 +126,10 @@ def _read_again(
     before_first()
     last = _take(batches, num_batches, num_batches)
     cost = f"the data source was read again up to batch {num_batches:,}: {perf_counter() - start:.1f} s"
-    lost = tf_order.lost(adapter.get_tf_dataset()) if isinstance(adapter, TFDatasetAdapter) else None
+    dataset = adapter.get_tf_dataset() if isinstance(adapter, TFDatasetAdapter) else None
+    lost = None if dataset is None else tf_order.lost(dataset)
+    if lost is None and dataset is not None and (checksum is None or not _is(last, checksum)):
+        lost = tf_order.perhaps_lost(dataset)
     if lost is None and not _is(last, checksum):
         lost = _OTHERS.format(num_batches - 1)
     return batches, cost if lost is None else f"{cost}\n{lost}"

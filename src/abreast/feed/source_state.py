@@ -7,6 +7,7 @@ place of a batch (`jump.py`). Imports no framework.
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
@@ -14,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import keras
 
-from abreast.feed.hollow import draw_order_from
+from abreast.feed.hollow import begin_workers_anew, order_of_workers, set_order_of_workers
 from abreast.feed.tf_data import begin_up_to, num_begun
 from abreast.feed.values import content, fill, is_generator, is_object, is_plain, saved_value
 from abreast.keras_private.data_adapters import (
@@ -23,7 +24,6 @@ from abreast.keras_private.data_adapters import (
     PyDatasetAdapter,
     TFDatasetAdapter,
     TorchDataLoaderAdapter,
-    order_drawn_from,
 )
 
 _DEEPEST = 4  # objects within objects, and functions that call functions
@@ -54,12 +54,13 @@ class SourceState:
         self._roots = _roots_of(adapter)
         self._begin = self._contents()
         self._written = self._begin
+        self._held: dict[str, Any] = {}
         self.lost: tuple[str, ...] = ()
 
     def read(self) -> dict[str, Any]:
         """What has changed: numbers, text, containers, arrays and generators, by name. `lost` has the names of anything else."""
         changed = {name: value for name, value in self._values().items() if self._begin.get(name) != content(value)}
-        saved = {name: saved_value(value) for name, value in changed.items() if is_plain(value)}
+        saved = {name: copy.deepcopy(saved_value(value)) for name, value in changed.items() if is_plain(value)}
         self.lost = tuple(name for name in changed if name not in saved)
         found: dict[str, Any] = {"attributes": saved}
         if isinstance(self._adapter, HasState):
@@ -67,27 +68,38 @@ class SourceState:
         if isinstance(self._adapter, TFDatasetAdapter):
             found[_BEGUN] = num_begun(self._adapter.get_tf_dataset())
         if isinstance(self._adapter, PyDatasetAdapter) and self._adapter.enqueuer is not None:
-            found[_ORDER] = order_drawn_from(self._adapter.enqueuer)
+            found[_ORDER] = order_of_workers(self._adapter)
         return found
+
+    def hold(self, later: Mapping[str, Any]) -> None:
+        """Hold what has changed in a later state: `write` puts it back where an earlier state does not have it."""
+        values = self._values()
+        names = [name for name in later["attributes"] if name in values and is_plain(values[name])]
+        self._held = {name: copy.deepcopy(saved_value(values[name])) for name in names}
 
     def write(self, saved: Mapping[str, Any]) -> None:
         """Put back what `read` returned, maybe in another process."""
-        for name, value in saved["attributes"].items():
-            self._put(name, value)
+        for name, value in {**self._held, **saved["attributes"]}.items():
+            self._put(name, copy.deepcopy(value))
         if isinstance(self._adapter, HasState):
             self._adapter._set_own_state(saved[_OWN])
         if isinstance(self._adapter, TFDatasetAdapter):
             begin_up_to(self._adapter.get_tf_dataset(), saved[_BEGUN])
-        if saved.get(_ORDER) is not None:
-            draw_order_from(self._adapter, saved[_ORDER])
+        if _ORDER in saved:
+            set_order_of_workers(self._adapter, saved[_ORDER])
         self._written = self._contents()
+
+    def begin_epoch(self) -> None:
+        """After `write` of a state between two epochs: the next one begins."""
+        if isinstance(self._adapter, PyDatasetAdapter) and self._adapter.enqueuer is not None:
+            begin_workers_anew(self._adapter)
 
     def write_rest(self, saved: Mapping[str, Any]) -> None:
         """Put back a later state. What the reads since `write` have changed again stays: it may be further there."""
         present = self._contents()
         for name, value in saved["attributes"].items():
             if present.get(name) == self._written.get(name):
-                self._put(name, value)
+                self._put(name, copy.deepcopy(value))
 
     def is_as(self, saved: Mapping[str, Any]) -> bool:
         """Whether the objects of the source are as they were when `read` returned this."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from abreast.feed.tf_data import num_begun, pipeline, step_name
+from abreast.feed.tf_data import num_begun, pipeline, shuffles, step_name
 
 _REST = "the rest of this epoch is not exactly what would have followed"
 _ROWS = "the rest of this epoch has another order: some of its rows were there already, and others never come"
@@ -17,8 +17,7 @@ _SEED = "hint: give each shuffle a seed, or call keras.utils.set_random_seed bef
 def lost(dataset: Any) -> str | None:
     """What a restart loses of a pipeline of which an iterator was made, for the user; None if it loses nothing."""
     steps = list(pipeline(dataset))
-    shuffled = [number for number, each in enumerate(steps) if step_name(each) == "ShuffleDataset"]
-    if any(not (int(steps[number]._seed) or int(steps[number]._seed2)) for number in shuffled):
+    if any(not (int(each._seed) or int(each._seed2)) for each in shuffles(dataset)):
         return f"tf.data shuffles without a seed: {_ROWS}\n{_SEED}"
     nodes = [node for step in steps for each in getattr(step, "_functions", list)() for node in _nodes(each)]
     if any("seed" in node.attr and not (node.attr["seed"].i or node.attr["seed2"].i) for node in nodes):
@@ -28,11 +27,18 @@ def lost(dataset: Any) -> str | None:
     if any(node.op in ("RngReadAndSkip", "AssignVariableOp", "AssignAddVariableOp") for node in nodes):
         hint = "draw with tf.random.stateless_uniform or a seed of tf.random.uniform, or augment in layers of the model"
         return f"tf.data draws from a generator that it keeps as a variable: {_REST}\nhint: {hint}"
-    if shuffled and max(num_begun(dataset)) > 1:  # the earlier run had made iterators before that one
-        before = [step_name(each) for each in steps[: max(shuffled)]]
-        for name, does in (("CacheDataset", "caches"), ("RepeatDataset", "repeats")):
-            if name in before:
-                return f"tf.data {does} a shuffled data set: {_ROWS}\nhint: shuffle after it"
+    return None
+
+
+def perhaps_lost(dataset: Any) -> str | None:
+    """What a restart can lose of a pipeline of which an iterator was made before; None if there is no such thing."""
+    steps = [step_name(each) for each in pipeline(dataset)]
+    if "ShuffleDataset" not in steps or max(num_begun(dataset)) < 2:
+        return None
+    before = steps[: len(steps) - 1 - steps[::-1].index("ShuffleDataset")]
+    for name, does in (("CacheDataset", "caches"), ("RepeatDataset", "repeats")):
+        if name in before:
+            return f"tf.data {does} a shuffled data set: {_ROWS}\nhint: shuffle after it"
     return None
 
 

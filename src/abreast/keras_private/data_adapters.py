@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import random
 import threading
 import time
@@ -49,6 +50,7 @@ __all__ = [
     "TorchDataLoaderAdapter",
     "array_order",
     "array_reader",
+    "asked",
     "fix_start_method",
     "get_torch_dataloader",
     "note_orders",
@@ -222,10 +224,51 @@ class _Noting:
         random.shuffle(items)
 
 
+@functools.cache
 def note_orders() -> None:
-    """Let the threads that lead workers of a `PyDataset` note how they draw the order of an epoch: see `order_drawn_from`."""
+    """Let the workers of a `PyDataset` note what they read: see `order_drawn_from` and `asked`. Runs once."""
     module: Any = py_dataset_adapter
     module.random = _Noting()
+    kind = module.OrderedEnqueuer
+    plain_run, plain_get = kind._run, kind.get
+
+    def run(self: Any) -> None:
+        if _ASKED not in vars(self):
+            pool = self.executor_fn
+            self.executor_fn = lambda sequences: _NotingPool(pool(sequences), asked(self))
+        plain_run(self)
+
+    def get(self: Any) -> Iterator[Any]:
+        for batch in plain_get(self):
+            if asked(self):
+                asked(self).popleft()
+            yield batch
+
+    kind._run, kind.get = run, get
+
+
+_ASKED = "_abreast_asked"  # an attribute of an enqueuer
+
+
+def asked(enqueuer: Any) -> deque[int]:
+    """The indices of the batches that workers were asked for and that nobody has taken, in order, since `note_orders`."""
+    found: deque[int] = vars(enqueuer).setdefault(_ASKED, deque())
+    return found
+
+
+class _NotingPool:
+    """A pool of workers; notes the indices that they are asked for."""
+
+    def __init__(self, pool: Any, noted: deque[int]) -> None:
+        self._pool = pool
+        self._noted = noted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def apply_async(self, function: Any, arguments: Any) -> Any:
+        self._noted.append(arguments[-1])
+        return self._pool.apply_async(function, arguments)
 
 
 def order_drawn_from(enqueuer: Any) -> Any:

@@ -252,13 +252,18 @@ def _with_steps_left(plain: Callable[..., Any]) -> Callable[..., Any]:
         epochs = None if records is None else records._fit_begins
         if records is not None and epochs is not None:
             records._fit_begins = None
-            if epochs.begin.batch:
+            if epochs.begin.batch and not _is_due(self.data_adapter):
                 self._abreast_steps = self.steps_per_epoch
                 self.steps_per_epoch = epochs.steps_left
                 self._current_iterator, self._steps_seen = iter(self._get_iterator()), epochs.begin.batch
         return plain(self)
 
     return begin
+
+
+def _is_due(adapter: Any) -> bool:
+    """Whether a checkpoint says where the epoch begins."""
+    return isinstance(adapter, Feed) and adapter.keeper is not None and adapter.keeper.is_due
 
 
 def _records(source: Any) -> Loader | None:

@@ -208,6 +208,8 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
     def _own_state(self) -> dict[str, Any]:
         """See `feed/source_state.py`: the place, and which epochs a `fit` takes."""
         begin, fit = self._begin, self._fit_epochs
+        if self._next.epoch > begin.epoch:  # all batches were given, and nobody has said yet that the epoch has ended
+            begin = self._next
         epochs = None if fit is None else [fit.first, fit.begin.epoch, fit.begin.batch, fit.steps]
         return {"place": [begin.epoch, begin.batch], "fit": epochs}
 

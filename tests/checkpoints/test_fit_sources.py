@@ -1,0 +1,182 @@
+"""A `fit` that is interrupted in mid-epoch goes on with the batches that would have followed, for each kind of source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.client import Workers
+
+KINDS = {
+    "arrays in batches": "",
+    "data set": "",
+    "data set that draws": "",
+    "data set with threads": "",
+    "generator": "",
+    "images": "cv2",
+    "images by steps": "cv2",
+    "loader": "torch",
+    "tf.data": "tensorflow",
+    "tf.data by steps": "tensorflow",
+    "grain": "grain",
+}
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fit_goes_on_with_the_batches_that_would_have_followed(workers: Workers, tmp_path: Path, kind: str) -> None:
+    if KINDS[kind] and not find_spec(KINDS[kind]):
+        pytest.skip(f"without {KINDS[kind]}")
+    if kind == "tf.data by steps" and workers.backend == "tensorflow":
+        pytest.skip("the epochs of a repeated data set that shuffles are not exact there, which a line says")
+    plain = workers.abreast.run(train, kind=kind, data=str(tmp_path))
+    interrupted_at = (3, 2) if kind == "images by steps" else (5, 3, 2)
+    assert workers.abreast.run(train, kind=kind, data=str(tmp_path), interrupted_at=interrupted_at) == plain
+
+
+def train(kind: str, data: str, interrupted_at: tuple[int, ...] = ()) -> dict[str, list[float]]:
+    """In a worker: the losses of three epochs, and the last weights, of a run that was interrupted before so many steps."""
+    import keras
+    import numpy as np
+
+    import abreast
+    from abreast.checkpoints import fits
+
+    class Steps(keras.callbacks.Callback):  # type: ignore[misc]
+        def __init__(self, at: int | None) -> None:
+            super().__init__()
+            self.at, self.steps = at, 0
+
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            if self.steps == self.at:
+                raise InterruptedError
+            self.steps += 1
+
+        def get_state(self) -> int:
+            return 0
+
+        def set_state(self, state: int) -> None:
+            pass
+
+    def once(at: int | None) -> dict[str, list[float]]:
+        fits._num_fits.clear()
+        keras.utils.set_random_seed(5)
+        source, options = _SOURCES[kind](data)
+        model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1, kernel_initializer="ones")])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, 2)
+        steps = Steps(at)
+        kept = [abreast.Checkpoint(f"{data}/kept", every=1)] if interrupted_at else []
+        history = model.fit(source, epochs=3, callbacks=[steps, *kept], verbose=0, **options).history
+        return {"loss": history["loss"], "weights": [float(np.sum(each)) for each in model.get_weights()]}
+
+    for at in interrupted_at:
+        try:
+            once(at)
+        except InterruptedError:
+            continue
+        raise AssertionError("it was not interrupted")
+    return once(None)
+
+
+def _arrays(shuffle: Any = "batch") -> tuple[Any, dict[str, Any]]:
+    import numpy as np
+
+    x = (np.arange(22, dtype="float32").reshape(11, 2) - 11) / 11
+    return x, {"y": x[:, :1] * x[:, 1:], "batch_size": 3, "shuffle": shuffle}
+
+
+def _data_set(draws: bool = False, **settings: Any) -> tuple[Any, dict[str, Any]]:
+    import keras
+    import numpy as np
+
+    x, options = _arrays()
+
+    class Rows(keras.utils.PyDataset):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(**settings)
+            self.order, self.generator = list(range(11)), np.random.default_rng(3)
+
+        def __len__(self) -> int:
+            return 4
+
+        def __getitem__(self, index: int) -> Any:
+            rows = self.order[index * 3 : index * 3 + 3]
+            return x[rows] + (np.float32(self.generator.random()) if draws else 0), options["y"][rows]
+
+        def on_epoch_end(self) -> None:
+            self.generator.shuffle(self.order)
+
+    if settings:  # Keras keeps what workers have read for the next epoch, also beyond this hook
+        del Rows.on_epoch_end
+    return Rows(), {}
+
+
+def _generator() -> tuple[Any, dict[str, Any]]:
+    import numpy as np
+
+    x, options = _arrays()
+
+    def rows() -> Any:
+        while True:
+            for start in np.random.permutation(4) * 3:
+                yield x[start : start + 3], options["y"][start : start + 3]
+
+    return rows(), {"steps_per_epoch": 3}
+
+
+def _images(data: str, **options: Any) -> tuple[Any, dict[str, Any]]:
+    import numpy as np
+
+    import abreast
+    from abreast.records import pack
+
+    folder = Path(data) / "images.pack"
+    if not folder.exists():
+        pixels = np.random.default_rng(0).integers(0, 2, (11, 6, 6, 3), np.uint8)
+        pack((pixels, np.arange(11) % 3), folder)
+    return abreast.ImageRecords(folder, 3, size=4, seed=1), options
+
+
+def _loader() -> tuple[Any, dict[str, Any]]:
+    import torch
+
+    torch.manual_seed(3)
+    x, options = _arrays()
+    held = torch.utils.data.TensorDataset(torch.from_numpy(x), torch.from_numpy(options["y"]))
+    return torch.utils.data.DataLoader(held, 3, shuffle=True), {}
+
+
+def _tf_data(**options: Any) -> tuple[Any, dict[str, Any]]:
+    import tensorflow as tf
+
+    x, arrays = _arrays()
+    rows = tf.data.Dataset.from_tensor_slices((x, arrays["y"])).shuffle(6).batch(3)
+    return (rows.repeat() if options else rows), options
+
+
+def _grain() -> tuple[Any, dict[str, Any]]:
+    import grain
+
+    x, options = _arrays()
+    rows = list(zip(x, options["y"], strict=True))
+    return grain.MapDataset.source(rows).seed(3).shuffle().batch(3).to_iter_dataset(), {}
+
+
+_SOURCES: dict[str, Callable[[str], tuple[Any, dict[str, Any]]]] = {
+    "arrays in batches": lambda _: _arrays(),
+    "data set": lambda _: _data_set(),
+    "data set that draws": lambda _: _data_set(draws=True),
+    "data set with threads": lambda _: _data_set(workers=2),
+    "generator": lambda _: _generator(),
+    "images": lambda data: _images(data),
+    "images by steps": lambda data: _images(data, steps_per_epoch=2),
+    "loader": lambda _: _loader(),
+    "tf.data": lambda _: _tf_data(),
+    "tf.data by steps": lambda _: _tf_data(steps_per_epoch=3),
+    "grain": lambda _: _grain(),
+}
