@@ -50,19 +50,23 @@ class ByTensorFlow(keras.callbacks.Callback):
         if rank == 1:
             self.model.layers[-1].bias.value.assign_add([1.0])
 attempt("callback by TensorFlow", lambda: made().fit(x, x[:, :1], batch_size=30, verbose=0, callbacks=[ByTensorFlow()]))
-class Scale(keras.layers.Layer):  # its config does not show the number
+class Scale(keras.layers.Layer):  # its config does not show the numbers
+    power = 1.0
     def __init__(self, scale=1.0):
         super().__init__()
         self.scale = scale
     def call(self, x):
         self.seen = x.shape[0]  # in a step that runs eagerly, rows of this process
-        return x * self.scale
+        return x * self.scale**self.power
 def scaled(scale=1.0, **settings):
     with scope:
         model = keras.Sequential([keras.Input((4,)), Scale(scale), keras.layers.Dense(1)])
         model.compile("sgd", "mse", **settings)
     return model
 attempt("number of a layer", lambda: scaled(1.0 + rank).fit(x, x[:, :1], batch_size=30, verbose=0))
+powered = scaled()
+powered.layers[0].power = 1.0 + rank
+attempt("number of a class", lambda: powered.fit(x, x[:, :1], batch_size=30, verbose=0))
 eager = scaled(run_eagerly=True)
 odd = {"batch_size": 31, "shuffle": False, "verbose": 0}
 attempt("left by a step", lambda: [eager.fit(x[:31], x[:31, :1], **odd) for _ in range(2)])
@@ -94,6 +98,7 @@ def test_what_differs_between_processes_is_refused_or_is_that_of_rank_0() -> Non
     assert first["later batches and validation"].startswith("DataError: the processes read different batches")
     assert ".rate is 0.1 on rank 0, and 0.5 on rank 1" in first["rate of a layer"]
     assert ".scale is 1.0 on rank 0, and 2.0 on rank 1" in first["number of a layer"]
+    assert ".power is 1.0 on rank 0, and 2.0 on rank 1" in first["number of a class"]
     assert first["left by a step"] == "no error"
     assert first["set on rank 0"] == "no error"
     assert "/bias was set to other values on rank 1 than on rank 0" in first["callback by TensorFlow"]

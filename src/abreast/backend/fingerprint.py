@@ -99,9 +99,15 @@ def _modules(layer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _of_attributes(start: str, value: Any, known: set[int], depth: int) -> Iterator[tuple[str, str]]:
-    for name, part in vars(value).items():
+    for name, part in {**_of_class(type(value)), **vars(value)}.items():
         if _counts(str(name)):
             yield from _of_value(f"{start}.{name}", part, known, depth)
+
+
+def _of_class(kind: type) -> dict[str, Any]:
+    """The numbers that the script's own classes hold, which an object may replace by numbers of its own."""
+    own = [each for each in reversed(kind.__mro__) if _is_of_script(each)]
+    return {name: value for each in own for name, value in vars(each).items() if isinstance(value, bool | int | float)}
 
 
 @functools.cache
@@ -141,8 +147,12 @@ def _of_container(path: str, value: Any, known: set[int], depth: int) -> Iterato
 
 
 def _is_the_scripts(value: Any) -> bool:
-    package = type(value).__module__.partition(".")[0]
-    return hasattr(value, "__dict__") and package not in _OTHERS and package not in sys.stdlib_module_names | {"torch"}
+    return hasattr(value, "__dict__") and _is_of_script(type(value))
+
+
+def _is_of_script(kind: type) -> bool:
+    package = kind.__module__.partition(".")[0]
+    return package == "__main__" or (package not in _OTHERS and package not in sys.stdlib_module_names | {"torch"})
 
 
 def _of_type(kind: type) -> str:
