@@ -38,6 +38,29 @@ def test_a_fit_goes_on_with_the_batches_that_would_have_followed(workers: Worker
     assert workers.abreast.run(train, kind=kind, data=str(tmp_path), interrupted_at=interrupted_at) == plain
 
 
+def test_a_process_with_rows_of_its_own_keeps_its_own_objects(workers: Workers) -> None:
+    assert workers.abreast.run(per_host) == [{"order": [2, 1]}, {}]
+
+
+def per_host() -> list[Any]:
+    """In a worker: the attributes that ranks 0 and 1 would put back."""
+    from types import SimpleNamespace
+
+    from abreast.checkpoints.place import Generators, Keeper, Moment, Place
+
+    found = []
+    for rank in (0, 1):
+        processes = SimpleNamespace(rank=rank, exchange=lambda doing, own: [own, own])
+        feed: Any = SimpleNamespace(stage=SimpleNamespace(processes=processes), is_open=True)
+        state = {"attributes": {"order": [2, 1]}}
+        keeper = Keeper(feed, Generators(dict, lambda _: None))
+        keeper.go_to(Place(True, Moment({}, state), None, state, 1, 1, None))
+        assert keeper._due is not None and keeper._due.began is not None
+        assert keeper._due.now == keeper._due.began.source
+        found.append(keeper._due.now["attributes"])
+    return found
+
+
 def train(kind: str, data: str, interrupted_at: tuple[int, ...] = ()) -> dict[str, list[float]]:
     """In a worker: the losses of three epochs, and the last weights, of a run that was interrupted before so many steps."""
     import keras

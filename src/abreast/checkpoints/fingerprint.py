@@ -18,12 +18,13 @@ _MOST_SHOWN = 3
 
 def take(model: Any, feed: Feed, begin: Mapping[str, str]) -> dict[str, Any]:
     """The fingerprint of a `fit` whose model is built, and had the settings `begin` when the `fit` began."""
+    own_rows = feed.stage.processes  # where each process gives rows of its own: a checkpoint has those of rank 0
     return {
         "backend": current_backend().name,
         "precision": str(keras.config.dtype_policy().name),
         "variables": layout(model),
         "settings": dict(begin),
-        "source": source_fingerprint(feed.adapter),
+        "source": None if own_rows is not None and own_rows.rank else source_fingerprint(feed.adapter),
         "steps_per_execution": model.steps_per_execution,
     }
 
@@ -42,7 +43,7 @@ def check(saved: Mapping[str, Any], own: Mapping[str, Any], name: str) -> None:
     """Raise `CheckpointError` that names what differs between a checkpoint and the `fit` that would go on from it."""
     check_layout(saved["variables"], own["variables"])
     for part, what in _PARTS.items():
-        changed = _changes(saved[part], own[part])
+        changed = _changes(saved[part], own[part]) if own[part] is not None else []
         if changed:
             more = f", and {len(changed) - _MOST_SHOWN} more" if len(changed) > _MOST_SHOWN else ""
             raise CheckpointError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from abreast.checkpoints.generators import is_alike
@@ -55,11 +55,24 @@ class Place:
     checksum: int | None = None
     drawn_ahead: tuple[str, ...] = ()
 
+    def without_attributes(self) -> Place:
+        """The same without what the source's own objects have changed."""
+        none: dict[str, Any] = {"attributes": {}}
+        began, first = (each and Moment(each.generators, {**each.source, **none}) for each in (self.began, self.first))
+        return replace(self, began=began, first=first, now=self.now and {**self.now, **none}, checksum=None)
+
     @staticmethod
     def of(values: Mapping[str, Any]) -> Place:
         """The place of which `values` are the fields, as plain data."""
         moments = {name: values[name] and Moment(**values[name]) for name in ("began", "first")}
         return Place(**{**values, **moments})
+
+
+_PER_HOST = (
+    'source="per-host": the checkpoint has the random generators and the data set of rank 0; where other ranks shuffle in an '
+    "order of their own, the rest of this epoch is not exactly what would have followed\n"
+    "hint: shuffle by numbers that the epoch and the rank determine"
+)
 
 
 class Keeper:
@@ -95,7 +108,15 @@ class Keeper:
     def go_to(self, place: Place) -> None:
         """Begin the next epoch at a place of an earlier run."""
         if place.is_open:
-            self._due, self.steps_done = place, place.steps
+            self._due, self.steps_done = self._of_this_process(place), place.steps
+
+    def _of_this_process(self, place: Place) -> Place:
+        """Where each process gives rows of its own, a checkpoint has the source of rank 0, whose objects are its own."""
+        processes = self._feed.stage.processes
+        if processes is None or len(processes.exchange("goes on from a checkpoint", b"")) == 1:
+            return place
+        tell_once(_PER_HOST)
+        return place if processes.rank == 0 else place.without_attributes()
 
     def ended(self, place: Place) -> None:
         """The `fit` had ended at a place of an earlier run."""

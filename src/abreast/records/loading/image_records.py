@@ -202,8 +202,8 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
 
     def _fingerprint(self) -> dict[str, Any]:
         """See `feed/fingerprint.py`."""
-        names = ("targets", "weights", "shard", "num_shards")
-        return {"kind": "ImageRecords", **self._sequence(), **{name: self._settings[name] for name in names}}
+        columns = {name: self._settings[name] for name in ("targets", "weights")}
+        return {"kind": "ImageRecords", **self._sequence(), **columns}
 
     def _own_state(self) -> dict[str, Any]:
         """See `feed/source_state.py`: the place, and which epochs a `fit` takes."""
