@@ -1,6 +1,6 @@
 """Rows that each process of a launcher reads of a source, and seconds of an epoch: its own rows only, and all rows.
 
-    python benchmarks/process_sources.py [--processes 1,2,4] [--rows 512] [--batch-size 128] [--epochs 4] [--backend jax]
+    python benchmarks/process_sources.py [--sources DataLoader] [--processes 1,2,4] [--rows 512] [--batch-size 128] [--epochs 4]
 
 The processes share the cores of this host. The model is small, so that an epoch is mostly reading. One source has random
 images of 256 x 256 pixels, packed as JPEG and decoded to 224 x 224. Another is an array of as many rows of 150,528 numbers,
@@ -93,7 +93,7 @@ def main() -> None:
     arguments = _arguments()
     with tempfile.TemporaryDirectory(prefix="abreast-process-sources-") as folder:
         _prepare(folder, arguments.rows)
-        for source in ("ImageRecords", "mapped array", "DataLoader"):
+        for source in arguments.sources.split(","):
             for processes in arguments.processes:
                 for reads in ("all rows", "own rows") if processes > 1 else ("all rows",):
                     _measure(arguments, folder, source, processes, reads)
@@ -143,6 +143,7 @@ x[:] = small.repeat(7, 1).repeat(7, 2)
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--sources", default="ImageRecords,mapped array,DataLoader")
     parser.add_argument("--processes", type=lambda text: [int(each) for each in text.split(",")], default=[1, 2, 4])
     parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--batch-size", type=int, default=128)

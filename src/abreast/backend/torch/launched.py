@@ -7,7 +7,6 @@ process has its own Python state, and callbacks run in each. Imports torch.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
@@ -18,7 +17,7 @@ from typing import Any
 
 import torch
 
-from abreast.backend import fingerprint, order
+from abreast.backend import fingerprint
 from abreast.backend.agreement import UNSEEN, Program
 from abreast.backend.contract import Kind, Placement
 from abreast.backend.instruments import DeviceTimes
@@ -84,13 +83,6 @@ class Launched(LaunchedProcess):
         self._agree_on_variables(team, model, is_global, self._known(model, is_global))
 
     # What must be alike in all processes
-
-    def agree_on_order(self) -> None:
-        """An epoch begins: shuffle as rank 0 does."""
-        own = json.dumps([order.save(), torch.get_rng_state().tolist()])
-        others, generator = json.loads(self._agreement.of_rank_0("begins an epoch", own))
-        order.restore(others)
-        torch.set_rng_state(torch.tensor(generator, dtype=torch.uint8))
 
     def call_begins(self) -> None:
         """The next step is the first one of a call, also of one inside of another."""
