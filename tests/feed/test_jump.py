@@ -150,3 +150,11 @@ def test_grain_goes_on_and_reads_its_numbered_batches_only(workers: Workers) -> 
     assert [[exact, note is None] for exact, _, note in found] == [[True, True], [True, False]]
     [[exact, _, note]] = workers.abreast.run(bodies.grain_data, how="filtered", nums=[2])
     assert exact and note is not None
+
+
+def test_arrays_that_tensorflow_shuffles_without_a_seed_are_said(workers: Workers) -> None:
+    if workers.backend != "tensorflow":
+        pytest.skip("NumPy and PyTorch have a state that is put back")
+    assert workers.abreast.run(bodies.unseeded_arrays).startswith(
+        "TensorFlow shuffled these arrays without a seed: the rest"
+    )
