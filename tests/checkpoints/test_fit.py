@@ -48,6 +48,71 @@ def test_a_second_fit_steps_as_without_checkpoints(workers: Workers, tmp_path: P
     assert workers.abreast.run(steps_of_two_fits, folder=str(tmp_path)) == [True, True, True]
 
 
+@pytest.mark.parametrize(
+    "case", ["no epochs", "begins at its end", "fewer than begun", "begins later", "limited", "NumPy's number"]
+)
+@pytest.mark.in_turn
+def test_numbers_of_epochs(workers: Workers, tmp_path: Path, case: str) -> None:
+    first, second, expected = _EPOCHS[case]
+    assert re.fullmatch(
+        expected, workers.abreast.run(epochs_of_two_runs, folder=str(tmp_path), first=first, second=second)
+    )
+
+
+# The arguments of the first run, those of the second, and what both have trained.
+_EPOCHS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "no epochs": ({"epochs": 0}, {"epochs": 0}, r"\[\] \[\]"),
+    "begins at its end": ({"epochs": 2, "initial_epoch": 2}, {"epochs": 2, "initial_epoch": 2}, r"\[\] \[\]"),
+    "fewer than begun": (
+        {"epochs": 4, "until": 5},
+        {"epochs": 2},
+        r"interrupted fit 1 was in epoch 3 \(.*, .* asked for 2",
+    ),
+    "begins later": ({"epochs": 4, "until": 3}, {"epochs": 4, "initial_epoch": 3}, "interrupted .*now begins after 3"),
+    "limited": ({"epochs": 4, "most": 2}, {"epochs": 4, "most": 2}, r"\[0, 1\] \[0, 1\]"),
+    "NumPy's number": ({"epochs": np.int64(2)}, {"epochs": np.int64(3)}, r"\[0, 1\] \[0, 1, 2\]"),
+}
+
+
+def epochs_of_two_runs(folder: str, first: dict[str, Any], second: dict[str, Any]) -> str:
+    """In a worker: the epochs that the `History` of two runs of a script has, or the error; 2 steps are an epoch."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import fits
+    from abreast.errors import CheckpointError
+
+    until = 0
+
+    class Interrupt(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            nonlocal until
+            until -= 1
+            if until == 0:
+                raise InterruptedError
+
+    found = []
+    for arguments in (first, second):
+        until, most = arguments.pop("until", 0), arguments.pop("most", None)
+        fits._num_fits.clear()
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, activation="softmax")])
+        model.compile("sgd", "categorical_crossentropy", metrics=[keras.metrics.F1Score(average=None)])
+        abreast.parallelize(model, 1)
+        x, y = np.ones((8, 2), "float32"), np.eye(3, dtype="float32")[np.arange(8) % 3]
+        callbacks = [Interrupt(), abreast.Checkpoint(folder, 1)]
+        keras.config.set_max_epochs(most)
+        try:
+            found.append(str(model.fit(x, y, 4, verbose=0, callbacks=callbacks, **arguments).epoch))
+        except InterruptedError:
+            found.append("interrupted")
+        except CheckpointError as error:
+            found.append(error.message)
+        finally:
+            keras.config.set_max_epochs(None)
+    return " ".join(found)
+
+
 @pytest.mark.parametrize("left_out", ["generators", "variables", "callbacks", "place", "metrics"])
 @pytest.mark.in_turn
 def test_what_is_left_out_is_noticed(workers: Workers, backend: str, tmp_path: Path, left_out: str) -> None:

@@ -103,8 +103,8 @@ class KeptFit:
         self._steps += number
         self._agreement.steps_done(number)
 
-    def _done_logs(self) -> dict[str, float]:
-        logs: dict[str, float] = self._running.logs
+    def _done_logs(self) -> dict[str, Any]:
+        logs: dict[str, Any] = self._running.logs
         return logs
 
     def _take_if_due(self, read: Callable[[], Snapshot], at_end: bool = False) -> None:

@@ -100,6 +100,8 @@ class _Fit:
         self._began = {"began": pack(generators.read(None), "began", tensors)}, tensors
         if saved is not None and self._has_ended(saved):
             return self._replayed(plain, saved)
+        if saved is None and self._arguments["initial_epoch"] >= self._epochs:
+            return plain(*self._bound.args, **self._bound.kwargs)  # it trains nothing
         if saved is not None:
             self._say(f"fit {self._number} goes on from the checkpoint {self._name}")
         agreement = Agreement(self._policy.every, self._job, lambda: not self._writer.is_busy)
@@ -129,16 +131,26 @@ class _Fit:
             )
         return read_checkpoint(f"{self._policy.folder}/{name}")
 
+    @property
+    def _epochs(self) -> int:
+        """The number of epochs that Keras trains."""
+        return int(min(self._arguments["epochs"], keras.config.max_epochs() or self._arguments["epochs"]))
+
     def _has_ended(self, saved: Snapshot) -> bool:
-        if not saved.values["finished"]:
-            return False
-        done, asked = saved.values["epoch"], self._arguments["epochs"]
-        if saved.values["stop_training"] or done == asked:
+        """Whether nothing is left to train. Raises `CheckpointError` if less is asked for than an earlier run has done."""
+        has_ended, done, asked = saved.values["finished"], saved.values["epoch"], self._epochs
+        if has_ended and (saved.values["stop_training"] or done == asked):
             return True
-        if done > asked:
+        if done >= asked:
+            was = f"had ended after {done} epochs" if has_ended else f"was in epoch {done + 1}"
+            raise CheckpointError(f"fit {self._number} {was} ({self._name}), and is now asked for {asked}", _ANEW)
+        if done < self._arguments["initial_epoch"]:
+            begin = self._arguments["initial_epoch"]
             raise CheckpointError(
-                f"fit {self._number} had ended after {done} epochs ({self._name}), and is now asked for {asked}", _ANEW
+                f"fit {self._number} had done {done} epochs ({self._name}), and now begins after {begin}", _ANEW
             )
+        if not has_ended:
+            return False
         averaging = [each for each in exact.optimizers(self._arguments["self"]) if getattr(each, "use_ema", False)]
         if averaging:
             raise CheckpointError(
@@ -195,7 +207,7 @@ class _Fit:
 
     def _write(self, name: str, state: Snapshot, finished: bool, wait: bool) -> None:
         values, tensors = self._began
-        more = {"fit": self._number, "finished": finished, "epochs": self._arguments["epochs"], **values}
+        more = {"fit": self._number, "finished": finished, "epochs": self._epochs, **values}
         if self._job is not None:
             more["generators_of_ranks"] = rank_generators.of_all(state, self._job)
         if not self._is_writer:

@@ -48,7 +48,7 @@ class RunningFit:
             "generators": pack(generators.read(self.model), "generators", tensors),
             "places": {name: _packed(keeper, name, steps, tensors) for name, keeper in self._keepers().items()},
             "history": {"epoch": list(history.epoch), "logs": pack(history.history, "history", tensors)},
-            "logs": _floats(self.logs),
+            "logs": pack(_plain(self.logs or {}), "logs", tensors),
             "callbacks": self.callbacks.read(tensors),
             "attributes": model_attributes.changes(self.begin, model_attributes.read(self.model)),
         }
@@ -71,7 +71,7 @@ class RunningFit:
         history.history.clear()
         history.history.update(unpack(values["history"]["logs"], tensors))
         self.model.stop_training = values[_FLAG]
-        self.logs = values["logs"]
+        self.logs = unpack(values["logs"], tensors)
         self._write_places(values, tensors, move, ended)
 
     def _write_places(self, values: Mapping[str, Any], tensors: Mapping[str, Any], move: bool, ended: bool) -> None:
@@ -101,5 +101,11 @@ def _unpacked(packed: Any, tensors: Mapping[str, Any]) -> Place:
     return Place.of(unpack(packed, tensors))
 
 
-def _floats(logs: Any) -> dict[str, float]:
-    return {name: float(value) for name, value in (logs or {}).items()}
+def _plain(logs: Any) -> Any:
+    """Logs as Keras shows them: a number where a value is one; a metric may also give an array, or a dictionary."""
+    if isinstance(logs, Mapping):
+        return {name: _plain(value) for name, value in logs.items()}
+    try:
+        return float(logs)
+    except (TypeError, ValueError, RuntimeError):
+        return logs

@@ -70,4 +70,4 @@ class Writer:
         own = [name for name in checkpoint_names(self._policy.folder) if name.startswith(prefix_of(self._fit))]
         running = [name for name in own if not is_final(name) and name != newest]
         kept = 0 if is_final(newest) else self._policy.keep - 1
-        remove(self._policy.folder, running[: len(running) - kept] if kept else running)
+        remove(self._policy.folder, running[: max(0, len(running) - kept)])

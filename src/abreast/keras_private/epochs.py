@@ -66,7 +66,7 @@ def known_batches(epochs: Any) -> int | None:
 
 
 def step_noting_logs(
-    step: Callable[..., Any], note: Callable[[Any], None], done_logs: Callable[[], dict[str, float]], stand_in: type
+    step: Callable[..., Any], note: Callable[[Any], None], done_logs: Callable[[], dict[str, Any]], stand_in: type
 ) -> Callable[..., Any]:
     """A `train_function` that notes its logs, and trains nothing where it gets a stand-in for the batch of a step that is done.
 
