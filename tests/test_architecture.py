@@ -28,6 +28,7 @@ LAYERS: tuple[frozenset[str], ...] = tuple(
         records
         samplers
         timeline
+        torture
         """,
         """
         all_hosts

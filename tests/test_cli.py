@@ -48,6 +48,7 @@ def test_help_shows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         "pack",
         "records",
         "checkpoints",
+        "torture",
         "completion",
     )
     assert tuple(cli._COMMANDS) == commands

@@ -124,7 +124,7 @@ def test_the_reference_names_every_public_name() -> None:
 def test_the_reference_names_every_option() -> None:
     """And no other one, in the section of its command. A spelling with `_` is that of the option with `-`."""
     shown = {command: section(command) for command in options()}
-    for command in ("doctor", "check"):
+    for command in ("doctor", "check", "torture"):
         assert "The options are those of `abreast run`, and these:" in " ".join(shown[command].split())
         shown[command] += re.sub(
             r"^.*`--(quiet|dry-run|hosts|this|port|secret-file|ray|gpus-per-host|start-timeout|checkpoint|max-restarts)\b.*\n",

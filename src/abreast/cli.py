@@ -53,6 +53,10 @@ _COMMANDS = {
     ),
     "records": ("abreast.records.command", "look into packed images: info, show, verify, extract"),
     "checkpoints": ("abreast.checkpoints.command", "look into checkpoints of a training: list, verify, prune, export"),
+    "torture": (
+        "abreast.torture.command",
+        "run a Keras script again and again with kills, a full disk and other faults; compare its end with an undisturbed run",
+    ),
     "completion": ("abreast.completion_command", "print a script that completes commands and options in a shell"),
 }
 

@@ -21,7 +21,7 @@ from abreast.checking.log import LogWriter, read
 from abreast.checking.order import compare_runs
 from abreast.checking.process import SideRun
 from abreast.checking.recorder import EventRecorder
-from abreast.checking.side import SEED
+from abreast.checking.seeds import SEED
 from abreast.checking.verdict import Verdict
 from abreast.device_request import DeviceSpec
 from abreast.doctor.call import FitCall

@@ -20,6 +20,7 @@ from typing import Any
 from abreast.checking.log import Event, read
 from abreast.checking.side import SideSpec
 from abreast.errors import LaunchError
+from abreast.run import RunOptions
 
 _PASSED_ON_SECONDS, _STOP_SECONDS = 1.0, 10.0
 
@@ -90,7 +91,7 @@ def run_side(side: SideSpec, stdin: Stdin, *, shown: bool) -> SideRun:
     try:
         process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM.format(package=package), side.as_json(), str(alive)],
-            env=_environment(side),
+            env=environment(side.options, float64=side.float64),
             stdin=theirs,
             stdout=output,
             stderr=output,
@@ -136,13 +137,14 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
         raise
 
 
-def _environment(side: SideSpec) -> dict[str, str]:
-    environment = {"PYTHONHASHSEED": "0", **os.environ}
-    if side.float64:
-        environment["JAX_ENABLE_X64"] = "1"
-    if side.options.cpu_devices is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = ""
-    return environment
+def environment(options: RunOptions, *, float64: bool = False) -> dict[str, str]:
+    """The environment of a process that runs the script."""
+    found = {"PYTHONHASHSEED": "0", **os.environ}
+    if float64:
+        found["JAX_ENABLE_X64"] = "1"
+    if options.cpu_devices is not None:
+        found["CUDA_VISIBLE_DEVICES"] = ""
+    return found
 
 
 def _result(side: SideSpec, code: int) -> SideRun:

@@ -23,6 +23,7 @@ from abreast.checking import changes
 from abreast.checking.batches import SourceFingerprints, fingerprint, watch, watched_feeds
 from abreast.checking.facts import call_facts, model_facts
 from abreast.checking.log import LogWriter, plain_array
+from abreast.checking.state import Arrays, state_of
 from abreast.feed import cut_validation
 from abreast.keras_private.data_adapters import registry as data_adapters
 from abreast.replacing import replaced
@@ -30,8 +31,6 @@ from abreast.stderr import tell
 
 # A loop of `train_on_batch` is ended after this many times the compared steps: it might not end by itself.
 _PATIENCE = 50
-
-Arrays = dict[tuple[str, str], Any]
 
 
 class LoopCut(SystemExit):
@@ -84,7 +83,7 @@ class EventRecorder:
         for number, model in enumerate(self._models):
             if any(model is each for each in self._left):
                 continue
-            self.log.add("end", f"{model.name} (model {number + 1})", self._state(model))
+            self.log.add("end", f"{model.name} (model {number + 1})", state_of(model))
         self.log.close()
 
     def _noting_exceptions(self, record: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,7 +117,7 @@ class EventRecorder:
             self._sources.pop()
             self.facts["calls"][call]["draws"] = seen.draws
         logs = {("log", name): np.asarray(values, "float64") for name, values in _numbers(model.history.history)}
-        self.log.add("history", call, logs | self._state(model))
+        self.log.add("history", call, logs | state_of(model))
         if steps.cut:
             _repeat_last_epoch(model.history, given["epochs"] - given["initial_epoch"])
             keras.utils.set_random_seed(
@@ -137,7 +136,7 @@ class EventRecorder:
             self._move(model)
         logs = plain(model, *args, **kwargs)
         batch = fingerprint((args, {name: value for name, value in kwargs.items() if name != "return_dict"}))
-        arrays = _results(logs, "log") | self._state(model)
+        arrays = _results(logs, "log") | state_of(model)
         self.log.add("step", call, arrays, step=done, batch=batch.batch, rows=batch.rows)
         self._last_logs[id(model)] = logs
         return logs
@@ -174,7 +173,7 @@ class EventRecorder:
     def begin_steps(self, model: Any, call: str) -> None:
         """Record the state before the first step of a `fit`. Keras builds some models only in that step."""
         self._prepare(model)
-        self.log.add("begin", call, self._state(model))
+        self.log.add("begin", call, state_of(model))
         if self.moves:
             self._move(model)
 
@@ -191,7 +190,7 @@ class EventRecorder:
         if model is not None and step == 1:
             self._describe(model)
         arrays = {("log", name): np.asarray(value, "float64") for name, value in _numbers(logs or {})}
-        state = self._state(model) if model is not None else {}
+        state = state_of(model) if model is not None else {}
         kind = "step" if model is not None else "epoch"
         prints = {"batch": batch.batch, "rows": batch.rows} if batch is not None else {}
         self.log.add(kind, call, arrays | state, step=step, **prints)
@@ -200,15 +199,6 @@ class EventRecorder:
 
     def _move(self, model: Any) -> None:
         changes.move_by_a_rounding(model, self._random)
-
-    def _state(self, model: Any) -> Arrays:
-        found: Arrays = {}
-        for variable in _variables(model):
-            _add(found, "weight", variable)
-        for name, optimizer in _optimizers(model):
-            for variable in optimizer.variables:
-                _add(found, "optimizer", variable, name)
-        return found
 
     def _seen_of(self, x: Any) -> SourceFingerprints | None:
         """The fingerprints of the training in progress if `x` is its source; None otherwise."""
@@ -321,27 +311,3 @@ def _results(result: Any, group: str) -> Arrays:
         array = plain_array(leaf.detach().cpu() if hasattr(leaf, "detach") else leaf)
         found[group, "/".join(map(str, path)) or "the result"] = array
     return found
-
-
-def _variables(model: Any) -> list[Any]:
-    """A model's variables, except those of metrics and of random generators, which may differ between devices."""
-    metrics = {id(variable) for variable in model.metrics_variables}
-    kept = {id(v): v for v in model.variables if id(v) not in metrics and "seed_generator_state" not in v.path}
-    return list(kept.values())
-
-
-def _optimizers(model: Any) -> list[tuple[str, Any]]:
-    """The compiled optimizer, with an empty name, and others that the model holds, with the name of their attribute."""
-    kind = keras.optimizers.Optimizer
-    found = {id(value): (name, value) for name, value in vars(model).items() if isinstance(value, kind)}
-    if isinstance(getattr(model, "optimizer", None), kind):
-        found[id(model.optimizer)] = ("", model.optimizer)
-    return list(found.values())
-
-
-def _add(found: Arrays, group: str, variable: Any, owner: str = "") -> None:
-    name = f"{owner}/{variable.path}" if owner else variable.path
-    count = 2
-    while (group, name) in found:  # layers made without a name may share one
-        name, count = f"{variable.path} ({count})", count + 1
-    found[group, name] = plain_array(np.array(variable))

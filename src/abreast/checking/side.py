@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import sys
 import threading
 from contextlib import ExitStack
@@ -17,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from abreast import typed_command
+from abreast.checking.seeds import seed_before_keras, seed_keras
 from abreast.errors import AbreastError
 from abreast.run import RunOptions, run_script
 from abreast.stderr import each_once, fail
 from abreast.taken_over import taken_over
-
-SEED = 20140
 
 # Exit code of a process that ends because its parent has ended.
 _ORPHANED = 1
@@ -61,7 +59,7 @@ def main(text: str, lifeline: int) -> int:
     """Run a side; returns the script's exit code."""
     threading.Thread(target=_end_with_parent, args=(lifeline,), daemon=True).start()
     side = SideSpec.of(text)
-    _seed_first()
+    seed_before_keras()
     outcome: dict[str, Any] = {"code": 1, "error": None, "told": each_once(side.told)}
     with typed_command.typed("check", side.script), ExitStack() as stack:
         recording = _Recording(side, stack, outcome)
@@ -99,14 +97,6 @@ def _code(end: SystemExit) -> int:
     return int(end.code or 0)
 
 
-def _seed_first() -> None:
-    """Seed the generators that a script may use before it imports Keras."""
-    import numpy as np
-
-    random.seed(SEED)
-    np.random.seed(SEED)
-
-
 class _Recording:
     """Records a side from the moment when the script has imported Keras."""
 
@@ -116,17 +106,13 @@ class _Recording:
 
     def begin(self) -> None:
         import keras
-        import numpy as np
 
         from abreast.checking import changes
         from abreast.checking.log import LogWriter
         from abreast.checking.recorder import EventRecorder
 
         side = self._side
-        legacy, python = np.random.get_state(), random.getstate()
-        keras.utils.set_random_seed(SEED)
-        np.random.set_state(legacy)
-        random.setstate(python)
+        seed_keras()
         if side.float64:
             changes.compute_in_float64()
         self._recorder = EventRecorder(LogWriter(Path(side.folder)), side.steps, side.no_random, side.moves)
