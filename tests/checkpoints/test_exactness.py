@@ -1,8 +1,67 @@
-"""What the campaign of `exactness.py` draws."""
+"""Scripts that are interrupted end as those that are not: see `exactness.py` for the whole campaign."""
 
 from __future__ import annotations
 
-from tests.checkpoints.exact.draw import draw
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tests.checkpoints.exact.draw import Draw, draw
+from tests.checkpoints.exactness import GOOD, one, run_of
+from tests.harness.client import Workers
+
+PLAIN = Draw(
+    seed=1,
+    backend="",
+    source="arrays_shuffled",
+    validation="none",
+    model="dense",
+    callbacks=(),
+    script="one_fit",
+    every=2,
+    stops=((33, "crash"), (20, "signal")),
+    devices=(2,),
+)
+CASES: dict[str, dict[str, Any]] = {
+    "what callbacks and their functions have changed, and the rows of a CSVLogger": {
+        "callbacks": (
+            "csv",
+            "function_that_counts",
+            "functions",
+            "keeps_lists",
+            "own_generator",
+            "schedule_with_state",
+        ),
+    },
+    "a generator for validation": {"validation": "generator"},
+    "a generator that two epochs share, and two optimizers": {
+        "source": "generator_of_its_own",
+        "script": "two_optimizers",
+        "validation": "dataset",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(name, marks=pytest.mark.in_turn if number == 0 else pytest.mark.full)
+        for number, name in enumerate(CASES)
+    ],
+)
+def test_goes_on_exactly(workers: Workers, case: str) -> None:
+    drawn = dataclasses.replace(PLAIN, backend=workers.backend, **CASES[case])
+    found = run_of(workers.abreast, drawn)
+    assert found["verdict"] == "equal", found
+    assert len(found["interruptions"]) >= 2
+
+
+@pytest.mark.full
+def test_random_scripts_go_on_exactly(workers: Workers) -> None:
+    lines = [one(workers.abreast, seed) for seed in range(20)]
+    bad = [line for line in lines if line["verdict"] not in GOOD]
+    assert not bad
 
 
 def test_a_draw_is_known_by_its_seed() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from abreast import typed_command
 from abreast.checking.seeds import seed_before_keras, seed_keras
+from abreast.checkpoints.policy import switched_off
 from abreast.errors import AbreastError
 from abreast.run import RunOptions, run_script
 from abreast.stderr import each_once, fail
@@ -73,15 +74,16 @@ def main(text: str, lifeline: int) -> int:
 
 def _run(side: SideSpec, recording: _Recording) -> int:
     try:
-        return run_script(
-            side.script,
-            side.arguments,
-            side.options,
-            module=side.module,
-            placed=recording.begin,
-            plain=not side.placed,
-            failed=recording.failed,
-        )
+        with switched_off():
+            return run_script(
+                side.script,
+                side.arguments,
+                side.options,
+                module=side.module,
+                placed=recording.begin,
+                plain=not side.placed,
+                failed=recording.failed,
+            )
     except SystemExit as end:
         return _code(end)
     except AbreastError as error:

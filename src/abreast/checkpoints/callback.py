@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from abreast.checkpoints.policy import Policy
+from abreast.checkpoints.policy import Policy, is_off
 from abreast.errors import CheckpointError
 
 
@@ -48,7 +48,7 @@ class Checkpoint(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has n
         self.is_active = False  # in a `fit` that keeps checkpoints
 
     def on_train_begin(self, logs: Any = None) -> None:
-        if not self.is_active:
+        if not (self.is_active or is_off()):
             raise CheckpointError(
                 "abreast.Checkpoint saves models on devices of abreast, and this one is plain Keras",
                 "place it before fit: abreast.parallelize(model), on one device too; or start the script with abreast run",

@@ -15,7 +15,9 @@ import keras
 import numpy as np
 
 from abreast.checkpoints.plain import CannotPackError, pack, unpack
+from abreast.checkpoints.reached import Reached
 from abreast.errors import CheckpointError
+from abreast.feed.values import is_object
 from abreast.stderr import tell_once
 
 # What Keras sets itself.
@@ -28,19 +30,20 @@ class CallbackStates:
     """The states of the callbacks of one `fit`. Made when it begins: what does not change from then on is the script's."""
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
-        self._callbacks = tuple(callbacks)
+        self.callbacks = tuple(callbacks)
         self._begin = tuple(dict(vars(each)) for each in callbacks)
+        self._reached = Reached(self.callbacks)
 
     def read(self, arrays: MutableMapping[str, Any]) -> list[dict[str, Any]]:
         """The state of each callback as JSON; its arrays go to `arrays`."""
         return [
             {"class": _name(callback), **self._state_of(number, callback, arrays)}
-            for number, callback in enumerate(self._callbacks)
+            for number, callback in enumerate(self.callbacks)
         ]
 
     def check(self, saved: Sequence[Mapping[str, Any]]) -> None:
         """Raise `CheckpointError` if the callbacks are of other classes than those of a checkpoint."""
-        own, theirs = [_name(each) for each in self._callbacks], [each["class"] for each in saved]
+        own, theirs = [_name(each) for each in self.callbacks], [each["class"] for each in saved]
         if own != theirs:
             raise CheckpointError(
                 f"the checkpoint has the callbacks {', '.join(theirs) or 'none'}; this fit has {', '.join(own) or 'none'}",
@@ -49,11 +52,33 @@ class CallbackStates:
 
     def write(self, saved: Sequence[Mapping[str, Any]], arrays: Mapping[str, Any]) -> None:
         """Set what `read` returned."""
-        for callback, each in zip(self._callbacks, saved, strict=True):
+        for callback, each in zip(self.callbacks, saved, strict=True):
             if "state" in each:
                 callback.set_state(unpack(each["state"], arrays))
             for name, packed in each.get("attributes", {}).items():
                 _set(callback, name, unpack(packed, arrays))
+
+    def read_reached(self, arrays: MutableMapping[str, Any]) -> dict[str, Any]:
+        """The data of the script that the callbacks have changed, as JSON."""
+        found = {}
+        for name, value in self._reached.read().items():
+            try:
+                found[name] = pack(value, f"reached/{name}", arrays)
+            except CannotPackError:
+                self._report_reached(name)
+        for name in self._reached.lost:
+            self._report_reached(name)
+        return found
+
+    def write_reached(self, saved: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        self._reached.write({name: unpack(packed, arrays) for name, packed in saved.items()})
+
+    def _report_reached(self, name: str) -> None:
+        number, _, path = name.partition(".")
+        tell_once(
+            f"checkpoints leave out {path}, which {_name(self.callbacks[int(number)])} changes: after a restart it is as the "
+            "script makes it\nhint: keep it as plain data"
+        )
 
     def _state_of(self, number: int, callback: Any, arrays: MutableMapping[str, Any]) -> dict[str, Any]:
         path = f"callbacks/{number}"
@@ -74,7 +99,7 @@ class CallbackStates:
 
     def _is_setting(self, number: int, name: str, value: Any) -> bool:
         """Whether an attribute is the object that the script has given, and of a kind that no hook changes."""
-        if type(value).__module__.partition(".")[0] in ("keras", "abreast"):
+        if type(value).__module__.partition(".")[0] in ("keras", "abreast") or is_object(value):  # see `reached.py`
             return True
         return isinstance(value, _SETTINGS) and self._begin[number].get(name) is value
 

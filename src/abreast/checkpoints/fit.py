@@ -24,15 +24,24 @@ Save = Callable[[Snapshot, bool], str]  # a state, and whether to wait until it 
 
 
 class KeptFit:
-    """One `fit`. `resume` is the state to go on from, or None; `begin` makes the parts that are saved, of a built model."""
+    """One `fit`. `resume` is the state to go on from, or None.
+
+    `opens` is called before the callbacks of the user; `begin` makes the parts that are saved, of a built model, after them.
+    """
 
     def __init__(
-        self, agreement: Agreement, save: Save, resume: Snapshot | None, begin: Callable[[Any], RunningFit]
+        self,
+        agreement: Agreement,
+        save: Save,
+        resume: Snapshot | None,
+        opens: Callable[[Any], None],
+        begin: Callable[[Any], RunningFit],
     ) -> None:
         self.first, self.last = _First(self), _Last(self)
         self._agreement = agreement
         self._save = save
         self._resume = resume
+        self.opens = opens
         self._begin = begin
         self._epoch = self._steps = 0
         self._before_validation: Snapshot | None = None
@@ -125,6 +134,9 @@ class _First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no ty
     def __init__(self, fit: KeptFit) -> None:
         super().__init__()
         self._fit = fit
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._fit.opens(self._model)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._fit.epoch_begins(epoch)

@@ -6,6 +6,7 @@ A `fit` that had ended is not trained again: its last state is put back. Not her
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from abreast.checkpoints.moment import RunningFit
 from abreast.checkpoints.names import final_name_of, name_of, prefix_of
 from abreast.checkpoints.place import Generators, Keeper, begins
 from abreast.checkpoints.plain import pack, unpack
-from abreast.checkpoints.policy import Policy, default
+from abreast.checkpoints.policy import Policy, default, is_off
 from abreast.checkpoints.read import read_checkpoint
 from abreast.checkpoints.snapshot import Snapshot
 from abreast.checkpoints.write import make_checkpoint_folder
@@ -37,10 +38,11 @@ from abreast.feed import Feed
 from abreast.feed.own_callbacks import listed
 from abreast.keras_private import epochs
 from abreast.keras_private.data_adapters import note_orders
-from abreast.stderr import tell
+from abreast.stderr import tell, tell_once
 
 _ANEW = "begin anew in another folder, or with abreast run --checkpoint-reset"
 _num_fits: dict[str, int] = {}  # of this process, by folder
+_in_threads: set[int] = set()  # threads in which a `fit` writes checkpoints
 
 
 def kept(plain: Callable[..., Any], bound: Any, placement: Placement) -> Any:
@@ -48,15 +50,45 @@ def kept(plain: Callable[..., Any], bound: Any, placement: Placement) -> Any:
     policy = _policy(bound.arguments["callbacks"])
     if policy is None:
         return plain(*bound.args, **bound.kwargs)
+    if is_off():
+        tell_once(
+            "checkpoints are off: this command only tries the script, so it neither writes any nor goes on from one"
+        )
+        return plain(*bound.args, **bound.kwargs)
+    if threading.get_ident() in _in_threads:
+        return _inside_of_another(plain, bound)
     epochs.install(begins)
     note_orders()
     with ExitStack() as until_end:
         until_end.enter_context(stop.in_fit())
+        _in_threads.add(threading.get_ident())
+        until_end.callback(_in_threads.discard, threading.get_ident())
         return _Fit(policy, bound, placement, until_end).run(plain)
 
 
+def _inside_of_another(plain: Callable[..., Any], bound: Any) -> Any:
+    """A `fit` that a callback or a data source calls. How many of them there were before a restart is not known."""
+    tell_once(
+        "a fit inside of another one writes no checkpoints: after a restart it runs again, with a model as the script makes it\n"
+        "hint: call it after the other fit, if its model has to be kept"
+    )
+    with ExitStack() as until_end:
+        for each in _own(bound.arguments["callbacks"]):
+            _activate(each, until_end)
+        return plain(*bound.args, **bound.kwargs)
+
+
+def _own(callbacks: Any) -> list[Checkpoint]:
+    return [each for each in listed(callbacks) if isinstance(each, Checkpoint)]
+
+
+def _activate(callback: Checkpoint, until_end: ExitStack) -> None:
+    callback.is_active = True
+    until_end.callback(setattr, callback, "is_active", False)
+
+
 def _policy(callbacks: Any) -> Policy | None:
-    own = [each for each in listed(callbacks) if isinstance(each, Checkpoint)]
+    own = _own(callbacks)
     if len(own) > 1:
         raise CheckpointError(f"fit has {len(own)} abreast.Checkpoint callbacks", "give it one")
     return own[0].policy if own else default()
@@ -73,10 +105,8 @@ class _Fit:
         self._job = placement.backend.job
         self._is_writer = self._job is None or self._job.rank == 0
         self._callbacks = listed(self._arguments["callbacks"])
-        for each in self._callbacks:
-            if isinstance(each, Checkpoint):
-                each.is_active = True
-                until_end.callback(setattr, each, "is_active", False)
+        for each in _own(self._callbacks):
+            _activate(each, until_end)
         if self._is_writer:
             make_checkpoint_folder(Path(policy.folder))
             until_end.enter_context(FolderLock(policy.folder))
@@ -105,7 +135,7 @@ class _Fit:
         if saved is not None:
             self._say(f"fit {self._number} goes on from the checkpoint {self._name}")
         agreement = Agreement(self._policy.every, self._job, lambda: not self._writer.is_busy)
-        fit = KeptFit(agreement, self._save, saved, self._begin)
+        fit = KeptFit(agreement, self._save, saved, self._open, self._begin)
         self._until_end.callback(fit.fit_ends, self._arguments["self"])
         _surround(self._arguments, fit, self._until_end)
         history = plain(*self._bound.args, **self._bound.kwargs)
@@ -165,7 +195,7 @@ class _Fit:
         tell(
             f"fit {self._number} had ended: its result is that of the checkpoint {self._name}\nhint: to train anew, {_ANEW}"
         )
-        begun = _Begun(self._begin)
+        begun = _Begun(self._open, self._begin)
         self._arguments |= {"initial_epoch": self._arguments["epochs"], "callbacks": [begun], "verbose": 0}
         history = plain(*self._bound.args, **self._bound.kwargs)
         for callback in self._callbacks:
@@ -178,9 +208,12 @@ class _Fit:
         if self._is_writer:
             tell(line)
 
+    def _open(self, model: Any) -> None:
+        """The callbacks of the user have done nothing yet."""
+        self._settings = settings(model)
+
     def _begin(self, model: Any) -> RunningFit:
-        feed, validation = self._arguments["x"], self._arguments["validation_data"]
-        begin = settings(model)
+        feed, validation, begin = self._arguments["x"], self._arguments["validation_data"], self._settings
         if self._saved is not None:
             with _drawing_nothing():
                 build(model, feed)
@@ -192,7 +225,7 @@ class _Fit:
             model,
             CallbackStates([each for each in self._callbacks if not _is_ours(each)]),
             Keeper(feed, own),
-            Keeper(validation, own) if isinstance(validation, Feed) else None,
+            Keeper(validation, own, restarts=True) if isinstance(validation, Feed) else None,
             model_attributes.read(model),
             functools.cache(lambda: fingerprint.take(model, feed, begin)),
         )
@@ -220,12 +253,13 @@ class _Fit:
 class _Begun(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
     """Notes the parts of a `fit` that trains nothing."""
 
-    def __init__(self, begin: Callable[[Any], RunningFit]) -> None:
+    def __init__(self, opens: Callable[[Any], None], begin: Callable[[Any], RunningFit]) -> None:
         super().__init__()
-        self._begin = begin
+        self._open, self._begin = opens, begin
         self.running: RunningFit | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
+        self._open(self._model)
         self.running = self._begin(self._model)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from abreast.checkpoints import generators, model_attributes, variables
+from abreast.checkpoints import generators, model_attributes, rows, variables
 from abreast.checkpoints.callback_state import CallbackStates
 from abreast.checkpoints.place import Keeper, Place
 from abreast.checkpoints.plain import pack, unpack
@@ -50,6 +50,8 @@ class RunningFit:
             "history": {"epoch": list(history.epoch), "logs": pack(history.history, "history", tensors)},
             "logs": pack(_plain(self.logs or {}), "logs", tensors),
             "callbacks": self.callbacks.read(tensors),
+            "reached": self.callbacks.read_reached(tensors),
+            "rows": rows.read(self.callbacks.callbacks),
             "attributes": model_attributes.changes(self.begin, model_attributes.read(self.model)),
         }
         return Snapshot(tensors, values)
@@ -66,6 +68,9 @@ class RunningFit:
         model_attributes.write(self.model, values["attributes"])
         variables.write(self.model, tensors)
         self.callbacks.write(values["callbacks"], tensors)
+        self.callbacks.write_reached(values.get("reached", {}), tensors)
+        if not ended:
+            rows.write(self.callbacks.callbacks, values.get("rows", []))
         history = self.model.history
         history.epoch[:] = values["history"]["epoch"]
         history.history.clear()

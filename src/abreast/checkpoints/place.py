@@ -18,6 +18,7 @@ from abreast.feed import DoneStep, Feed
 from abreast.feed.jump import begin_at
 from abreast.feed.source_state import SourceState
 from abreast.keras_private import epochs
+from abreast.keras_private.data_adapters import NUM_BATCHES_FOR_TENSOR_SPEC
 from abreast.stderr import tell_once
 
 
@@ -43,6 +44,8 @@ class Place:
 
     `batches` of it were taken, `steps` of them in this epoch, and `checksum` is that of the last one, if it is known.
     `drawn_ahead`: the generators that are further than the place, because the source was read ahead.
+    `passed`: further batches that a Python generator gave to earlier iterators. Each of these begins with the batches that Keras
+    has read to open it.
     """
 
     is_open: bool
@@ -54,6 +57,11 @@ class Place:
     known_batches: int | None
     checksum: int | None = None
     drawn_ahead: tuple[str, ...] = ()
+    passed: int = 0
+
+    @property
+    def passed_in_all(self) -> int:
+        return self.passed + int(max(0, self.batches - NUM_BATCHES_FOR_TENSOR_SPEC))
 
     def without_attributes(self) -> Place:
         """The same without what the source's own objects have changed."""
@@ -76,10 +84,15 @@ _PER_HOST = (
 
 
 class Keeper:
-    """The place in one source during a `fit`. See `feed.PlaceKeeper`."""
+    """The place in one source during a `fit`. See `feed.PlaceKeeper`.
 
-    def __init__(self, feed: Feed, generators: Generators) -> None:
+    `restarts`: Keras makes a new iterator for each epoch, as in each validation, also where `steps` are set.
+    """
+
+    def __init__(self, feed: Feed, generators: Generators, restarts: bool = False) -> None:
         self.steps_done = 0
+        self._restarts = restarts
+        self._given = self._passed = 0  # batches by the iterator before, and by those before it
         self._feed = feed
         self._generators = generators
         self._source: SourceState | None = None
@@ -102,7 +115,8 @@ class Keeper:
         now = self._read_source() if feed.is_open else None
         batches = self._moved + feed.num_used
         return Place(
-            *(feed.is_open, self._began, self._first, now, batches, steps, known), feed.checksum, feed.drawn_ahead
+            *(feed.is_open, self._began, self._first, now, batches, steps, known),
+            *(feed.checksum, feed.drawn_ahead, self._passed),
         )
 
     def go_to(self, place: Place) -> None:
@@ -134,6 +148,7 @@ class Keeper:
     def enters(self, epoch_iterator: Any) -> epochs.Done | None:
         """Keras begins an epoch."""
         self._epochs = epoch_iterator
+        self._given = self._moved + self._feed.num_used
         due, source = self._due, self._own(self._feed.adapter)
         if due is None:
             self.steps_done = 0
@@ -148,6 +163,7 @@ class Keeper:
         self._own(adapter)
         due, self._due = self._due, None
         if due is None or not self._begins_within(due):
+            self._pass(begin, due)
             self.steps_done = self._moved = 0
             self._began, self._first = self._moment(), None
             return self._noting_first(begin())
@@ -155,9 +171,21 @@ class Keeper:
         batches = self._move(adapter, begin, due)
         return batches if due.batches else self._noting_first(batches)
 
+    def _pass(self, begin: Callable[[], Iterator[Any]], due: Place | None) -> None:
+        """Count what a Python generator has given to earlier iterators, or read it again where an earlier run has."""
+        if not self._feed.goes_on_over_fits:
+            return
+        if due is None:
+            self._passed += max(0, self._given - NUM_BATCHES_FOR_TENSOR_SPEC)
+        elif (passed := due.passed_in_all) > self._passed:
+            now = self._generators.read()
+            begin_at(self._feed.adapter, begin, NUM_BATCHES_FOR_TENSOR_SPEC + passed)
+            self._generators.put_back(now)
+            self._passed = passed
+
     def _begins_within(self, due: Place) -> bool:
         """Whether an iterator goes on after its first batch."""
-        return bool(due.steps) or self._feed.goes_on_over_epochs
+        return bool(due.steps) or (self._feed.goes_on_over_epochs and not self._restarts)
 
     def _move(self, adapter: Any, begin: Callable[[], Iterator[Any]], due: Place) -> Iterator[Any]:
         now, source = self._generators.read(), self._own(adapter)

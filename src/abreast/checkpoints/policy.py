@@ -103,6 +103,7 @@ def _keep_of(keep: int) -> int:
 
 
 _default: Policy | None = None
+_is_off = False
 
 
 def default() -> Policy | None:
@@ -119,3 +120,19 @@ def as_default(policy: Policy | None) -> Iterator[None]:
         yield
     finally:
         _default = before
+
+
+def is_off() -> bool:
+    """Whether a command only tries a script: then no `fit` writes checkpoints or goes on from one."""
+    return _is_off
+
+
+@contextmanager
+def switched_off() -> Iterator[None]:
+    """Inside, no `fit` writes checkpoints or goes on from one."""
+    global _is_off
+    before, _is_off = _is_off, True
+    try:
+        yield
+    finally:
+        _is_off = before

@@ -19,6 +19,7 @@ import keras
 import numpy as np
 from keras import tree
 
+from abreast.checkpoints.callback import Checkpoint
 from abreast.errors import DataError, ModelError, a_type
 from abreast.feed import cut_validation, torch_loader
 from abreast.keras_private.data_adapters import (
@@ -31,10 +32,13 @@ from abreast.keras_private.data_adapters import registry as data_adapters
 
 # More epochs than any trial runs.
 _ENDLESS = 10**9
-_SKIPPED_CALLBACKS = tuple(
-    kind
-    for name in ("BackupAndRestore", "OrbaxCheckpoint")
-    if (kind := getattr(keras.callbacks, name, None)) is not None
+_SKIPPED_CALLBACKS = (
+    Checkpoint,
+    *(
+        kind
+        for name in ("BackupAndRestore", "OrbaxCheckpoint")
+        if (kind := getattr(keras.callbacks, name, None)) is not None
+    ),
 )
 # At most this many bytes of arrays are converted, in at least this many batches.
 _CHANGED_BYTES = 512 << 20

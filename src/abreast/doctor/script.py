@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from abreast import whole_file
+from abreast.checkpoints.policy import switched_off
 from abreast.doctor.diagnosis import Diagnosis
 from abreast.doctor.steps import check_steps
 from abreast.errors import LaunchError
@@ -39,6 +40,7 @@ def diagnose_script(
     found: list[Diagnosis] = []
     with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as until_the_end:
         first = functools.partial(_diagnose_first, found, steps, until_the_end)
+        until_the_end.enter_context(switched_off())
         try:
             code = run_script(target, arguments, options, module=module, placed=first)
         except SystemExit as end:

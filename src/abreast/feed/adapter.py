@@ -121,7 +121,12 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     @property
     def goes_on_over_epochs(self) -> bool:
         """Whether an epoch begins where the one before it has ended, not at the begin of the source."""
-        return self._source.steps_per_epoch is not None or isinstance(self._source.x, GeneratorType)
+        return self._source.steps_per_epoch is not None or self.goes_on_over_fits
+
+    @property
+    def goes_on_over_fits(self) -> bool:
+        """Whether the source itself is an iterator, of which each reader gets the rest."""
+        return isinstance(self._source.x, GeneratorType)
 
     @property
     def num_used(self) -> int:
