@@ -113,6 +113,57 @@ def epochs_of_two_runs(folder: str, first: dict[str, Any], second: dict[str, Any
     return " ".join(found)
 
 
+@pytest.mark.in_turn
+def test_a_signal_in_a_validation_that_draws(workers: Workers, tmp_path: Path) -> None:
+    plain, interrupted = workers.abreast.run(fits_with_noise, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def fits_with_noise(folder: str) -> list[Any]:
+    """In a worker: the `History` of a model whose layer draws in validations, and of one that ends in the first and goes on."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import fits, stop
+    from abreast.replacing import replaced
+
+    class Noise(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
+        def __init__(self) -> None:
+            super().__init__()
+            self.seeds = keras.random.SeedGenerator(3)
+
+        def call(self, x: Any) -> Any:
+            return x + keras.random.normal(keras.ops.shape(x), seed=self.seeds)
+
+    asked: list[str] = []
+
+    class Ask(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+            asked.append("SIGTERM")
+
+    def end(name: str) -> None:
+        raise InterruptedError
+
+    def fit(**more: Any) -> Any:
+        fits._num_fits.clear()
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((2,)), Noise(), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, 1)
+        x = np.ones((8, 2), "float32")
+        return model.fit(x, x[:, :1], 2, 2, verbose=0, validation_data=(x, x[:, :1]), **more).history
+
+    plain = fit(callbacks=[Ask()])
+    asked.clear()
+    with (
+        replaced(stop, "requested", lambda: asked[0] if asked else None),
+        replaced(stop, "end", end),
+        pytest.raises(InterruptedError),
+    ):
+        fit(callbacks=[Ask(), abreast.Checkpoint(folder)])
+    return [plain, fit(callbacks=[Ask(), abreast.Checkpoint(folder)])]
+
+
 @pytest.mark.parametrize("left_out", ["generators", "variables", "callbacks", "place", "metrics"])
 @pytest.mark.in_turn
 def test_what_is_left_out_is_noticed(workers: Workers, backend: str, tmp_path: Path, left_out: str) -> None:

@@ -85,7 +85,7 @@ class KeptFit:
     def validation_begins(self) -> None:
         self.put_back_again()
         small = self._running.read_small(self._epoch, self._steps)
-        self._before_validation = RunningFit.merged(small, variables.read_metrics(self._running.model))
+        self._before_validation = RunningFit.merged(small, variables.read_changed_by_validation(self._running.model))
         self._take_if_due(lambda: self._running.read(self._epoch, self._steps))
 
     def validation_step_begins(self) -> None:

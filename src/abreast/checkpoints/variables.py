@@ -27,10 +27,17 @@ def read(model: Any) -> dict[str, Any]:
     return found | {f"buffers/{name}": value for name, value in instruments.read_buffers(model).items()}
 
 
-def read_metrics(model: Any) -> dict[str, Any]:
-    """The same for the metrics alone."""
+def read_changed_by_validation(model: Any) -> dict[str, Any]:
+    """The same for what a validation changes: metrics, and variables that no optimizer trains, as the seeds of layers."""
     current_backend().instruments.rest(model)
-    return {name: _copy(variable) for name, variable in _named(model).items() if name.startswith("metrics/")}
+    layers = model._flatten_layers()
+    own = {id(each) for layer in layers for each in layer._non_trainable_variables}
+    own |= {id(each.state) for layer in layers for each in layer._seed_generators}
+    return {
+        name: _copy(variable)
+        for name, variable in _named(model).items()
+        if name.startswith("metrics/") or id(variable) in own
+    }
 
 
 def layout(model: Any) -> dict[str, list[Any]]:
