@@ -50,6 +50,7 @@ def program(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
         monkeypatch.setattr(start, "_PROGRAM", PROGRAM)
 
 
+@pytest.mark.in_turn
 def test_every_fault_fires_and_is_recovered_from(tmp_path: Path) -> None:
     found = stand_in(tmp_path, FAULTS, rounds=6)
     counts = report.counts(found)
@@ -61,6 +62,7 @@ def test_every_fault_fires_and_is_recovered_from(tmp_path: Path) -> None:
         assert row["wrong"] == 0
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("off", "faults", "message"),
     [
@@ -77,6 +79,7 @@ def test_with_durability_switched_off_it_goes_red(
     assert message in report.text(found)
 
 
+@pytest.mark.in_turn
 def test_a_step_that_is_lost_is_noticed_at_the_end(tmp_path: Path) -> None:
     found = stand_in(tmp_path, ("flip", "devices"), script="loses a step")
     assert all(one.problems for one in found.rounds)
