@@ -243,6 +243,104 @@ def _of_framework(plain: Any, name: str) -> Any:
     return lambda *arguments: {**plain(*arguments), "backend": name}
 
 
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("patience", "a callback is not that of the checkpoint .*EarlyStopping.patience .* was 5, and is 7"),
+        ("more epochs, and a later fit", "fit 1 is to train, and a later one has a checkpoint already: fit0002"),
+        (
+            "more epochs after the best weights",
+            "fit 1 had ended after 2 epochs, with weights that a callback set at its end",
+        ),
+    ],
+)
+@pytest.mark.in_turn
+def test_what_cannot_go_on_is_refused(workers: Workers, tmp_path: Path, case: str, message: str) -> None:
+    assert re.search(message, workers.abreast.run(go_on_after_the_end, folder=str(tmp_path), case=case))
+
+
+def go_on_after_the_end(folder: str, case: str) -> str:
+    """In a worker: the error of a script that runs again with another setting."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import fits
+    from abreast.errors import CheckpointError
+
+    best = case == "more epochs after the best weights"
+
+    def script(epochs: int, patience: int, fits_in_all: int) -> None:
+        fits._num_fits.clear()
+        x = np.ones((8, 2), "float32")
+        for _ in range(fits_in_all):
+            keras.utils.set_random_seed(1)
+            model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+            model.compile(keras.optimizers.SGD(2.0 if best else 0.01), "mse")
+            abreast.parallelize(model, 1)
+            stopping = keras.callbacks.EarlyStopping("loss", patience=patience, restore_best_weights=best)
+            model.fit(x, x[:, :1], 4, epochs, verbose=0, callbacks=[stopping, abreast.Checkpoint(folder, "epoch")])
+
+    script(2, 5, 2 if "later" in case else 1)
+    try:
+        script(3, 7 if case == "patience" else 5, 1)
+    except CheckpointError as error:
+        return str(error)
+    raise AssertionError("it was not refused")
+
+
+def test_a_source_that_shuffles_at_the_end_of_an_epoch_does_so_once(workers: Workers, tmp_path: Path) -> None:
+    plain, interrupted = workers.abreast.run(shuffle_in_a_hook, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def shuffle_in_a_hook(folder: str) -> list[list[float]]:
+    """In a worker: the losses of a `fit` that ends in its first validation, where a checkpoint has just been taken."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import fits
+
+    class Shuffled(keras.utils.PyDataset):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.order = list(range(6))
+            self.draws = np.random.default_rng(3)
+
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, index: int) -> Any:
+            rows = self.order[2 * index : 2 * index + 2]
+            return np.array(rows, "float32")[:, None], np.ones((2, 1), "float32")
+
+        def on_epoch_end(self) -> None:
+            self.draws.shuffle(self.order)
+
+    class Ends(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+            raise InterruptedError
+
+    def fit(*callbacks: Any) -> list[float]:
+        fits._num_fits.clear()
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.02), "mse")
+        abreast.parallelize(model, 1)
+        x = np.ones((2, 1), "float32")
+        history = model.fit(Shuffled(), epochs=3, validation_data=(x, x), verbose=0, callbacks=list(callbacks))
+        return list(history.history["loss"])
+
+    plain = fit()
+    with pytest.raises(InterruptedError):
+        fit(Ends(), abreast.Checkpoint(folder, every=3))
+
+    class Ended(keras.callbacks.Callback):  # type: ignore[misc]
+        pass
+
+    Ended.__qualname__ = Ends.__qualname__
+    return [plain, fit(Ended(), abreast.Checkpoint(folder, every=3))]
+
+
 def steps_of_two_fits(folder: str) -> list[bool]:
     """In a worker: whether a model has the same step function after each `fit`, also after one that failed."""
     import keras

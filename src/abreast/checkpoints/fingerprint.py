@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -16,7 +16,7 @@ from abreast.feed.fingerprint import source_fingerprint
 _MOST_SHOWN = 3
 
 
-def take(model: Any, feed: Feed, begin: Mapping[str, str]) -> dict[str, Any]:
+def take(model: Any, feed: Feed, begin: Mapping[str, str], callbacks: Mapping[str, Any]) -> dict[str, Any]:
     """The fingerprint of a `fit` whose model is built, and had the settings `begin` when the `fit` began."""
     own_rows = feed.stage.processes  # where each process gives rows of its own: a checkpoint has those of rank 0
     return {
@@ -24,9 +24,27 @@ def take(model: Any, feed: Feed, begin: Mapping[str, str]) -> dict[str, Any]:
         "precision": str(keras.config.dtype_policy().name),
         "variables": layout(model),
         "settings": dict(begin),
+        "callbacks": dict(callbacks),
         "source": None if own_rows is not None and own_rows.rank else source_fingerprint(feed.adapter),
         "steps_per_execution": model.steps_per_execution,
     }
+
+
+def of_callbacks(callbacks: Sequence[Any]) -> dict[str, Any]:
+    """The settings of Keras's callbacks before their `fit`: numbers, what they watch and when they save.
+
+    Those of other callbacks may differ from run to run, as a time does.
+    """
+    of_keras = [each for each in callbacks if type(each).__module__.partition(".")[0] == "keras"]
+    return {
+        f"{type(each).__name__}.{name} (of callback {number})": repr(value)
+        for number, each in enumerate(of_keras)
+        for name, value in vars(each).items()
+        if not name.startswith("_") and (type(value) in (bool, int, float) or name in _TEXTS)
+    }
+
+
+_TEXTS = ("monitor", "mode", "save_freq")
 
 
 def check_backend(saved: Mapping[str, Any], name: str) -> None:
@@ -42,6 +60,7 @@ def check_backend(saved: Mapping[str, Any], name: str) -> None:
 def check(saved: Mapping[str, Any], own: Mapping[str, Any], name: str) -> None:
     """Raise `CheckpointError` that names what differs between a checkpoint and the `fit` that would go on from it."""
     check_layout(saved["variables"], own["variables"])
+    saved, own = _of_both("callbacks", saved, own)  # their classes are compared elsewhere
     for part, what in _PARTS.items():
         changed = _changes(saved[part], own[part]) if own[part] is not None else []
         if changed:
@@ -57,7 +76,14 @@ _PARTS = {
     "source": "the data source",
     "steps_per_execution": "steps_per_execution",
     "settings": "the model",
+    "callbacks": "a callback",
 }
+
+
+def _of_both(part: str, *all_: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The fingerprints, with only those entries of a part that both have."""
+    one, other = (each.get(part, {}) for each in all_)
+    return [{**each, part: {name: each[part][name] for name in one if name in other}} for each in all_]
 
 
 def _changes(saved: Any, own: Any, name: str = "") -> list[str]:

@@ -47,6 +47,7 @@ class KeptFit:
         self._before_validation: Snapshot | None = None
         self._plain_step: Any = None
         self._step: Any = None
+        self._weights_at_end = 0
 
     def fit_begins(self, model: Any) -> None:
         """All callbacks have had their `on_train_begin`."""
@@ -83,7 +84,7 @@ class KeptFit:
             self._take_if_due(lambda: self._running.read(self._epoch, step))
 
     def validation_begins(self) -> None:
-        self.put_back_again()
+        self.put_back_again(epoch_over=True)
         small = self._running.read_small(self._epoch, self._steps)
         self._before_validation = RunningFit.merged(small, variables.read_changed_by_validation(self._running.model))
         self._take_if_due(lambda: self._running.read(self._epoch, self._steps))
@@ -95,16 +96,22 @@ class KeptFit:
             return
         self._store(Snapshot({**variables.read(self._running.model), **before.tensors}, before.values), asked)
 
-    def put_back_again(self) -> None:
+    def put_back_again(self, epoch_over: bool = False) -> None:
         """The callbacks of the step that was repeated have run: what they changed is put back."""
         if self._resume is not None:
-            self._running.write(self._resume, move=False)
+            self._running.write(self._resume, move=False, epoch_over=epoch_over)
             self._steps = self._resume.values["steps"]
             self._resume = None
 
+    def training_ends(self) -> None:
+        """No callback of the user has had its `on_train_end` yet."""
+        self._weights_at_end = variables.checksum(self._running.model)
+
     def finished(self) -> Snapshot:
-        """The state of the `fit` that has ended."""
-        return self._running.read(self._epoch + 1, 0)
+        """The state of the `fit` that has ended; `changed_at_end`: whether callbacks have set its weights then."""
+        state = self._running.read(self._epoch + 1, 0)
+        changed = self._weights_at_end != variables.checksum(self._running.model)
+        return Snapshot(state.tensors, {**state.values, "changed_at_end": changed})
 
     def _step_done(self, logs: Any) -> None:
         self._running.logs = logs
@@ -145,7 +152,10 @@ class _First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no ty
         self._fit.step_begins(batch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self._fit.put_back_again()
+        self._fit.put_back_again(epoch_over=True)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._fit.training_ends()
 
     def on_test_begin(self, logs: Any = None) -> None:
         self._fit.validation_begins()

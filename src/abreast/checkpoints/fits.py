@@ -114,6 +114,7 @@ class _Fit:
         if self._is_writer and policy.reset and self._number == 1:
             remove(policy.folder, checkpoint_names(policy.folder))
         self._config = functools.cache(lambda: config_of(self._arguments["self"]))
+        self._callback_settings = fingerprint.of_callbacks(self._callbacks)
         self._writer = Writer(policy, self._number)
         until_end.callback(self._writer.close)
         until_end.callback(setattr, self._arguments["self"], "_initial_epoch", None)
@@ -132,6 +133,7 @@ class _Fit:
             return self._replayed(plain, saved)
         if saved is None and self._arguments["initial_epoch"] >= self._epochs:
             return plain(*self._bound.args, **self._bound.kwargs)  # it trains nothing
+        self._check_last()
         if saved is not None:
             self._say(f"fit {self._number} goes on from the checkpoint {self._name}")
         agreement = Agreement(self._policy.every, self._job, lambda: not self._writer.is_busy)
@@ -182,17 +184,27 @@ class _Fit:
         if not has_ended:
             return False
         averaging = [each for each in exact.optimizers(self._arguments["self"]) if getattr(each, "use_ema", False)]
-        if averaging:
+        if averaging or saved.values.get("changed_at_end"):
+            why = "the averaged weights of use_ema" if averaging else "weights that a callback set at its end"
             raise CheckpointError(
-                f"fit {self._number} had ended after {done} epochs, with the averaged weights of use_ema; it cannot go on "
-                f"to {asked} epochs as if it had not ended",
+                f"fit {self._number} had ended after {done} epochs, with {why}; it cannot go on to {asked} epochs as if it had "
+                "not ended",
                 _ANEW,
             )
         return False
 
+    def _check_last(self) -> None:
+        """Raise `CheckpointError` if this `fit` is to train, and a later one has checkpoints: it began from another end."""
+        later = [name for name in checkpoint_names(self._policy.folder) if name >= prefix_of(self._number + 1)]
+        if self._is_writer and later:
+            raise CheckpointError(
+                f"fit {self._number} is to train, and a later one has a checkpoint already: {later[0]}",
+                f"run the script as it ran before, or {_ANEW}",
+            )
+
     def _replayed(self, plain: Callable[..., Any], saved: Snapshot) -> Any:
         """What the `fit` of an earlier run has left, without training."""
-        tell(
+        self._say(
             f"fit {self._number} had ended: its result is that of the checkpoint {self._name}\nhint: to train anew, {_ANEW}"
         )
         begun = _Begun(self._open, self._begin)
@@ -217,7 +229,11 @@ class _Fit:
         if self._saved is not None:
             with _drawing_nothing():
                 build(model, feed)
-            fingerprint.check(self._saved.values["fingerprint"], fingerprint.take(model, feed, begin), str(self._name))
+            fingerprint.check(
+                self._saved.values["fingerprint"],
+                fingerprint.take(model, feed, begin, self._callback_settings),
+                str(self._name),
+            )
             if self._job is not None:
                 self._saved = rank_generators.own(self._saved, self._job)
         own = Generators(lambda: generators.read(None), lambda state: generators.write(None, state))
@@ -227,27 +243,27 @@ class _Fit:
             Keeper(feed, own),
             Keeper(validation, own, restarts=True) if isinstance(validation, Feed) else None,
             model_attributes.read(model),
-            functools.cache(lambda: fingerprint.take(model, feed, begin)),
+            functools.cache(lambda: fingerprint.take(model, feed, begin, self._callback_settings)),
         )
 
     def _save(self, state: Snapshot, wait: bool) -> str:
         name = name_of(self._number, state.values["epoch"], state.values["steps"])
-        self._write(name, state, finished=False, wait=wait)
-        return name
+        return name if self._write(name, state, finished=False, wait=wait) else "nothing new"
 
     def _write_final(self, state: Snapshot) -> None:
         self._write(final_name_of(self._number, state.values["epoch"]), state, finished=True, wait=True)
 
-    def _write(self, name: str, state: Snapshot, finished: bool, wait: bool) -> None:
+    def _write(self, name: str, state: Snapshot, finished: bool, wait: bool) -> bool:
+        """Write a checkpoint; False if that has failed, which is reported."""
         values, tensors = self._began
         more = {"fit": self._number, "finished": finished, "epochs": self._epochs, **values}
         if self._job is not None:
             more["generators_of_ranks"] = rank_generators.of_all(state, self._job)
         if not self._is_writer:
-            return
+            return True
         more["model"] = {"config": self._config()}
         snapshot = Snapshot({**state.tensors, **tensors}, {**state.values, **more})
-        (self._writer.write_now if wait else self._writer.write)(name, snapshot)
+        return (self._writer.write_now if wait else self._writer.write)(name, snapshot)
 
 
 class _Begun(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types

@@ -17,21 +17,23 @@ from abreast.errors import CheckpointError
 
 _MOST_BYTES = 64 * 1024  # of the arrays of one attribute
 _NOT_SETTINGS = ("built", "stop_training", "history", "train_function", "test_function", "predict_function")
-Attributes = list[dict[str, Any]]  # by object, in an order that is the same in every process
+Attributes = list[tuple[Any, dict[str, Any]]]  # each object with its own, as JSON
 
 
 def read(model: Any) -> Attributes:
-    """The attributes of all objects, as JSON."""
-    return [{**_trainable(each), **_packed(each)} for each in _objects(model)]
+    """The attributes of all parts of a model."""
+    return [(each, {**_trainable(each), **_packed(each)}) for each in _objects(model)]
 
 
-def changes(begin: Attributes, now: Attributes) -> Attributes:
-    """The attributes that are not as they were. A model that was built in between has more objects."""
-    if len(begin) != len(now):
-        return [{} for _ in now]
+def changes(begin: Attributes, model: Any) -> list[dict[str, Any]]:
+    """The attributes that are not as they were, of each part in an order that is the same in every process.
+
+    A part that was made since then, as TensorFlow makes them in the first step, has none.
+    """
+    before = {id(each): attributes for each, attributes in begin}
     return [
-        {name: value for name, value in after.items() if name not in before or before[name] != value}
-        for before, after in zip(begin, now, strict=True)
+        {name: value for name, value in now.items() if before.get(id(each), now).get(name) != value}
+        for each, now in read(model)
     ]
 
 

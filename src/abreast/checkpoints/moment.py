@@ -52,7 +52,7 @@ class RunningFit:
             "callbacks": self.callbacks.read(tensors),
             "reached": self.callbacks.read_reached(tensors),
             "rows": rows.read(self.callbacks.callbacks),
-            "attributes": model_attributes.changes(self.begin, model_attributes.read(self.model)),
+            "attributes": model_attributes.changes(self.begin, self.model),
         }
         return Snapshot(tensors, values)
 
@@ -61,8 +61,12 @@ class RunningFit:
         """Variables first: the same names stay in the same order in every checkpoint."""
         return Snapshot({**arrays, **small.tensors}, small.values)
 
-    def write(self, saved: Snapshot, *, move: bool = True, ended: bool = False) -> None:
-        """Put a state back. Without `move`, the sources stay where they are; a `fit` that has `ended` reads no more of them."""
+    def write(self, saved: Snapshot, *, move: bool = True, epoch_over: bool = False, ended: bool = False) -> None:
+        """Put a state back.
+
+        Without `move`, the sources stay where they are. With `epoch_over`, the data source has had its hook at the end of the
+        epoch. A `fit` that has `ended` reads no more of its sources.
+        """
         values, tensors = saved.values, saved.tensors
         self.callbacks.check(values["callbacks"])
         model_attributes.write(self.model, values["attributes"])
@@ -78,6 +82,8 @@ class RunningFit:
         self.model.stop_training = values[_FLAG]
         self.logs = unpack(values["logs"], tensors)
         self._write_places(values, tensors, move, ended)
+        if epoch_over:
+            self.train.ended(_unpacked(values["places"]["train"], tensors))
 
     def _write_places(self, values: Mapping[str, Any], tensors: Mapping[str, Any], move: bool, ended: bool) -> None:
         places = {name: _unpacked(packed, tensors) for name, packed in values["places"].items()}

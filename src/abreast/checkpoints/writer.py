@@ -30,16 +30,17 @@ class Writer:
     def is_busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def write(self, name: str, snapshot: Snapshot) -> None:
+    def write(self, name: str, snapshot: Snapshot) -> bool:
         """Write in a thread, after the one before is written."""
         self._wait()
         self._thread = threading.Thread(target=self._told, args=(name, snapshot), name="abreast-checkpoint")
         self._thread.start()
+        return True
 
-    def write_now(self, name: str, snapshot: Snapshot) -> None:
-        """Write and return when it is on the disk. Raises `CheckpointError`."""
+    def write_now(self, name: str, snapshot: Snapshot) -> bool:
+        """Write and return when it is on the disk; False if that has failed. What was trained is still in memory."""
         self._wait()
-        self._written(name, snapshot)
+        return self._told(name, snapshot, "")
 
     def close(self) -> None:
         """Wait for the thread."""
@@ -53,13 +54,16 @@ class Writer:
         if error is not None:
             raise error
 
-    def _told(self, name: str, snapshot: Snapshot) -> None:
+    def _told(self, name: str, snapshot: Snapshot, before: str = "the training goes on, but ") -> bool:
         try:
             self._written(name, snapshot)
         except CheckpointError as error:
-            tell(f"the training goes on, but {error}")
+            tell(f"{before}{error}")
         except BaseException as error:
             self._error = error
+        else:
+            return True
+        return False
 
     def _written(self, name: str, snapshot: Snapshot) -> None:
         path = write_checkpoint(self._policy.folder, name, snapshot)
