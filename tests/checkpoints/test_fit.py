@@ -288,6 +288,39 @@ def go_on_after_the_end(folder: str, case: str) -> str:
     raise AssertionError("it was not refused")
 
 
+@pytest.mark.in_turn
+def test_a_second_fit_on_a_generator_begins_where_the_first_had_ended(workers: Workers, tmp_path: Path) -> None:
+    plain, again = workers.abreast.run(share_a_generator, folder=str(tmp_path))
+    assert plain == again
+
+
+def share_a_generator(folder: str) -> list[list[float]]:
+    """In a worker: the losses of the second `fit` on a generator, and those after the first had ended in an earlier run."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import fits
+
+    def fit(num_fits: int, *callbacks: Any) -> list[float]:
+        def batches() -> Any:
+            for number in range(1000):
+                yield np.full((2, 1), number, "float32"), np.ones((2, 1), "float32")
+
+        fits._num_fits.clear()
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(1e-4), "mse")
+        abreast.parallelize(model, 1)
+        source = batches()
+        for _ in range(num_fits):
+            history = model.fit(source, epochs=2, steps_per_epoch=3, verbose=0, callbacks=list(callbacks))
+        return list(history.history["loss"])
+
+    plain = fit(2)
+    fit(1, abreast.Checkpoint(folder))
+    return [plain, fit(2, abreast.Checkpoint(folder))]
+
+
 def test_a_source_that_shuffles_at_the_end_of_an_epoch_does_so_once(workers: Workers, tmp_path: Path) -> None:
     plain, interrupted = workers.abreast.run(shuffle_in_a_hook, folder=str(tmp_path))
     assert plain == interrupted

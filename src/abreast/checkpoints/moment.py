@@ -87,6 +87,9 @@ class RunningFit:
 
     def _write_places(self, values: Mapping[str, Any], tensors: Mapping[str, Any], move: bool, ended: bool) -> None:
         places = {name: _unpacked(packed, tensors) for name, packed in values["places"].items()}
+        for name, keeper in self._keepers().items() if ended else ():
+            if name in places:
+                keeper.pass_over(places[name])
         now = unpack(values["generators"], tensors)
         if (ended or not move) and (ahead := places["train"].drawn_ahead):
             present = generators.read(None)

@@ -7,9 +7,11 @@ anew with the first two and moves on by that number of batches (`feed/jump.py`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from abreast.checkpoints.generators import is_alike
@@ -136,6 +138,11 @@ class Keeper:
         """The `fit` had ended at a place of an earlier run."""
         if place.is_open and self._feed.is_open:
             self._own(self._feed.adapter).write(place.now)
+
+    def pass_over(self, place: Place) -> None:
+        """Read a Python generator as far as a `fit` that had ended: the next one on it begins there."""
+        if place.is_open and self._feed.goes_on_over_fits:
+            deque(islice(self._feed.source, place.passed_in_all), maxlen=0)
 
     @contextmanager
     def opening(self) -> Iterator[None]:
