@@ -12,6 +12,8 @@ import pytest
 
 from tests.harness.client import Workers
 
+pytestmark = pytest.mark.in_turn
+
 STEPS = 7  # of an epoch
 
 
@@ -51,7 +53,6 @@ def test_a_second_fit_steps_as_without_checkpoints(workers: Workers, tmp_path: P
 @pytest.mark.parametrize(
     "case", ["no epochs", "begins at its end", "fewer than begun", "begins later", "limited", "NumPy's number"]
 )
-@pytest.mark.in_turn
 def test_numbers_of_epochs(workers: Workers, tmp_path: Path, case: str) -> None:
     first, second, expected = _EPOCHS[case]
     assert re.fullmatch(
@@ -113,7 +114,6 @@ def epochs_of_two_runs(folder: str, first: dict[str, Any], second: dict[str, Any
     return " ".join(found)
 
 
-@pytest.mark.in_turn
 def test_a_signal_in_a_validation_that_draws(workers: Workers, tmp_path: Path) -> None:
     plain, interrupted = workers.abreast.run(fits_with_noise, folder=str(tmp_path))
     assert plain == interrupted
@@ -165,7 +165,6 @@ def fits_with_noise(folder: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("left_out", ["generators", "variables", "callbacks", "place", "metrics"])
-@pytest.mark.in_turn
 def test_what_is_left_out_is_noticed(workers: Workers, backend: str, tmp_path: Path, left_out: str) -> None:
     if backend == "tensorflow" and left_out in ("generators", "place"):
         pytest.skip("tf.data draws the same order from its seeds anyway")
@@ -192,7 +191,6 @@ def test_what_is_left_out_is_noticed(workers: Workers, backend: str, tmp_path: P
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-@pytest.mark.in_turn
 def test_another_training_is_refused_by_name(
     workers: Workers, tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
@@ -254,7 +252,6 @@ def _of_framework(plain: Any, name: str) -> Any:
         ),
     ],
 )
-@pytest.mark.in_turn
 def test_what_cannot_go_on_is_refused(workers: Workers, tmp_path: Path, case: str, message: str) -> None:
     assert re.search(message, workers.abreast.run(go_on_after_the_end, folder=str(tmp_path), case=case))
 
@@ -288,7 +285,6 @@ def go_on_after_the_end(folder: str, case: str) -> str:
     raise AssertionError("it was not refused")
 
 
-@pytest.mark.in_turn
 def test_a_second_fit_on_a_generator_begins_where_the_first_had_ended(workers: Workers, tmp_path: Path) -> None:
     plain, again = workers.abreast.run(share_a_generator, folder=str(tmp_path))
     assert plain == again
