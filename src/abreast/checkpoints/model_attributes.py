@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
 from abreast import exact
-from abreast.checkpoints.plain import CannotPackError, pack, unpack
+from abreast.checkpoints.plain import CannotPackError, array_from_json, array_to_json, pack, unpack
 from abreast.errors import CheckpointError
 
 _MOST_BYTES = 64 * 1024  # of the arrays of one attribute
@@ -47,7 +46,7 @@ def write(model: Any, changed: Sequence[dict[str, Any]]) -> None:
         )
     for each, attributes in zip(objects, changed, strict=True):
         for name, (value, arrays) in attributes.items():
-            setattr(each, name, unpack(value, {key: _array(text) for key, text in arrays.items()}))
+            setattr(each, name, unpack(value, {key: array_from_json(text) for key, text in arrays.items()}))
 
 
 def _objects(model: Any) -> list[Any]:
@@ -70,14 +69,5 @@ def _packed(each: Any) -> dict[str, Any]:
         except CannotPackError:
             continue
         if sum(array.nbytes for array in arrays.values()) <= _MOST_BYTES:
-            found[name] = [packed, {key: _text(array) for key, array in arrays.items()}]
+            found[name] = [packed, {key: array_to_json(array) for key, array in arrays.items()}]
     return found
-
-
-def _text(array: Any) -> list[Any]:
-    return [array.dtype.name, list(array.shape), array.tobytes().hex()]
-
-
-def _array(text: list[Any]) -> Any:
-    name, shape, data = text
-    return np.frombuffer(bytes.fromhex(data), np.dtype(name)).reshape(shape).copy()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import keras
@@ -56,6 +56,17 @@ def unpack(packed: Any, arrays: Mapping[str, Any]) -> Any:
     if kind not in _UNPACKED:
         raise ValueError(f"a value of the unknown kind {kind!r}")
     return _UNPACKED[kind](packed["value"], arrays)
+
+
+def array_to_json(array: Any) -> list[Any]:
+    """A small array as JSON, where there is no file beside it."""
+    return [array.dtype.name, list(array.shape), array.tobytes().hex()]
+
+
+def array_from_json(packed: Sequence[Any]) -> Any:
+    """The array that `array_to_json` was given."""
+    name, shape, data = packed
+    return np.frombuffer(bytes.fromhex(data), np.dtype(name)).reshape(shape).copy()
 
 
 def _pack_array(value: Any, path: str, arrays: MutableMapping[str, Any]) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
-
 from abreast.backend.contract import Job
+from abreast.checkpoints.plain import array_from_json, array_to_json
 from abreast.checkpoints.snapshot import Snapshot
 from abreast.stderr import tell_once
 
@@ -16,7 +15,7 @@ _PREFIX = "generators/framework"
 
 def of_all(state: Snapshot, job: Job) -> list[Any]:
     """The framework's generators of all ranks, in their order, as JSON. All processes call it."""
-    own = {name: _text(array) for name, array in state.tensors.items() if name.startswith(_PREFIX)}
+    own = {name: array_to_json(array) for name, array in state.tensors.items() if name.startswith(_PREFIX)}
     message = json.dumps([state.values["generators"]["framework"], own]).encode()
     return [json.loads(each) for each in job.exchange("saves random generators", message)]
 
@@ -32,15 +31,6 @@ def own(saved: Snapshot, job: Job) -> Snapshot:
         return saved
     framework, arrays = of_ranks[job.rank]
     tensors = {name: array for name, array in saved.tensors.items() if not name.startswith(_PREFIX)}
-    tensors |= {name: _array(text) for name, text in arrays.items()}
+    tensors |= {name: array_from_json(text) for name, text in arrays.items()}
     generators = {**saved.values["generators"], "framework": framework}
     return Snapshot(tensors, {**saved.values, "generators": generators})
-
-
-def _text(array: Any) -> list[Any]:
-    return [array.dtype.name, list(array.shape), array.tobytes().hex()]
-
-
-def _array(text: list[Any]) -> Any:
-    name, shape, data = text
-    return np.frombuffer(bytes.fromhex(data), np.dtype(name)).reshape(shape).copy()
