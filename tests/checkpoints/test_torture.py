@@ -95,7 +95,7 @@ def test_a_fault_that_never_fires_is_no_success(tmp_path: Path) -> None:
     assert "flip never fired, so nothing is shown" in report.text(found)
 
 
-@pytest.mark.in_turn
+@pytest.mark.full
 def test_a_real_script_is_tortured(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,7 +46,9 @@ print(json.dumps(found), flush=True)
 
 
 @pytest.mark.in_turn
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "asked to end"])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.full)], ids=["killed", "asked to end"]
+)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_job_goes_on_from_its_checkpoint(backend: str, tmp_path: Path, how: signal.Signals) -> None:
     skip_unless_installed(backend)
@@ -62,7 +64,7 @@ def test_a_job_goes_on_from_its_checkpoint(backend: str, tmp_path: Path, how: si
         assert_alike(found, alone)
 
 
-@pytest.mark.in_turn
+@pytest.mark.full
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_job_of_one_process_goes_on_as_two(backend: str, tmp_path: Path) -> None:
     skip_unless_installed(backend)

@@ -43,6 +43,7 @@ def _installed(backend: str) -> None:
     skip_unless_installed(backend)
 
 
+@pytest.mark.full
 def test_a_process_that_comes_late_with_more_devices_trains_with_the_others(backend: str) -> None:
     port = free_port()
     first = start(_TRAINS, 0, port, 2, "", backend=backend)
@@ -112,6 +113,7 @@ def test_a_host_whose_cable_is_pulled_is_missing_in_time(
     assert f"rank 1 on host {HERE} has not reached rank 0 at {ADDRESSES[0]}:{_PORT} within 20 s" in errors_2
 
 
+@pytest.mark.full
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("name", "why"),

@@ -140,6 +140,7 @@ print(0)
 """
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_processes_that_give_rows_of_their_own_train_what_one_trains_on_all(backend: str) -> None:
     skip_unless_installed(backend)
