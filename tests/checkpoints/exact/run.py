@@ -144,7 +144,7 @@ def _stopping(moments: int, kind: str, happened: list[str]) -> Iterator[None]:
     def counting(name: str) -> Callable[..., Any]:
         plain = getattr(KeptFit, name)
 
-        def count(self: Any, *args: Any) -> Any:
+        def count(self: Any, *args: Any, **options: Any) -> Any:
             nonlocal left, asked
             left -= 1
             if left == 0:
@@ -152,7 +152,7 @@ def _stopping(moments: int, kind: str, happened: list[str]) -> Iterator[None]:
                 if kind == "crash":
                     raise _Crash(name)
                 asked = True
-            return plain(self, *args)
+            return plain(self, *args, **options)
 
         return count
 
