@@ -8,7 +8,6 @@ from functools import partial
 
 from abreast.backend.registry import BACKENDS
 from abreast.checkpoints import options as on_checkpoints
-from abreast.checkpoints.restarts import policy_of_this_start, run_again
 from abreast.errors import LaunchError
 from abreast.host_options import add_host_options, take_hosts
 from abreast.options import CommandParser, add_option
@@ -33,6 +32,8 @@ def run(options: argparse.Namespace) -> int:
 
         return dry_run(options.script, run_options(options), module=options.module, as_json=options.json)
     if policy is not None and options.max_restarts:
+        from abreast.checkpoints.restarts import policy_of_this_start, run_again
+
         here = policy_of_this_start(policy)
         if here is None:
             return run_again(policy, options.max_restarts)
