@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from abreast.checkpoints.files import CheckpointFiles
-from abreast.checkpoints.folder import checkpoint_names, newest_good, prune
+from abreast.checkpoints.folder import checkpoint_names, newest_good, prune, remove
 from abreast.checkpoints.read import read_checkpoint
 from abreast.checkpoints.write import write_checkpoint
 from abreast.errors import CheckpointError
@@ -35,7 +35,7 @@ CALLS = [
 def one_save(folder: Path, files: CheckpointFiles | None = None) -> None:
     """The second checkpoint of a training that keeps one: it is written, then the first one is removed."""
     path = write_checkpoint(folder, "0002", small(2), files)
-    prune(folder, 1, path.name, files)
+    remove(folder, [name for name in checkpoint_names(folder) if name != path.name], files)
 
 
 def begun(folder: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from abreast.checkpoints.files import CheckpointFiles, entries, is_folder, write_errors
@@ -52,38 +53,39 @@ def newest_good(folder: str | os.PathLike[str], prefix: str = "") -> tuple[str, 
     raise CheckpointError(f"none of the {len(names)} checkpoints in {folder} can be read", hint)
 
 
-def prune(
-    folder: str | os.PathLike[str], keep: int, known_good: str | None = None, files: CheckpointFiles | None = None
-) -> list[str]:
+def prune(folder: str | os.PathLike[str], keep: int) -> list[str]:
     """Remove all but the newest `keep` checkpoints, and return the names of the removed ones.
 
     The newest good one stays, however old it is, and so does the last state of each `fit` that has ended (`...-final`), which
-    is not counted. The newest good one is found by reading, unless the caller names one that is `known_good`,
-    as the one that was just written. Raises `CheckpointError` if another job uses the folder.
+    is not counted. The newest good one is found by reading. Raises `CheckpointError` if another job uses the folder.
     """
     if keep < 1:
         raise CheckpointError(f"cannot keep {keep} checkpoints", "keep 1 or more")
-    folder, files = Path(folder), files or CheckpointFiles()
+    folder = Path(folder)
     if not folder.is_dir():
         raise CheckpointError(f"cannot remove checkpoints from {folder}: it is not a folder")
-    with FolderLock(folder), write_errors(folder, doing="remove checkpoints from"):
-        remove_leftovers(folder, files)
+    with FolderLock(folder):
+        with _removing(folder):
+            remove_leftovers(folder, CheckpointFiles())
         names = checkpoint_names(folder)
         old = [name for name in names if not is_final(name)][:-keep]
         if old:
-            good = known_good if known_good in names else _newest_good_name(folder, names)
+            good = _newest_good_name(folder, names)
             old = [name for name in old if name != good]
-        for name in old:
-            _remove(folder, name, files)
+        remove(folder, old)
     return old
 
 
 def remove(folder: str | os.PathLike[str], names: Sequence[str], files: CheckpointFiles | None = None) -> None:
     """Remove checkpoints by name. Raises `CheckpointError` if another job uses the folder."""
-    files = files or CheckpointFiles()
-    with FolderLock(folder), write_errors(Path(folder)):
+    folder, files = Path(folder), files or CheckpointFiles()
+    with FolderLock(folder), _removing(folder):
         for name in names:
-            _remove(Path(folder), name, files)
+            _remove(folder, name, files)
+
+
+def _removing(folder: Path) -> AbstractContextManager[None]:
+    return write_errors(folder, doing="remove checkpoints from")
 
 
 def _newest_good_name(folder: Path, names: list[str]) -> str | None:
