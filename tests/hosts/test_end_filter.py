@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +50,13 @@ def test_only_connections_to_that_place_change(ends: tuple[socket.socket, socket
     assert hide_end(address, port - 1) == 0
     far.close()
     assert near.recv(9) == b""
+
+
+def test_no_file_stays_open_that_was_not_open_before(
+    ends: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    near, _ = ends
+    with (tmp_path / "file").open("w"):
+        before = os.listdir("/proc/self/fd")
+        assert hide_end(*near.getpeername()) == 1
+        assert os.listdir("/proc/self/fd") == before

@@ -1,4 +1,4 @@
-"""Hides from a framework's own code that the other end of its connection has closed.
+"""A filter that hides from a framework's own code that the other end of its connection has closed.
 
 JAX ends a process by SIGABRT, with C++ frames, when the connection to its service closes. `watch.py` knows of a death at the
 same moment, and can name it, but not before. So a filter of the kernel drops the packets that close such a connection: to this
@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Iterator
@@ -46,12 +47,12 @@ def _attach(connection: socket.socket) -> None:
 
 def _connections(address: str, port: int) -> Iterator[socket.socket]:
     """Copies of the sockets of this process that are connected to `address:port`, also those of C code."""
-    for number in os.listdir("/proc/self/fd"):
-        with (
-            contextlib.suppress(OSError),
-            socket.socket(fileno=os.dup(int(number))) as connection,
-        ):  # others than sockets
-            if connection.family in (socket.AF_INET, socket.AF_INET6):
-                there, its_port, *_ = connection.getpeername()
-                if (there.removeprefix("::ffff:"), its_port) == (address, port):
-                    yield connection
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # it is closed meanwhile, or not connected
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(number)) as connection:
+                if connection.family in (socket.AF_INET, socket.AF_INET6):
+                    there, its_port, *_ = connection.getpeername()
+                    if (there.removeprefix("::ffff:"), its_port) == (address, port):
+                        yield connection
