@@ -48,18 +48,18 @@ class Meeting:
         """
         seconds = hang_seconds()
         if self.member.rank > 0:
-            with _naming(self.channels[0], seconds):
-                self.channels[0].send(message, seconds)
-                return _split(
-                    self.channels[0].receive(seconds + _HELLO_SECONDS, _MOST_BYTES)
-                )  # rank 0 waits for others
+            to_rank_0 = self.channels[0]
+            with _naming(to_rank_0, seconds):
+                to_rank_0.send(message, seconds)
+                return _split(to_rank_0.receive(seconds + _HELLO_SECONDS, _MOST_BYTES))  # rank 0 waits for others
         try:
             messages = [message]
             for channel in self.channels:
                 with _naming(channel, seconds):
                     messages.append(channel.receive(seconds))
         except WorkerError as error:
-            _tell_error(self.channels, error)
+            for channel in self.channels:
+                _send_last(channel, {"error": error.message})
             raise
         _tell_all(self.channels, messages)
         return messages
@@ -258,12 +258,6 @@ def _tell_all(channels: list[Channel], messages: list[bytes]) -> None:
     for channel in channels:
         with contextlib.suppress(OSError):  # it is gone: whoever watches will notice
             channel.send(whole, hang_seconds())
-
-
-def _tell_error(channels: list[Channel], error: WorkerError) -> None:
-    for channel in channels:
-        with contextlib.suppress(OSError):
-            channel.send(json.dumps({"error": error.message}).encode() + b"\n", _LOOK_SECONDS)
 
 
 def _split(whole: bytes) -> list[bytes]:
