@@ -52,9 +52,7 @@ def test_only_connections_to_that_place_change(ends: tuple[socket.socket, socket
     assert near.recv(9) == b""
 
 
-def test_no_file_stays_open_that_was_not_open_before(
-    ends: tuple[socket.socket, socket.socket], tmp_path: Path
-) -> None:
+def test_no_file_stays_open_that_was_not_open_before(ends: tuple[socket.socket, socket.socket], tmp_path: Path) -> None:
     near, _ = ends
     with (tmp_path / "file").open("w"):
         before = os.listdir("/proc/self/fd")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,8 +46,10 @@ class Program:
     settings: Mapping[str, str]
 
     @staticmethod
-    def of(settings: Mapping[str, str]) -> Program:
-        return Program(digest_of_text(json.dumps(settings, sort_keys=True)), settings)
+    def of(settings: Mapping[str, str], left_by_steps: Container[str] = ()) -> Program:
+        """`left_by_steps`: names of settings that do not count, since they may follow from a process's own rows."""
+        counting = {name: value for name, value in settings.items() if name not in left_by_steps}
+        return Program(digest_of_text(json.dumps(counting, sort_keys=True)), counting)
 
 
 class Agreement:

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -90,6 +90,11 @@ def settings(model: Any) -> dict[str, str]:
                 known.add(id(module))
                 found.update(_of_attributes(f"{start}.{place}", module, known, 0))
     return found
+
+
+def changed(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
+    """The names of the settings that differ between two moments."""
+    return {name for name in {*before, *after} if before.get(name) != after.get(name)}
 
 
 def _modules(layer: Any) -> Iterator[tuple[str, Any]]:

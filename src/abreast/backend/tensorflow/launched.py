@@ -11,7 +11,7 @@ import json
 import random
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -47,9 +47,8 @@ class Launched(LaunchedProcess):
         self._variables = variables  # of each model that has a place
         self.reach = job.reach
         self._held = HeldValues()
-        self._left: WeakKeyDictionary[Any, tuple[set[str], set[str]]] = (
-            WeakKeyDictionary()
-        )  # kinds of steps, what they leave
+        self._kinds: WeakKeyDictionary[Any, set[Kind]] = WeakKeyDictionary()  # of the steps that a model has made
+        self._left: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # settings that steps leave on a model
         self._set: dict[int, ref[Any]] = {}  # variables that were set since the last step that reads them
         tensorflow_variables.ON_ASSIGNMENT.append(self._assigned)
 
@@ -106,12 +105,7 @@ class Launched(LaunchedProcess):
         """Before the first step of a call, all processes must have the same batch and settings. `batch` is a checksum."""
         self.job.leaving.in_call = True  # also after a call that a callback made
         self._held.forget()
-        self._agreement.before_step(batch, lambda: self._program(model))
-
-    def _program(self, model: Any) -> Program:
-        """The settings of a model's steps, except those that steps leave on it: they may follow from this process's own rows."""
-        _, left = self._left.get(model, ((), ()))
-        return Program.of({name: value for name, value in fingerprint.settings(model).items() if name not in left})
+        self._agreement.before_step(batch, lambda: Program.of(fingerprint.settings(model), self._left.get(model, ())))
 
     def _assigned(self, variable: Any) -> None:
         """A variable was set outside of steps, maybe before the first step of a call."""
@@ -138,25 +132,22 @@ class Launched(LaunchedProcess):
     @contextmanager
     def preparing(self, model: Any) -> Iterator[None]:
         """Inside, calls of a model look at this process's rows. What they leave on one that runs eagerly is no setting."""
-        before = fingerprint.settings(model) if model.run_eagerly else {}
-        yield
-        self._note_left(model, before)
+        with self._noting_left(model) if model.run_eagerly else nullcontext():
+            yield
 
     @contextmanager
     def stepping(self, kind: Kind, model: Any) -> Iterator[None]:
         """Inside, a step runs. What the first one of its kind leaves on the model is no setting."""
-        kinds, _ = self._left.setdefault(model, (set(), set()))
-        before = {} if kind in kinds else fingerprint.settings(model)
-        with self._explained():
+        kinds = self._kinds.setdefault(model, set())
+        with nullcontext() if kind in kinds else self._noting_left(model), self._explained():
             yield
         kinds.add(kind)
-        self._note_left(model, before)
 
-    def _note_left(self, model: Any, before: Mapping[str, str]) -> None:
-        if before:
-            _, left = self._left.setdefault(model, (set(), set()))
-            after = fingerprint.settings(model)
-            left.update(name for name in {**before, **after} if before.get(name) != after.get(name))
+    @contextmanager
+    def _noting_left(self, model: Any) -> Iterator[None]:
+        before = fingerprint.settings(model)
+        yield
+        self._left.setdefault(model, set()).update(fingerprint.changed(before, fingerprint.settings(model)))
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

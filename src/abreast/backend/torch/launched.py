@@ -212,8 +212,7 @@ class Launched(LaunchedProcess):
         with self._explained(), self._own_draws():
             result = team.run(known, kind, staged.own, staged.sent, staged.counts)
         if before:
-            after = fingerprint.settings(known.step.model)
-            known.left_by_steps |= {name for name in {**before, **after} if before.get(name) != after.get(name)}
+            known.left_by_steps |= fingerprint.changed(before, fingerprint.settings(known.step.model))
         return result
 
     @contextmanager
@@ -294,9 +293,7 @@ def _changed(known: TeamModel) -> list[int]:
 
 
 def _program(model: Any, known: TeamModel | None) -> Program:
-    """The settings of a model's steps, except those that steps leave on it: they may follow from a rank's own rows."""
-    left = set() if known is None else known.left_by_steps
-    return Program.of({name: value for name, value in fingerprint.settings(model).items() if name not in left})
+    return Program.of(fingerprint.settings(model), () if known is None else known.left_by_steps)
 
 
 def _is_about_connection(error: WorkerError) -> bool:
