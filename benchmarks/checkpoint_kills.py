@@ -56,7 +56,8 @@ class Abreast:
         from abreast.checkpoints.snapshot import Snapshot
 
         path = self._write.write_checkpoint(folder, f"{number:04d}", Snapshot(_tensors(number), {"epoch": number}))
-        self._folder.prune(folder, 1, path.name)
+        older = [name for name in self._folder.checkpoint_names(folder) if name != path.name]
+        self._folder.remove(folder, older)
 
     def load(self, folder: Path) -> str:
         found = self._folder.newest_good(folder)
