@@ -17,6 +17,7 @@ KINDS = {
     "data set that draws": "",
     "data set with threads": "",
     "generator": "",
+    "generator beside a callback": "",
     "images": "cv2",
     "images by steps": "cv2",
     "loader": "torch",
@@ -81,6 +82,10 @@ def train(kind: str, data: str, interrupted_at: tuple[int, ...] = ()) -> dict[st
                 raise InterruptedError
             self.steps += 1
 
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if kind == "generator beside a callback":
+                np.random.random()
+
         def get_state(self) -> int:
             return 0
 
@@ -141,14 +146,14 @@ def _data_set(draws: bool = False, **settings: Any) -> tuple[Any, dict[str, Any]
     return Rows(), {}
 
 
-def _generator() -> tuple[Any, dict[str, Any]]:
+def _generator(draws_each_batch: bool = False) -> tuple[Any, dict[str, Any]]:
     import numpy as np
 
     x, options = _arrays()
 
     def rows() -> Any:
         while True:
-            for start in np.random.permutation(4) * 3:
+            for start in np.random.permutation(4)[: 1 if draws_each_batch else 4] * 3:
                 yield x[start : start + 3], options["y"][start : start + 3]
 
     return rows(), {"steps_per_epoch": 3}
@@ -198,6 +203,7 @@ _SOURCES: dict[str, Callable[[str], tuple[Any, dict[str, Any]]]] = {
     "data set that draws": lambda _: _data_set(draws=True),
     "data set with threads": lambda _: _data_set(workers=2),
     "generator": lambda _: _generator(),
+    "generator beside a callback": lambda _: _generator(draws_each_batch=True),
     "images": lambda data: _images(data),
     "images by steps": lambda data: _images(data, steps_per_epoch=2),
     "loader": lambda _: _loader(),

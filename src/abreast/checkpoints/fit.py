@@ -52,6 +52,7 @@ class KeptFit:
     def fit_begins(self, model: Any) -> None:
         """All callbacks have had their `on_train_begin`."""
         self._running = self._begin(model)
+        self._running.train.step_begins = self.step_begins
         self._plain_step = model.train_function
         self._step = model.train_function = step_noting_logs(
             self._plain_step, self._step_done, self._done_logs, DoneStep
@@ -75,9 +76,7 @@ class KeptFit:
                 self._resume = None
 
     def step_begins(self, step: int) -> None:
-        """All steps before this one are done, and their callbacks have run."""
-        if self._resume is not None and step < self._resume.values["steps"]:
-            return  # the step that is repeated without training
+        """All steps before this one are done, their callbacks have run, and no batch of this one is taken."""
         self.put_back_again()
         self._steps = step
         if step:
@@ -147,9 +146,6 @@ class _First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no ty
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._fit.epoch_begins(epoch)
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        self._fit.step_begins(batch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._fit.put_back_again(epoch_over=True)

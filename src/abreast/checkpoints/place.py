@@ -93,6 +93,7 @@ class Keeper:
 
     def __init__(self, feed: Feed, generators: Generators, restarts: bool = False) -> None:
         self.steps_done = 0
+        self.step_begins: Callable[[int], None] = lambda step: None  # called before the batch of a step is taken
         self._restarts = restarts
         self._given = self._passed = 0  # batches by the iterator before, and by those before it
         self._feed = feed
@@ -103,7 +104,7 @@ class Keeper:
         self._moved = 0  # batches over which the present iterator was moved
         self._epochs: Any = None
         self._due: Place | None = None
-        feed.keeper = self
+        feed.keeper, feed.keep_last = self, True
 
     @property
     def is_due(self) -> bool:
@@ -115,7 +116,7 @@ class Keeper:
         known = None if self._epochs is None else epochs.known_batches(self._epochs)
         feed = self._feed
         now = self._read_source() if feed.is_open else None
-        batches = self._moved + feed.num_used
+        batches = self._moved + feed.num_taken
         return Place(
             *(feed.is_open, self._began, self._first, now, batches, steps, known),
             *(feed.checksum, feed.drawn_ahead, self._passed),
@@ -152,10 +153,10 @@ class Keeper:
         if before is not None:
             self._generators.put_back(before)
 
-    def enters(self, epoch_iterator: Any) -> epochs.Done | None:
+    def enters(self, epoch_iterator: Any) -> epochs.KeptEpoch:
         """Keras begins an epoch."""
         self._epochs = epoch_iterator
-        self._given = self._moved + self._feed.num_used
+        self._given = self._moved + self._feed.num_taken
         due, source = self._due, self._own(self._feed.adapter)
         if due is None:
             self.steps_done = 0
@@ -164,7 +165,8 @@ class Keeper:
         else:
             source.write(due.now)
             source.begin_epoch()
-        return None if due is None else epochs.Done(due.steps, due.batches, due.known_batches, DoneStep())
+        done = () if due is None else (due.steps, due.batches, due.known_batches, DoneStep())
+        return epochs.KeptEpoch(self.step_begins, *done)
 
     def begin(self, adapter: Any, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._own(adapter)
@@ -259,7 +261,7 @@ def keeper_of(epoch_iterator: Any) -> Keeper | None:
     return feed.keeper if isinstance(feed, Feed) and isinstance(feed.keeper, Keeper) else None
 
 
-def begins(epoch_iterator: Any) -> epochs.Done | None:
+def begins(epoch_iterator: Any) -> epochs.KeptEpoch | None:
     """Where an epoch begins that Keras enters. See `epochs.install`."""
     keeper = keeper_of(epoch_iterator)
     return None if keeper is None else keeper.enters(epoch_iterator)

@@ -6,7 +6,6 @@ epoch, never past its end. So whatever happens between epochs happens between th
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -81,7 +80,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.keep_last = False
         self.may_be_empty = False
         self.on_first_batch: Callable[[int], None] | None = None  # called with its rows, in the thread that reads it
-        self.last_batch: HostBatch | None = None
+        self.last_batch: HostBatch | None = None  # of the present iterator, if `keep_last`
         self.keeper: PlaceKeeper | None = None
         self._source = source
         self._between_steps = between_steps
@@ -129,13 +128,13 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         return isinstance(self._source.x, GeneratorType)
 
     @property
-    def num_used(self) -> int:
-        """Batches of the present iterator that steps have."""
-        return 0 if self._iterator is None else self._iterator.pipeline.num_used
+    def num_taken(self) -> int:
+        """Batches that were taken from the present iterator."""
+        return 0 if self._iterator is None else self._iterator.pipeline.num_taken
 
     @property
     def drawn_ahead(self) -> tuple[str, ...]:
-        """The global generators that the source has drawn from for batches that no step has taken yet."""
+        """The global generators that the source has drawn from for batches that were not taken yet."""
         if self._iterator is None or not self._iterator.pipeline.is_ahead:
             return ()
         if getattr(self.adapter, "_shuffle", None) == "batch":  # Keras draws an order for each batch
@@ -145,8 +144,8 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @property
     def checksum(self) -> int | None:
-        """That of the last batch that steps have; None where another read of it may differ, or shows a part of it."""
-        batch = None if self._iterator is None else self._iterator.last_used
+        """That of the last batch of the present iterator; None where another read of it may differ, or shows a part of it."""
+        batch = self.last_batch
         return None if batch is None or batch.digest is not None or self._open.habits.between else batch.compared
 
     def first_batch(self) -> HostBatch:
@@ -167,6 +166,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     def __iter__(self) -> FeedIterator:
         self._close_iterator()
+        self.last_batch = None
         if self.own_batches is not None:
             self.own_batches.begin()
         opened = self._open
@@ -274,7 +274,6 @@ class FeedIterator:
         self._has_ended = False  # whether the source has, of a process whose steps go on
         self.hands_staged = False  # whether `next` returns a `Handed`
         self._feed = feed
-        self._last: deque[HostBatch] = deque(maxlen=2)  # that were taken, if somebody keeps the place in the source
 
     def __iter__(self) -> FeedIterator:
         return self
@@ -303,15 +302,7 @@ class FeedIterator:
         taken = self.pipeline.take() if own_batches is None else self._take_own(own_batches)
         if self._feed.keep_last:
             self._feed.last_batch = taken.host
-        if self._feed.keeper is not None:
-            self._last.append(taken.host)
         return taken
-
-    @property
-    def last_used(self) -> HostBatch | None:
-        """The last batch that a step has."""
-        unused = self.pipeline.num_taken - self.pipeline.num_used
-        return self._last[-1 - unused] if len(self._last) > unused else None
 
     def _take_own(self, own_batches: OwnBatches) -> Taken[Any]:
         """The next batch of this process, or a stand-in row where only others still have rows."""

@@ -75,14 +75,9 @@ class BatchPipeline(Generic[Staged]):
         self._stager = Ahead(self._read_and_put, "abreast-stager")
 
     @property
-    def num_used(self) -> int:
-        """Number of batches that steps have: Keras on PyTorch takes a batch before its callbacks run."""
-        return self.num_taken - (self._given is not None)
-
-    @property
     def is_ahead(self) -> bool:
-        """Whether the source has been read, or is being read, further than steps have its batches."""
-        return self._given is not None or self._reader.num_asked > self.num_taken - self._num_inline
+        """Whether the source has been read, or is being read, further than its batches were taken."""
+        return self._reader.num_asked > self.num_taken - self._num_inline
 
     def take(self) -> Taken[Staged | None]:
         """The next batch. An iterator's first batch is not yet staged, because Keras may only read it to build a model.

@@ -1,6 +1,8 @@
-"""The epochs of a `fit` that goes on where an earlier run was: their first steps are done, and Keras's counts begin there.
+"""The epochs of a `fit` with checkpoints: a call before each step, and first steps that an earlier run has done.
 
 Keras's `EpochIterator` counts the steps of an epoch, and keeps one iterator over several epochs where `steps_per_epoch` is set.
+It is asked for a step when the callbacks of the step before have run. On PyTorch, the step's batch is taken right after that, on
+JAX and TensorFlow inside of the step.
 """
 
 from __future__ import annotations
@@ -12,50 +14,55 @@ from typing import Any
 
 from abreast.keras_private.trainers import EpochIterator
 
-__all__ = ["Done", "install", "known_batches", "step_noting_logs"]
+__all__ = ["KeptEpoch", "install", "known_batches", "step_noting_logs"]
 
 
 @dataclass(frozen=True)
-class Done:
+class KeptEpoch:
     """What an earlier run has done: steps of the epoch, and batches of the iterator that it used.
 
-    `stand_in` is what Keras's `fit` hands to the last of these steps, which it repeats without training: its loop needs one.
-    `known_batches` is the length of the source as the earlier run has found it.
+    `step_begins` is called with the number of each step that trains, before its batch is taken. `stand_in` is what Keras's `fit`
+    hands to the last of the steps that are done, which it repeats without training: its loop needs one. `known_batches` is the
+    length of the source as the earlier run has found it.
     """
 
-    steps: int
-    batches: int
-    known_batches: int | None
-    stand_in: Any
+    step_begins: Callable[[int], None]
+    steps: int = 0
+    batches: int = 0
+    known_batches: int | None = None
+    stand_in: Any = None
 
 
 @functools.cache
-def install(begins: Callable[[Any], Done | None]) -> None:
+def install(begins: Callable[[Any], KeptEpoch | None]) -> None:
     """Let each epoch ask `begins`, with Keras's iterator of epochs, where it begins. Runs once."""
     kind: Any = EpochIterator
     plain = kind._enumerate_iterator
 
     @functools.wraps(plain)
     def enumerate_iterator(self: Any) -> Iterator[Any]:
-        done = begins(self)
-        if done is not None and self._num_batches is None:
-            self._num_batches = done.known_batches
-        steps = plain(self)
-        return steps if done is None else _after(self, steps, done)
+        steps: Iterator[Any] = plain(self)
+        kept = begins(self)
+        if kept is None:
+            return steps
+        if self._num_batches is None:
+            self._num_batches = kept.known_batches
+        return _kept_steps(self, steps, kept)
 
     kind._enumerate_iterator = enumerate_iterator
 
 
-def _after(epochs: Any, steps: Iterator[Any], done: Done) -> Iterator[Any]:
+def _kept_steps(epochs: Any, steps: Iterator[Any], kept: KeptEpoch) -> Iterator[Any]:
     begun = False
     for begin, end, iterator in steps:
         if not begun:
             begun = True
             if epochs.steps_per_epoch is not None:
-                epochs._steps_seen += done.batches - done.steps
-            if done.steps:
-                yield done.steps - epochs.steps_per_execution, done.steps - 1, done.stand_in
-        if begin >= done.steps:
+                epochs._steps_seen += kept.batches - kept.steps
+            if kept.steps:
+                yield kept.steps - epochs.steps_per_execution, kept.steps - 1, kept.stand_in
+        if begin >= kept.steps:
+            kept.step_begins(begin)
             yield begin, end, iterator
 
 
