@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from abreast import stderr
 from abreast.errors import DataError
 from abreast.feed import own_reading
+from abreast.feed.hollow import is_by_index
 from abreast.keras_private.data_adapters import registry
 from abreast.shares import Shares
 
@@ -136,13 +138,26 @@ def rows_that_change() -> str:
     return ""
 
 
-def loaders_read_whole() -> tuple[list[bool], list[str]]:
+@contextmanager
+def _told() -> Iterator[list[str]]:
     told: list[str] = []
     messages: Any = stderr
     plain, messages.tell = stderr.tell, told.append
+    try:
+        yield told
+    finally:
+        messages.tell = plain
+
+
+def a_restart_asks_a_loader() -> list[Any]:
+    with _told() as told:
+        return [is_by_index(_adapter(Loader(_Numbered(), batch_size=8, worker_init_fn=print))), told]
+
+
+def loaders_read_whole() -> tuple[list[bool], list[str]]:
     by_index, other = _Numbered(), _Numbered()
     other.abreast_by_index = False
-    try:
+    with _told() as told:
         found = [
             own_reading(_adapter(loader), _own_rows(0, 2)) is None
             for loader in (
@@ -153,8 +168,6 @@ def loaders_read_whole() -> tuple[list[bool], list[str]]:
                 Loader(torch.utils.data.ConcatDataset([by_index, other]), batch_size=8),
             )
         ]
-    finally:
-        messages.tell = plain
     return found, told
 
 

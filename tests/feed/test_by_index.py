@@ -56,6 +56,11 @@ def test_loaders_whose_rows_may_depend_on_one_another_are_read_whole(workers: Wo
 
 
 @pytest.mark.in_turn
+def test_a_restart_is_not_told_what_processes_read(workers: Workers) -> None:
+    assert workers.abreast.run(bodies.a_restart_asks_a_loader) == [False, []]
+
+
+@pytest.mark.in_turn
 def test_the_parts_of_a_data_set_of_grain_are_what_one_process_reads(workers: Workers) -> None:
     batched, dropped, repeated = workers.abreast.run(bodies.grain_datasets)
     assert batched == {**as_one([8, 8, 6]), "digests": 3}

@@ -85,6 +85,7 @@ def own_reading(adapter: Any, own_rows: OwnRows) -> OwnReading | None:
 def _of_loader(adapter: Any, own_rows: OwnRows) -> OwnReading | None:
     loader = source_of(adapter)
     if not torch_loader.reads_by_index(loader):
+        torch_loader.tell_why_whole(loader)
         return None
     begun: list[Reading] = []  # of batches whose indices the loader has taken, and which it has not yet given
 

@@ -36,18 +36,31 @@ def with_workers(loader: Any, workers: int) -> Any:
 
 
 def reads_by_index(loader: Any) -> bool:
-    """Whether each row of a loader depends on its index alone. A line tells why a loader whose data set says so is read whole."""
-    datasets = list(_innermost(loader.dataset))
-    says = [bool(getattr(each, BY_INDEX, False)) for each in datasets]
-    if not all(said or _name(type(each)) == "dataset.TensorDataset" for said, each in zip(says, datasets, strict=True)):
-        return False
-    other = next((what for what, is_plain in _settings(loader).items() if not is_plain), None)
-    if other is not None and any(says):
+    """Whether each row of a loader depends on its index alone."""
+    return _has_numbered_rows(loader) and _other_setting(loader) is None
+
+
+def tell_why_whole(loader: Any) -> None:
+    """A line for a loader that is not read by index although its data set says that it may be."""
+    says = any(getattr(each, BY_INDEX, False) for each in _innermost(loader.dataset))
+    if says and _has_numbered_rows(loader) and (other := _other_setting(loader)) is not None:
         tell_once(
             f"every process reads the whole DataLoader, although its data set says {BY_INDEX}: it has {other}\n"
             f'hint: leave out {other}, or give each process rows of its own with source="per-host"'
         )
-    return other is None
+
+
+def _has_numbered_rows(loader: Any) -> bool:
+    """Whether what the data sets of a loader return for an index depends on nothing else."""
+    return all(
+        bool(getattr(each, BY_INDEX, False)) or _name(type(each)) == "dataset.TensorDataset"
+        for each in _innermost(loader.dataset)
+    )
+
+
+def _other_setting(loader: Any) -> str | None:
+    """A setting that lets rows depend on more than their index; None if there is none."""
+    return next((what for what, is_default in _settings(loader).items() if not is_default), None)
 
 
 def _settings(loader: Any) -> dict[str, bool]:
