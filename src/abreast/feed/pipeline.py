@@ -179,7 +179,7 @@ class BatchPipeline(Generic[Staged]):
         start = perf_counter_ns()
         self._reads = True
         try:
-            data = self._next_inline() if inline else self._next_watched()
+            data = next(self._batches) if inline else self._next_watched()
         finally:
             self._reads = False
         host = self._check(HostBatch.of(data, text=self._stage.leaves.text))
@@ -188,16 +188,6 @@ class BatchPipeline(Generic[Staged]):
             spans.leave(track, "read", start, perf_counter_ns(), batch=self._num_read)
         self._num_read += 1
         return host
-
-    def _next_inline(self) -> Any:
-        """The next data of the source, read between steps; learns whether the source draws random numbers."""
-        draws = self._habits.draws
-        if draws is None:
-            return next(self._batches)
-        draws.before_read(is_first_step=self._num_read == 1)
-        data = next(self._batches)
-        draws.after_read()
-        return data
 
     def _next_watched(self) -> Any:
         """The next data of the source; learns the source's habits from the read."""
