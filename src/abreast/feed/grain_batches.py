@@ -29,22 +29,20 @@ class NumberedBatches:
 
     def after(self, number: int) -> Any:
         """A data set that yields the batches from one on. It counts them as before: their rows do not change."""
-        grain: Any = sys.modules["grain"]
-
-        def read(batch: int) -> Any:
-            first = int(batch) * self.size
-            return self.join([self.elements[first + place] for place in range(self.rows(int(batch)))])
-
-        return grain.MapDataset.range(number, self.number).map(read)
+        return self._read(number, lambda batch: range(self.rows(batch)))
 
     def with_places(self, places: Callable[[int], Sequence[int]]) -> Any:
         """A data set that yields, of each batch, the rows at `places(number)`."""
+        return self._read(0, places)
+
+    def _read(self, begin: int, places: Callable[[int], Sequence[int]]) -> Any:
         grain: Any = sys.modules["grain"]
 
         def read(number: int) -> Any:
-            return self.join([self.elements[int(number) * self.size + place] for place in places(int(number))])
+            first = int(number) * self.size
+            return self.join([self.elements[first + place] for place in places(int(number))])
 
-        return grain.MapDataset.range(self.number).map(read)
+        return grain.MapDataset.range(begin, self.number).map(read)
 
 
 def of(dataset: Any) -> NumberedBatches | None:
