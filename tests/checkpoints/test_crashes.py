@@ -18,20 +18,10 @@ from abreast.checkpoints.folder import checkpoint_names, prune
 from abreast.checkpoints.read import read_checkpoint
 from abreast.checkpoints.write import write_checkpoint
 from abreast.errors import CheckpointError
-from tests.checkpoints.crashes import (
-    Failing,
-    PowerLoss,
-    Stingy,
-    Watched,
-    begun,
-    goes_on,
-    one_save,
-    power_losses,
-    put,
-    state,
-)
+from tests.checkpoints.crashes import begun, goes_on, one_save, state
 from tests.checkpoints.samples import contents, equal, small
 from tests.harness.client import ROOT
+from tests.harness.crashes import Failing, PowerLoss, Stingy, Watched, power_losses, put
 
 
 def test_a_power_cut_at_any_call_leaves_old_or_new(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,8 +20,9 @@ from abreast.errors import DataError
 from abreast.records import Records
 from abreast.records.packing.durable import PartFile, locked
 from tests.harness.client import ROOT
+from tests.harness.crashes import Failing, PowerLoss, Stingy, Watched, power_losses, put
 from tests.records import crashes
-from tests.records.crashes import Failing, Stingy, packed, power_losses, state
+from tests.records.crashes import packed, state
 from tests.records.pieces import contents, file_of, photo, small_pack
 
 
@@ -86,7 +86,7 @@ def test_a_full_disk_is_one_clear_error_wherever_it_comes(tmp_path: Path, whole:
             files = Failing(at, stays=stays)
             with pytest.raises(DataError, match="No space left on device") as caught:
                 packed(folder, files)
-            assert files.fired
+            assert files.failed
             assert "hint: fix that and run the same command again" in str(caught.value)
             assert not folder.exists() or not [name for name in contents(folder) if name.endswith(".part")] or not stays
             assert not folder.exists() or state(folder, whole) in ("whole", "refused")
@@ -120,16 +120,8 @@ def test_short_writes_are_continued(tmp_path: Path, whole: dict[str, bytes]) -> 
     assert contents(tmp_path / "out") == whole
 
 
-def put(folder: Path, files: dict[str, bytes]) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-    return folder
-
-
 def test_a_power_cut_leaves_nothing_half_valid(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    states = power_losses(tmp_path / "first")
+    states = power_losses(tmp_path / "first", packed)
     found = set()
     for files in states:
         folder = put(tmp_path / "out", files)
@@ -178,9 +170,10 @@ def test_the_names_of_new_folders_are_synced_too(tmp_path: Path) -> None:
 
 def test_without_syncing_a_power_cut_would_do_harm(tmp_path: Path, whole: dict[str, bytes]) -> None:
     """The negative control: a manifest that survived looks valid by its names, although its shards did not survive."""
-    states = power_losses(tmp_path / "first", syncs=False)
-    harmed = [files for files in states if "manifest.json" in files and files != whole and "packing.json" not in files]
-    assert len(harmed) > 0
+    loss = PowerLoss(tmp_path / "first", no_op=("sync",))
+    packed(tmp_path / "first", loss)
+    left = loss.states()
+    assert any("manifest.json" in files and files != whole and "packing.json" not in files for files in left)
 
 
 def test_without_renaming_a_kill_would_do_harm(
@@ -217,7 +210,7 @@ def test_a_lock_that_its_holder_removes_is_taken_again(tmp_path: Path, monkeypat
 
 
 def test_ctrl_c_leaves_whole_shards(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    class Interrupted(crashes.Watched):
+    class Interrupted(Watched):
         def at_call(self, name, do, arguments):  # type: ignore[no-untyped-def]
             if self.num_calls == 20:
                 signal.raise_signal(signal.SIGINT)

@@ -13,7 +13,7 @@ import pytest
 from abreast import cli
 from abreast.errors import DataError
 from abreast.records import Item, pack
-from tests.records.crashes import Failing
+from tests.harness.crashes import Failing
 from tests.records.pieces import class_folder, contents, known, photo
 from tests.records.test_labels import csv_of
 

@@ -22,7 +22,7 @@ from abreast.records.loading import targets
 from abreast.records.loading.loader import Loader
 from abreast.records.reading.info import report
 from tests.harness.client import RemoteError, Workers
-from tests.records.crashes import Failing
+from tests.harness.crashes import Failing
 from tests.records.pieces import class_folder, contents, photo
 from tests.records.shards import example, framed, png, write_tar
 

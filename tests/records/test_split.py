@@ -13,7 +13,7 @@ import pytest
 from abreast.errors import DataError
 from abreast.records import Records, pack, verify
 from abreast.records.packing.split import Draw, split_of
-from tests.records.crashes import Failing
+from tests.harness.crashes import Failing
 from tests.records.pieces import class_folder, contents, items, known, photo
 from tests.records.shards import KINDS, samples, sources, write_tar
 
