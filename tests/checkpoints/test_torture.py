@@ -12,7 +12,7 @@ from abreast import cli
 from abreast.run import RunOptions
 from abreast.torture import campaign, report, start
 from abreast.torture.campaign import Campaign, Request, torture
-from abreast.torture.faults import FAULTS
+from abreast.torture.command import FAULTS
 from abreast.torture.side import StartSpec
 from tests.harness.client import ROOT
 from tests.harness.folder import Folder

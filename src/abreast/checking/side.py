@@ -85,14 +85,15 @@ def _run(side: SideSpec, recording: _Recording) -> int:
                 failed=recording.failed,
             )
     except SystemExit as end:
-        return _code(end)
+        return code_of(end)
     except AbreastError as error:
         recording.failed(error)
         fail(error)
         return 2
 
 
-def _code(end: SystemExit) -> int:
+def code_of(end: SystemExit) -> int:
+    """The exit code of a script; a text is printed, as Python does."""
     if isinstance(end.code, str):
         print(end.code, file=sys.stderr)
         return 1

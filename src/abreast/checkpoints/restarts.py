@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from abreast.checkpoints.policy import Policy
 from abreast.checkpoints.stop import EXIT_CODE, SIGNALS
@@ -54,7 +54,7 @@ def policy_of_this_start(policy: Policy) -> Policy | None:
     process, begun = value.split(":")
     die_with(int(process))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED_FOR - {*SIGNALS})  # `stop.watching` lets these come
-    return Policy(policy.folder, policy.every, policy.keep, policy.reset and not begun)
+    return replace(policy, reset=policy.reset and not begun)
 
 
 def run_again(policy: Policy, max_restarts: int) -> int:

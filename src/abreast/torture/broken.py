@@ -13,12 +13,13 @@ from abreast.checkpoints import read, write
 from abreast.checkpoints.files import CheckpointFiles
 from abreast.replacing import replaced
 
-WAYS = ("fsync", "rename", "checksum")
-
 
 @contextmanager
 def broken(way: str) -> Iterator[None]:
-    """Inside, checkpoints are written without `fsync`, or under their last name at once, or read without their checksums."""
+    """Inside, checkpoints are written without `fsync`, or under their last name at once, or read without their checksums.
+
+    `way`: "fsync", "rename" or "checksum"; nothing is switched off for an empty one.
+    """
     with ExitStack() as stack:
         for owner, name, value in _replacements(way):
             stack.enter_context(replaced(owner, name, value))

@@ -17,7 +17,6 @@ from abreast.checkpoints.stop import EXIT_CODE
 from abreast.torture.file_faults import FilePlan
 from abreast.torture.start import Start
 
-FAULTS = ("kill", "save", "stop", "disk", "flip", "devices")
 _NO_ROOM = "No space left on device"
 # Kills and signals come in this share of all cases while the script starts, before its first `fit`.
 _EARLY = 0.15

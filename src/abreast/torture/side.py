@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 from abreast import typed_command
 from abreast.checking.seeds import seed_before_keras, seed_keras
+from abreast.checking.side import code_of
 from abreast.checkpoints import write, writer
 from abreast.checkpoints.options import under_policy
 from abreast.checkpoints.policy import Policy
@@ -80,23 +79,15 @@ def _run(spec: StartSpec, notes: NoteWriter, recording: _Recording) -> int:
         return run_script(spec.script, spec.arguments, spec.options, module=spec.module, placed=recording.begin)
 
     try:
-        code = _code_of(lambda: under_policy(_policy(spec), script))
+        code = under_policy(_policy(spec), script)
+    except SystemExit as end:
+        code = code_of(end)
     except AbreastError as error:
         fail(error)
         return 2
     if code == 0:
         recording.end()
     return code
-
-
-def _code_of(run: Callable[[], int]) -> int:
-    try:
-        return run()
-    except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-            return 1
-        return int(end.code or 0)
 
 
 def _policy(spec: StartSpec) -> Policy | None:
