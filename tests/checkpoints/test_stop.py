@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoints.running import running
-from tests.harness.folder import Folder
+from tests.harness.folder import Folder, Result
 
 RUN = ("-m", "abreast", "run", "--checkpoint", "ckpt")
 BOTH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda number: number.name)
@@ -46,24 +46,24 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
+def stopped(folder: Folder, text: str, line: str, number: signal.Signals = signal.SIGTERM) -> Result:
+    """The end of a script with checkpoints that gets a signal once it has printed a line."""
+    with running(folder, *RUN, folder.write("train.py", text)) as script_runs:
+        script_runs.wait_for(line)
+        script_runs.send(number)
+        return script_runs.end(10)
+
+
 @BOTH
 def test_a_signal_outside_of_a_fit_ends_the_script_at_once_with_75(folder: Folder, number: signal.Signals) -> None:
-    script = folder.write("train.py", "import time\nprint('ready')\ntime.sleep(60)\n")
-    with running(folder, *RUN, script) as script_runs:
-        script_runs.wait_for("ready")
-        script_runs.send(number)
-        end = script_runs.end(10)
+    end = stopped(folder, "import time\nprint('ready')\ntime.sleep(60)\n", "ready", number)
     assert end.code == 75
     assert end.err == f"abreast: {number.name} asked for an end outside of a fit: what was saved before counts\n"
 
 
 @BOTH
 def test_a_signal_in_a_fit_ends_the_script_after_the_step_with_75(folder: Folder, number: signal.Signals) -> None:
-    script = folder.write("train.py", f"{FIT}\nfit()\n")
-    with running(folder, *RUN, script) as script_runs:
-        script_runs.wait_for("step 3")
-        script_runs.send(number)
-        end = script_runs.end(10)
+    end = stopped(folder, f"{FIT}\nfit()\n", "step 3", number)
     last = int(end.out.split()[-1])
     assert (end.code, last in (3, 4)) == (75, True)
     assert (
@@ -128,20 +128,12 @@ def test_the_same_signal_twice_within_a_second_counts_once(folder: Folder) -> No
 
 @pytest.mark.in_turn
 def test_a_long_call_outside_of_a_fit_is_not_waited_for(folder: Folder) -> None:
-    script = folder.write("train.py", LONG_CALL)
-    with running(folder, *RUN, script) as script_runs:
-        script_runs.wait_for("ready")
-        script_runs.send(signal.SIGTERM)
-        assert script_runs.end(10).code == 75
+    assert stopped(folder, LONG_CALL, "ready").code == 75
 
 
 def test_a_handler_of_the_script_is_called_too_in_a_fit_and_that_is_said(folder: Folder) -> None:
     own = "signal.signal(signal.SIGTERM, lambda number, frame: print('own handler', number))\nfit()\n"
-    script = folder.write("train.py", FIT + own)
-    with running(folder, *RUN, script) as script_runs:
-        script_runs.wait_for("step 3")
-        script_runs.send(signal.SIGTERM)
-        end = script_runs.end(10)
+    end = stopped(folder, FIT + own, "step 3")
     assert end.code == 75
     assert end.out.count("own handler 15") == 1
     assert end.err.startswith("abreast: the script handles SIGTERM itself: in a fit, its handler is called, and")
@@ -157,20 +149,14 @@ def handler(number, frame):
 signal.signal(signal.SIGTERM, handler)
 fit()
 """
-    with running(folder, *RUN, folder.write("train.py", FIT + own)) as script_runs:
-        script_runs.wait_for("step 3")
-        script_runs.send(signal.SIGTERM)
-        end = script_runs.end(10)
+    end = stopped(folder, FIT + own, "step 3")
     assert (end.code, end.out.count("own handler")) == (75, 1)
 
 
 @pytest.mark.in_turn
 def test_a_handler_of_the_script_that_exits_has_its_way(folder: Folder) -> None:
     own = "signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(3))\nfit()\n"
-    with running(folder, *RUN, folder.write("train.py", FIT + own)) as script_runs:
-        script_runs.wait_for("step 3")
-        script_runs.send(signal.SIGTERM)
-        assert script_runs.end(10).code == 3
+    assert stopped(folder, FIT + own, "step 3").code == 3
 
 
 @pytest.mark.in_turn
@@ -184,39 +170,25 @@ print("still here")
 fit(0)
 print("not here")
 """
-    with running(folder, *RUN, folder.write("train.py", FIT + own)) as script_runs:
-        script_runs.wait_for("ready")
-        script_runs.send(signal.SIGTERM)
-        end = script_runs.end(10)
+    end = stopped(folder, FIT + own, "ready")
     assert (end.code, end.out.splitlines()[-2:]) == (75, ["own handler", "still here"])
 
 
 @pytest.mark.in_turn
 def test_a_signal_that_the_script_ignored_ends_a_fit(folder: Folder) -> None:
     """A shell with `trap '' TERM` lets its children ignore the signal."""
-    script = folder.write("train.py", f"{FIT}\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nfit()\n")
-    with running(folder, *RUN, script) as script_runs:
-        script_runs.wait_for("step 3")
-        script_runs.send(signal.SIGTERM)
-        assert script_runs.end(10).code == 75
+    assert stopped(folder, f"{FIT}\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nfit()\n", "step 3").code == 75
 
 
 def test_a_script_that_catches_the_end_does_not_end_as_if_all_was_well(folder: Folder) -> None:
-    script = folder.write("train.py", f"{FIT}\ntry:\n    fit()\nexcept BaseException:\n    print('caught')\n")
-    with running(folder, *RUN, script) as script_runs:
-        script_runs.wait_for("step 3")
-        script_runs.send(signal.SIGTERM)
-        end = script_runs.end(10)
+    end = stopped(folder, f"{FIT}\ntry:\n    fit()\nexcept BaseException:\n    print('caught')\n", "step 3")
     assert (end.code, end.out.splitlines()[-1]) == (75, "caught")
 
 
 @pytest.mark.in_turn
 def test_a_fit_in_another_thread_ends_the_process(folder: Folder) -> None:
     own = "import threading\nthread = threading.Thread(target=fit)\nthread.start()\nthread.join()\nprint('not here')\n"
-    with running(folder, *RUN, folder.write("train.py", FIT + own)) as script_runs:
-        script_runs.wait_for("step 3")
-        script_runs.send(signal.SIGTERM)
-        end = script_runs.end(10)
+    end = stopped(folder, FIT + own, "step 3")
     assert (end.code, "not here" in end.out) == (75, False)
 
 
@@ -241,17 +213,11 @@ fit(0)
 def test_a_handler_of_a_framework_is_replaced_when_a_fit_begins(folder: Folder) -> None:
     """As that of JAX's service for preemption, which Python does not know."""
     own = "import ctypes\nctypes.CDLL(None).signal(15, 1)  # ignore\nfit()\n"
-    with running(folder, *RUN, folder.write("train.py", FIT + own)) as script_runs:
-        script_runs.wait_for("step 3")
-        script_runs.send(signal.SIGTERM)
-        assert script_runs.end(10).code == 75
+    assert stopped(folder, FIT + own, "step 3").code == 75
 
 
 def test_ctrl_c_ends_the_script_as_ever(folder: Folder) -> None:
-    with running(folder, *RUN, folder.write("train.py", f"{FIT}\nfit()\n")) as script_runs:
-        script_runs.wait_for("step 3")
-        script_runs.send(signal.SIGINT)
-        end = script_runs.end(10)
+    end = stopped(folder, f"{FIT}\nfit()\n", "step 3", signal.SIGINT)
     assert end.code == 130
     assert "KeyboardInterrupt" in end.err
 
