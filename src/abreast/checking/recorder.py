@@ -23,7 +23,7 @@ from abreast.checking import changes
 from abreast.checking.batches import SourceFingerprints, fingerprint, watch, watched_feeds
 from abreast.checking.facts import call_facts, model_facts
 from abreast.checking.log import LogWriter, plain_array
-from abreast.checking.state import Arrays, state_of
+from abreast.checking.state import Arrays, numbers_of, state_of
 from abreast.feed import cut_validation
 from abreast.keras_private.data_adapters import registry as data_adapters
 from abreast.replacing import replaced
@@ -116,8 +116,7 @@ class EventRecorder:
         finally:
             self._sources.pop()
             self.facts["calls"][call]["draws"] = seen.draws
-        logs = {("log", name): np.asarray(values, "float64") for name, values in _numbers(model.history.history)}
-        self.log.add("history", call, logs | state_of(model))
+        self.log.add("history", call, numbers_of(model.history.history) | state_of(model))
         if steps.cut:
             _repeat_last_epoch(model.history, given["epochs"] - given["initial_epoch"])
             keras.utils.set_random_seed(
@@ -189,11 +188,10 @@ class EventRecorder:
     def step(self, model: Any, call: str, step: int, logs: Any, batch: Any) -> None:
         if model is not None and step == 1:
             self._describe(model)
-        arrays = {("log", name): np.asarray(value, "float64") for name, value in _numbers(logs or {})}
         state = state_of(model) if model is not None else {}
         kind = "step" if model is not None else "epoch"
         prints = {"batch": batch.batch, "rows": batch.rows} if batch is not None else {}
-        self.log.add(kind, call, arrays | state, step=step, **prints)
+        self.log.add(kind, call, numbers_of(logs or {}) | state, step=step, **prints)
         if self.moves and model is not None:
             self._move(model)
 
@@ -289,12 +287,6 @@ def _repeat_last_epoch(history: Any, epochs: int) -> None:
     for values in history.history.values():
         if len(values) == len(history.epoch):
             values.extend(values[-1:] * (epochs - len(values)))
-
-
-def _numbers(logs: Any) -> Iterator[tuple[str, Any]]:
-    for name, value in logs.items():
-        if np.asarray(value).dtype.kind in "fiub":
-            yield name, value
 
 
 def _named(model: Any, result: Any) -> Any:

@@ -1,7 +1,8 @@
-"""The state of a model as arrays by group and name: its weights, and the variables of its optimizers."""
+"""What is compared, as arrays by group and name: a model's weights, the variables of its optimizers, and the numbers of logs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -21,6 +22,12 @@ def state_of(model: Any) -> Arrays:
         for variable in optimizer.variables:
             _add(found, "optimizer", variable, name)
     return found
+
+
+def numbers_of(logs: Mapping[str, Any]) -> Arrays:
+    """The numbers of logs, or the lists of a `History`, group "log". Anything else in them is left out."""
+    arrays = {name: np.asarray(value) for name, value in logs.items()}
+    return {("log", name): array.astype("float64") for name, array in arrays.items() if array.dtype.kind in "fiub"}
 
 
 def _variables(model: Any) -> list[Any]:

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from abreast.checking.log import LogWriter
-from abreast.checking.state import state_of
+from abreast.checking.state import Arrays, numbers_of, state_of
 from abreast.replacing import replaced
 from abreast.torture.notes import NoteWriter
 
@@ -50,7 +50,7 @@ class EndRecorder:
             self._notes.add("fit", self._num_fits)
             history = plain(model, *args, **kwargs)
             self._notes.add("fit ended", self._num_fits)
-            self._add("history", call, {**_numbers(model.history), **state_of(model)})
+            self._add("history", call, _numbers(model.history) | state_of(model))
             if not any(model is each for each in self._models):
                 self._models.append(model)
             return history
@@ -61,12 +61,8 @@ class EndRecorder:
         self._log.add(kind, call, arrays, batch=_digest(arrays))
 
 
-def _numbers(history: Any) -> dict[tuple[str, str], Any]:
-    found: dict[tuple[str, str], Any] = {("log", "epoch"): np.asarray(history.epoch, "float64")}
-    for name, values in history.history.items():
-        if np.asarray(values).dtype.kind in "fiub":
-            found["log", name] = np.asarray(values, "float64")
-    return found
+def _numbers(history: Any) -> Arrays:
+    return {("log", "epoch"): np.asarray(history.epoch, "float64"), **numbers_of(history.history)}
 
 
 def _digest(arrays: Mapping[tuple[str, str], Any]) -> str:
