@@ -52,6 +52,13 @@ class Files:
             os.close(descriptor)
 
 
+def write_all(descriptor: int, data: bytes | memoryview, files: Files) -> None:
+    """Write all of the data, in as many calls as the system needs."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[files.write(descriptor, rest) :]
+
+
 def make_folders(folder: Path, files: Files) -> None:
     """Make a folder and its missing parents, and sync the name of each to the disk."""
     new = [path for path in (folder, *folder.parents) if not path.exists()]

@@ -27,7 +27,7 @@ from abreast.checkpoints.lock import FolderLock
 from abreast.checkpoints.manifest import FileEntry, Manifest, TensorEntry
 from abreast.checkpoints.snapshot import Snapshot
 from abreast.checkpoints.tensor_file import TensorPlace, layout
-from abreast.durable_files import make_folders
+from abreast.durable_files import make_folders, write_all
 from abreast.errors import CheckpointError
 from abreast.provenance import now, versions
 
@@ -204,9 +204,7 @@ class _HashedFile:
 
     def _write(self, chunk: memoryview) -> None:
         assert self._descriptor is not None
-        rest = chunk
-        while rest:
-            rest = rest[self._files.write(self._descriptor, rest) :]
+        write_all(self._descriptor, chunk, self._files)
         self._files.begin_sync(self._descriptor, self.num_bytes, len(chunk))
         self.num_bytes += len(chunk)
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from abreast.durable_files import Files
+from abreast.durable_files import Files, write_all
 from abreast.errors import DataError
 
 PART = ".part"
@@ -32,9 +32,7 @@ class PartFile:
 
     def write(self, data: bytes) -> None:
         assert self._descriptor is not None
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self._files.write(self._descriptor, bytes(rest) if len(rest) < len(data) else data) :]
+        write_all(self._descriptor, data, self._files)
         self.size_bytes += len(data)
         if self.size_bytes - self._begun_bytes >= _AHEAD_BYTES:
             self._files.begin_sync(self._descriptor, self._begun_bytes, self.size_bytes - self._begun_bytes)
