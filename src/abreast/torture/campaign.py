@@ -83,44 +83,37 @@ def torture(request: Request, place: Path, tell: Callable[[str], None]) -> Campa
         found.alone.append(f"with checkpoints it ends otherwise: {unequal}")
         return found
     ruler = runs.ruler(expected) if "devices" in request.faults else None
-    spec = dataclasses.replace(request.spec, every=found.every)
     for one, chosen in _rounds(request):
         if request.minutes is not None and time.monotonic() - begin > 60 * request.minutes:
             break
-        _round(
-            one,
-            chosen,
-            dataclasses.replace(spec, folder=str(place / f"round-{one.number}")),
-            request,
-            facts,
-            expected,
-            ruler,
-        )
+        began = time.monotonic()
+        _training(found, facts, one, place / f"round-{one.number}", _judge(expected, one, ruler)).run(chosen)
+        one.seconds = time.monotonic() - began
         found.rounds.append(one)
         tell(_line(one))
     found.seconds = time.monotonic() - begin
     return found
 
 
-def _round(
-    one: Round,
-    chosen: Sequence[str],
-    spec: StartSpec,
-    request: Request,
-    facts: Facts,
-    expected: list[Event],
-    ruler: Ruler | None,
-) -> None:
-    begin = time.monotonic()
+def _training(
+    found: Campaign, facts: Facts, one: Round, folder: Path, judge: Callable[[list[Event]], list[str]]
+) -> Training:
+    """The training of a round, in a folder of its own."""
+    request = found.request
     placements = request.placements[:1] if one.same_devices else request.placements
-    spec = dataclasses.replace(spec, checkpoints=f"{spec.folder}/checkpoints")
+    checkpoints = str(folder / "checkpoints")
+    spec = dataclasses.replace(request.spec, folder=str(folder), checkpoints=checkpoints, every=found.every)
+    return Training(spec, placements, facts, one, judge)
+
+
+def _judge(expected: list[Event], one: Round, ruler: Ruler | None) -> Callable[[list[Event]], list[str]]:
+    """What compares the end of a round, and returns what is wrong."""
 
     def judge(events: list[Event]) -> list[str]:
-        found = _unequal(expected, events) if one.same_devices else _far(expected, events, ruler)
-        return [] if found is None else [found]
+        problem = _unequal(expected, events) if one.same_devices else _far(expected, events, ruler)
+        return [] if problem is None else [problem]
 
-    Training(spec, placements, facts, one, judge).run(chosen)
-    one.seconds = time.monotonic() - begin
+    return judge
 
 
 def _rounds(request: Request) -> Iterator[tuple[Round, list[str]]]:
