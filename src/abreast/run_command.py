@@ -8,6 +8,7 @@ from functools import partial
 
 from abreast.backend.registry import BACKENDS
 from abreast.checkpoints import options as on_checkpoints
+from abreast.device_list import Device, list_devices
 from abreast.errors import LaunchError
 from abreast.host_options import add_host_options, take_hosts
 from abreast.options import CommandParser, add_option
@@ -47,6 +48,21 @@ def run(options: argparse.Namespace) -> int:
 def run_options(options: argparse.Namespace) -> RunOptions:
     """The options that place the models of the script."""
     return RunOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)})
+
+
+def on_devices(options: RunOptions, simulated: int) -> RunOptions:
+    """The options with simulated devices where the machine has no accelerators: as many as are asked for, or `simulated`."""
+    if options.cpu_devices is not None or accelerators():
+        return options
+    asked = str(options.devices)
+    if asked != "auto" and not asked.isdigit():
+        return options  # devices by name, which do not exist here: the run will say so
+    count = int(asked) if asked.isdigit() else simulated
+    return dataclasses.replace(options, devices="auto", cpu_devices=count)
+
+
+def accelerators() -> list[Device]:
+    return [device for device in list_devices() if device.kind != "cpu"]
 
 
 def add_arguments(parser: CommandParser) -> None:

@@ -8,13 +8,11 @@ NumPy is not imported before the command runs.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 
 from abreast import run_command
 from abreast.backend.registry import BACKENDS, installed, require
 from abreast.checking.side import SideSpec
-from abreast.device_list import Device, list_devices
 from abreast.errors import BackendError, DataError, LaunchError
 from abreast.installing import install_command
 from abreast.options import CommandParser, add_option
@@ -67,7 +65,7 @@ def _try_frameworks(options: argparse.Namespace) -> int:
     if not names:
         raise BackendError(f"none of {', '.join(BACKENDS)} is installed", install_command(BACKENDS[0]))
     asked = run_command.run_options(options)
-    accelerators = _accelerators()
+    accelerators = run_command.accelerators()
     chosen = _chosen_devices(asked)
     trials = run_trials(
         _side_of("", options, asked),
@@ -112,15 +110,4 @@ def check_steps(steps: object) -> None:
 
 
 def _on_devices(options: RunOptions) -> RunOptions:
-    """The options with simulated devices where the machine has no accelerators."""
-    if options.cpu_devices is not None or _accelerators():
-        return options
-    asked = str(options.devices)
-    if asked != "auto" and not asked.isdigit():
-        return options  # devices by name, which do not exist here: the run will say so
-    count = int(asked) if asked.isdigit() else _SIMULATED_DEVICES
-    return dataclasses.replace(options, devices="auto", cpu_devices=count)
-
-
-def _accelerators() -> list[Device]:
-    return [device for device in list_devices() if device.kind != "cpu"]
+    return run_command.on_devices(options, _SIMULATED_DEVICES)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from abreast import run_command
-from abreast.device_list import list_devices
 from abreast.errors import LaunchError
 from abreast.nearest import did_you_mean
 from abreast.options import CommandParser, add_option
@@ -124,16 +123,13 @@ def _faults(text: str, num_placements: int) -> tuple[str, ...]:
 
 def _placements(options: RunOptions) -> tuple[RunOptions, ...]:
     """The devices of the undisturbed run, and others that starts of a round may have."""
-    count = sum(device.kind != "cpu" for device in list_devices())
-    asked = str(options.devices)
-    if options.cpu_devices is None and count == 0 and (asked == "auto" or asked.isdigit()):
-        simulated = int(asked) if asked.isdigit() else _SIMULATED_DEVICES
-        options = dataclasses.replace(options, devices="auto", cpu_devices=simulated)
+    options = run_command.on_devices(options, _SIMULATED_DEVICES)
     if (first := options.cpu_devices) is not None:
         others = sorted({1, 2 * first} - {first})
         return (options, *(dataclasses.replace(options, cpu_devices=number) for number in others))
+    asked = str(options.devices)
     if asked != "auto" and not asked.isdigit():
         return (options,)
-    first = count if asked == "auto" else int(asked)
+    first = len(run_command.accelerators()) if asked == "auto" else int(asked)
     others = sorted({1, max(1, first // 2)} - {first})
     return (options, *(dataclasses.replace(options, devices=number) for number in others))
