@@ -84,11 +84,10 @@ class _Asked:
         time.sleep(_TOGETHER_SECONDS)
         if self is not _asked:
             return
-        for number in SIGNALS:
-            if (
-                number not in self.handlers and self.process != 1
-            ):  # the kernel keeps default actions from the first process
-                set_default_action(number)
+        if self.process != 1:  # the kernel keeps default actions from the first process
+            for number in SIGNALS:
+                if number not in self.handlers:
+                    set_default_action(number)
         time.sleep(_CALL_SECONDS)
         if self is _asked and self.signal is None and self.num_fits == 0 and not self.handlers:
             _end_here()

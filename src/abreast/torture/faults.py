@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -162,9 +162,5 @@ def _moment(start: Start, rng: random.Random, facts: Facts) -> bool:
     if rng.random() < 0.5:
         return start.sleep(rng.random() * facts.fit_seconds * _SHARE)
     saves = rng.randint(1, _MOST_SAVES)
-    return _wait_for(start, "saved", saves) and start.sleep(rng.random() * facts.fit_seconds / 20)
-
-
-def _wait_for(start: Start, what: str, count: int) -> bool:
-    is_there: Callable[[], bool] = lambda: len(start.notes(what)) >= count  # noqa: E731
-    return start.wait_for(is_there)
+    is_saved = start.wait_for(lambda: len(start.notes("saved")) >= saves)
+    return is_saved and start.sleep(rng.random() * facts.fit_seconds / 20)

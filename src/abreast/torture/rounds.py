@@ -153,7 +153,7 @@ class Training:
                 problems.append(f"it went on from {name or 'the beginning'}, and the newest whole one was {newest}")
             for damaged in [each for each in self._unnamed if each.startswith(prefix)]:
                 self._unnamed.remove(damaged)
-                if not _names(start.said(), damaged, self._damaged[damaged]):
+                if not _is_reported(start.said(), damaged, self._damaged[damaged]):
                     problems.append(f"nothing was said about the damaged {self._damaged[damaged]}")
         return problems
 
@@ -173,7 +173,7 @@ class Training:
         return [name for name in names if name not in self._damaged]
 
 
-def _names(said: str, name: str, file: Path) -> bool:
+def _is_reported(said: str, name: str, file: Path) -> bool:
     """Whether one line reports the checkpoint and its damaged file."""
     lines = [line for line in said.splitlines() if f"the checkpoint {name} cannot be read" in line]
     return any(str(file) in line for line in lines)
