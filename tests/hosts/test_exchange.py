@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from abreast.backend import leaving
 from abreast.backend.exchange import Exchange
-from abreast.errors import WorkerError
+from abreast.errors import LaunchError, WorkerError
 
 
 class Board:
@@ -57,3 +59,22 @@ def test_all_processes_get_the_messages_of_all() -> None:
 def test_a_board_that_fails_names_who_is_gone(fails: str) -> None:
     with pytest.raises(WorkerError, match=r"^rank 1 on host b has died: Connection reset by peer\n"):
         exchange(Board(fails)).exchange("begins", b"mine")
+
+
+def test_a_process_whose_script_goes_on_without_a_board_ends_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    ends: list[Callable[[], None]] = []
+    watch: dict[str, Any] = {name: lambda *arguments: None for name in ("begin", "wait", "lost", "close")}
+    watch |= {"left": dict, "leave": said.append, "who": lambda rank: f"rank {rank}"}
+    monkeypatch.setattr(leaving, "Watch", lambda *arguments: SimpleNamespace(**watch))
+    monkeypatch.setattr(leaving.atexit, "register", ends.append)
+    monkeypatch.delattr(sys, "last_value", raising=False)
+
+    def board() -> Board:
+        raise LaunchError("rank 1 did not connect", "")
+
+    meeting: Any = SimpleNamespace(member=SimpleNamespace(rank=0, size=2))
+    with pytest.raises(LaunchError):
+        Exchange(meeting, board)
+    ends[0]()
+    assert said == ["rank 0 ended"]

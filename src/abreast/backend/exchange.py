@@ -43,12 +43,10 @@ class Exchange:
         """From here on the end of any process is known to all, also while `board` connects this one to the others."""
         self.rank, self.size = meeting.member.rank, meeting.member.size
         self.num_steps = self.num_messages = 0
-        self.leaving = Leaving(meeting, lambda: (self.num_steps, self.num_messages), self._close)
+        self.leaving = Leaving(meeting, lambda: (self.num_steps, self.num_messages))
         with self.leaving.waiting():
             self._board = board()
-
-    def _close(self) -> None:
-        self._board.close()
+        self.leaving.close = self._board.close
 
     def exchange(self, doing: str, own: bytes) -> list[bytes]:
         """The messages of all ranks, in their order. Raises `WorkerError` if another process is `doing` something else."""

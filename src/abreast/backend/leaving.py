@@ -33,11 +33,11 @@ HINT = "the first error is in the output of the process that ended first"
 class Leaving:
     """The end of this process in its job. `progress` returns the numbers of steps and messages that this process has begun.
 
-    `close` is called at a good end, when all have ended well.
+    `close` is called at a good end, when all have ended well. It does nothing until it is set.
     """
 
-    def __init__(self, meeting: Meeting, progress: Callable[[], tuple[int, int]], close: Callable[[], None]) -> None:
-        self._progress, self._close = progress, close
+    def __init__(self, meeting: Meeting, progress: Callable[[], tuple[int, int]]) -> None:
+        self.close: Callable[[], None] = lambda: None
         self._rank, self._process = meeting.member.rank, os.getpid()
         self._waits = False  # for a message of another process
         self._since: float | None = None  # this process waits for one that is gone
@@ -105,7 +105,7 @@ class Leaving:
             self._report(bad)
             self._exit()
         self._ends = True
-        self._close()
+        self.close()
         self._watch.close()
 
     def _look(self) -> None:
