@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.slow_links import ADDRESSES, DEVICE, NotPermitted, slow_link
+from benchmarks.slow_links import ADDRESSES, NotPermitted, slow_link
 from tests.hosts.job import Job
+from tests.launched.emulated_hosts import pull_cable
 
 pytestmark = pytest.mark.in_turn
 HERE = platform.node()
@@ -123,7 +124,7 @@ def test_a_host_that_is_cut_off_is_known_on_both_sides() -> None:
                 job.start(rank, command=host.command(), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
             for process in job.processes:
                 assert process.stdout is not None and process.stdout.readline() == "met\n"
-            link.hosts[1].run("ip", "link", "set", DEVICE, "down")
+            pull_cable(link.hosts[1])
             for rank, other in ((0, 1), (1, 0)):
                 assert (
                     known(job, rank)[0] == f"rank {other} on host {HERE} has been silent for 4 s (ABREAST_HANG_SECONDS)"

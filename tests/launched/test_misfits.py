@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.slow_links import ADDRESSES, DEVICE, Namespace, NotPermitted, slow_link
+from benchmarks.slow_links import ADDRESSES, Namespace, NotPermitted, slow_link
 from tests.harness.client import BACKENDS
 from tests.harness.installed import skip_unless_installed
+from tests.launched.emulated_hosts import pull_cable
 from tests.launched.job import ended, free_port, result, start
 
 pytestmark = [
@@ -105,7 +106,7 @@ def test_a_host_whose_cable_is_pulled_is_missing_in_time(
     backend: str, hosts: tuple[Namespace, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ABREAST_JOIN_SECONDS", "20")
-    hosts[1].run("ip", "link", "set", DEVICE, "down")
+    pull_cable(hosts[1])
     first, second = (start(_TRAINS, rank, _PORT, 2, "", backend=backend, host=hosts[rank]) for rank in (0, 1))
     (output, errors), (output_2, errors_2) = ended(first, 90), ended(second, 90)
     assert (first.returncode, output, second.returncode, output_2) == (1, "", 1, "")

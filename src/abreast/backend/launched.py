@@ -25,7 +25,7 @@ class LaunchedProcess:
     def __init__(self, job: Exchange, num_devices: Sequence[int]) -> None:
         self.job = job
         self.num_devices = tuple(num_devices)
-        self.names = names(num_devices)
+        self.names = _names(num_devices)
         self.predicts_for_rank_0 = False
         self._agreement = Agreement(job)
         self._relations: WeakKeyDictionary[Any, exact.Relations] = WeakKeyDictionary()
@@ -76,7 +76,7 @@ class LaunchedProcess:
         return tree.map_structure(lambda leaf: leaf[first : first + counts[self.rank]], outputs)
 
 
-def names(num_devices: Sequence[int]) -> tuple[str, ...]:
+def _names(num_devices: Sequence[int]) -> tuple[str, ...]:
     """The names of all devices, as `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several."""
     several = max(num_devices) > 1
     return tuple(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from abreast.errors import LaunchError
 from abreast.launchers.own_addresses import is_own, own_addresses
+from abreast.launchers.route import is_loopback
 from abreast.launchers.variables import port
 from abreast.launchers.world import World
 
@@ -85,7 +86,7 @@ def _name(entry: str, text: str) -> str:
 
 
 def _is_loopback(host: str) -> bool:
-    return host == "localhost" or host.startswith("127.") or host == "::1"
+    return host == "localhost" or is_loopback(host)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ def own_address_towards(host: str) -> str | None:
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(address)
             own: str = probe.getsockname()[0]
-        if not own.startswith("127.") and own != "::1":
+        if not is_loopback(own):
             return own
     return None
 
@@ -33,16 +33,19 @@ def addresses(world: World, address: str) -> tuple[str, str]:
     if own is not None:
         return own, own if world.rank == 0 else address
     own = LOOPBACK if world.is_on_one_host else own_address_towards(DEFAULT_ROUTE) or LOOPBACK
-    is_elsewhere = world.rank > 0 and not world.is_on_one_host and not _is_loopback(address)
+    is_elsewhere = world.rank > 0 and not world.is_on_one_host and not _leads_to_loopback(address)
     return own, address if is_elsewhere else own
 
 
-def _is_loopback(host: str) -> bool:
+def _leads_to_loopback(host: str) -> bool:
     """Whether a host stands for the loopback. A name that is not known yet does not, nor does an address that is unreachable."""
     with contextlib.suppress(OSError, UnicodeError):
-        found = str(socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0][4][0])
-        return found.startswith("127.") or found == "::1"
+        return is_loopback(str(socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0][4][0]))
     return False
+
+
+def is_loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"
 
 
 def with_port(address: str, port: int) -> str:
