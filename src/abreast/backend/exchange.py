@@ -39,6 +39,9 @@ class Board(Protocol):
 class Exchange:
     """The messages of one job. Every process makes the same exchanges in the same order, from the thread of its call."""
 
+    num_devices: Sequence[int]
+    """The number of devices of each process. Each backend sets it."""
+
     def __init__(self, meeting: Meeting, board: Callable[[], Board]) -> None:
         """From here on the end of any process is known to all, also while `board` connects this one to the others."""
         self.rank, self.size = meeting.member.rank, meeting.member.size

@@ -22,10 +22,10 @@ from abreast.shares import Shares
 class LaunchedProcess:
     """The part of `contract.Job` that needs no framework. `num_devices` has the number of devices of each process."""
 
-    def __init__(self, job: Exchange, num_devices: Sequence[int]) -> None:
+    def __init__(self, job: Exchange) -> None:
         self.job = job
-        self.num_devices = tuple(num_devices)
-        self.names = _names(num_devices)
+        self.num_devices = tuple(job.num_devices)
+        self.names = _names(job.num_devices)
         self.predicts_for_rank_0 = False
         self._agreement = Agreement(job)
         self._relations: WeakKeyDictionary[Any, exact.Relations] = WeakKeyDictionary()

@@ -38,7 +38,7 @@ class Job(Exchange):
         super().__init__(meeting, lambda: _joined(meeting, port))
         with self.leaving.waiting():
             processes = [device.process_index for device in jax.devices()]
-            self.num_devices = tuple(processes.count(rank) for rank in range(world.size))  # of each process
+            self.num_devices = tuple(processes.count(rank) for rank in range(world.size))
             _connect()
 
 

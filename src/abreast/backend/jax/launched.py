@@ -42,7 +42,7 @@ class Launched(LaunchedProcess):
 
     def __init__(self, world: World) -> None:
         job = Job(world)
-        super().__init__(job, job.num_devices)
+        super().__init__(job)
         self._local_devices = tuple(jax.local_devices())
         self._first_device = min(jax.devices().index(device) for device in self._local_devices)
         self._handed: dict[int, ref[Any]] = {}

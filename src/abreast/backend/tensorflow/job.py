@@ -27,10 +27,9 @@ class Job(Exchange):
         own = _own_devices(world)
         meeting = join(world, "TensorFlow", tf.__version__, len(own))
         connecting = Connecting(meeting)
-        counts = devices(meeting.hellos)
+        self.num_devices = counts = devices(meeting.hellos)
         super().__init__(meeting, lambda: connecting.connections.board)
         self._hosts = meeting.hosts
-        self.num_devices = tuple(counts)  # of each process
         self.interrupts = Interrupts()
         ends = connecting.connections.before, connecting.connections.after
         # `leaving` notices a process that is silent, and ends this one.

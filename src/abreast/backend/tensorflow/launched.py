@@ -43,7 +43,7 @@ class Launched(LaunchedProcess):
 
     def __init__(self, world: World, variables: Mapping[Any, Variables]) -> None:
         job = Job(world)
-        super().__init__(job, job.num_devices)
+        super().__init__(job)
         self._variables = variables  # of each model that has a place
         self.reach = job.reach
         self._held = HeldValues()

@@ -25,12 +25,12 @@ _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 1e-4, 2e-2
 
 
 class Job(Exchange):
-    """The messages of one job. They go over a store of torch on rank 0. `counts` has the number of devices of each process."""
+    """The messages of one job. They go over a store of torch on rank 0."""
 
     def __init__(self, world: World, num_devices: int) -> None:
         beside_store = True if dist.is_initialized() else None
         meeting = join(world, "PyTorch", torch.__version__, num_devices, beside_store=beside_store)
-        self.counts = devices(meeting.hellos)
+        self.num_devices = devices(meeting.hellos)
         store = _announced(meeting)
         super().__init__(meeting, lambda: self._joined(store()))
 
@@ -43,7 +43,7 @@ class Job(Exchange):
         store = self._store
         while isinstance(store, dist.PrefixStore):  # type: ignore[attr-defined]
             store = store.underlying_store
-        return Span(self.rank, tuple(self.counts), store.host, store.port, "abreast")
+        return Span(self.rank, tuple(self.num_devices), store.host, store.port, "abreast")
 
 
 def _announced(meeting: Meeting) -> Callable[[], Any]:

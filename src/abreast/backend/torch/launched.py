@@ -57,13 +57,13 @@ class Launched(LaunchedProcess):
         address, chosen = address_of_rank_0(world)[0], dict(os.environ)  # by the user
         choose_interface(address, os.environ, several_hosts=not world.is_on_one_host)
         job = Job(world, len(devices))
-        super().__init__(job, job.counts)
+        super().__init__(job)
         self._span = job.span()
         with job.leaving.waiting():
             if not world.is_on_one_host:
                 self._check_interface(address, chosen)
             # With workers anywhere, all make their team at the first step: each waits there for the others.
-            self._team = Team(devices, hang_seconds(), self._span) if max(job.counts) == 1 else None
+            self._team = Team(devices, hang_seconds(), self._span) if max(job.num_devices) == 1 else None
         self._begins = False  # whether the next step is the first one of a call
         self._looks = True
         self._looked_time: float | None = None
