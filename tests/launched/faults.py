@@ -114,23 +114,20 @@ def trial(draw: Draw, *, watch: bool = True, give_up_seconds: float = GIVE_UP_SE
         mark = f"FAULT_JOB={uuid.uuid4()}"
         (folder / "tmp").mkdir()
         leftovers = Leftovers(mark, folder / "tmp", hosts)
-        job = stack.enter_context(started(draw, shape, hosts, folder, mark, watch))
-        victim = job[draw.rank]
-        is_there = await_moment(victim, draw)
-        begin, begun = time.monotonic(), time.time()
-        fired = inject(draw, victim, hosts[draw.rank // shape.processes_per_host])
-        watched = [job[rank] for rank in draw.gone]
-        await_ends(watched, begin, give_up_seconds)
-        ends = {rank: job[rank].popen.poll() for rank in draw.gone}
-        late = max([0.0, *(each.meets - begun for each in watched)]) + LATE_SECONDS
-        wrong = [] if is_there else [f"the victim did not come to its moment: {victim.errors.read_text()[-500:]}"]
-        wrong += [line for rank in draw.gone for line in complaints(draw, rank, job[rank], late)]
-        for process in job:
-            process.popen.kill()
-            process.popen.wait(10)
+        with started(draw, shape, hosts, folder, mark, watch) as job:
+            victim = job[draw.rank]
+            is_there = await_moment(victim, draw)
+            begin, begun = time.monotonic(), time.time()
+            fired = inject(draw, victim, hosts[draw.rank // shape.processes_per_host])
+            watched = [job[rank] for rank in draw.gone]
+            await_ends(watched, begin, give_up_seconds)
+            codes = [each.popen.poll() for each in watched]
+            late = max([0.0, *(each.meets - begun for each in watched)]) + LATE_SECONDS
+            wrong = [] if is_there else [f"the victim did not come to its moment: {victim.errors.read_text()[-500:]}"]
+            wrong += [line for rank in draw.gone for line in complaints(draw, rank, job[rank], late)]
         wrong += leftovers.found()
     seconds = [None if each.seconds is None else round(each.seconds, 2) for each in watched]
-    return {**asdict(draw), "fired": fired, "seconds": seconds, "codes": [*ends.values()], "wrong": wrong}
+    return {**asdict(draw), "fired": fired, "seconds": seconds, "codes": codes, "wrong": wrong}
 
 
 @contextlib.contextmanager

@@ -29,9 +29,8 @@ class HeldValues:
     """The values of large variables as they were when a call ended. Forget them before a step: it would have to copy them."""
 
     def __init__(self) -> None:
-        self._held: dict[
-            int, tuple[Any, Any]
-        ] = {}  # by the identity of a plain variable: a reference to it, and its value
+        # By the identity of a plain variable: a reference to it, and its value.
+        self._held: dict[int, tuple[Any, Any]] = {}
 
     def hold(self, variables: Iterable[Any]) -> None:
         """Hold the values of Keras variables, without a copy."""
