@@ -216,7 +216,7 @@ def await_ends(watched: Sequence[Process], begin: float, give_up_seconds: float)
 
 
 def complaints(draw: Draw, rank: int, process: Process, late: float) -> Iterator[str]:
-    """What a process that has seen the fault did not do as promised."""
+    """A line for each thing that a process did not do as promised after the fault."""
     text = process.errors.read_text()
     errors = errors_in(text)
     never_came = draw.moment in (*JOINS, ANY) and any(re.search(r"reach(ed)? rank", line) for line in errors)

@@ -1,4 +1,4 @@
-"""What processes of a job may leave behind: other processes, files, and sockets that listen."""
+"""Leftovers of a job: processes, files, and sockets that listen."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Leaving:
         self._watch.close()
 
     def _look(self) -> None:
-        """End this process, from another thread, where the end of another one ends it, and nothing has raised in time."""
+        """End this process, from another thread, if another one is gone and no call has raised that in time."""
         waits = self.in_call or self._waits  # for one that is gone: it may wait for ever
         gone = self._gone() if waits else self._lost_between()
         if gone is None or self._ends:
@@ -122,7 +122,7 @@ class Leaving:
             threading.Thread(target=self._exit, name="abreast-exit", daemon=True).start()
 
     def _lost_between(self) -> str | None:
-        """One that is gone while this process is in no call; none if a call has raised, since the script may handle that."""
+        """A process that is gone while this one is in no call; None after a call has raised that: the script may handle it."""
         return self._watch.lost() if self._cause is None else None
 
     def _report(self, why: str) -> None:

@@ -42,7 +42,7 @@ class Connecting:
 
     @cached_property
     def connections(self) -> Connections:
-        """Connects to the others, at the first use. Raises `LaunchError` if one does not come in time."""
+        """The connections to the others, made at the first use. Raises `LaunchError` if one does not come in time."""
         own, seconds = self._own, join_seconds()
         try:
             coming = _Coming(self._listener, _wanted(own.rank, own.size), seconds)

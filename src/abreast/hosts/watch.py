@@ -156,7 +156,7 @@ class Watch:
                         )
 
     def _lose(self, rank: int, how: str) -> None:
-        """A process is gone. Of one that has left that is no news, unless it is rank 0, from which this one still has to hear."""
+        """Note that a process is gone: no news after its last words, except of rank 0, which passes on those of others."""
         with self._state:
             known = {*self._left, *self._lost}
             if rank not in known or (rank == 0 and not known.issuperset(self._others)):

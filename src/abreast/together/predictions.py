@@ -1,4 +1,4 @@
-"""`predict_on_rank_0`: of the processes of a launcher, one keeps the predictions. Of Keras's own `predict`, all keep them."""
+"""`predict_on_rank_0`: predictions that only one process of a launcher keeps. Those of Keras's own `predict` are kept by all."""
 
 from __future__ import annotations
 

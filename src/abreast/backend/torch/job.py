@@ -47,9 +47,9 @@ class Job(Exchange):
 
 
 def _announced(meeting: Meeting) -> Callable[[], Any]:
-    """Connects to the store of a group that exists, as that of Ray Train, or to a new one of rank 0, which all now know.
+    """A function that connects to the store: that of an existing group, as Ray Train's, or a new one, whose port all now know.
 
-    It is on the address that the others reach.
+    Rank 0 has the new one, on the address that the others reach.
     """
     c10d: Any = dist
     if dist.is_initialized():
