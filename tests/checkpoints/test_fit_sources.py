@@ -57,7 +57,7 @@ def per_host() -> list[Any]:
         feed: Any = SimpleNamespace(stage=SimpleNamespace(processes=processes), is_open=True)
         state = {"attributes": {"order": [2, 1]}}
         keeper = Keeper(feed, Generators(dict, lambda _: None))
-        keeper.go_to(Place(True, Moment({}, state), None, state, 1, 1, None))
+        keeper.go_to(Place(Moment({}, state), None, state, 1, 1, None))
         assert keeper._due is not None and keeper._due.began is not None
         assert keeper._due.now == keeper._due.began.source
         found.append(keeper._due.now["attributes"])

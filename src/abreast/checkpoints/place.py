@@ -50,7 +50,6 @@ class Place:
     has read to open it.
     """
 
-    is_open: bool
     began: Moment | None
     first: Moment | None
     now: Any
@@ -60,6 +59,11 @@ class Place:
     checksum: int | None = None
     drawn_ahead: tuple[str, ...] = ()
     passed: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the source was open."""
+        return self.now is not None
 
     @property
     def passed_in_all(self) -> int:
@@ -118,7 +122,7 @@ class Keeper:
         now = self._read_source() if feed.is_open else None
         batches = self._moved + feed.num_taken
         return Place(
-            *(feed.is_open, self._began, self._first, now, batches, steps, known),
+            *(self._began, self._first, now, batches, steps, known),
             *(feed.checksum, feed.drawn_ahead, self._passed),
         )
 

@@ -5,6 +5,7 @@ The order of the rows, and every random draw, are those of the whole source. Imp
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -74,9 +75,9 @@ def digest(data: Any, before: int = 0) -> int:
 
 def array_digest(array: Any, before: int = 0) -> int:
     """A checksum of an array, continuing one of others."""
-    if hasattr(array, "detach"):  # of PyTorch; a copy, since who asks for its own memory may write to it
-        array = array.detach().cpu().clone()
-        array = array.float() if "bfloat16" in str(array.dtype) else array  # NumPy does not know it
+    if hasattr(array, "detach"):  # of PyTorch; as bytes, since NumPy does not know all of its types
+        # A copy: a tensor whose own memory was given away would count as shared from then on.
+        array = array.detach().cpu().clone().reshape(-1).view(sys.modules["torch"].uint8)
     array = np.asarray(array)
     if array.dtype.hasobject:
         return zlib.crc32(repr(array.tolist()).encode(), before)

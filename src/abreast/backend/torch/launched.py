@@ -109,7 +109,7 @@ class Launched(LaunchedProcess):
         names = [f"{each.path} {tuple(each.shape)} {each.dtype}" for each in variables]
         names += [f"buffer {i} {tuple(each.shape)} {each.dtype}" for i, each in enumerate(buffers)]
         changed = range(len(tensors)) if known is None else _changed(known)
-        all_changed, differ = self._agreement.begins_call(names, {i: _digest(tensors[i]) for i in changed})
+        all_changed, differ = self._agreement.begins_call(names, {i: array_digest(tensors[i]) for i in changed})
         team.give_to_callers([tensors[i] for i in differ])
         return len(all_changed) == len(tensors)
 
@@ -129,7 +129,7 @@ class Launched(LaunchedProcess):
         for i in [*variables, *(len(known.tensors) + i for i in buffers)]:
             name, tensor = named[i]
             if i in assigned:
-                self._agreement.assigned(name, partial(_digest, tensor))
+                self._agreement.assigned(name, partial(array_digest, tensor))
             else:  # its memory was asked for, to read it or to write to it
                 self._agreement.read_or_assigned(name)
 
@@ -303,13 +303,4 @@ def _is_about_connection(error: WorkerError) -> bool:
 
 def _present(model: Any, name: str) -> int:
     known = team_model_of(model)
-    return 0 if known is None else _digest(dict(known.named())[name])
-
-
-def _digest(tensor: torch.Tensor, before: int = 0) -> int:
-    return array_digest(_on_host(tensor), before)
-
-
-def _on_host(tensor: torch.Tensor) -> Any:
-    """A copy of a tensor's bytes. Not the tensor's own memory, which would count as shared from then on."""
-    return tensor.detach().cpu().clone().reshape(-1).view(torch.uint8).numpy()
+    return 0 if known is None else array_digest(dict(known.named())[name])
