@@ -416,32 +416,13 @@ def train(
     import keras
 
     import abreast
-    from abreast.checkpoints import fits, generators, moment, variables
+    from abreast.checkpoints import generators, moment, variables
     from abreast.checkpoints.callback_state import CallbackStates
     from abreast.checkpoints.place import Keeper
     from abreast.replacing import replaced
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
 
-    num_steps = 0
-
-    class Interrupt(keras.callbacks.Callback):  # type: ignore[misc]
-        def __init__(self, at: int | None) -> None:
-            super().__init__()
-            self.at, self.steps = at, 0
-
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if self.steps == self.at:
-                raise InterruptedError
-            self.steps += 1
-
-        def get_state(self) -> int:
-            return 0
-
-        def set_state(self, state: int) -> None:
-            pass
-
-    def once(number: int, at: int | None) -> dict[str, Any]:
-        nonlocal num_steps
-        fits._num_fits.clear()
+    def once(number: int, interrupt: Interrupt) -> tuple[dict[str, Any], int]:
         keras.utils.set_random_seed(5)
         layers = [keras.layers.Dense(8, "relu"), keras.layers.BatchNormalization(), keras.layers.Dropout(dropout)]
         model = keras.Sequential([*layers, keras.layers.Dense(1)])
@@ -450,7 +431,6 @@ def train(
         abreast.parallelize(model, devices[min(number, len(devices) - 1)])
         x = np.random.default_rng(0).normal(size=(100, 6)).astype("float32")
         y = x[:, :1] * 2 + x[:, 1:2]
-        interrupt = Interrupt(at)
         halving = keras.callbacks.ReduceLROnPlateau("val_loss", factor=0.5, patience=0, min_delta=100.0)
         best = keras.callbacks.EarlyStopping("val_loss", patience=2, restore_best_weights=True)
         callbacks = [interrupt, halving, best]
@@ -461,8 +441,7 @@ def train(
         )
         found = {f"history/{name}": np.array(values) for name, values in history.history.items()}
         found |= {f"variables/{i}": np.array(each) for i, each in enumerate(variables.read(model).values())}
-        num_steps = interrupt.steps
-        return found | {"predict": model.predict(x, verbose=0), "next draw": np.random.random()}
+        return found | {"predict": model.predict(x, verbose=0), "next draw": np.random.random()}, interrupt.steps
 
     broken: dict[str, tuple[Any, str, Any]] = {
         "generators": (generators, "write", lambda *_: None),
@@ -472,14 +451,7 @@ def train(
         "metrics": (moment.RunningFit, "write", _without_metrics(moment.RunningFit.write)),
     }
     with replaced(*broken[left_out]) if left_out else nullcontext():
-        for number, at in enumerate(interrupted_at):
-            try:
-                once(number, at)
-            except InterruptedError:
-                continue
-            raise AssertionError("it was not interrupted")
-        found = once(len(interrupted_at), None)
-    return found, num_steps
+        return until_it_ends(once, interrupted_at)
 
 
 def _without_metrics(plain: Any) -> Any:

@@ -53,7 +53,7 @@ def per_host() -> list[Any]:
 
     found = []
     for rank in (0, 1):
-        processes = SimpleNamespace(rank=rank, exchange=lambda doing, own: [own, own])
+        processes = SimpleNamespace(rank=rank, size=2)
         feed: Any = SimpleNamespace(stage=SimpleNamespace(processes=processes), is_open=True)
         state = {"attributes": {"order": [2, 1]}}
         keeper = Keeper(feed, Generators(dict, lambda _: None))
@@ -70,47 +70,25 @@ def train(kind: str, data: str, interrupted_at: tuple[int, ...] = ()) -> dict[st
     import numpy as np
 
     import abreast
-    from abreast.checkpoints import fits
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
 
-    class Steps(keras.callbacks.Callback):  # type: ignore[misc]
-        def __init__(self, at: int | None) -> None:
-            super().__init__()
-            self.at, self.steps = at, 0
-
-        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            if self.steps == self.at:
-                raise InterruptedError
-            self.steps += 1
-
+    class Draw(keras.callbacks.Callback):  # type: ignore[misc]
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            if kind == "generator beside a callback":
-                np.random.random()
+            np.random.random()
 
-        def get_state(self) -> int:
-            return 0
+    beside = [Draw()] if kind == "generator beside a callback" else []
 
-        def set_state(self, state: int) -> None:
-            pass
-
-    def once(at: int | None) -> dict[str, list[float]]:
-        fits._num_fits.clear()
+    def once(number: int, interrupt: Interrupt) -> dict[str, list[float]]:
         keras.utils.set_random_seed(5)
         source, options = _SOURCES[kind](data)
         model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1, kernel_initializer="ones")])
         model.compile("sgd", "mse")
         abreast.parallelize(model, 2)
-        steps = Steps(at)
         kept = [abreast.Checkpoint(f"{data}/kept", every=1)] if interrupted_at else []
-        history = model.fit(source, epochs=3, callbacks=[steps, *kept], verbose=0, **options).history
+        history = model.fit(source, epochs=3, callbacks=[interrupt, *beside, *kept], verbose=0, **options).history
         return {"loss": history["loss"], "weights": [float(np.sum(each)) for each in model.get_weights()]}
 
-    for at in interrupted_at:
-        try:
-            once(at)
-        except InterruptedError:
-            continue
-        raise AssertionError("it was not interrupted")
-    return once(None)
+    return until_it_ends(once, interrupted_at)
 
 
 def _arrays(shuffle: Any = "batch") -> tuple[Any, dict[str, Any]]:
