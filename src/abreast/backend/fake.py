@@ -247,7 +247,7 @@ class FakeInstruments:
     def rest(self, model: Any) -> None:
         pass
 
-    def build(self, model: Any, batch: Any) -> None:
+    def build(self, model: Any, first_batch: Any) -> None:
         pass
 
     def read_buffers(self, model: Any) -> dict[str, Any]:

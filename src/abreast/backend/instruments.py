@@ -5,7 +5,7 @@ Training works without all of it; the timeline, the doctor and `abreast machine`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -87,8 +87,8 @@ class Instruments(Protocol[Mark, RandomState]):
         """Between two steps of a call: let the model's variables have the values of all replicas. Every process calls it."""
         ...
 
-    def build(self, model: Any, batch: HostBatch) -> None:
-        """Make the variables that the first step would make, where Keras makes none before."""
+    def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
+        """Make the variables that the first step would make, where Keras makes none before; only there, a batch is read."""
         ...
 
     def read_buffers(self, model: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Any
 
@@ -60,7 +60,7 @@ class JaxInstruments:
     def rest(self, model: Any) -> None:
         model.jax_state_sync()
 
-    def build(self, model: Any, batch: HostBatch) -> None:
+    def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         pass  # Keras's `fit` has built it
 
     def read_buffers(self, model: Any) -> dict[str, Any]:

@@ -63,8 +63,8 @@ class TensorFlowInstruments:
     def rest(self, model: Any) -> None:
         self._rest(model)
 
-    def build(self, model: Any, batch: HostBatch) -> None:
-        build("train", model, batch)
+    def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
+        build("train", model, first_batch())
 
     def read_buffers(self, model: Any) -> dict[str, Any]:
         return {}

@@ -82,7 +82,7 @@ class TorchInstruments:
     def rest(self, model: Any) -> None:
         self._rest(model)
 
-    def build(self, model: Any, batch: HostBatch) -> None:
+    def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         pass  # Keras's `fit` has built it
 
     def read_buffers(self, model: Any) -> dict[str, Any]:
