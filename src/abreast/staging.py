@@ -63,6 +63,9 @@ class Processes(Protocol):
     @property
     def rank(self) -> int: ...
 
+    @property
+    def size(self) -> int: ...
+
     def exchange(self, doing: str, own: bytes) -> list[bytes]: ...
 
 

@@ -18,6 +18,7 @@ class _Messages:
     """What the processes of a job have said, by the number of the message and the rank."""
 
     def __init__(self, size: int) -> None:
+        self.size = size
         self._barrier = threading.Barrier(size, timeout=20)
         self._said = [b""] * size
         self.number = 0
@@ -37,6 +38,7 @@ class _Process:
 
     def __init__(self, rank: int, messages: _Messages) -> None:
         self.rank = rank
+        self.size = messages.size
         self.messages = messages
 
     def exchange(self, doing: str, own: bytes) -> list[bytes]:

@@ -70,6 +70,9 @@ class Job(Protocol):
     @property
     def rank(self) -> int: ...
 
+    @property
+    def size(self) -> int: ...
+
     def exchange(self, doing: str, own: bytes) -> list[bytes]:
         """A short message of each rank, in their order. Raises `WorkerError` if another process is `doing` something else."""
         ...

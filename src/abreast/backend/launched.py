@@ -34,6 +34,10 @@ class LaunchedProcess:
     def rank(self) -> int:
         return self.job.rank
 
+    @property
+    def size(self) -> int:
+        return self.job.size
+
     def exchange(self, doing: str, own: bytes) -> list[bytes]:
         return self.job.exchange(doing, own)
 

@@ -23,11 +23,10 @@ def of_all(state: Snapshot, job: Job) -> list[Any]:
 def own(saved: Snapshot, job: Job) -> Snapshot:
     """A checkpoint with the generators of this rank; those of rank 0 if another number of processes wrote it."""
     of_ranks = saved.values.get("generators_of_ranks") or []
-    size = len(job.exchange("goes on from a checkpoint", b""))
-    if len(of_ranks) != size:
-        tell_once(
-            f"{len(of_ranks) or 1} processes wrote the checkpoint: random layers go on with other numbers on these {size}"
-        )
+    if len(of_ranks) != job.size:
+        if job.rank == 0:
+            before = f"{len(of_ranks)} processes" if of_ranks else "one process"
+            tell_once(f"{before} wrote the checkpoint: random layers go on with other numbers in these {job.size}")
         return saved
     framework, arrays = of_ranks[job.rank]
     tensors = {name: array for name, array in saved.tensors.items() if not name.startswith(_PREFIX)}
