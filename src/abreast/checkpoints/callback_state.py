@@ -6,18 +6,16 @@ nor unchanged objects are reported once: after a restart they are as the script 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, MutableMapping, Sequence
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import keras
-import numpy as np
 
 from abreast.checkpoints.plain import CannotPackError, pack, unpack
 from abreast.checkpoints.reached import Reached
 from abreast.errors import CheckpointError
-from abreast.feed.values import is_object
+from abreast.feed.values import fill, is_object
 from abreast.stderr import tell_once
 
 # What Keras sets itself.
@@ -129,25 +127,6 @@ def _set(callback: Any, name: str, value: Any) -> None:
         present.assign(value)
     elif not fill(present, value):
         vars(callback)[name] = value
-
-
-def fill(present: Any, value: Any) -> bool:
-    """Let a container or an array have the content of another one of its kind; False for anything else."""
-    if type(present) is not type(value):
-        return False
-    if isinstance(present, list):
-        present[:] = value
-    elif isinstance(present, dict | set):
-        present.clear()
-        present.update(value)
-    elif isinstance(present, deque) and present.maxlen == value.maxlen:
-        present.clear()
-        present.extend(value)
-    elif isinstance(present, np.ndarray) and present.shape == value.shape and present.dtype == value.dtype:
-        present[...] = value
-    else:
-        return False
-    return True
 
 
 def _name(callback: Any) -> str:

@@ -5,69 +5,78 @@ Plain data is saved if it has changed since the `fit` began, and set again. What
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import keras
 
 from abreast import exact
-from abreast.checkpoints.plain import CannotPackError, array_from_json, array_to_json, pack, unpack
+from abreast.checkpoints.plain import CannotPackError, pack, unpack
 from abreast.errors import CheckpointError
+from abreast.feed.values import content
 
-_MOST_BYTES = 64 * 1024  # of the arrays of one attribute
 _NOT_SETTINGS = ("built", "stop_training", "history", "train_function", "test_function", "predict_function")
-Attributes = list[tuple[Any, dict[str, Any]]]  # each object with its own, as JSON
 
 
-def read(model: Any) -> Attributes:
-    """The attributes of all parts of a model."""
-    return [(each, {**_trainable(each), **_packed(each)}) for each in _objects(model)]
+class ModelAttributes:
+    """The attributes of all parts of a model. Made when a `fit` begins: what does not change from then on is the script's."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        # With the objects themselves: an identity may come again once its object is gone.
+        self._begin = [(each, {name: content(value) for name, value in _attributes(each)}) for each in _parts(model)]
+
+    def read(self, arrays: MutableMapping[str, Any]) -> list[dict[str, Any]]:
+        """What has changed, of each part in an order that is the same in every process; arrays go to `arrays`.
+
+        A part that was made since then, as TensorFlow makes them in the first step, has not changed.
+        """
+        before = {id(each): contents for each, contents in self._begin}
+        return [
+            dict(_changed(each, before[id(each)], f"attributes/{number}", arrays)) if id(each) in before else {}
+            for number, each in enumerate(_parts(self._model))
+        ]
+
+    def write(self, saved: Sequence[Mapping[str, Any]], arrays: Mapping[str, Any]) -> None:
+        """Set what `read` returned. Raises `CheckpointError` if the model has other parts."""
+        parts = _parts(self._model)
+        if len(parts) != len(saved):
+            raise CheckpointError(
+                f"the checkpoint has {len(saved)} layers, losses and optimizers, this model has {len(parts)}",
+                "build and compile the model of the checkpoint",
+            )
+        for each, attributes in zip(parts, saved, strict=True):
+            for name, packed in attributes.items():
+                setattr(each, name, unpack(packed, arrays))
 
 
-def changes(begin: Attributes, model: Any) -> list[dict[str, Any]]:
-    """The attributes that are not as they were, of each part in an order that is the same in every process.
-
-    A part that was made since then, as TensorFlow makes them in the first step, has none.
-    """
-    before = {id(each): attributes for each, attributes in begin}
-    return [
-        {name: value for name, value in now.items() if before.get(id(each), now).get(name) != value}
-        for each, now in read(model)
-    ]
-
-
-def write(model: Any, changed: Sequence[dict[str, Any]]) -> None:
-    """Set what `changes` returned. Raises `CheckpointError` if the model has other parts."""
-    objects = _objects(model)
-    if len(objects) != len(changed):
-        raise CheckpointError(
-            f"the checkpoint has {len(changed)} layers, losses and optimizers, this model has {len(objects)}",
-            "build and compile the model of the checkpoint",
-        )
-    for each, attributes in zip(objects, changed, strict=True):
-        for name, (value, arrays) in attributes.items():
-            setattr(each, name, unpack(value, {key: array_from_json(text) for key, text in arrays.items()}))
-
-
-def _objects(model: Any) -> list[Any]:
+def _parts(model: Any) -> list[Any]:
     losses = [each for each in keras.tree.flatten(getattr(model, "loss", None)) if isinstance(each, keras.losses.Loss)]
     return [*model._flatten_layers(), *losses, *exact.optimizers(model)]
 
 
-def _trainable(each: Any) -> dict[str, Any]:
-    return {"trainable": [bool(each._trainable), {}]} if isinstance(each, keras.Layer) else {}
+def _attributes(part: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(part, keras.Layer):
+        yield "trainable", bool(part._trainable)
+    for name, value in vars(part).items():
+        if not name.startswith("_") and name not in _NOT_SETTINGS and not _has_variables(value):
+            yield name, value
 
 
-def _packed(each: Any) -> dict[str, Any]:
-    found = {}
-    for name, value in vars(each).items():
-        if name.startswith("_") or name in _NOT_SETTINGS:
-            continue
-        arrays: dict[str, Any] = {}
-        try:
-            packed = pack(value, name, arrays)
-        except CannotPackError:
-            continue
-        if sum(array.nbytes for array in arrays.values()) <= _MOST_BYTES:
-            found[name] = [packed, {key: array_to_json(array) for key, array in arrays.items()}]
-    return found
+def _has_variables(value: Any) -> bool:
+    """Whether a value is, or contains, what Keras tracks: its variables are saved as those of the model."""
+    return any(
+        isinstance(each, keras.Layer | keras.Variable | keras.random.SeedGenerator)
+        for each in keras.tree.flatten(value)
+    )
+
+
+def _changed(
+    part: Any, before: Mapping[str, Any], path: str, arrays: MutableMapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+    for name, value in _attributes(part):
+        if content(value) != before.get(name):
+            try:
+                yield name, pack(value, f"{path}/{name}", arrays)
+            except CannotPackError:
+                continue

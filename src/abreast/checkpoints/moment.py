@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from abreast.checkpoints import generators, model_attributes, rows, variables
+from abreast.checkpoints import generators, rows, variables
 from abreast.checkpoints.callback_state import CallbackStates
+from abreast.checkpoints.model_attributes import ModelAttributes
 from abreast.checkpoints.place import Keeper, Place
 from abreast.checkpoints.plain import pack, unpack
 from abreast.checkpoints.snapshot import Snapshot
@@ -22,13 +23,13 @@ _FLAG = "stop_training"
 
 @dataclass
 class RunningFit:
-    """The parts of a `fit` that a checkpoint reads and sets. `begin` has the attributes of the model's parts when it began."""
+    """The parts of a `fit` that a checkpoint reads and sets."""
 
     model: Any
     callbacks: CallbackStates
     train: Keeper
     validation: Keeper | None
-    begin: model_attributes.Attributes
+    attributes: ModelAttributes
     fingerprint: Callable[[], dict[str, Any]]
     logs: Any = None  # of the last step
 
@@ -52,7 +53,7 @@ class RunningFit:
             "callbacks": self.callbacks.read(tensors),
             "reached": self.callbacks.read_reached(tensors),
             "rows": rows.read(self.callbacks.callbacks),
-            "attributes": model_attributes.changes(self.begin, self.model),
+            "attributes": self.attributes.read(tensors),
         }
         return Snapshot(tensors, values)
 
@@ -68,8 +69,7 @@ class RunningFit:
         epoch. A `fit` that has `ended` reads no more of its sources.
         """
         values, tensors = saved.values, saved.tensors
-        self.callbacks.check(values["callbacks"])
-        model_attributes.write(self.model, values["attributes"])
+        self.attributes.write(values["attributes"], tensors)
         variables.write(self.model, tensors)
         self.callbacks.write(values["callbacks"], tensors)
         self.callbacks.write_reached(values.get("reached", {}), tensors)

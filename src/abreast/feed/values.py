@@ -97,6 +97,9 @@ def fill(present: Any, value: Any) -> bool:
         items = value.copy()
         present.clear()
         present.update(items)
+    elif isinstance(present, deque) and present.maxlen == value.maxlen:
+        present.clear()
+        present.extend(value)
     else:
         return False
     return True
