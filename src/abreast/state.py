@@ -1,21 +1,21 @@
 """`TrainingState`: what a training is at one moment, read from a model and put back.
 
 Here: variables of the model, its optimizers and metrics, buffers of PyTorch's modules, what `fit` keeps on the model, callbacks,
-and random generators.
-Not here yet: the place in the data source, and the generators of ranks that a launcher started.
+and random generators. Not here: the same for another process, with the place in the data source (`checkpoints/`).
 """
 
 from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 import numpy as np
 
+from abreast import exact
 from abreast.backend import current_backend
 from abreast.backend.instruments import Kept
 from abreast.keras_private import global_state
@@ -56,6 +56,16 @@ class RandomState:
             self.keras.state.assign(self.keras_value)
 
 
+@contextmanager
+def kept_random(model: Any) -> Iterator[None]:
+    """Put back the random generators at the end of the block: all that the steps of a model draw from; without one, own ones."""
+    state = RandomState.read(model)
+    try:
+        yield
+    finally:
+        state.put_back(model)
+
+
 @dataclass(frozen=True)
 class TrainingState:
     """A model that is built, with its optimizers, metrics and callbacks, at one moment."""
@@ -70,7 +80,7 @@ class TrainingState:
     def read(model: Any, callbacks: Iterable[Any] = ()) -> TrainingState:
         return TrainingState(
             model,
-            tuple((variable, np.array(variable)) for variable in variables_of(model)),
+            tuple((variable, np.array(variable)) for _, variable in grouped_variables(model)),
             current_backend().instruments.keep_buffers(model),
             {name: model.__dict__[name] for name in _OF_CALLS if name in model.__dict__},
             tuple(
@@ -90,14 +100,21 @@ class TrainingState:
             vars(callback).update(attributes)
 
 
-def variables_of(model: Any) -> Sequence[Any]:
-    """Every variable of a model, its metrics and its optimizers."""
-    optimizers = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
-    if (own := getattr(model, "optimizer", None)) is not None:
-        optimizers.append(own)
-    found = [*model.variables, *model.metrics_variables]
-    found += [variable for optimizer in optimizers for variable in optimizer.variables]
-    return list({id(variable): variable for variable in found}.values())
+def grouped_variables(model: Any) -> Iterator[tuple[str, Any]]:
+    """Every variable of a model, its metrics and its optimizers, once, with its group: `model`, `metrics` or `optimizer`."""
+    seen: set[int] = set()
+    for group, variables in _groups(model):
+        for variable in variables:
+            if id(variable) not in seen:
+                seen.add(id(variable))
+                yield group, variable
+
+
+def _groups(model: Any) -> Iterator[tuple[str, Sequence[Any]]]:
+    yield "model", model.variables
+    yield "metrics", model.metrics_variables
+    yield from (("metrics", metric.variables) for metric in exact.leaf_metrics(model))
+    yield from (("optimizer", optimizer.variables) for optimizer in exact.optimizers(model))
 
 
 def _copied(value: Any) -> Any:

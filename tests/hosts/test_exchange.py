@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +68,7 @@ def test_a_process_whose_script_goes_on_without_a_board_ends_well(monkeypatch: p
     watch: dict[str, Any] = {name: lambda *arguments: None for name in ("begin", "wait", "lost", "close")}
     watch |= {"left": dict, "leave": said.append, "who": lambda rank: f"rank {rank}"}
     monkeypatch.setattr(leaving, "Watch", lambda *arguments: SimpleNamespace(**watch))
-    monkeypatch.setattr(leaving.atexit, "register", ends.append)
+    monkeypatch.setattr(atexit, "register", ends.append)
     monkeypatch.delattr(sys, "last_value", raising=False)
 
     def board() -> Board:

@@ -25,10 +25,11 @@ from abreast.checking.seeds import SEED
 from abreast.checking.verdict import Verdict
 from abreast.device_request import DeviceSpec
 from abreast.doctor.call import FitCall
-from abreast.doctor.keep import build, kept, kept_random
+from abreast.doctor.keep import build, kept
 from abreast.doctor.source_alone import SourceAlone
 from abreast.doctor.trials import quiet
 from abreast.errors import AbreastError, WorkerError
+from abreast.state import kept_random
 
 
 def check(

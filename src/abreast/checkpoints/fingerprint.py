@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from abreast.backend import current_backend
-from abreast.checkpoints.variables import check_layout, layout, without_numbers
+from abreast.checkpoints.variables import without_numbers
 from abreast.errors import CheckpointError
 from abreast.feed import Feed
 from abreast.feed.fingerprint import source_fingerprint
@@ -22,7 +22,6 @@ def take(model: Any, feed: Feed, begin: Mapping[str, str], callbacks: Mapping[st
     return {
         "backend": current_backend().name,
         "precision": str(keras.config.dtype_policy().name),
-        "variables": layout(model),
         "settings": dict(begin),
         "callbacks": dict(callbacks),
         "source": None if own_rows is not None and own_rows.rank else source_fingerprint(feed.adapter),
@@ -59,8 +58,6 @@ def check_backend(saved: Mapping[str, Any], name: str) -> None:
 
 def check(saved: Mapping[str, Any], own: Mapping[str, Any], name: str) -> None:
     """Raise `CheckpointError` that names what differs between a checkpoint and the `fit` that would go on from it."""
-    check_layout(saved["variables"], own["variables"])
-    saved, own = _of_both("callbacks", saved, own)  # their classes are compared elsewhere
     for part, what in _PARTS.items():
         changed = _changes(saved[part], own[part]) if own[part] is not None else []
         if changed:
@@ -78,12 +75,6 @@ _PARTS = {
     "settings": "the model",
     "callbacks": "a callback",
 }
-
-
-def _of_both(part: str, *all_: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The fingerprints, with only those entries of a part that both have."""
-    one, other = (each.get(part, {}) for each in all_)
-    return [{**each, part: {name: each[part][name] for name in one if name in other}} for each in all_]
 
 
 def _changes(saved: Any, own: Any, name: str = "") -> list[str]:

@@ -84,9 +84,9 @@ class KeptFit:
 
     def validation_begins(self) -> None:
         self.put_back_again(epoch_over=True)
-        small = self._running.read_small(self._epoch, self._steps)
-        self._before_validation = RunningFit.merged(small, variables.read_changed_by_validation(self._running.model))
-        self._take_if_due(lambda: self._running.read(self._epoch, self._steps))
+        small, model = self._running.read_small(self._epoch, self._steps), self._running.model
+        self._before_validation = RunningFit.merged(small, variables.read_changed_by_validation(model))
+        self._take_if_due(lambda: RunningFit.merged(small, variables.read(model)))
 
     def validation_step_begins(self) -> None:
         """In a validation, only a signal takes a checkpoint: the weights, and all else as it was before the validation."""
@@ -176,6 +176,6 @@ def build(model: Any, feed: Feed) -> None:
     optimizer = getattr(model, "optimizer", None)
     is_built = all(layer.built for layer in model._flatten_layers())
     if not is_built or (optimizer is not None and not optimizer.built):
-        current_backend().instruments.build(model, feed.first_batch())
+        current_backend().instruments.build(model, feed.first_batch)
     if optimizer is not None and not optimizer.built:
         optimizer.build(model.trainable_variables)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ import keras
 from abreast import exact
 from abreast.backend.contract import Placement
 from abreast.backend.fingerprint import settings
-from abreast.checkpoints import fingerprint, generators, model_attributes, rank_generators, stop
+from abreast.checkpoints import fingerprint, generators, rank_generators, stop, variables
 from abreast.checkpoints.agreement import Agreement
 from abreast.checkpoints.callback import Checkpoint
 from abreast.checkpoints.callback_state import CallbackStates
 from abreast.checkpoints.fit import KeptFit, build
 from abreast.checkpoints.folder import FolderLock, checkpoint_names, newest_good, remove
+from abreast.checkpoints.model_attributes import ModelAttributes
 from abreast.checkpoints.model_config import config_of
 from abreast.checkpoints.moment import RunningFit
 from abreast.checkpoints.names import final_name_of, name_of, prefix_of
@@ -38,6 +39,7 @@ from abreast.feed import Feed
 from abreast.feed.own_callbacks import listed
 from abreast.keras_private import epochs
 from abreast.keras_private.data_adapters import note_orders
+from abreast.state import kept_random
 from abreast.stderr import tell, tell_once
 
 _ANEW = "begin anew in another folder, or with abreast run --checkpoint-reset"
@@ -226,9 +228,12 @@ class _Fit:
 
     def _begin(self, model: Any) -> RunningFit:
         feed, validation, begin = self._arguments["x"], self._arguments["validation_data"], self._settings
+        states = CallbackStates([each for each in self._callbacks if not _is_ours(each)])
         if self._saved is not None:
-            with _drawing_nothing():
+            with kept_random(None):
                 build(model, feed)
+            variables.check(model, self._saved.tensors)
+            states.check(self._saved.values["callbacks"])
             fingerprint.check(
                 self._saved.values["fingerprint"],
                 fingerprint.take(model, feed, begin, self._callback_settings),
@@ -239,10 +244,10 @@ class _Fit:
         own = Generators(lambda: generators.read(None), lambda state: generators.write(None, state))
         return RunningFit(
             model,
-            CallbackStates([each for each in self._callbacks if not _is_ours(each)]),
+            states,
             Keeper(feed, own),
             Keeper(validation, own, restarts=True) if isinstance(validation, Feed) else None,
-            model_attributes.read(model),
+            ModelAttributes(model),
             functools.cache(lambda: fingerprint.take(model, feed, begin, self._callback_settings)),
         )
 
@@ -289,14 +294,6 @@ def _surround(arguments: dict[str, Any], fit: KeptFit, until_end: ExitStack) -> 
     callbacks.callbacks = [fit.first, *callbacks.callbacks, fit.last]
     for each in (fit.first, fit.last):
         each.set_model(arguments["self"])
-
-
-@contextmanager
-def _drawing_nothing() -> Iterator[None]:
-    """Inside, random generators are drawn from as if nothing had happened."""
-    before = generators.read(None)
-    yield
-    generators.write(None, before)
 
 
 def _is_ours(callback: Any) -> bool:

@@ -6,18 +6,18 @@ Variables are matched by their order, because Keras numbers the layers of a proc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 import numpy as np
 
-from abreast import exact
 from abreast.backend import current_backend
 from abreast.errors import CheckpointError
 from abreast.feed import array_digest
+from abreast.state import grouped_variables
 
-GROUPS = ("model", "metrics", "optimizer", "buffers")
+_GROUPS = ("model", "metrics", "optimizer")
 
 
 def read(model: Any) -> dict[str, Any]:
@@ -49,40 +49,34 @@ def checksum(model: Any) -> int:
     return found
 
 
-def layout(model: Any) -> dict[str, list[Any]]:
-    """The shape and type of each variable, as JSON."""
-    return {name: [list(variable.shape), str(variable.dtype)] for name, variable in _named(model).items()}
-
-
 def write(model: Any, arrays: Mapping[str, Any]) -> None:
     """Set what `read` returned. Raises `CheckpointError`, and sets nothing, if the model has other variables."""
-    current_backend().instruments.rest(model)
-    variables = _named(model)
-    saved = {name: value for name, value in arrays.items() if name.split("/")[0] in GROUPS[:3]}
-    check_layout(
-        variables_layout(saved), {name: [list(each.shape), str(each.dtype)] for name, each in variables.items()}
-    )
-    for variable, value in zip(variables.values(), saved.values(), strict=True):
+    instruments = current_backend().instruments
+    instruments.rest(model)
+    check(model, arrays)
+    for variable, value in zip(_named(model).values(), _of_variables(arrays).values(), strict=True):
         variable.assign(value)
-    buffers = {name.removeprefix("buffers/"): value for name, value in arrays.items() if name.startswith("buffers/")}
-    current_backend().instruments.write_buffers(model, buffers)
+    instruments.write_buffers(
+        model, {name.removeprefix("buffers/"): value for name, value in arrays.items() if name.startswith("buffers/")}
+    )
 
 
-def variables_layout(arrays: Mapping[str, Any]) -> dict[str, list[Any]]:
-    return {name: [list(value.shape), str(value.dtype)] for name, value in arrays.items()}
-
-
-def check_layout(saved: Mapping[str, list[Any]], own: Mapping[str, list[Any]]) -> None:
+def check(model: Any, arrays: Mapping[str, Any]) -> None:
     """Raise `CheckpointError` if a checkpoint's variables are not those of a model, by order, name and shape."""
-    for (name, (shape, _)), (own_name, (own_shape, _)) in zip(saved.items(), own.items(), strict=False):
+    saved, own = _of_variables(arrays), _named(model)
+    for (name, value), (own_name, variable) in zip(saved.items(), own.items(), strict=False):
+        shape, own_shape = tuple(value.shape), tuple(variable.shape)
         if without_numbers(name) != without_numbers(own_name) or shape != own_shape:
             raise CheckpointError(
-                f"the checkpoint has {name} of shape {tuple(shape)}, where this model has {own_name} of shape "
-                f"{tuple(own_shape)}",
+                f"the checkpoint has {name} of shape {shape}, where this model has {own_name} of shape {own_shape}",
                 _HINT,
             )
     if len(saved) != len(own):
         raise CheckpointError(f"the checkpoint has {len(saved)} variables, this model has {len(own)}", _HINT)
+
+
+def _of_variables(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arrays.items() if name.partition("/")[0] in _GROUPS}
 
 
 _HINT = (
@@ -96,20 +90,9 @@ def _copy(variable: Any) -> Any:
 
 def _named(model: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    seen: set[int] = set()
-    for group, variable in _grouped(model):
-        if id(variable) in seen:
-            continue
-        seen.add(id(variable))
+    for group, variable in grouped_variables(model):
         found[_unused(f"{group}/{variable.path}", found)] = variable
     return found
-
-
-def _grouped(model: Any) -> Iterator[tuple[str, Any]]:
-    yield from (("model", variable) for variable in model.variables)
-    yield from (("metrics", variable) for variable in model.metrics_variables)
-    yield from (("metrics", variable) for metric in exact.leaf_metrics(model) for variable in metric.variables)
-    yield from (("optimizer", variable) for optimizer in exact.optimizers(model) for variable in optimizer.variables)
 
 
 def _unused(name: str, names: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from abreast.doctor import once, remedies
 from abreast.doctor.call import FitCall, bytes_of, rows_of
 from abreast.doctor.diagnosis import Diagnosis
 from abreast.doctor.facts import GIVEN, ONE_DEVICE, SAME_BATCH, SOURCE, Facts
-from abreast.doctor.keep import build, kept, kept_random
+from abreast.doctor.keep import build, kept
 from abreast.doctor.remedies import DiagnosedFit
 from abreast.doctor.rules import IDLE_CORES
 from abreast.doctor.source_alone import SourceAlone
@@ -36,6 +36,7 @@ from abreast.samplers.processor import Processor
 from abreast.samplers.sample import DeviceSample
 from abreast.samplers.sampler import Sampler
 from abreast.spans import Span
+from abreast.state import kept_random
 
 Result = TypeVar("Result")
 

@@ -15,7 +15,7 @@ from typing import Any
 import keras
 
 from abreast.replacing import replaced
-from abreast.state import RandomState, TrainingState
+from abreast.state import TrainingState
 
 # Attributes that hold where callbacks of Keras write.
 _WRITTEN = {
@@ -44,16 +44,6 @@ def kept(model: Any, callbacks: Sequence[Any]) -> Iterator[None]:
             yield
     finally:
         state.put_back()
-
-
-@contextmanager
-def kept_random(model: Any) -> Iterator[None]:
-    """Put back the random generators that the steps of a model draw from at the end of the block."""
-    state = RandomState.read(model)
-    try:
-        yield
-    finally:
-        state.put_back(model)
 
 
 @contextmanager
