@@ -3,8 +3,6 @@
 `python light.py LOG RESULT`. A start takes no time, so many signals can be sent.
 """
 
-import json
-import os
 import sys
 import time
 
@@ -19,26 +17,25 @@ note("import")
 import numpy as np  # noqa: E402
 
 from abreast.checkpoints import stop  # noqa: E402
+from abreast.checkpoints.folder import newest_good  # noqa: E402
+from abreast.checkpoints.names import name_of, prefix_of  # noqa: E402
 from abreast.checkpoints.policy import default  # noqa: E402
+from abreast.checkpoints.snapshot import Snapshot  # noqa: E402
+from abreast.checkpoints.write import write_checkpoint  # noqa: E402
 
 note("build")
 STEP_SECONDS = 0.02
 
 
-def save(name, state):
-    os.makedirs(default().folder, exist_ok=True)
-    file = f"{default().folder}/{name}"
-    with open(f"{file}.new", "w") as new:
-        json.dump(state, new)
-    os.rename(f"{file}.new", file)
+def save(number, state):
+    name = name_of(number, 0, state["step"])
+    write_checkpoint(default().folder, name, Snapshot({}, state))
+    return name
 
 
-def saved(name):
-    try:
-        with open(f"{default().folder}/{name}") as file:
-            return json.load(file)
-    except FileNotFoundError:
-        return {"step": 0, "value": 0.5}
+def saved(number):
+    found = newest_good(default().folder, prefix_of(number))
+    return {"step": 0, "value": 0.5} if found is None else dict(found[1].values)
 
 
 def work():
@@ -47,8 +44,8 @@ def work():
         time.sleep(0.001)
 
 
-def fit(name, num_steps):
-    state = saved(name)
+def fit(number, num_steps):
+    state = saved(number)
     with stop.in_fit():
         note("compile")
         while state["step"] < num_steps:
@@ -56,22 +53,21 @@ def fit(name, num_steps):
             state = {"step": state["step"] + 1, "value": 3.9 * state["value"] * (1 - state["value"])}
             note("steps")
             if stop.requested():
-                save(name, state)
-                stop.end(name)
+                stop.end(save(number, state))
             if state["step"] % 3 == 0:
-                save(name, state)
+                save(number, state)
             if state["step"] % 8 == 0:
                 note("validation")
                 work()
                 note("epoch end")
-        save(name, state)
+        save(number, state)
     return state["value"]
 
 
 values = []
 for number in range(2):
     note("between")
-    values.append(fit(f"fit-{number}", 16))
+    values.append(fit(number, 16))
     note("between")
     time.sleep(0.1)
 np.savez(sys.argv[2], values=np.array(values), history="[]")
