@@ -119,6 +119,7 @@ def test_state_of_the_users_own_layers_is_announced(workers: Workers) -> None:
         assert "for all rows of the batch" in message
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("units", [4, 150_000], ids=["small", "large"])
 @pytest.mark.parametrize(("first", "then"), [("did", "does not"), ("did not", "does")])
 def test_a_loss_that_begins_to_depend_on_other_weights_is_refused(

@@ -542,6 +542,7 @@ def test_one_device_is_taken_too(folder: Folder, backend: str) -> None:
     assert (result.code, result.out) == (0, f"{backend} cpu:0 global False\n"), result.err
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "first", ["import abreast; abreast.DataParallel", "import abreast.feed", "import keras.layers"]
 )

@@ -13,6 +13,7 @@ from tests.harness.differences import largest_difference
 PLANTED = "planted in a source"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("source", "step"), [("generator", 0), ("generator", 2), ("dataset", 2), ("callback", 2)])
 def test_a_fit_that_fails_leaves_the_last_finished_step(workers: Workers, source: str, step: int) -> None:
     end = workers.abreast.run(end_of_fit, source=source, step=step)
@@ -24,6 +25,7 @@ def test_a_fit_that_fails_leaves_the_last_finished_step(workers: Workers, source
     assert end["next_difference"] > 1e-4
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("call", ["evaluate", "predict"])
 def test_a_failing_evaluate_or_predict_changes_no_weight(workers: Workers, call: str) -> None:
     end = workers.abreast.run(end_of_call, call=call)

@@ -46,6 +46,7 @@ def caller() -> Iterator[Worker]:
 # A worker fails.
 
 
+@pytest.mark.in_turn
 def test_a_killed_worker_ends_the_call_and_is_named(caller: Worker) -> None:
     end = caller.run(end_of_fit, signals=(STEP - 1, 2, signal.SIGKILL))
     assert end["kinds"][0] == "WorkerError"
@@ -81,6 +82,7 @@ def test_the_rank_that_loops_is_named_and_not_the_waiting_ones(caller: Worker, t
     assert_usable(end)
 
 
+@pytest.mark.in_turn
 def test_an_exception_on_a_worker_arrives_with_its_traceback(caller: Worker, tmp_path: Path) -> None:
     end = caller.run(end_of_fit, trap="raise", rank=1, fired=str(tmp_path / "fired"))
     assert end["kinds"][0] == "WorkerError"

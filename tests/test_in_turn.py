@@ -9,11 +9,10 @@ from tests.harness.client import BACKENDS
 from tests.harness.in_turn import others
 
 
-def item(name: str, backend: str | None, marked: bool = True) -> Any:
+def item(name: str, backend: str | None, marked: bool = True, *arguments: int) -> Any:
     callspec = SimpleNamespace(params={"backend": backend} if backend else {})
-    return SimpleNamespace(
-        nodeid=f"{name}::test[{backend}]", callspec=callspec, get_closest_marker=lambda _: object() if marked else None
-    )
+    mark = SimpleNamespace(args=arguments) if marked else None
+    return SimpleNamespace(nodeid=f"{name}::test[{backend}]", callspec=callspec, get_closest_marker=lambda _: mark)
 
 
 SLOW = [item(name, backend) for name in ("first", "second") for backend in BACKENDS]
@@ -37,6 +36,13 @@ def test_a_third_of_the_tests_without_a_backend_runs() -> None:
     runs = [[each for each in pure if each not in others(pure, turn)] for turn in (1, 2, 3)]
     assert [len(each) for each in runs] == [1, 1, 2]
     assert sorted(each.nodeid for run in runs for each in run) == [each.nodeid for each in pure]
+
+
+def test_a_test_of_minutes_runs_on_each_backend_within_nine_turns() -> None:
+    rare = [item("rare", backend, True, 3) for backend in BACKENDS]
+    runs = [[each for each in rare if each not in others(rare, turn)] for turn in range(9)]
+    assert [len(run) for run in runs] == [1, 1, 1, 0, 0, 0, 0, 0, 0]
+    assert [each for run in runs for each in run] == rare
 
 
 def test_tests_without_the_mark_always_run() -> None:

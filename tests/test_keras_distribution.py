@@ -55,6 +55,7 @@ def plain() -> Any:
     return trained(model())
 
 
+@pytest.mark.in_turn
 def test_a_placed_model_and_plain_ones_beside_it_train_as_on_one_device(workers: Workers) -> None:
     expected, found = workers.plain.run(plain), workers.abreast.run(placed_then_plain)
     assert largest_difference(expected, found["placed"]) < 1e-5  # measured 1e-7

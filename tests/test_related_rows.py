@@ -175,6 +175,7 @@ LAYERS_IN_ALL_RUNS = {
 }
 
 
+@pytest.mark.in_turn
 def test_layers_that_work_row_by_row_raise_no_alarm(workers: Workers, pytestconfig: pytest.Config) -> None:
     if workers.backend == "jax":
         pytest.skip("its layers see all rows")

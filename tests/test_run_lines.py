@@ -68,12 +68,14 @@ def test_the_first_fit_prints_where_it_trains_and_later_ones_print_nothing(folde
     assert lines(folder, FIT + FIT, backend=backend) == [f"{where}: 5 rows in a step, 2 or 3 on each device"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 def test_quiet_prints_neither_line(folder: Folder) -> None:
     assert lines(folder, FIT, "--quiet") == []
     assert lines(folder, "", "--quiet") == []
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 @pytest.mark.parametrize("end", ["", "raise SystemExit(0)\n"])
 def test_a_script_that_trains_nothing_is_told_so_at_its_end(folder: Folder, end: str) -> None:

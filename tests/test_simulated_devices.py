@@ -114,6 +114,7 @@ def test_devices_that_were_asked_of_jax_have_threads_too() -> None:
     assert printed(run(_ASKED_OF_JAX, XLA_FLAGS="--xla_force_host_platform_device_count=4")) == "4 12"
 
 
+@pytest.mark.in_turn
 @pytest.mark.jax
 @pytest.mark.parametrize(("variable", "threads"), [("NPROC", 20), ("PJRT_NPROC", 3)])
 def test_a_larger_number_of_threads_that_the_user_set_stays(variable: str, threads: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.harness.client import Workers
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("moment", ["before the first fit", "between two", "before the workers end"])
 def test_a_restored_training_repeats_itself(workers: Workers, moment: str) -> None:
     first, second = workers.abreast.run(train_twice, moment=moment)

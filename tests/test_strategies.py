@@ -393,6 +393,7 @@ print(batch_size, [float(weight.sum()) for weight in made.get_weights()])
 """
 
 
+@pytest.mark.in_turn
 def test_an_unchanged_script_with_a_strategy_runs(expected: Any, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_SCRIPT.format(root=str(ROOT)))

@@ -281,6 +281,7 @@ def staged_shards() -> list[tuple[str, int]]:
     return [(tensors[0].device.rpartition("device:")[2], len(tensors[0])) for tensors in staged.shards]
 
 
+@pytest.mark.in_turn
 def test_a_model_moves_between_numbers_of_devices_in_one_process(worker: Worker) -> None:
     assert worker.run(largest_difference_after_moves) < 1e-5  # measured 4e-7
 

@@ -25,6 +25,7 @@ def torch_workers() -> Iterator[Workers]:
     assert not left, f"left behind: {left}"
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "module",
     [

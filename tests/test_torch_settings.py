@@ -131,6 +131,7 @@ def Doubling(name: str) -> Any:  # noqa: N802
     return Layer()
 
 
+@pytest.mark.in_turn
 def test_settings_that_a_script_changes_hold_in_every_worker(workers: Workers) -> None:
     if workers.backend != "torch":
         pytest.skip("one process drives all devices")

@@ -16,6 +16,7 @@ from tests.harness.client import Workers
 CASE = Case(script="train", model="conv_norm", rows=10, batch_size=4)  # the last batch has 2 rows
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("model", ["conv_norm", "wide"])
 def test_the_contract_tests_notice_a_missing_all_reduce(workers: Workers, model: str) -> None:
     case = replace(CASE, model=model)
@@ -27,6 +28,7 @@ def test_the_contract_tests_notice_a_missing_all_reduce(workers: Workers, model:
     assert broken.verdict == "different" and broken.difference > 1e-2, broken
 
 
+@pytest.mark.in_turn
 def test_the_contract_tests_notice_rows_that_should_not_count(workers: Workers) -> None:
     plain = workers.plain.run(run, case=CASE)
     broken = compare(
@@ -51,6 +53,7 @@ EXCHANGES = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_the_contract_tests_notice_each_exchange_that_is_missing(workers: Workers, name: str) -> None:
     backends, case = EXCHANGES[name]

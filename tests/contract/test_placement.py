@@ -17,6 +17,7 @@ SHARES = {1: ((8,), (2,)), 3: ((3, 3, 2), (1, 1, 1)), 4: ((2, 2, 2, 2), (1, 1, 1
 PADDED = SHARES | {3: ((3, 3, 3), (1, 1, 1))}  # JAX's arrays have the same number of rows on each device
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("devices", SHARES)
 def test_each_device_gets_its_shard_and_no_more(workers: Workers, devices: int) -> None:
     """26 rows by 8: three batches of 8 and one of 2. Rows of 4 x 4 x 3 `uint8` travel as 48 bytes: no wider type."""
@@ -28,6 +29,7 @@ def test_each_device_gets_its_shard_and_no_more(workers: Workers, devices: int) 
     assert workers.abreast.run(probes.shards_staged_by_fit, devices=devices) == expected
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("devices", "rows"), [(2, 8), (4, 9), (4, 2)])
 def test_local_batch_normalization_takes_the_statistics_of_each_shard(
     workers: Workers, devices: int, rows: int
@@ -44,6 +46,7 @@ def test_the_step_by_hand_is_that_of_plain_keras_on_one_device(workers: Workers)
         np.testing.assert_allclose(result["after"][name], value, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.in_turn
 def test_local_batch_normalization_is_never_nan(contract: Contract) -> None:
     """Other numbers than one device, and all of them finite, with fewer rows than devices too."""
     case = Case(model="conv_norm", batch_norm="local", rows=26, validation="data")

@@ -34,6 +34,7 @@ def test_98_rows_with_batch_normalization_on_4_devices_stay_finite(contract: Con
     contract.holds(Case(rows=98, batch_size=32, model="conv_norm"), 4)
 
 
+@pytest.mark.in_turn
 def test_a_short_last_batch_counts_by_its_rows(contract: Contract) -> None:
     """TensorFlow: weights off by 5.6e-3 with 98 rows on 4 devices, by 1.1e-2 with 97 on 2."""
     contract.holds(Case(rows=98, batch_size=32), 4)

@@ -103,6 +103,7 @@ def test_workers_that_take_turns_are_as_fast_as_one(jax_worker: Worker) -> None:
     assert jax_worker.run(take_turns_in_a_lock, workers=16) >= 0.020
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("where", ["callback", "source"])
 def test_a_diagnosis_that_is_interrupted_leaves_the_weights(workers: Workers, where: str) -> None:
     end = workers.abreast.run(interrupted, where=where)

@@ -38,6 +38,7 @@ TRAINS = """
 """
 
 
+@pytest.mark.in_turn
 def test_the_first_fit_of_a_script_is_diagnosed(folder: Folder) -> None:
     folder.write("train.py", TRAINS)
     options = ("--backend", "jax", "--cpu-devices", "2", "--steps", "10", "--html", "page.html", "--json", "out.json")

@@ -30,6 +30,7 @@ def test_without_staging_nothing_is_read_while_a_step_runs(workers: Workers) -> 
     assert workers.abreast.run(bodies.reads_ahead, prefetch=0)["held"] == 1
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("prefetch", [1, 2, 4])
 def test_no_more_batches_are_read_than_may_wait(workers: Workers, prefetch: int) -> None:
     """Behind the batch that runs, `prefetch` wait on the devices and one more with the reader."""
@@ -37,6 +38,7 @@ def test_no_more_batches_are_read_than_may_wait(workers: Workers, prefetch: int)
     assert max(ahead[2:]) == prefetch + 1  # Keras itself looks at two of a generator
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("steps", [3, 4])
 def test_a_generator_is_read_as_far_as_plain_keras_reads_it(workers: Workers, steps: int) -> None:
     plain = workers.plain.run(bodies.batches_drawn, devices=0, steps=steps)
@@ -58,6 +60,7 @@ def test_an_error_of_the_source_is_raised_at_its_step(workers: Workers) -> None:
     assert "rows_that_raise" in end["functions"]
 
 
+@pytest.mark.in_turn
 def test_a_source_that_hangs_is_named_and_can_be_ended(workers: Workers) -> None:
     end = workers.abreast.run(bodies.source_hangs)
     assert end["error"].startswith("DataError: a step has waited")
@@ -72,6 +75,7 @@ def test_stopping_early_leaves_no_thread(workers: Workers, how: str) -> None:
     assert workers.abreast.run(bodies.stopped_early, how=how) == []
 
 
+@pytest.mark.in_turn
 def test_stopping_early_ends_the_workers_of_a_dataset(workers: Workers) -> None:
     """Keras itself leaves them running: seven threads a fit."""
     assert workers.abreast.run(bodies.stopped_with_workers) == []
@@ -98,6 +102,7 @@ def test_repeating_the_same_arrays_is_not_an_error(workers: Workers) -> None:
     assert workers.abreast.run(bodies.rows_seen, buffers=2, constant=True) == [0, 1] * 4
 
 
+@pytest.mark.in_turn
 def test_evaluation_in_the_middle_of_an_epoch_does_not_disturb_it(workers: Workers) -> None:
     assert workers.abreast.run(bodies.evaluated_in_between) < 1e-6  # measured 0
 

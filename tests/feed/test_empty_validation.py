@@ -33,6 +33,7 @@ def fit(devices: int, source: str) -> dict[str, Any]:
     return {"history": history, "ran out": sum("ran out of data" in str(each.message) for each in caught) > 0}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("source", ["tf.data", "arrays"])
 def test_a_fit_with_an_empty_validation_trains_and_warns(workers: Workers, source: str) -> None:
     placed = workers.abreast.run(fit, devices=2, source=source)

@@ -24,6 +24,7 @@ REFUSED = {
 _trained_on: Any = SimpleNamespace(__module__="tests.feed.odd_arrays", __name__="trained_on")
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kind", TRAINED)
 def test_an_unusual_array_trains_as_with_plain_keras(workers: Workers, kind: str) -> None:
     plain, ours = (worker.run(_trained_on, kind=kind, devices=devices) for worker, devices in _sides(workers))

@@ -96,6 +96,7 @@ def test_a_source_and_a_step_that_share_a_random_generator_take_turns(workers: W
     assert found["losses"] == pytest.approx(between["losses"], rel=1e-6)
 
 
+@pytest.mark.in_turn
 def test_the_fit_after_an_early_end_begins_at_the_next_batch(workers: Workers) -> None:
     expected = [[4, 5, 6], [7, 8, 9]]
     assert workers.abreast.run(bodies.fit_after_an_early_end, devices=2) == expected
@@ -108,6 +109,7 @@ def test_a_data_set_that_was_read_too_far_by_an_early_end_is_announced(workers: 
     assert ["3 batches that were read ahead from the data source are lost" in each for each in said] == [True, False]
 
 
+@pytest.mark.in_turn
 def test_a_source_that_calls_a_placed_model_takes_turns_with_the_steps(workers: Workers) -> None:
     found = workers.abreast.run(bodies.teacher_in_the_source, devices=2)
     between = workers.abreast.run(bodies.teacher_in_the_source, devices=2, prefetch=0)

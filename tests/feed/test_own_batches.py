@@ -99,6 +99,7 @@ def test_source_is_one_of_two_words(workers: Workers) -> None:
     assert workers.abreast.run(bodies.unknown_kind).startswith("source='mine' is not allowed\nhint: give \"global\" or")
 
 
+@pytest.mark.in_turn
 def test_one_process_trains_the_same_with_rows_of_its_own(workers: Workers) -> None:
     own, whole = workers.abreast.run(bodies.of_one_process)
     assert own == whole

@@ -39,6 +39,7 @@ def test_reads_that_become_slow_bring_the_threads_back(workers: Workers) -> None
     assert not workers.abreast.run(body("pace_after"), **times, slow_reads=3)["inline"]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("devices", [1, 3])
 def test_a_change_between_any_two_steps_changes_no_result(workers: Workers, devices: int) -> None:
     """And leaves no thread. The changes come at random steps; without them all batches are staged ahead."""

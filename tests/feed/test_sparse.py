@@ -26,6 +26,7 @@ KINDS = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("kind", ["csr", "tf.data"])
 def test_sparse_rows_train_as_with_plain_keras(workers: Workers, kind: str) -> None:
     assert comparison(workers, kind) < 1e-5

@@ -2,7 +2,8 @@
 
 The commit's hash and the place of the test's file among theirs choose the backend; its place among the tests without a backend
 chooses the commits that run such a test. So every commit tests all backends, and within a few commits each of these tests has
-met them all. `ABREAST_TURN=3` chooses another turn, `ABREAST_TURN=all` runs all, and so does `make test-full`.
+met them all. `in_turn(3)` is for a test that takes minutes: only every third commit runs it. `ABREAST_TURN=3` chooses another
+turn, `ABREAST_TURN=all` runs all, and so does `make test-full`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def others(items: Sequence[pytest.Item], turn: int) -> list[pytest.Item]:
     without_backend = 0
     found = []
     for item in items:
-        if item.get_closest_marker("in_turn") is None:
+        if (mark := item.get_closest_marker("in_turn")) is None:
             continue
         if (backend := _backend(item)) is not None:
             place = files.setdefault(item.nodeid.partition("::")[0], len(files))
@@ -34,7 +35,7 @@ def others(items: Sequence[pytest.Item], turn: int) -> list[pytest.Item]:
         else:
             now = (turn + without_backend) % TURNS == 0
             without_backend += 1
-        if not now:
+        if not now or (mark.args and turn // TURNS % mark.args[0]):
             found.append(item)
     return found
 

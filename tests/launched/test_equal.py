@@ -61,6 +61,7 @@ def listening(host: Namespace) -> list[str]:
     return [line.split()[4].removeprefix("[::ffff:").replace("]", "") for line in lines]
 
 
+@pytest.mark.in_turn
 def test_processes_of_a_launcher_train_what_one_process_trains() -> None:
     skip_unless_installed("jax")
     alone = start(SCRIPT, None, 0, 1, backend="jax")
@@ -68,6 +69,7 @@ def test_processes_of_a_launcher_train_what_one_process_trains() -> None:
     equal(result(alone), [result(each) for each in ranks])
 
 
+@pytest.mark.in_turn
 def test_hosts_with_several_devices_train_what_one_process_trains() -> None:
     """Emulated hosts whose own name stands for the loopback, as on many real ones. They listen on their link only."""
     skip_unless_installed("jax")

@@ -83,6 +83,7 @@ print(json.dumps(found))
 )
 
 
+@pytest.mark.in_turn
 def test_what_differs_between_processes_is_refused_or_is_that_of_rank_0() -> None:
     first, second = [result(process) for process in start_all(DIFFERENCES, 2)]
     assert first == second
@@ -228,6 +229,7 @@ def test_a_process_that_ends_in_a_call_ends_all(
     assert code is None or returned in ((code, -signal.SIGABRT) if "exit" in how else (code,))
 
 
+@pytest.mark.in_turn
 def test_the_death_of_rank_0_is_named() -> None:
     """Its service dies with it, and JAX would abort the others before they can say why."""
     first, second = start_all(ENDS, 2, "0")
@@ -239,6 +241,7 @@ def test_the_death_of_rank_0_is_named() -> None:
     assert second.returncode == 1
 
 
+@pytest.mark.in_turn
 def test_a_process_that_is_terminated_ends() -> None:
     """JAX would swallow SIGTERM."""
     first, second = start_all(ENDS, 2, "0")

@@ -30,6 +30,7 @@ def start_ranks(script: str, *arguments: str) -> list[Any]:
     return start_all(script, 2, *arguments, backend="tensorflow")
 
 
+@pytest.mark.in_turn
 def test_processes_of_a_launcher_train_what_one_process_trains() -> None:
     alone = start(_WITHOUT_DROPOUT, None, 0, 1, backend="tensorflow")
     equal(result(alone), [result(each) for each in start_ranks(_WITHOUT_DROPOUT)])

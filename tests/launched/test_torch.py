@@ -100,6 +100,7 @@ print(json.dumps(found))
 )
 
 
+@pytest.mark.in_turn
 def test_what_differs_between_ranks_is_refused_or_is_that_of_rank_0() -> None:
     first, second = [result(process) for process in start_all(_DIFFERENCES, 2, backend="torch")]
     assert first == second

@@ -38,6 +38,7 @@ def hold(workers: Workers, names: tuple[str, ...], moment: str, as_script: bool)
     assert differing(plain, placed) == {}
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(("moment", "as_script"), [("batch", False), ("fits", True)])
 def test_some_python_state_that_a_script_changes_holds_on_every_device(
     workers: Workers, moment: str, as_script: bool

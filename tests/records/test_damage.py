@@ -125,6 +125,7 @@ def test_damage_to_an_image_is_named_with_file_sample_and_bytes(folder: Path) ->
     assert verify(folder) == [f"the SHA-256 of {tar} is not the one in manifest.json", caught.value.message]
 
 
+@pytest.mark.in_turn
 def test_every_shorter_or_longer_file_is_refused(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         data = path.read_bytes()

@@ -50,6 +50,7 @@ def expected(folder: Path, workers: Workers) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("devices", [0, 1, 2, 4])
 def test_records_train_as_their_arrays_do(
     folder: Path, workers: Workers, expected: dict[str, Any], devices: int
@@ -72,6 +73,7 @@ def test_the_comparison_notices_another_order(folder: Path, workers: Workers, ex
     )
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("devices", [0, 2])
 @pytest.mark.parametrize(("epoch", "batch"), [(0, 1), (1, 3)])
 def test_a_fit_goes_on_in_the_middle_of_an_epoch(

@@ -101,6 +101,7 @@ def test_resumed_reads_equal_undisturbed_ones(workers: Workers, folder: str, tmp
         assert resumed == expected[case["steps_per_epoch"]], case
 
 
+@pytest.mark.in_turn
 def test_a_fit_that_is_looked_up_before_its_records_follows_too(workers: Workers, folder: str, tmp_path: Path) -> None:
     """`model.fit(abreast.ImageRecords(...))`, where Python evaluates `model.fit` first."""
     cases: list[dict[str, Any]] = [
@@ -119,6 +120,7 @@ def test_a_backup_of_keras_alone_names_the_step(workers: Workers, folder: str, t
     assert found["runs"][1]["begun"] == [(0, 0, 2)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("frequencies", "at", "begun", "said"),
     [
