@@ -41,6 +41,43 @@ def test_a_fit_goes_on_with_the_batches_that_would_have_followed(workers: Worker
     assert found["loss"] == pytest.approx(plain["loss"], rel=1e-6)  # measured 2e-7 on PyTorch, once
 
 
+@pytest.mark.in_turn
+def test_validations_read_a_generator_that_keeps_what_it_drew(workers: Workers, tmp_path: Path) -> None:
+    plain = workers.abreast.run(validate_on_a_generator)
+    assert workers.abreast.run(validate_on_a_generator, folder=str(tmp_path), interrupted_at=(4, 2, 5, 4)) == plain
+
+
+def validate_on_a_generator(folder: str | None = None, interrupted_at: tuple[int, ...] = ()) -> list[float]:
+    """In a worker: the losses of two fits that share a generator for validation, and the next random number."""
+    import keras
+    import numpy as np
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    x, options = _arrays()
+
+    def rows() -> Any:
+        while True:
+            for start in np.random.permutation(5):
+                yield x[start : start + 2], options["y"][start : start + 2]
+
+    def once(number: int, interrupt: Interrupt) -> list[float]:
+        keras.utils.set_random_seed(5)
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, kernel_initializer="ones")])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, 2)
+        kept = [] if folder is None else [abreast.Checkpoint(folder, every=1)]
+        shared, found = rows(), []
+        for _ in range(2):
+            found += model.fit(
+                *(x, options["y"], 4, 3, 0, [interrupt, *kept]), validation_data=shared, validation_steps=3
+            ).history["val_loss"]
+        return [*found, np.random.random()]
+
+    return until_it_ends(once, interrupted_at)
+
+
 def test_a_process_with_rows_of_its_own_keeps_its_own_objects(workers: Workers) -> None:
     assert workers.abreast.run(per_host) == [{"order": [2, 1]}, {}]
 
@@ -49,7 +86,8 @@ def per_host() -> list[Any]:
     """In a worker: the attributes that ranks 0 and 1 would put back."""
     from types import SimpleNamespace
 
-    from abreast.checkpoints.place import Generators, Keeper, Moment, Place
+    from abreast.checkpoints.generators import Generators
+    from abreast.checkpoints.place import Keeper, Moment, Place
 
     found = []
     for rank in (0, 1):

@@ -23,11 +23,12 @@ from abreast.checkpoints.callback import Checkpoint
 from abreast.checkpoints.callback_state import CallbackStates
 from abreast.checkpoints.fit import KeptFit, build
 from abreast.checkpoints.folder import FolderLock, checkpoint_names, newest_good, remove
+from abreast.checkpoints.generators import Generators
 from abreast.checkpoints.model_attributes import ModelAttributes
 from abreast.checkpoints.model_config import config_of
 from abreast.checkpoints.moment import RunningFit
 from abreast.checkpoints.names import final_name_of, name_of, prefix_of
-from abreast.checkpoints.place import Generators, Keeper, begins
+from abreast.checkpoints.place import Keeper, begins
 from abreast.checkpoints.plain import pack, unpack
 from abreast.checkpoints.policy import Policy, default, is_off
 from abreast.checkpoints.read import read_checkpoint

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -9,6 +11,14 @@ import numpy as np
 
 from abreast.keras_private import global_state
 from abreast.state import RandomState
+
+
+@dataclass(frozen=True)
+class Generators:
+    """Reads and sets all random generators; a state is opaque here."""
+
+    read: Callable[[], Any]
+    put_back: Callable[[Any], None]
 
 
 def read(model: Any) -> dict[str, Any]:

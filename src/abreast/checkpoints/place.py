@@ -14,22 +14,15 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from abreast.checkpoints.generators import is_alike
+from abreast.checkpoints.generators import Generators, is_alike
+from abreast.checkpoints.passed import Passed, Watch, passed_in_all, read_again
 from abreast.checkpoints.plain import CannotPackError, pack
 from abreast.feed import DoneStep, Feed
-from abreast.feed.jump import begin_at
+from abreast.feed.jump import begin_at, is_the_batch
 from abreast.feed.source_state import SourceState
 from abreast.keras_private import epochs
 from abreast.keras_private.data_adapters import NUM_BATCHES_FOR_TENSOR_SPEC
 from abreast.stderr import tell_once
-
-
-@dataclass(frozen=True)
-class Generators:
-    """Reads and sets all random generators; a state is opaque here."""
-
-    read: Callable[[], Any]
-    put_back: Callable[[Any], None]
 
 
 @dataclass(frozen=True)
@@ -46,8 +39,9 @@ class Place:
 
     `batches` of it were taken, `steps` of them in this epoch, and `checksum` is that of the last one, if it is known.
     `drawn_ahead`: the generators that are further than the place, because the source was read ahead.
-    `passed`: further batches that a Python generator gave to earlier iterators. Each of these begins with the batches that Keras
-    has read to open it.
+    `passed`: what a Python generator gave to earlier iterators, besides the batches that Keras has read to open it, with which
+    each of them begins. `opened`: the random generators before it was opened, if that drew. `draws`: whether the present iterator
+    may have drawn.
     """
 
     began: Moment | None
@@ -58,7 +52,9 @@ class Place:
     known_batches: int | None
     checksum: int | None = None
     drawn_ahead: tuple[str, ...] = ()
-    passed: int = 0
+    passed: tuple[Passed, ...] = ()
+    opened: Any = None
+    draws: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -66,8 +62,8 @@ class Place:
         return self.now is not None
 
     @property
-    def passed_in_all(self) -> int:
-        return self.passed + int(max(0, self.batches - NUM_BATCHES_FOR_TENSOR_SPEC))
+    def passed_in_all(self) -> tuple[Passed, ...]:
+        return passed_in_all(self.passed, self.batches, self.began.generators if self.began and self.draws else None)
 
     def without_attributes(self) -> Place:
         """The same without what the source's own objects have changed."""
@@ -79,13 +75,19 @@ class Place:
     def of(values: Mapping[str, Any]) -> Place:
         """The place of which `values` are the fields, as plain data."""
         moments = {name: values[name] and Moment(**values[name]) for name in ("began", "first")}
-        return Place(**{**values, **moments})
+        return Place(**{**values, **moments, "passed": tuple(Passed(**each) for each in values["passed"])})
 
 
 _PER_HOST = (
     'source="per-host": the checkpoint has the random generators and the data set of rank 0; where other ranks shuffle in an '
     "order of their own, the rest of this epoch is not exactly what would have followed\n"
     "hint: shuffle by numbers that the epoch and the rank determine"
+)
+
+_ANOTHER_BATCH = (
+    "the last batch that a generator gave is another one than in the first run: what it gives from now on is not exactly what "
+    "would have followed\n"
+    "hint: let the generator draw from a random generator of its own, with a seed"
 )
 
 
@@ -99,7 +101,11 @@ class Keeper:
         self.steps_done = 0
         self.step_begins: Callable[[int], None] = lambda step: None  # called before the batch of a step is taken
         self._restarts = restarts
-        self._given = self._passed = 0  # batches by the iterator before, and by those before it
+        # What a Python generator gave to the iterators before the present one, and with it when the epoch began.
+        self._passed: tuple[Passed, ...] = ()
+        self._given: tuple[Passed, ...] = ()
+        self._watch = Watch(generators)
+        self._opened: Any = None
         self._feed = feed
         self._generators = generators
         self._source: SourceState | None = None
@@ -117,13 +123,15 @@ class Keeper:
 
     def place(self, steps: int) -> Place:
         """The place after `steps` of the present epoch."""
+        if self._due is not None:  # no epoch has begun there since a restart, as before the first validation
+            return self._due
         known = None if self._epochs is None else epochs.known_batches(self._epochs)
         feed = self._feed
         now = self._read_source() if feed.is_open else None
         batches = self._moved + feed.num_taken
         return Place(
             *(self._began, self._first, now, batches, steps, known),
-            *(feed.checksum, feed.drawn_ahead, self._passed),
+            *(feed.checksum, feed.drawn_ahead, self._passed, self._opened, self._watch.draws),
         )
 
     def go_to(self, place: Place) -> None:
@@ -146,21 +154,33 @@ class Keeper:
 
     def pass_over(self, place: Place) -> None:
         """Read a Python generator as far as a `fit` that had ended: the next one on it begins there."""
-        if place.is_open and self._feed.goes_on_over_fits:
-            deque(islice(self._feed.source, place.passed_in_all), maxlen=0)
+        if not (place.is_open and self._feed.goes_on_over_fits):
+            return
+        batches = iter(self._feed.source)
+        if not self._feed.is_open:  # that of a validation, which Keras opens when one begins
+            if place.opened is not None:
+                self._generators.put_back(place.opened)
+            deque(islice(batches, NUM_BATCHES_FOR_TENSOR_SPEC), maxlen=0)
+        self._read_again(batches, place)
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """A source that an earlier run opened long ago draws nothing now."""
-        before = self._generators.read() if self._due is not None else None
+        """A source that an earlier run opened long ago draws as it did then, and the generators stay as they are now."""
+        before, due = self._generators.read(), self._due
+        self._opened = before if due is None else due.opened
+        if due is not None and due.opened is not None:
+            self._generators.put_back(due.opened)
         yield
-        if before is not None:
+        if due is not None:
             self._generators.put_back(before)
+        elif is_alike(before, self._generators.read()):
+            self._opened = None
 
     def enters(self, epoch_iterator: Any) -> epochs.KeptEpoch:
         """Keras begins an epoch."""
         self._epochs = epoch_iterator
-        self._given = self._moved + self._feed.num_taken
+        began = self._began.generators if self._began and self._watch.draws else None
+        self._given = passed_in_all(self._passed, self._moved + self._feed.num_taken, began)
         due, source = self._due, self._own(self._feed.adapter)
         if due is None:
             self.steps_done = 0
@@ -176,25 +196,33 @@ class Keeper:
         self._own(adapter)
         due, self._due = self._due, None
         if due is None or not self._begins_within(due):
-            self._pass(begin, due)
+            if self._feed.goes_on_over_fits:
+                self._passed = self._given if due is None else self._passed_again(begin, due)
             self.steps_done = self._moved = 0
             self._began, self._first = self._moment(), None
-            return self._noting_first(begin())
-        self._began, self._first, self._moved = due.began, due.first, due.batches
+            return self._noting_first(self._watched(begin()))
+        self._began, self._first, self._moved, self._passed = due.began, due.first, due.batches, due.passed
+        self._watch.draws = due.draws
         batches = self._move(adapter, begin, due)
         return batches if due.batches else self._noting_first(batches)
 
-    def _pass(self, begin: Callable[[], Iterator[Any]], due: Place | None) -> None:
-        """Count what a Python generator has given to earlier iterators, or read it again where an earlier run has."""
-        if not self._feed.goes_on_over_fits:
-            return
-        if due is None:
-            self._passed += max(0, self._given - NUM_BATCHES_FOR_TENSOR_SPEC)
-        elif (passed := due.passed_in_all) > self._passed:
-            now = self._generators.read()
-            begin_at(self._feed.adapter, begin, NUM_BATCHES_FOR_TENSOR_SPEC + passed)
-            self._generators.put_back(now)
-            self._passed = passed
+    def _passed_again(self, begin: Callable[[], Iterator[Any]], due: Place) -> tuple[Passed, ...]:
+        """What a Python generator gave to iterators of an earlier run; now it is read up to there."""
+        now, batches = self._generators.read(), begin()
+        deque(islice(batches, NUM_BATCHES_FOR_TENSOR_SPEC), maxlen=0)
+        self._read_again(batches, due)
+        self._generators.put_back(now)
+        return due.passed_in_all
+
+    def _read_again(self, batches: Iterator[Any], place: Place) -> None:
+        last = read_again(batches, place.passed_in_all, self._generators)
+        if last is not None and not is_the_batch(last, place.checksum):
+            tell_once(_ANOTHER_BATCH)
+
+    def _watched(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The same batches; of a Python generator that each epoch reads anew, it is noticed whether they draw."""
+        self._watch.draws = self._feed.goes_on_over_fits and not self._restarts
+        return self._watch.over(batches) if self._feed.goes_on_over_fits and self._restarts else batches
 
     def _begins_within(self, due: Place) -> bool:
         """Whether an iterator goes on after its first batch."""

@@ -24,7 +24,7 @@ from abreast.keras_private.data_adapters import (
     source_of,
 )
 
-__all__ = ["Jumps", "begin_at", "ended_early", "source_fingerprint"]
+__all__ = ["Jumps", "begin_at", "ended_early", "is_the_batch", "source_fingerprint", "take_batches"]
 
 
 @runtime_checkable
@@ -86,7 +86,7 @@ def begin_at(
             return restart_workers(adapter, num_batches)(batches), None
         if is_by_index(adapter) or (agrees is not None and not has_workers(adapter)):
             batches, last = _pass_over(adapter, begin, num_batches, before_first)
-            if _is(last, checksum) and (agrees is None or agrees()):
+            if is_the_batch(last, checksum) and (agrees is None or agrees()):
                 return batches, None
     return _read_again(adapter, begin, num_batches, before_first, checksum)
 
@@ -109,9 +109,9 @@ def _pass_over(
     with hollow(adapter, num_batches - 1) as fill:
         batches = begin()
         before_first()
-        _take(batches, num_batches - 1, num_batches)
+        take_batches(batches, num_batches - 1, num_batches)
         fill()
-        return batches, _take(batches, 1, num_batches)
+        return batches, take_batches(batches, 1, num_batches)
 
 
 def _read_again(
@@ -124,13 +124,13 @@ def _read_again(
     start = perf_counter()
     batches = begin()
     before_first()
-    last = _take(batches, num_batches, num_batches)
+    last = take_batches(batches, num_batches)
     cost = f"the data source was read again up to batch {num_batches:,}: {perf_counter() - start:.1f} s"
     dataset = adapter.get_tf_dataset() if isinstance(adapter, TFDatasetAdapter) else None
     lost = None if dataset is None else tf_order.lost(dataset)
-    if lost is None and dataset is not None and (checksum is None or not _is(last, checksum)):
+    if lost is None and dataset is not None and (checksum is None or not is_the_batch(last, checksum)):
         lost = tf_order.perhaps_lost(dataset)
-    if lost is None and not _is(last, checksum):
+    if lost is None and not is_the_batch(last, checksum):
         lost = _OTHERS.format(num_batches - 1)
     return batches, cost if lost is None else f"{cost}\n{lost}"
 
@@ -141,9 +141,9 @@ _OTHERS = (
 )
 
 
-def _take(batches: Iterator[Any], number: int, wanted: int) -> Any:
-    """The last of some batches. Raises `DataError` if there are fewer."""
-    last = None
+def take_batches(batches: Iterator[Any], number: int, wanted: int | None = None) -> Any:
+    """The last of some batches, or of the rest of those `wanted`. Raises `DataError` if there are fewer."""
+    last, wanted = None, number if wanted is None else wanted
     for taken in range(number):
         try:
             last = next(batches)
@@ -152,7 +152,8 @@ def _take(batches: Iterator[Any], number: int, wanted: int) -> Any:
     return last
 
 
-def _is(batch: Any, checksum: int | None) -> bool:
+def is_the_batch(batch: Any, checksum: int | None) -> bool:
+    """Whether a batch may have a checksum of an earlier run."""
     return checksum is None or HostBatch.of(batch, text=True).compared == checksum
 
 

@@ -1,0 +1,62 @@
+"""What a Python generator gave to iterators that have ended, and how another process reads that again.
+
+A generator may keep what it drew, as an order of rows. So it is read again with the random generators as they were before each
+part. Other sources begin anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from abreast.checkpoints.generators import Generators, is_alike
+from abreast.feed.jump import take_batches
+from abreast.keras_private.data_adapters import NUM_BATCHES_FOR_TENSOR_SPEC
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A part of a generator: so many batches, and the random generators before them; None where these drew nothing."""
+
+    batches: int
+    generators: Any = None
+
+
+def passed_in_all(parts: tuple[Passed, ...], batches: int, generators: Any) -> tuple[Passed, ...]:
+    """The parts with that of one more iterator, which gave so many batches. What drew nothing becomes one part."""
+    own = int(max(0, batches - NUM_BATCHES_FOR_TENSOR_SPEC))
+    if not own:
+        return parts
+    if parts and parts[-1].generators is None and generators is None:
+        return *parts[:-1], Passed(parts[-1].batches + own)
+    return *parts, Passed(own, generators)
+
+
+def read_again(batches: Iterator[Any], parts: Sequence[Passed], generators: Generators) -> Any:
+    """The last batch of these parts. Raises `DataError` if the generator ends too early."""
+    last = None
+    for part in parts:
+        if part.generators is not None:
+            generators.put_back(part.generators)
+        last = take_batches(batches, part.batches) or last
+    return last
+
+
+class Watch:
+    """Whether an iterator draws from the random generators while it is read."""
+
+    def __init__(self, generators: Generators) -> None:
+        self.draws = False
+        self._generators = generators
+
+    def over(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The same batches; compares the generators around each read, until one has drawn."""
+        while True:
+            before = None if self.draws else self._generators.read()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            self.draws = before is None or not is_alike(before, self._generators.read())
+            yield batch
