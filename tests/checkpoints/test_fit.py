@@ -317,6 +317,34 @@ def share_a_generator(folder: str) -> list[list[float]]:
     return [plain, fit(2, abreast.Checkpoint(folder))]
 
 
+def test_a_validation_goes_on_where_two_interrupted_runs_have_not_begun_it(workers: Workers, tmp_path: Path) -> None:
+    plain, interrupted = workers.abreast.run(validate_on_a_generator, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def validate_on_a_generator(folder: str) -> list[list[float]]:
+    """In a worker: losses on a generator, the first batches of which Keras gives again, with and without two ends before the second validation."""
+    import keras
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    def fit(number: int, *callbacks: Any) -> list[float]:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(1e-4), "mse")
+        abreast.parallelize(model, 1)
+        x = np.ones((8, 1), "float32")
+        held_out = ((np.full((2, 1), number, "float32"), x[:2]) for number in range(100))
+        settings: dict[str, Any] = {"validation_data": held_out, "validation_steps": 3, "callbacks": list(callbacks)}
+        return list(model.fit(x, x, 2, 3, verbose=0, **settings).history["val_loss"])
+
+    def checkpointed(number: int, interrupt: Interrupt) -> list[float]:
+        return fit(number, interrupt, abreast.Checkpoint(folder, every=1))
+
+    return [fit(0), until_it_ends(checkpointed, (5, 2))]
+
+
 def test_a_source_that_shuffles_at_the_end_of_an_epoch_does_so_once(workers: Workers, tmp_path: Path) -> None:
     plain, interrupted = workers.abreast.run(shuffle_in_a_hook, folder=str(tmp_path))
     assert plain == interrupted

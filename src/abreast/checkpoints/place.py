@@ -122,8 +122,8 @@ class Keeper:
         return self._due is not None
 
     def place(self, steps: int) -> Place:
-        """The place after `steps` of the present epoch."""
-        if self._due is not None:  # no epoch has begun there since a restart, as before the first validation
+        """The place after `steps` of the present epoch; that of the earlier run as long as this one has not gone there."""
+        if self._due is not None:
             return self._due
         known = None if self._epochs is None else epochs.known_batches(self._epochs)
         feed = self._feed
