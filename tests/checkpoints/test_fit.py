@@ -46,6 +46,45 @@ def test_a_fit_goes_on_on_other_devices(workers: Workers, tmp_path: Path) -> Non
         np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=2e-6, err_msg=name)
 
 
+def test_what_each_device_adds_up_goes_on(workers: Workers, tmp_path: Path) -> None:
+    """A sum of sums is rounded otherwise, in metrics of an epoch and in accumulated gradients."""
+    plain, watched, interrupted = workers.abreast.run(add_up, folder=str(tmp_path))
+    assert_equal(plain, watched)
+    assert_equal(plain, interrupted)
+
+
+def add_up(folder: str) -> list[dict[str, Any]]:
+    """In a worker: an epoch on four devices without checkpoints, with them, and in two parts. No callback looks at its steps."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import fits, variables
+    from abreast.checkpoints.fit import KeptFit
+    from abreast.replacing import replaced
+
+    def end(self: Any, step: int) -> None:
+        step_begins(self, step)
+        if step == 8:
+            raise InterruptedError
+
+    def fit(*callbacks: Any) -> dict[str, Any]:
+        fits._num_fits.clear()
+        keras.utils.set_random_seed(5)
+        model = keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.Adam(0.05, gradient_accumulation_steps=5), "mse", metrics=["mae"])
+        abreast.parallelize(model, 4)
+        x = np.random.default_rng(1).normal(size=(150, 6)).astype("float32")
+        history = model.fit(x, x[:, :1] * 2 + x[:, 1:2], batch_size=11, callbacks=list(callbacks), verbose=0).history
+        found = {f"variables/{i}": np.array(each) for i, each in enumerate(variables.read(model).values())}
+        return {**found, **history}
+
+    step_begins = KeptFit.step_begins
+    ends = [fit(), fit(abreast.Checkpoint(f"{folder}/watched", every=1))]
+    with replaced(KeptFit, "step_begins", end), pytest.raises(InterruptedError):
+        fit(abreast.Checkpoint(f"{folder}/interrupted", every=1))
+    return [*ends, fit(abreast.Checkpoint(f"{folder}/interrupted", every=1))]
+
+
 def test_a_second_fit_steps_as_without_checkpoints(workers: Workers, tmp_path: Path) -> None:
     assert workers.abreast.run(steps_of_two_fits, folder=str(tmp_path)) == [True, True, True]
 
@@ -323,7 +362,7 @@ def test_a_validation_goes_on_where_two_interrupted_runs_have_not_begun_it(worke
 
 
 def validate_on_a_generator(folder: str) -> list[list[float]]:
-    """In a worker: losses on a generator, the first batches of which Keras gives again, with and without two ends before the second validation."""
+    """In a worker: losses on a generator, with and without two ends before the second validation. Keras repeats two batches."""
     import keras
 
     import abreast
@@ -337,7 +376,8 @@ def validate_on_a_generator(folder: str) -> list[list[float]]:
         x = np.ones((8, 1), "float32")
         held_out = ((np.full((2, 1), number, "float32"), x[:2]) for number in range(100))
         settings: dict[str, Any] = {"validation_data": held_out, "validation_steps": 3, "callbacks": list(callbacks)}
-        return list(model.fit(x, x, 2, 3, verbose=0, **settings).history["val_loss"])
+        losses: list[float] = model.fit(x, x, 2, 3, verbose=0, **settings).history["val_loss"]
+        return losses
 
     def checkpointed(number: int, interrupt: Interrupt) -> list[float]:
         return fit(number, interrupt, abreast.Checkpoint(folder, every=1))

@@ -5,7 +5,7 @@ Training works without all of it; the timeline, the doctor and `abreast machine`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Mark = TypeVar("Mark")
 RandomState = TypeVar("RandomState")
+Sums = Sequence[tuple[Any, Any]]  # variables, each with the parts of its sum as one array
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,18 @@ class Instruments(Protocol[Mark, RandomState]):
         """Between two steps of a call: let the model's variables have the values of all replicas. Every process calls it."""
         ...
 
+    def adds_up(self, model: Any) -> bool:
+        """Whether replicas keep sums of their own that `read_sums` does not give: `rest` rounds them, so a checkpoint waits."""
+        ...
+
+    def read_sums(self, model: Any) -> Sums:
+        """What `rest` would add up: the parts of variables in which each replica adds up its own."""
+        ...
+
+    def write_sums(self, sums: Sums, model: Any) -> None:
+        """Let replicas have parts of sums that the variables have, if there are as many of them as replicas."""
+        ...
+
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         """Make the variables that the first step would make, where Keras makes none before; only there, a batch is read."""
         ...
@@ -105,3 +118,16 @@ class Instruments(Protocol[Mark, RandomState]):
         0 where this process does not lead all devices.
         """
         ...
+
+
+class NoSums:
+    """For `Instruments` of a backend whose replicas keep no sums of their own between two steps."""
+
+    def adds_up(self, model: Any) -> bool:
+        return False
+
+    def read_sums(self, model: Any) -> Sums:
+        return ()
+
+    def write_sums(self, sums: Sums, model: Any) -> None:
+        pass

@@ -1,6 +1,7 @@
 """A `fit` that writes checkpoints and goes on from one: two callbacks around those of the user, and what they decide.
 
-A checkpoint is taken before a step, when the callbacks of the step before have run, and before an epoch. An epoch that an
+A checkpoint is taken before a step, when the callbacks of the step before have run, and before an epoch; one that is due waits
+for the next update of the weights, where devices keep the gradients that they accumulate apart. An epoch that an
 earlier run has begun goes on after its last step; Keras's loop repeats that step without training (`keras_private/epochs.py`).
 Not here: which `fit` of the script this is (`fits.py`), what a checkpoint holds (`moment.py`).
 """
@@ -19,7 +20,12 @@ from abreast.checkpoints.moment import RunningFit
 from abreast.checkpoints.snapshot import Snapshot
 from abreast.feed import DoneStep, Feed
 from abreast.keras_private.epochs import step_noting_logs
+from abreast.stderr import tell_once
 
+_ADDED_UP = (
+    "the signal came between two updates of the weights: the gradients that devices have accumulated are saved as one sum, and "
+    "the training goes on to rounding, not exactly, as without the signal"
+)
 Save = Callable[[Snapshot, bool], str]  # a state, and whether to wait until it is on the disk; returns its name
 
 
@@ -44,6 +50,7 @@ class KeptFit:
         self.opens = opens
         self._begin = begin
         self._epoch = self._steps = 0
+        self._is_due = False
         self._before_validation: Snapshot | None = None
         self._plain_step: Any = None
         self._step: Any = None
@@ -124,10 +131,15 @@ class KeptFit:
 
     def _take_if_due(self, read: Callable[[], Snapshot], at_end: bool = False) -> None:
         answer = self._agreement.answer(at_end)
-        if answer.is_due or answer.asked:
+        self._is_due |= answer.is_due
+        apart = (answer.asked or self._is_due) and current_backend().instruments.adds_up(self._running.model)
+        if answer.asked and apart:
+            tell_once(_ADDED_UP)
+        if answer.asked or (self._is_due and not apart):
             self._store(read(), answer.asked)
 
     def _store(self, snapshot: Snapshot, asked: str | None) -> None:
+        self._is_due = False
         self._agreement.saved()
         name = self._save(snapshot, asked is not None)
         if asked is not None:

@@ -22,9 +22,13 @@ _GROUPS = ("model", "metrics", "optimizer")
 
 def read(model: Any) -> dict[str, Any]:
     """Copies of all variables and buffers, between two steps; names begin with their group, as `model/dense/kernel`."""
-    instruments = current_backend().instruments
+    instruments, named = current_backend().instruments, _named(model)
+    sums = instruments.read_sums(model)
     instruments.rest(model)
-    found = {name: _copy(variable) for name, variable in _named(model).items()}
+    found = {name: _copy(variable) for name, variable in named.items()}
+    instruments.write_sums(sums, model)  # as if nobody had read: a sum of sums is rounded otherwise
+    names = {id(variable): name for name, variable in named.items()}
+    found |= {f"sums/{names[id(variable)]}": parts for variable, parts in sums}
     return found | {f"buffers/{name}": value for name, value in instruments.read_buffers(model).items()}
 
 
@@ -54,11 +58,12 @@ def write(model: Any, arrays: Mapping[str, Any]) -> None:
     instruments = current_backend().instruments
     instruments.rest(model)
     check(model, arrays)
-    for variable, value in zip(_named(model).values(), _of_variables(arrays).values(), strict=True):
-        variable.assign(value)
-    instruments.write_buffers(
-        model, {name.removeprefix("buffers/"): value for name, value in arrays.items() if name.startswith("buffers/")}
-    )
+    named = _of_variables(arrays)
+    variables = dict(zip(named, _named(model).values(), strict=True))
+    for name, variable in variables.items():
+        variable.assign(named[name])
+    instruments.write_sums([(variables[name], parts) for name, parts in _below("sums/", arrays).items()], model)
+    instruments.write_buffers(model, _below("buffers/", arrays))
 
 
 def check(model: Any, arrays: Mapping[str, Any]) -> None:
@@ -73,6 +78,10 @@ def check(model: Any, arrays: Mapping[str, Any]) -> None:
             )
     if len(saved) != len(own):
         raise CheckpointError(f"the checkpoint has {len(saved)} variables, this model has {len(own)}", _HINT)
+
+
+def _below(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 def _of_variables(arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from typing import Any
 import jax
 
 from abreast.backend.contract import Placement
-from abreast.backend.instruments import DeviceTimes, Tracer
+from abreast.backend.instruments import DeviceTimes, NoSums, Tracer
 from abreast.backend.jax import all_reduce
 from abreast.backend.jax.devices import OF_ALL_PROCESSES, platform, replicated_over, sharded_over
 from abreast.backend.jax.trace import JaxTracer
 from abreast.feed import HostBatch
 
 
-class JaxInstruments:
+class JaxInstruments(NoSums):
     """See `backend/instruments.py`. JAX has no global random generator: keys are Keras's variables."""
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from time import perf_counter_ns
 from typing import Any
 
@@ -12,19 +12,24 @@ from keras import tree
 from tensorflow.python.eager import context
 
 from abreast.backend.contract import Placement
-from abreast.backend.instruments import DeviceTimes, Tracer
+from abreast.backend.instruments import DeviceTimes, NoSums, Sums, Tracer
 from abreast.backend.tensorflow import all_reduce
 from abreast.backend.tensorflow.build import build
 from abreast.backend.tensorflow.devices import computes_on_gpus, device_names, tf_names
 from abreast.backend.tensorflow.trace import TensorFlowTracer
+from abreast.backend.tensorflow.variables import Variables
 from abreast.feed import HostBatch
 
 
-class TensorFlowInstruments:
+class TensorFlowInstruments(NoSums):
     """See `backend/instruments.py`. `rest` adds up what the replicas of a model have accumulated."""
 
-    def __init__(self, rest: Callable[[Any], None]) -> None:
+    def __init__(
+        self, rest: Callable[[Any], None], variables: Mapping[Any, Variables], due_sums: MutableMapping[Any, Sums]
+    ) -> None:
         self._rest = rest
+        self._variables = variables  # of each model that has a place
+        self._due_sums = due_sums
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
         if placement is None:
@@ -62,6 +67,18 @@ class TensorFlowInstruments:
 
     def rest(self, model: Any) -> None:
         self._rest(model)
+
+    def read_sums(self, model: Any) -> Sums:
+        variables = self._variables.get(model)
+        return () if variables is None else variables.read_sums()
+
+    def write_sums(self, sums: Sums, model: Any) -> None:
+        variables = self._variables.get(model)
+        if variables is not None and all(variables.has(variable) for variable, _ in sums):
+            self._due_sums.pop(model, None)
+            variables.write_sums(sums)
+        else:
+            self._due_sums[model] = sums
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         build("train", model, first_batch())

@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from abreast import exact
+from abreast.backend.instruments import Sums
 from abreast.backend.tensorflow.functions import OWNER, in_a_step
 from abreast.backend.tensorflow.processes import Reach
 from abreast.backend.tensorflow.reduce import add_in_order
@@ -119,6 +121,10 @@ class Variables:
         for variable, copies in self._copies.values():
             variable._value = copies.values[index or 0]
 
+    def has(self, variable: Any) -> bool:
+        """Whether a Keras variable has a place."""
+        return id(variable) in self._copies
+
     def add_optimizer(self, optimizer: Any) -> None:
         """Place the variables of an optimizer that has just been built."""
         self._add(optimizer.variables, [], accumulators(optimizer))
@@ -166,6 +172,24 @@ class Variables:
                 self._gather = self._gather or self._function(self._put_together)
                 self._gather()
             self._has_added = False
+
+    def read_sums(self) -> Sums:
+        """Each variable whose parts `rest` would add up, with its parts, one per replica; none over several processes."""
+        if not self._has_added or self._reach.processes is not None or len(self.devices) == 1:
+            return []
+        with self.turn():
+            sums = [*self.metric_sums, *self.gradient_sums]
+            return [(variable, np.stack([np.array(copy) for copy in self.copies(variable)])) for variable in sums]
+
+    def write_sums(self, sums: Sums) -> None:
+        """Let each replica have its part again, after `rest`; parts of another number of replicas stay added up."""
+        with self.turn():
+            for variable, parts in sums:
+                copies = self.copies(variable)
+                if len(copies) == len(parts):
+                    self._has_added = True
+                    for copy, part in zip(copies, parts, strict=True):
+                        copy.assign(part)
 
     def complete(self) -> None:
         """After `rest`, in every process: add up the `gradient_sums` of all."""

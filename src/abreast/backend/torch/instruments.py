@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from abreast.backend.contract import Placement
-from abreast.backend.instruments import DeviceTimes, Tracer
+from abreast.backend.instruments import DeviceTimes, NoSums, Tracer
 from abreast.backend.torch import seeds
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.devices import device_names
 from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode
+from abreast.backend.torch.team_model import team_model_of
 from abreast.backend.torch.trace import TorchTracer
 from abreast.feed import HostBatch
 
@@ -22,7 +23,7 @@ from abreast.feed import HostBatch
 RandomState = tuple[Any, list[tuple[Any, ...]] | None]
 
 
-class TorchInstruments:
+class TorchInstruments(NoSums):
     """See `backend/instruments.py`. `mode_of` gives the mode of a placement; `leader` has workers, if any are there.
 
     `rest` brings accumulated gradients together.
@@ -81,6 +82,10 @@ class TorchInstruments:
 
     def rest(self, model: Any) -> None:
         self._rest(model)
+
+    def adds_up(self, model: Any) -> bool:
+        known = team_model_of(model)
+        return known is not None and known.step.holds_gradients
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         pass  # Keras's `fit` has built it

@@ -129,6 +129,8 @@ class ReplicaStep:
             target = contribution if model.optimizer is None else model.optimizer.scale_loss(contribution)
             if gradients.weights:
                 gradients.backward(target)
+        if not updates and not gradients.is_known:
+            gradients.own()
         in_message = gradients.is_small and gradients.weights and updates
         if not gradients.overlaps:
             self._state.start(gradients.own() if in_message else ())
@@ -139,14 +141,15 @@ class ReplicaStep:
         if updates:
             gradients.finish()
         self._apply(gradients.weights, updates)
-        gradients.begin_overlap()
+        if updates:
+            gradients.begin_overlap()
         return logs
 
     def _updates_now(self) -> bool:
         """Whether this step changes the weights. With gradient accumulation, most steps do not, and need no exchange."""
         optimizer = self.model.optimizer
         steps = getattr(optimizer, "gradient_accumulation_steps", None)
-        if not steps or isinstance(optimizer, LossScaleOptimizer) or not self._gradients.is_known:
+        if not steps or isinstance(optimizer, LossScaleOptimizer):
             return True
         return bool((int(optimizer._iterations) + 1) % steps == 0)
 
