@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,32 @@ def add_up(folder: str) -> list[dict[str, Any]]:
     with replaced(KeptFit, "step_begins", end), pytest.raises(InterruptedError):
         fit(abreast.Checkpoint(f"{folder}/interrupted", every=1))
     return [*ends, fit(abreast.Checkpoint(f"{folder}/interrupted", every=1))]
+
+
+def test_a_script_that_has_built_its_optimizer_goes_on(workers: Workers, tmp_path: Path) -> None:
+    plain, interrupted = workers.abreast.run(fit_with_a_built_optimizer, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def fit_with_a_built_optimizer(folder: str) -> list[dict[str, list[float]]]:
+    """In a worker: the `History` of a model whose layers and optimizer are built before `fit`, and whose metrics are not."""
+    import keras
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    def fit(number: int, interrupt: Interrupt) -> Any:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=["mae"])
+        model.optimizer.build(model.trainable_variables)
+        abreast.parallelize(model, 1)
+        x = np.ones((8, 2), "float32")
+        return model.fit(x, x[:, :1], 2, 2, verbose=0, callbacks=[interrupt, abreast.Checkpoint(folder, 1)]).history
+
+    plain = until_it_ends(fit, ())
+    shutil.rmtree(folder)
+    return [plain, until_it_ends(fit, (3,))]
 
 
 def test_a_second_fit_steps_as_without_checkpoints(workers: Workers, tmp_path: Path) -> None:

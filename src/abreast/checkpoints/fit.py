@@ -185,9 +185,7 @@ class _Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
 
 def build(model: Any, feed: Feed) -> None:
     """Make the variables that TensorFlow would make in the first step."""
+    current_backend().instruments.build(model, feed.first_batch)
     optimizer = getattr(model, "optimizer", None)
-    is_built = all(layer.built for layer in model._flatten_layers())
-    if not is_built or (optimizer is not None and not optimizer.built):
-        current_backend().instruments.build(model, feed.first_batch)
     if optimizer is not None and not optimizer.built:
         optimizer.build(model.trainable_variables)

@@ -32,7 +32,7 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
         return
     own_step = exact.overrides_step(model, kind)
     if own_step and not model.run_eagerly:
-        if not _is_built(model):
+        if not is_built(model):
             _trace(getattr(model, f"{kind}_step"), batch)
         return
     try:
@@ -49,7 +49,8 @@ def _trace(step: Callable[[Any], Any], batch: HostBatch) -> None:
     tf.function(lambda batch: step(batch), autograph=False).get_concrete_function(data)
 
 
-def _is_built(model: Any) -> bool:
+def is_built(model: Any) -> bool:
+    """Whether a model, its losses, metrics and optimizers have their variables."""
     compiled = (model._compile_metrics, model._compile_loss, *exact.optimizers(model))
     return all(part.built for part in (*model._flatten_layers(), *compiled) if part is not None)
 

@@ -14,7 +14,7 @@ from tensorflow.python.eager import context
 from abreast.backend.contract import Placement
 from abreast.backend.instruments import DeviceTimes, NoSums, Sums, Tracer
 from abreast.backend.tensorflow import all_reduce
-from abreast.backend.tensorflow.build import build
+from abreast.backend.tensorflow.build import build, is_built
 from abreast.backend.tensorflow.devices import computes_on_gpus, device_names, tf_names
 from abreast.backend.tensorflow.trace import TensorFlowTracer
 from abreast.backend.tensorflow.variables import Variables
@@ -81,7 +81,8 @@ class TensorFlowInstruments(NoSums):
             self._due_sums[model] = sums
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
-        build("train", model, first_batch())
+        if not is_built(model):
+            build("train", model, first_batch())
 
     def read_buffers(self, model: Any) -> dict[str, Any]:
         return {}
