@@ -29,7 +29,7 @@ from abreast.checkpoints.model_config import config_of
 from abreast.checkpoints.moment import RunningFit
 from abreast.checkpoints.names import final_name_of, name_of, prefix_of
 from abreast.checkpoints.place import Keeper, begins
-from abreast.checkpoints.plain import pack, unpack
+from abreast.checkpoints.plain import CannotPackError, pack, unpack
 from abreast.checkpoints.policy import Policy, default, is_off
 from abreast.checkpoints.read import read_checkpoint
 from abreast.checkpoints.snapshot import Snapshot
@@ -231,6 +231,7 @@ class _Fit:
         feed, validation, begin = self._arguments["x"], self._arguments["validation_data"], self._settings
         states = CallbackStates([each for each in self._callbacks if not _is_ours(each)])
         if self._saved is not None:
+            feed.form = unpack(self._saved.values.get("batch"), {})
             with kept_random(None):
                 build(model, feed)
             variables.check(model, self._saved.tensors)
@@ -259,10 +260,17 @@ class _Fit:
     def _write_final(self, state: Snapshot) -> None:
         self._write(final_name_of(self._number, state.values["epoch"]), state, finished=True, wait=True)
 
+    def _form(self) -> Any:
+        """The form of a batch as JSON; None if its data is of a class of the user's, as a named tuple."""
+        try:
+            return pack(self._arguments["x"].form, "batch", {})
+        except CannotPackError:
+            return None
+
     def _write(self, name: str, state: Snapshot, finished: bool, wait: bool) -> bool:
         """Write a checkpoint; False if that has failed, which is reported."""
         values, tensors = self._began
-        more = {"fit": self._number, "finished": finished, "epochs": self._epochs, **values}
+        more = {"fit": self._number, "finished": finished, "epochs": self._epochs, "batch": self._form(), **values}
         if self._job is not None:
             more["generators_of_ranks"] = rank_generators.of_all(state, self._job)
         if not self._is_writer:

@@ -6,7 +6,7 @@ source is read ahead, with `in_process.py`, `shared_random.py` and `turns.py`. `
 reads only a process's own rows, also of sources in which a row depends on its index alone: `by_index.py`, with
 `torch_loader.py` and `grain_batches.py`.
 `jump.py` begins a source after some batches, with `hollow.py` and `tf_order.py`; `source_state.py` has what its objects have
-changed, and `fingerprint.py` what it is.
+changed, `fingerprint.py` what it is, and `form.py` what its batches look like.
 `validation_split.py` cuts off the rows for validation. Imports no framework: a backend puts batches on devices.
 """
 

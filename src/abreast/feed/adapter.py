@@ -17,6 +17,7 @@ import keras
 
 from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
+from abreast.feed.form import batch_of, form_of
 from abreast.feed.habits import Habits
 from abreast.feed.own_batches import OwnBatches
 from abreast.feed.pace import Pace
@@ -26,6 +27,7 @@ from abreast.feed.source import Source
 from abreast.feed.workers import end_workers
 from abreast.keras_private.data_adapters import ArrayDataAdapter, DataAdapter, stored_rows
 from abreast.staging import DEFAULT_STAGING, Stage, Staged, Staging
+from abreast.stderr import tell_once
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         self.own_batches = None if stage.processes is None else OwnBatches(stage.processes, stored=self._stored)
         self.staging = staging
         self.structure: tuple[Any, ...] | None = None
+        self.form: Any = None  # of the first batch, see `form.py`
         self.keep_last = False
         self.may_be_empty = False
         self.on_first_batch: Callable[[int], None] | None = None  # called with its rows, in the thread that reads it
@@ -149,7 +152,10 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         return None if batch is None or batch.digest is not None or self._open.habits.between else batch.compared
 
     def first_batch(self) -> HostBatch:
-        """A batch as the source begins, which builds a model; the epochs that follow are as if it had not been read."""
+        """A batch that builds a model: of zeros where the form is known, else one that is read for it."""
+        if self.form is not None:
+            return HostBatch.of(batch_of(self.form), text=True)
+        tell_once(_READ_TO_BUILD)
         batch = iter(self).take().host
         self._close_iterator()
         self.on_epoch_end()
@@ -182,7 +188,7 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
     def check(self, batch: HostBatch) -> HostBatch:
         """The batch; raises `DataError` if its structure differs from that of the first batch."""
         if self.structure is None:
-            self.structure = batch.structure
+            self.structure, self.form = batch.structure, form_of(batch.data)
             if self.own_batches is None:
                 self.begins(batch.rows)
         elif batch.structure != self.structure:
@@ -347,6 +353,12 @@ class Handed:
     def take(self) -> Taken[Any]:
         self._iterator.pipeline.look_ahead()
         return self._iterator.pipeline.stage(self._taken)
+
+
+_READ_TO_BUILD = (
+    "a batch was read to build the model: a data source that this changes is not exactly what would have followed\n"
+    "hint: give batches as plain tuples, lists and dictionaries"
+)
 
 
 class DoneStep:
