@@ -78,6 +78,42 @@ def validate_on_a_generator(folder: str | None = None, interrupted_at: tuple[int
     return until_it_ends(once, interrupted_at)
 
 
+@pytest.mark.in_turn
+@pytest.mark.parametrize("interrupted_at", [(7, 5, 5), (9, 1)], ids=["in epochs", "in a validation"])
+def test_a_validation_goes_on_with_the_rows_that_would_have_followed(
+    workers: Workers, tmp_path: Path, interrupted_at: tuple[int, ...]
+) -> None:
+    plain, interrupted = workers.abreast.run(validate, folder=str(tmp_path), interrupted_at=interrupted_at)
+    assert plain == interrupted
+
+
+def validate(folder: str, interrupted_at: tuple[int, ...]) -> list[list[float]]:
+    """In a worker: losses on a data set that draws and shuffles, with and without ends; an epoch is 4 batches and one more."""
+    import keras
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    class Ends(Interrupt):
+        def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+            self.on_train_batch_begin(batch)
+
+    def fit(number: int, *callbacks: Any) -> list[float]:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, 1)
+        (x, options), (held_out, _) = _arrays(), _data_set(draws=True)
+        settings: dict[str, Any] = {**options, "validation_data": held_out, "validation_steps": 1, "epochs": 4}
+        losses: list[float] = model.fit(x, callbacks=list(callbacks), verbose=0, **settings).history["val_loss"]
+        return losses
+
+    def checkpointed(number: int, interrupt: Interrupt) -> list[float]:
+        return fit(number, Ends(interrupt.at), abreast.Checkpoint(folder, every=1))
+
+    return [fit(0, Ends(None)), until_it_ends(checkpointed, interrupted_at)]
+
+
 def test_a_process_with_rows_of_its_own_keeps_its_own_objects(workers: Workers) -> None:
     assert workers.abreast.run(per_host) == [{"order": [2, 1]}, {}]
 

@@ -91,7 +91,7 @@ class KeptFit:
 
     def validation_begins(self) -> None:
         self.put_back_again(epoch_over=True)
-        small, model = self._running.read_small(self._epoch, self._steps), self._running.model
+        small, model = self._running.read_small(self._epoch, self._steps, validating=True), self._running.model
         self._before_validation = RunningFit.merged(small, variables.read_changed_by_validation(model))
         self._take_if_due(lambda: RunningFit.merged(small, variables.read(model)))
 

@@ -7,7 +7,7 @@ Not here: when that happens (`fit.py`), and the files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,8 +37,8 @@ class RunningFit:
         """The state between two steps: `epoch` runs, and `steps` of it are done."""
         return self.merged(self.read_small(epoch, steps), variables.read(self.model))
 
-    def read_small(self, epoch: int, steps: int) -> Snapshot:
-        """The same without variables."""
+    def read_small(self, epoch: int, steps: int, validating: bool = False) -> Snapshot:
+        """The same without variables. `validating`: Keras has begun a validation, of which no step is done."""
         tensors: dict[str, Any] = {}
         history = self.model.history
         values = {
@@ -47,7 +47,9 @@ class RunningFit:
             "fingerprint": self.fingerprint(),
             _FLAG: bool(self.model.stop_training),
             "generators": pack(generators.read(self.model), "generators", tensors),
-            "places": {name: _packed(keeper, name, steps, tensors) for name, keeper in self._keepers().items()},
+            "places": {
+                name: pack(asdict(place), f"places/{name}", tensors) for name, place in self._places(steps, validating)
+            },
             "history": {"epoch": list(history.epoch), "logs": pack(history.history, "history", tensors)},
             "logs": pack(_plain(self.logs or {}), "logs", tensors),
             "callbacks": self.callbacks.read(tensors),
@@ -101,14 +103,14 @@ class RunningFit:
             elif name in places and move:
                 keeper.go_to(places[name])
 
+    def _places(self, steps: int, validating: bool) -> Iterator[tuple[str, Place]]:
+        yield "train", self.train.place(steps)
+        if self.validation is not None:
+            yield "validation", self.validation.place(0, validating)
+
     def _keepers(self) -> dict[str, Keeper]:
         found = {"train": self.train, "validation": self.validation}
         return {name: keeper for name, keeper in found.items() if keeper is not None}
-
-
-def _packed(keeper: Keeper, name: str, steps: int, tensors: dict[str, Any]) -> Any:
-    place = keeper.place(steps if name == "train" else 0)
-    return pack(asdict(place), f"places/{name}", tensors)
 
 
 def _unpacked(packed: Any, tensors: Mapping[str, Any]) -> Place:

@@ -41,7 +41,7 @@ class Place:
     `drawn_ahead`: the generators that are further than the place, because the source was read ahead.
     `passed`: what a Python generator gave to earlier iterators, besides the batches that Keras has read to open it, with which
     each of them begins. `opened`: the random generators before it was opened, if that drew. `draws`: whether the present iterator
-    may have drawn.
+    may have drawn. `validating`: a validation has begun, before which Keras calls the hook of an epoch's end once more.
     """
 
     began: Moment | None
@@ -55,6 +55,7 @@ class Place:
     passed: tuple[Passed, ...] = ()
     opened: Any = None
     draws: bool = False
+    validating: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -121,18 +122,22 @@ class Keeper:
         """Whether the next epoch begins at a place of an earlier run."""
         return self._due is not None
 
-    def place(self, steps: int) -> Place:
+    def place(self, steps: int, validating: bool = False) -> Place:
         """The place after `steps` of the present epoch; that of the earlier run as long as this one has not gone there."""
         if self._due is not None:
-            return self._due
+            return self._validating(self._due) if validating else self._due
         known = None if self._epochs is None else epochs.known_batches(self._epochs)
         feed = self._feed
         now = self._read_source() if feed.is_open else None
         batches = self._moved + feed.num_taken
         return Place(
             *(self._began, self._first, now, batches, steps, known),
-            *(feed.checksum, feed.drawn_ahead, self._passed, self._opened, self._watch.draws),
+            *(feed.checksum, feed.drawn_ahead, self._passed, self._opened, self._watch.draws, validating),
         )
+
+    def _validating(self, due: Place) -> Place:
+        """The place of an earlier run when a validation has begun, and has read nothing."""
+        return due if due.validating else replace(due, now=self._read_source(), validating=True)
 
     def go_to(self, place: Place) -> None:
         """Begin the next epoch at a place of an earlier run."""
@@ -176,6 +181,13 @@ class Keeper:
         elif is_alike(before, self._generators.read()):
             self._opened = None
 
+    def opened(self, adapter: Any) -> None:
+        """The source is open, and Keras has called none of its hooks: before a validation, it calls that of an epoch's end."""
+        if self._restarts:
+            source = self._own(adapter)
+            if self._due is not None and not self._due.validating:
+                source.write(self._due.now)
+
     def enters(self, epoch_iterator: Any) -> epochs.KeptEpoch:
         """Keras begins an epoch."""
         self._epochs = epoch_iterator
@@ -187,7 +199,8 @@ class Keeper:
         elif self._begins_within(due):
             source.hold(due.now)
         else:
-            source.write(due.now)
+            if not self._restarts or due.validating:
+                source.write(due.now)
             source.begin_epoch()
         done = () if due is None else (due.steps, due.batches, due.known_batches, DoneStep())
         return epochs.KeptEpoch(self.step_begins, *done)

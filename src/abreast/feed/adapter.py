@@ -7,7 +7,7 @@ epoch, never past its end. So whatever happens between epochs happens between th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import GeneratorType
@@ -54,6 +54,10 @@ class PlaceKeeper(Protocol):
         """Surrounds the opening of the source."""
         ...
 
+    def opened(self, adapter: DataAdapter) -> None:
+        """The source is open, and Keras has called none of its hooks."""
+        ...
+
     def begin(self, adapter: DataAdapter, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         """An iterator of the source, at its begin or at the place where an earlier run was."""
         ...
@@ -92,8 +96,12 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
 
     @cached_property
     def _open(self) -> _Open:
-        with nullcontext() if self.keeper is None else self.keeper.opening():
+        if self.keeper is None:
             return self._opened()
+        with self.keeper.opening():
+            opened = self._opened()
+        self.keeper.opened(opened.adapter)
+        return opened
 
     def _opened(self) -> _Open:
         adapter = self._source.open()
