@@ -94,7 +94,9 @@ _HINT = (
 
 
 def _copy(variable: Any) -> Any:
-    return np.array(keras.ops.convert_to_numpy(variable), order="C")
+    """A copy that training does not change. The training waits for it, and some frameworks have made one already."""
+    array = np.asarray(variable)
+    return array if array.flags.owndata and array.flags.c_contiguous else np.array(array, order="C")
 
 
 def _named(model: Any) -> dict[str, Any]:
