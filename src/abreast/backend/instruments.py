@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from abreast.backend.contract import Placement
     from abreast.feed import HostBatch
 
@@ -102,6 +104,10 @@ class Instruments(Protocol[Mark, RandomState]):
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         """Make the variables that the first step would make, where Keras makes none before; only there, a batch is read."""
+        ...
+
+    def view(self, variable: Any) -> np.ndarray:
+        """The value of a Keras variable, without a copy where it is in memory of the host; valid until the next step."""
         ...
 
     def read_buffers(self, model: Any) -> dict[str, Any]:

@@ -93,7 +93,7 @@ class KeptFit:
         self.put_back_again(epoch_over=True)
         small, model = self._running.read_small(self._epoch, self._steps, validating=True), self._running.model
         self._before_validation = RunningFit.merged(small, variables.read_changed_by_validation(model))
-        self._take_if_due(lambda: RunningFit.merged(small, variables.read(model)))
+        self._take_if_due(lambda: RunningFit.merged(small, self._running.read_variables()))
 
     def validation_step_begins(self) -> None:
         """In a validation, only a signal takes a checkpoint: the weights, and all else as it was before the validation."""

@@ -251,6 +251,7 @@ class _Fit:
             Keeper(validation, own, restarts=True) if isinstance(validation, Feed) else None,
             ModelAttributes(model),
             functools.cache(lambda: fingerprint.take(model, feed, begin, self._callback_settings)),
+            self._writer.take_spare,
         )
 
     def _save(self, state: Snapshot, wait: bool) -> str:

@@ -31,11 +31,15 @@ class RunningFit:
     validation: Keeper | None
     attributes: ModelAttributes
     fingerprint: Callable[[], dict[str, Any]]
+    spare: Callable[[], Mapping[str, Any]] = dict  # the arrays of a checkpoint that is on the disk
     logs: Any = None  # of the last step
 
     def read(self, epoch: int, steps: int) -> Snapshot:
         """The state between two steps: `epoch` runs, and `steps` of it are done."""
-        return self.merged(self.read_small(epoch, steps), variables.read(self.model))
+        return self.merged(self.read_small(epoch, steps), self.read_variables())
+
+    def read_variables(self) -> dict[str, Any]:
+        return variables.read(self.model, self.spare())
 
     def read_small(self, epoch: int, steps: int, validating: bool = False) -> Snapshot:
         """The same without variables. `validating`: Keras has begun a validation, of which no step is done."""

@@ -17,15 +17,19 @@ from abreast.errors import CheckpointError
 from abreast.feed import array_digest
 from abreast.state import grouped_variables
 
+_NONE: Mapping[str, Any] = {}
 _GROUPS = ("model", "metrics", "optimizer")
 
 
-def read(model: Any) -> dict[str, Any]:
-    """Copies of all variables and buffers, between two steps; names begin with their group, as `model/dense/kernel`."""
+def read(model: Any, spare: Mapping[str, Any] = _NONE) -> dict[str, Any]:
+    """Copies of all variables and buffers, between two steps; names begin with their group, as `model/dense/kernel`.
+
+    `spare`: what an earlier call returned and nobody needs any more, to copy into. New memory may take longer than the copy.
+    """
     instruments, named = current_backend().instruments, _named(model)
     sums = instruments.read_sums(model)
     instruments.rest(model)
-    found = {name: _copy(variable) for name, variable in named.items()}
+    found = {name: _copy(variable, spare.get(name)) for name, variable in named.items()}
     instruments.write_sums(sums, model)  # as if nobody had read: a sum of sums is rounded otherwise
     names = {id(variable): name for name, variable in named.items()}
     found |= {f"sums/{names[id(variable)]}": parts for variable, parts in sums}
@@ -93,10 +97,12 @@ _HINT = (
 )
 
 
-def _copy(variable: Any) -> Any:
-    """A copy that training does not change. The training waits for it, and some frameworks have made one already."""
-    array = np.asarray(variable)
-    return array if array.flags.owndata and array.flags.c_contiguous else np.array(array, order="C")
+def _copy(variable: Any, spare: Any = None) -> Any:
+    value = current_backend().instruments.view(variable)
+    if spare is None or (spare.shape, spare.dtype) != (value.shape, value.dtype):
+        return np.array(value, order="C")
+    np.copyto(spare, value)
+    return spare
 
 
 def _named(model: Any) -> dict[str, Any]:

@@ -7,6 +7,8 @@ is tried. Not here: the files (`write.py`), and what a checkpoint holds (`moment
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from typing import Any
 
 from abreast.checkpoints.folder import checkpoint_names, remove
 from abreast.checkpoints.names import is_final, prefix_of
@@ -25,14 +27,23 @@ class Writer:
         self._fit = fit
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+        self._spare: Mapping[str, Any] = {}
 
     @property
     def is_busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    def take_spare(self) -> Mapping[str, Any]:
+        """The arrays of the last checkpoint, if it is written: the next one is copied into them."""
+        if self.is_busy:
+            return {}
+        spare, self._spare = self._spare, {}
+        return spare
+
     def write(self, name: str, snapshot: Snapshot) -> bool:
         """Write in a thread, after the one before is written."""
         self._wait()
+        self._spare = snapshot.tensors
         self._thread = threading.Thread(target=self._told, args=(name, snapshot), name="abreast-checkpoint")
         self._thread.start()
         return True

@@ -7,6 +7,7 @@ from time import perf_counter_ns
 from typing import Any
 
 import jax
+import numpy as np
 
 from abreast.backend.contract import Placement
 from abreast.backend.instruments import DeviceTimes, NoSums, Tracer
@@ -62,6 +63,9 @@ class JaxInstruments(NoSums):
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         pass  # Keras's `fit` has built it
+
+    def view(self, variable: Any) -> np.ndarray:
+        return np.asarray(variable)
 
     def read_buffers(self, model: Any) -> dict[str, Any]:
         return {}

@@ -84,6 +84,10 @@ class TensorFlowInstruments(NoSums):
         if not is_built(model):
             build("train", model, first_batch())
 
+    def view(self, variable: Any) -> np.ndarray:
+        tensor = tf.convert_to_tensor(variable.value)  # of a variable, the array would be a copy
+        return np.asarray(tensor.__array__())  # which is a number for a scalar
+
     def read_buffers(self, model: Any) -> dict[str, Any]:
         return {}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Any
 
+import numpy as np
 import torch
 
 from abreast.backend.contract import Placement
@@ -89,6 +90,10 @@ class TorchInstruments(NoSums):
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         pass  # Keras's `fit` has built it
+
+    def view(self, variable: Any) -> np.ndarray:
+        tensor = variable.value.detach()
+        return np.asarray(variable) if tensor.dtype == torch.bfloat16 else tensor.cpu().numpy()
 
     def read_buffers(self, model: Any) -> dict[str, Any]:
         return Buffers(model, global_batch_norm=True).read()
