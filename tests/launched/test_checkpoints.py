@@ -75,6 +75,20 @@ def test_a_job_of_one_process_goes_on_as_two(backend: str, tmp_path: Path) -> No
         assert_alike(found, alone)
 
 
+@pytest.mark.in_turn
+@pytest.mark.torch
+def test_each_process_goes_on_with_its_own_random_numbers(tmp_path: Path) -> None:
+    skip_unless_installed("torch")
+    script = _SCRIPT.replace("keras.layers.BatchNormalization()", "keras.layers.Dropout(0.4)")
+    expected = [result(each) for each in start_all(script, 2, "none", "0", "0", backend="torch")]
+    folder = str(tmp_path / "checkpoints")
+    for process in start_all(script, 2, folder, "9", str(int(signal.SIGKILL)), backend="torch"):
+        ended(process)
+    assert checkpoint_names(folder)
+    again = start_all(script, 2, folder, "0", "0", backend="torch")
+    assert [result(each) for each in again] == expected
+
+
 def assert_alike(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert found.keys() == expected.keys()
     for name, value in expected.items():

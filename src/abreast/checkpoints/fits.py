@@ -156,7 +156,8 @@ class _Fit:
         name = self._job.exchange("looks for a checkpoint", own.encode())[0].decode()
         if not name:
             return None, None
-        return name, found[1] if found is not None else self._read(name)
+        saved = found[1] if found is not None else self._read(name)
+        return name, rank_generators.own(saved, self._job)
 
     def _read(self, name: str) -> Snapshot:
         if name not in checkpoint_names(self._policy.folder):
@@ -241,8 +242,6 @@ class _Fit:
                 fingerprint.take(model, feed, begin, self._callback_settings),
                 str(self._name),
             )
-            if self._job is not None:
-                self._saved = rank_generators.own(self._saved, self._job)
         own = Generators(lambda: generators.read(None), lambda state: generators.write(None, state))
         return RunningFit(
             model,

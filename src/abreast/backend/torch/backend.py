@@ -48,7 +48,7 @@ class TorchBackend:
 
     def __init__(self) -> None:
         self.leader = Leader()
-        self.instruments = TorchInstruments(self._mode, self.leader, self._collect_gradients)
+        self.instruments = TorchInstruments(self._mode, self.leader, lambda: self._launched, self._collect_gradients)
         self._alone = Alone()
         self._launched: Launched | None = None
 

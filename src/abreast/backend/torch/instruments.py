@@ -14,25 +14,33 @@ from abreast.backend.instruments import DeviceTimes, NoSums, Tracer
 from abreast.backend.torch import seeds
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.devices import device_names
+from abreast.backend.torch.launched import Launched
 from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode
 from abreast.backend.torch.team_model import team_model_of
 from abreast.backend.torch.trace import TorchTracer
 from abreast.feed import HostBatch
 
-# Of this process, and of its workers. NumPy arrays and plain values, which a file can hold.
-RandomState = tuple[Any, list[tuple[Any, ...]] | None]
+# Of this process, of its workers, and in a job that of its rank's layers. NumPy arrays and plain values, which a file can hold.
+RandomState = tuple[Any, ...]
 
 
 class TorchInstruments(NoSums):
     """See `backend/instruments.py`. `mode_of` gives the mode of a placement; `leader` has workers, if any are there.
 
-    `rest` brings accumulated gradients together.
+    `launched` gives this process's part in a job of a launcher, or None. `rest` brings accumulated gradients together.
     """
 
-    def __init__(self, mode_of: Callable[[Placement], Mode], leader: Leader, rest: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        mode_of: Callable[[Placement], Mode],
+        leader: Leader,
+        launched: Callable[[], Launched | None],
+        rest: Callable[[Any], None],
+    ) -> None:
         self._mode_of = mode_of
         self._leader = leader
+        self._launched = launched
         self._rest = rest
         self._tracer: TorchTracer | None = None
 
@@ -64,12 +72,16 @@ class TorchInstruments(NoSums):
     def random_state(self, model: Any) -> RandomState:
         of_workers = None if model is None else self._leader.random_states(model)
         packed = None if of_workers is None else [(_arrays(each.torch), *each[1:]) for each in of_workers]
-        return _arrays(seeds.read_torch()), packed
+        launched = self._launched()
+        draws = () if launched is None or model is None else (launched.read_draws().numpy(),)
+        return _arrays(seeds.read_torch()), packed, *draws
 
     def set_random_state(self, state: RandomState | None, model: Any) -> None:
         if state is not None:
-            own, of_workers = state
+            own, of_workers, *draws = state
             seeds.write_torch(_tensors(own))
+            if draws and (launched := self._launched()) is not None:
+                launched.write_draws(torch.from_numpy(draws[0]))
             states = (
                 None if of_workers is None else [seeds.Generators(_tensors(own), *rest) for own, *rest in of_workers]
             )

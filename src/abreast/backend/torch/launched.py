@@ -31,7 +31,7 @@ from abreast.backend.torch.job import Job, Unreachable
 from abreast.backend.torch.joint_steps import JointSteps, Moment, times_of_rank
 from abreast.backend.torch.memory import note_requests
 from abreast.backend.torch.mode import StagedBatch
-from abreast.backend.torch.seeds import drawn_on_cpu
+from abreast.backend.torch.seeds import drawn_on_cpu, seeded
 from abreast.backend.torch.staging import begin_copy
 from abreast.backend.torch.step_lock import StepLock
 from abreast.backend.torch.team import TEAM, Team
@@ -67,7 +67,8 @@ class Launched(LaunchedProcess):
         self._begins = False  # whether the next step is the first one of a call
         self._looks = True
         self._looked_time: float | None = None
-        self._draws = _draws(self._span.first)
+        self._draws = torch.empty(0)
+        self._seeded: tuple[int, int] | None = None
 
     def _check_interface(self, address: str, chosen: Mapping[str, str]) -> None:
         try:
@@ -218,13 +219,22 @@ class Launched(LaunchedProcess):
     @contextmanager
     def _own_draws(self) -> Iterator[None]:
         """All processes shuffle alike, while their layers must draw different numbers."""
-        shuffles = torch.get_rng_state()
-        torch.set_rng_state(self._draws)
+        draws, shuffles = self.read_draws(), torch.get_rng_state()
+        torch.set_rng_state(draws)
         try:
             yield
         finally:
             self._draws = torch.get_rng_state()
             torch.set_rng_state(shuffles)
+
+    def read_draws(self) -> torch.Tensor:
+        """The state of the generator that this rank's layers draw from. It begins anew when the script seeds."""
+        if self._seeded != seeded():
+            self._draws, self._seeded = _draws(self._span.first), seeded()
+        return self._draws
+
+    def write_draws(self, state: torch.Tensor) -> None:
+        self._draws, self._seeded = state, seeded()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -279,11 +289,9 @@ class Launched(LaunchedProcess):
 
 def _draws(rank: int) -> torch.Tensor:
     """A state of torch's generator that differs between ranks. The seeds of Python and NumPy are the script's own."""
-    shuffles = torch.get_rng_state()
-    torch.manual_seed((torch.initial_seed() + rank * 1_000_003) % 2**63)
-    draws = torch.get_rng_state()
-    torch.set_rng_state(shuffles)
-    return draws
+    seed = (torch.initial_seed() + rank * 1_000_003) % 2**63
+    torch.cuda.manual_seed_all(seed)  # nothing shuffles with these
+    return torch.Generator().manual_seed(seed).get_state()
 
 
 def _changed(known: TeamModel) -> list[int]:
