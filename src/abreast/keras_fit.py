@@ -22,6 +22,7 @@ from abreast.exact import overrides_step
 from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
 from abreast.feed.own_callbacks import acting_on_batches, save_on_batches
 from abreast.keras_private.data_adapters import DataAdapter, unpack_x_y_sample_weight
+from abreast.keras_private.epochs import noted, noting
 from abreast.keras_private.trainers import BaseTrainer
 from abreast.numerics import watch_loss
 from abreast.placed_models import placement_of, scopes, tag
@@ -72,6 +73,7 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
         try:
             with ExitStack() as until_end:
                 take_part(plain.__name__, bound.arguments, placement, until_end)
+                until_end.enter_context(noting(self, None))  # of a `fit` that this call is inside of
                 result = (
                     kept(plain, bound, placement) if plain.__name__ == "fit" else plain(*bound.args, **bound.kwargs)
                 )
@@ -96,7 +98,8 @@ def _maker(plain: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
         placement.backend.place(self, placement)
         if force or getattr(self, name) is None:
             step = placement.backend.step_function(kind, self, placement)
-            setattr(self, name, _watched(step.for_keras, kind))
+            function = _watched(step.for_keras, kind)
+            setattr(self, name, noted(self, function) if kind == "train" else function)
         return getattr(self, name)
 
     return make_function

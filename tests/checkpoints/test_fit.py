@@ -490,6 +490,38 @@ def steps_of_two_fits(folder: str) -> list[bool]:
     return found
 
 
+def test_a_step_that_a_callback_makes_anew_is_counted(workers: Workers, tmp_path: Path) -> None:
+    assert workers.abreast.run(make_the_step_anew, folder=str(tmp_path)) == ["fit0001-000001-000000001", 3 * 3 - 4 + 1]
+
+
+def make_the_step_anew(folder: str) -> list[Any]:
+    """In a worker: the newest checkpoint of a `fit` that ends before step 4, and the steps of the run after it, one repeated."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints.folder import checkpoint_names
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    class Renews(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+            self.model.make_train_function(force=True)
+
+    newest = ""
+
+    def once(number: int, interrupt: Interrupt) -> int:
+        nonlocal newest
+        newest = max(checkpoint_names(folder), default="")
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, 2)
+        x = np.ones((6, 2), "float32")
+        model.fit(x, x[:, :1], 2, 3, verbose=0, callbacks=[Renews(), interrupt, abreast.Checkpoint(folder, every=1)])
+        return interrupt.steps
+
+    steps = until_it_ends(once, (4,))
+    return [newest, steps]
+
+
 def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert one.keys() == other.keys()
     for name, value in one.items():

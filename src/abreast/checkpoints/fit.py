@@ -9,6 +9,7 @@ Not here: which `fit` of the script this is (`fits.py`), what a checkpoint holds
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
@@ -19,7 +20,7 @@ from abreast.checkpoints.agreement import Agreement
 from abreast.checkpoints.moment import RunningFit
 from abreast.checkpoints.snapshot import Snapshot
 from abreast.feed import DoneStep, Feed
-from abreast.keras_private.epochs import step_noting_logs
+from abreast.keras_private.epochs import notes_of_logs, noting
 from abreast.stderr import tell_once
 
 _ADDED_UP = (
@@ -52,25 +53,18 @@ class KeptFit:
         self._epoch = self._steps = 0
         self._is_due = False
         self._before_validation: Snapshot | None = None
-        self._plain_step: Any = None
-        self._step: Any = None
         self._weights_at_end = 0
 
     def fit_begins(self, model: Any) -> None:
         """All callbacks have had their `on_train_begin`."""
         self._running = self._begin(model)
         self._running.train.step_begins = self.step_begins
-        self._plain_step = model.train_function
-        self._step = model.train_function = step_noting_logs(
-            self._plain_step, self._step_done, self._done_logs, DoneStep
-        )
         if self._resume is not None:
             model._initial_epoch = self._resume.values["epoch"]
 
-    def fit_ends(self, model: Any) -> None:
-        """The `fit` has ended or failed. Keras keeps a model's steps for the next one."""
-        if self._step is not None and model.train_function is self._step:
-            model.train_function = self._plain_step
+    def noting(self, model: Any) -> AbstractContextManager[None]:
+        """Surrounds the `fit`: its steps are counted, and not done again."""
+        return noting(model, notes_of_logs(self._step_done, self._done_logs, DoneStep))
 
     def epoch_begins(self, epoch: int) -> None:
         has_trained, self._epoch, self._steps = self._steps > 0, epoch, 0

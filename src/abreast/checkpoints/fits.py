@@ -141,7 +141,7 @@ class _Fit:
             self._say(f"fit {self._number} goes on from the checkpoint {self._name}")
         agreement = Agreement(self._policy.every, self._job, lambda: not self._writer.is_busy)
         fit = KeptFit(agreement, self._save, saved, self._open, self._begin)
-        self._until_end.callback(fit.fit_ends, self._arguments["self"])
+        self._until_end.enter_context(fit.noting(self._arguments["self"]))
         _surround(self._arguments, fit, self._until_end)
         history = plain(*self._bound.args, **self._bound.kwargs)
         self._write_final(fit.finished())

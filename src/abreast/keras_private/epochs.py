@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from abreast.keras_private.trainers import EpochIterator
 
-__all__ = ["KeptEpoch", "install", "known_batches", "step_noting_logs"]
+__all__ = ["KeptEpoch", "install", "known_batches", "noted", "notes_of_logs", "noting"]
 
 
 @dataclass(frozen=True)
@@ -72,15 +74,44 @@ def known_batches(epochs: Any) -> int | None:
     return number
 
 
-def step_noting_logs(
-    step: Callable[..., Any], note: Callable[[Any], None], done_logs: Callable[[], dict[str, Any]], stand_in: type
-) -> Callable[..., Any]:
-    """A `train_function` that notes its logs, and trains nothing where it gets a stand-in for the batch of a step that is done.
+Note = Callable[
+    [Callable[..., Any], tuple[Any, ...]], Any
+]  # gets a step and its arguments, and returns what Keras gets
+
+_notes: WeakKeyDictionary[Any, Note] = WeakKeyDictionary()  # by model
+
+
+def noted(model: Any, step: Callable[..., Any]) -> Callable[..., Any]:
+    """A training step that is called by the `noting` around it. A model's steps may be made anew in the middle of a `fit`."""
+
+    def step_or_note(*arguments: Any) -> Any:
+        note = _notes.get(model)
+        return step(*arguments) if note is None else note(step, arguments)
+
+    return step_or_note
+
+
+@contextmanager
+def noting(model: Any, note: Note | None) -> Iterator[None]:
+    """Inside, training steps of a model are called by `note`; with None, they are called as without it."""
+    before = _notes.pop(model, None)
+    if note is not None:
+        _notes[model] = note
+    try:
+        yield
+    finally:
+        _notes.pop(model, None)
+        if before is not None:
+            _notes[model] = before
+
+
+def notes_of_logs(note: Callable[[Any], None], done_logs: Callable[[], dict[str, Any]], stand_in: type) -> Note:
+    """Notes the logs of steps, and trains nothing where a step gets a stand-in for the batch of one that is done.
 
     Keras on JAX passes it the state too, and expects it back.
     """
 
-    def noting(*arguments: Any) -> Any:
+    def call(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         if isinstance(arguments[-1], stand_in):
             logs = done_logs()
             return logs if len(arguments) == 1 else (logs, arguments[0])
@@ -88,4 +119,4 @@ def step_noting_logs(
         note(result[0] if len(arguments) == 2 else result)
         return result
 
-    return noting
+    return call
