@@ -69,6 +69,8 @@ _LEFT_OUT = frozenset(
             "_input_spec",
             "_flat_losses",
             "_inbound_nodes",
+            "_jax_state",
+            "_jax_state_synced",
         ),
     )
 )

@@ -61,11 +61,24 @@ def check(saved: Mapping[str, Any], own: Mapping[str, Any], name: str) -> None:
     for part, what in _PARTS.items():
         changed = _changes(saved[part], own[part]) if own[part] is not None else []
         if changed:
-            more = f", and {len(changed) - _MOST_SHOWN} more" if len(changed) > _MOST_SHOWN else ""
             raise CheckpointError(
-                f"{what} is not that of the checkpoint {name}: {'; '.join(changed[:_MOST_SHOWN])}{more}",
+                f"{what} is not that of the checkpoint {name}: {_listed(changed)}",
                 "go on with the script as it was, or begin anew: another folder, or abreast run --checkpoint-reset",
             )
+
+
+def check_replaced(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
+    """Raise `CheckpointError` for a model that had other settings when callbacks had replaced parts of it."""
+    if changed := _changes(saved, own):
+        raise CheckpointError(
+            f"callbacks had changed the model before the checkpoint, and a restart cannot do so: {_listed(changed)}",
+            "train the second part in a fit of its own, or begin anew: another folder, or abreast run --checkpoint-reset",
+        )
+
+
+def _listed(changed: Sequence[str]) -> str:
+    more = f", and {len(changed) - _MOST_SHOWN} more" if len(changed) > _MOST_SHOWN else ""
+    return f"{'; '.join(changed[:_MOST_SHOWN])}{more}"
 
 
 _PARTS = {

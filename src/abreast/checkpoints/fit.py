@@ -115,6 +115,7 @@ class KeptFit:
 
     def _step_done(self, logs: Any) -> None:
         self._running.logs = logs
+        self._running.attributes.step_done()
         number = self._running.model.steps_per_execution
         self._steps += number
         self._agreement.steps_done(number)

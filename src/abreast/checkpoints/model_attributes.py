@@ -1,6 +1,7 @@
 """Attributes that callbacks change on a model's layers, losses and optimizers: a `trainable`, a rate that is annealed.
 
 Plain data is saved if it has changed since the `fit` began, and set again. What begins with an underscore is Keras's own.
+A compiled step has the attributes that it was compiled with; that of a restart is compiled with those of the checkpoint.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from abreast import exact
 from abreast.checkpoints.plain import CannotPackError, pack, unpack
 from abreast.errors import CheckpointError
 from abreast.feed.values import content
+from abreast.stderr import tell_once
 
 _NOT_SETTINGS = ("built", "stop_training", "history", "train_function", "test_function", "predict_function")
 
@@ -24,7 +26,21 @@ class ModelAttributes:
     def __init__(self, model: Any) -> None:
         self._model = model
         # With the objects themselves: an identity may come again once its object is gone.
-        self._begin = [(each, {name: content(value) for name, value in _attributes(each)}) for each in _parts(model)]
+        self._begin = [(each, _contents(each)) for each in _parts(model)]
+        self._of_compile = _of_compile(model)
+        self._step: Any = None
+        self._compiled = self._begin
+
+    def step_done(self) -> None:
+        """A training step has been done, which is compiled if it was made anew."""
+        if (step := self._model.train_function) is not self._step:
+            self._step, self._compiled = step, [(each, _contents(each)) for each in _parts(self._model)]
+
+    def replaced(self) -> list[str]:
+        """The classes of layers, losses, metrics and optimizers that the model had when the `fit` began, and has no more."""
+        present = {id(each) for each in (*_parts(self._model), *_of_compile(self._model))}
+        begin = (*(each for each, _ in self._begin), *self._of_compile)
+        return [type(each).__name__ for each in begin if id(each) not in present]
 
     def read(self, arrays: MutableMapping[str, Any]) -> list[dict[str, Any]]:
         """What has changed, of each part in an order that is the same in every process; arrays go to `arrays`.
@@ -32,6 +48,7 @@ class ModelAttributes:
         A part that was made since then, as TensorFlow makes them in the first step, has not changed.
         """
         before = {id(each): contents for each, contents in self._begin}
+        self._say_what_is_compiled()
         return [
             dict(_changed(each, before[id(each)], f"attributes/{number}", arrays)) if id(each) in before else {}
             for number, each in enumerate(_parts(self._model))
@@ -48,6 +65,33 @@ class ModelAttributes:
         for each, attributes in zip(parts, saved, strict=True):
             for name, packed in attributes.items():
                 setattr(each, name, unpack(packed, arrays))
+
+    def _say_what_is_compiled(self) -> None:
+        if self._step is None or self._model.run_eagerly or keras.backend.backend() == "torch":
+            return
+        for part, contents in self._compiled:
+            for name, value in _attributes(part):
+                is_seen = (
+                    name == "trainable" and keras.backend.backend() == "jax"
+                )  # whose steps are compiled anew for it
+                if name in contents and contents[name] != content(value) and not is_seen:
+                    tell_once(_COMPILED.format(f"{type(part).__name__}.{name}"))
+
+
+_COMPILED = (
+    "{} has changed, and the training step may be compiled with its former value: the step of a restart is compiled with the "
+    "present one\n"
+    "hint: call model.make_train_function(force=True) after the change, or keep the value in a keras.Variable"
+)
+
+
+def _of_compile(model: Any) -> list[Any]:
+    """What Keras makes of the losses and metrics that `compile` got."""
+    return [each for name in ("_compile_loss", "_compile_metrics") if (each := getattr(model, name, None)) is not None]
+
+
+def _contents(part: Any) -> dict[str, Any]:
+    return {name: content(value) for name, value in _attributes(part)}
 
 
 def _parts(model: Any) -> list[Any]:
@@ -79,4 +123,8 @@ def _changed(
             try:
                 yield name, pack(value, f"{path}/{name}", arrays)
             except CannotPackError:
-                continue
+                if name in before and type(value).__module__.partition(".")[0] != "keras":  # which Keras makes itself
+                    tell_once(_LEFT_OUT.format(f"{type(part).__name__}.{name}", type(value).__qualname__))
+
+
+_LEFT_OUT = "checkpoints leave out {} (a {}), which has changed: after a restart it is as the script makes it"

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from abreast.backend.fingerprint import settings
 from abreast.checkpoints import generators, rows, variables
 from abreast.checkpoints.callback_state import CallbackStates
+from abreast.checkpoints.fingerprint import check_replaced
 from abreast.checkpoints.model_attributes import ModelAttributes
 from abreast.checkpoints.place import Keeper, Place
 from abreast.checkpoints.plain import pack, unpack
 from abreast.checkpoints.snapshot import Snapshot
+from abreast.stderr import tell_once
 
 _FLAG = "stop_training"
 
@@ -60,8 +63,20 @@ class RunningFit:
             "reached": self.callbacks.read_reached(tensors),
             "rows": rows.read(self.callbacks.callbacks),
             "attributes": self.attributes.read(tensors),
+            "replaced": self._replaced(),
         }
         return Snapshot(tensors, values)
+
+    def _replaced(self) -> dict[str, str] | None:
+        """The settings of a model of which callbacks have replaced parts, which no restart puts back."""
+        replaced = self.attributes.replaced()
+        if not replaced:
+            return None
+        tell_once(
+            f"{', '.join(replaced)} of the model was replaced in the middle of a fit: a restart has that of the script again, "
+            "and goes on only if its settings are the same"
+        )
+        return settings(self.model)
 
     @staticmethod
     def merged(small: Snapshot, arrays: Mapping[str, Any]) -> Snapshot:
@@ -76,6 +91,9 @@ class RunningFit:
         """
         values, tensors = saved.values, saved.tensors
         self.attributes.write(values["attributes"], tensors)
+        is_last = ended or not move or not values["steps"]
+        if is_last and (replaced := values.get("replaced")) is not None:
+            check_replaced(replaced, settings(self.model))
         variables.write(self.model, tensors)
         self.callbacks.write(values["callbacks"], tensors)
         self.callbacks.write_reached(values.get("reached", {}), tensors)
