@@ -522,6 +522,33 @@ def make_the_step_anew(folder: str) -> list[Any]:
     return [newest, steps]
 
 
+def test_a_step_with_two_optimizers_goes_on(workers: Workers, tmp_path: Path) -> None:
+    plain = workers.abreast.run(train_with_two_optimizers)
+    assert_equal(plain, workers.abreast.run(train_with_two_optimizers, folder=str(tmp_path), interrupted_at=(3, 3)))
+
+
+def train_with_two_optimizers(folder: str | None = None, interrupted_at: tuple[int, ...] = ()) -> dict[str, Any]:
+    """In a worker: the variables of a model whose step has a second optimizer, built by its first step."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import variables
+    from tests.checkpoints.exact.two_optimizers import compiled
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    def once(number: int, interrupt: Interrupt) -> dict[str, Any]:
+        keras.utils.set_random_seed(5)
+        inputs = keras.Input((2,))
+        model = compiled(keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dense(3)(inputs))))
+        abreast.parallelize(model, 1)
+        x = np.arange(16, dtype="float32").reshape(8, 2) / 16
+        kept = [] if folder is None else [abreast.Checkpoint(folder, every=1)]
+        model.fit(x, x[:, :1], 2, 2, verbose=0, callbacks=[interrupt, *kept])
+        return {str(number): value for number, value in enumerate(variables.read(model).values())}
+
+    return until_it_ends(once, interrupted_at)
+
+
 def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert one.keys() == other.keys()
     for name, value in one.items():

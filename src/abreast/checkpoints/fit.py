@@ -15,7 +15,7 @@ from typing import Any
 import keras
 
 from abreast.backend import current_backend
-from abreast.checkpoints import stop, variables
+from abreast.checkpoints import optimizers, stop, variables
 from abreast.checkpoints.agreement import Agreement
 from abreast.checkpoints.moment import RunningFit
 from abreast.checkpoints.snapshot import Snapshot
@@ -178,9 +178,7 @@ class _Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
         self._fit.fit_begins(self._model)
 
 
-def build(model: Any, feed: Feed) -> None:
-    """Make the variables that TensorFlow would make in the first step."""
+def build(model: Any, feed: Feed, saved: Snapshot) -> None:
+    """Make the variables that the first step would make, as it had where a state was saved."""
     current_backend().instruments.build(model, feed.first_batch)
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and not optimizer.built:
-        optimizer.build(model.trainable_variables)
+    optimizers.build(model, saved.values["optimizers"])

@@ -234,7 +234,7 @@ class _Fit:
         if self._saved is not None:
             feed.form = unpack(self._saved.values.get("batch"), {})
             with kept_random(None):
-                build(model, feed)
+                build(model, feed, self._saved)
             variables.check(model, self._saved.tensors)
             states.check(self._saved.values["callbacks"])
             fingerprint.check(

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from abreast.backend.fingerprint import settings
-from abreast.checkpoints import generators, rows, variables
+from abreast.checkpoints import generators, optimizers, rows, variables
 from abreast.checkpoints.callback_state import CallbackStates
 from abreast.checkpoints.fingerprint import check_replaced
 from abreast.checkpoints.model_attributes import ModelAttributes
@@ -64,6 +64,7 @@ class RunningFit:
             "rows": rows.read(self.callbacks.callbacks),
             "attributes": self.attributes.read(tensors),
             "replaced": self._replaced(),
+            "optimizers": optimizers.read(self.model),
         }
         return Snapshot(tensors, values)
 
