@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 
+from abreast.checkpoints.anew import ANEW
 from abreast.checkpoints.plain import CannotPackError, pack, unpack
 from abreast.checkpoints.reached import Reached
 from abreast.errors import CheckpointError
@@ -45,7 +46,7 @@ class CallbackStates:
         if own != theirs:
             raise CheckpointError(
                 f"the checkpoint has the callbacks {', '.join(theirs) or 'none'}; this fit has {', '.join(own) or 'none'}",
-                "give fit the callbacks of the first run, or begin anew in another folder",
+                f"give fit the callbacks of the first run, or {ANEW}",
             )
 
     def write(self, saved: Sequence[Mapping[str, Any]], arrays: Mapping[str, Any]) -> None:

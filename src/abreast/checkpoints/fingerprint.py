@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from abreast.backend import current_backend
+from abreast.checkpoints.anew import ANEW
 from abreast.checkpoints.variables import without_numbers
 from abreast.errors import CheckpointError
 from abreast.feed import Feed
@@ -63,7 +64,7 @@ def check(saved: Mapping[str, Any], own: Mapping[str, Any], name: str) -> None:
         if changed:
             raise CheckpointError(
                 f"{what} is not that of the checkpoint {name}: {_listed(changed)}",
-                "go on with the script as it was, or begin anew: another folder, or abreast run --checkpoint-reset",
+                f"go on with the script as it was, or {ANEW}",
             )
 
 
@@ -72,7 +73,7 @@ def check_replaced(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
     if changed := _changes(saved, own):
         raise CheckpointError(
             f"callbacks had changed the model before the checkpoint, and a restart cannot do so: {_listed(changed)}",
-            "train the second part in a fit of its own, or begin anew: another folder, or abreast run --checkpoint-reset",
+            f"train the second part in a fit of its own, or {ANEW}",
         )
 
 

@@ -19,6 +19,7 @@ from abreast.backend.contract import Placement
 from abreast.backend.fingerprint import settings
 from abreast.checkpoints import fingerprint, generators, rank_generators, stop, variables
 from abreast.checkpoints.agreement import Agreement
+from abreast.checkpoints.anew import ANEW
 from abreast.checkpoints.callback import Checkpoint
 from abreast.checkpoints.callback_state import CallbackStates
 from abreast.checkpoints.fit import KeptFit, build
@@ -43,7 +44,6 @@ from abreast.keras_private.data_adapters import note_orders
 from abreast.state import kept_random
 from abreast.stderr import tell, tell_once
 
-_ANEW = "begin anew in another folder, or with abreast run --checkpoint-reset"
 _num_fits: dict[str, int] = {}  # of this process, by folder
 _in_threads: set[int] = set()  # threads in which a `fit` writes checkpoints
 
@@ -179,11 +179,11 @@ class _Fit:
             return True
         if done >= asked:
             was = f"had ended after {done} epochs" if has_ended else f"was in epoch {done + 1}"
-            raise CheckpointError(f"fit {self._number} {was} ({self._name}), and is now asked for {asked}", _ANEW)
+            raise CheckpointError(f"fit {self._number} {was} ({self._name}), and is now asked for {asked}", ANEW)
         if done < self._arguments["initial_epoch"]:
             begin = self._arguments["initial_epoch"]
             raise CheckpointError(
-                f"fit {self._number} had done {done} epochs ({self._name}), and now begins after {begin}", _ANEW
+                f"fit {self._number} had done {done} epochs ({self._name}), and now begins after {begin}", ANEW
             )
         if not has_ended:
             return False
@@ -193,7 +193,7 @@ class _Fit:
             raise CheckpointError(
                 f"fit {self._number} had ended after {done} epochs, with {why}; it cannot go on to {asked} epochs as if it had "
                 "not ended",
-                _ANEW,
+                ANEW,
             )
         return False
 
@@ -203,13 +203,13 @@ class _Fit:
         if self._is_writer and later:
             raise CheckpointError(
                 f"fit {self._number} is to train, and a later one has a checkpoint already: {later[0]}",
-                f"run the script as it ran before, or {_ANEW}",
+                f"run the script as it ran before, or {ANEW}",
             )
 
     def _replayed(self, plain: Callable[..., Any], saved: Snapshot) -> Any:
         """What the `fit` of an earlier run has left, without training."""
         self._say(
-            f"fit {self._number} had ended: its result is that of the checkpoint {self._name}\nhint: to train anew, {_ANEW}"
+            f"fit {self._number} had ended: its result is that of the checkpoint {self._name}\nhint: to train anew, {ANEW}"
         )
         begun = _Begun(self._open, self._begin)
         self._arguments |= {"initial_epoch": self._arguments["epochs"], "callbacks": [begun], "verbose": 0}

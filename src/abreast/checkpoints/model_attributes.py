@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from abreast import exact
+from abreast.checkpoints.anew import ANEW
 from abreast.checkpoints.plain import CannotPackError, pack, unpack
 from abreast.errors import CheckpointError
 from abreast.feed.values import content
@@ -60,7 +61,7 @@ class ModelAttributes:
         if len(parts) != len(saved):
             raise CheckpointError(
                 f"the checkpoint has {len(saved)} layers, losses and optimizers, this model has {len(parts)}",
-                "build and compile the model of the checkpoint",
+                f"build and compile the model of the checkpoint, or {ANEW}",
             )
         for each, attributes in zip(parts, saved, strict=True):
             for name, packed in attributes.items():

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from abreast.backend import current_backend
+from abreast.checkpoints.anew import ANEW
 from abreast.errors import CheckpointError
 from abreast.feed import array_digest
 from abreast.state import grouped_variables
@@ -92,9 +93,7 @@ def _of_variables(arrays: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arrays.items() if name.partition("/")[0] in _GROUPS}
 
 
-_HINT = (
-    "build and compile the model of the checkpoint, or begin anew in another folder (abreast run --checkpoint-reset)"
-)
+_HINT = f"build and compile the model of the checkpoint, or {ANEW}"
 
 
 def _copy(variable: Any, spare: Any = None) -> Any:
