@@ -522,6 +522,89 @@ def make_the_step_anew(folder: str) -> list[Any]:
     return [newest, steps]
 
 
+def test_a_fit_beside_another_one_writes_no_checkpoints(workers: Workers, tmp_path: Path) -> None:
+    assert workers.abreast.run(fit_in_two_threads, folder=str(tmp_path)) == ["fit0001-000002-000000000-final"]
+
+
+def fit_in_two_threads(folder: str) -> list[str]:
+    """In a worker: the checkpoints after a `fit` in whose first epoch a thread has begun another one and ended it."""
+    import threading
+
+    import keras
+
+    import abreast
+    from abreast.checkpoints import fits
+    from abreast.checkpoints.folder import checkpoint_names
+
+    def fit(*callbacks: Any) -> None:
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, 1)
+        x = np.ones((4, 2), "float32")
+        model.fit(x, x[:, :1], 2, 2, verbose=0, callbacks=[*callbacks, abreast.Checkpoint(folder)])
+
+    def fit_beside(epoch: int, logs: Any) -> None:
+        thread = threading.Thread(target=fit)
+        thread.start()
+        thread.join()
+
+    fits._num_fits.clear()
+    fit(keras.callbacks.LambdaCallback(on_epoch_begin=fit_beside))
+    return checkpoint_names(folder)
+
+
+@pytest.mark.parametrize("case", ["another rate of a moment", "another loss", "the same"])
+def test_a_model_that_a_callback_compiled_anew_goes_on_if_it_can(workers: Workers, tmp_path: Path, case: str) -> None:
+    plain, found, said = workers.abreast.run(compile_in_a_callback, folder=str(tmp_path), case=case)
+    if case == "the same":
+        assert found == plain
+    else:
+        assert re.search("callbacks had changed the model before the checkpoint.* was .*, and is ", found), found
+    assert re.search("Adam, .* of the model was replaced in the middle of a fit", said), said
+
+
+def compile_in_a_callback(folder: str, case: str) -> tuple[Any, Any, str]:
+    """In a worker: the losses of a model that its second epoch compiles anew; those, or the error, if the third is interrupted;
+    and what was said.
+    """
+    import keras
+
+    import abreast
+    from abreast.checkpoints import moment
+    from abreast.errors import CheckpointError
+    from abreast.replacing import replaced
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    said: list[str] = []
+    rate, loss = {"another rate of a moment": (0.5, "mse"), "another loss": (0.9, "mae"), "the same": (0.9, "mse")}[
+        case
+    ]
+
+    class Compiles(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 1:
+                self.model.compile(keras.optimizers.Adam(0.1, beta_1=rate), loss)
+                self.model.optimizer.build(self.model.trainable_variables)
+                self.model.make_train_function(force=True)
+
+    def run(interrupted_at: tuple[int, ...] = (), *kept: Any) -> Any:
+        def once(number: int, interrupt: Interrupt) -> Any:
+            keras.utils.set_random_seed(5)
+            model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+            model.compile(keras.optimizers.Adam(0.1, beta_1=0.9), "mse")
+            abreast.parallelize(model, 1)
+            x = np.arange(8, dtype="float32").reshape(4, 2)
+            return model.fit(x, x[:, :1], 2, 3, verbose=0, callbacks=[Compiles(), interrupt, *kept]).history["loss"]
+
+        try:
+            return until_it_ends(once, interrupted_at)
+        except CheckpointError as error:
+            return error.message
+
+    with replaced(moment, "tell_once", said.append):
+        return run(), run((5,), abreast.Checkpoint(folder, every=1)), "".join(said)
+
+
 def test_a_step_with_two_optimizers_goes_on(workers: Workers, tmp_path: Path) -> None:
     plain = workers.abreast.run(train_with_two_optimizers)
     assert_equal(plain, workers.abreast.run(train_with_two_optimizers, folder=str(tmp_path), interrupted_at=(3, 3)))

@@ -45,7 +45,8 @@ from abreast.state import kept_random
 from abreast.stderr import tell, tell_once
 
 _num_fits: dict[str, int] = {}  # of this process, by folder
-_in_threads: set[int] = set()  # threads in which a `fit` writes checkpoints
+_folders: dict[int, str] = {}  # of the fits that write checkpoints now, by thread
+_beginning = threading.Lock()
 
 
 def kept(plain: Callable[..., Any], bound: Any, placement: Placement) -> Any:
@@ -58,21 +59,34 @@ def kept(plain: Callable[..., Any], bound: Any, placement: Placement) -> Any:
             "checkpoints are off: this command only tries the script, so it neither writes any nor goes on from one"
         )
         return plain(*bound.args, **bound.kwargs)
-    if threading.get_ident() in _in_threads:
-        return _inside_of_another(plain, bound)
+    if (where := _beside_another(policy.folder)) is not None:
+        return _without_checkpoints(plain, bound, where)
     epochs.install(begins)
     note_orders()
     with ExitStack() as until_end:
+        until_end.callback(_folders.pop, threading.get_ident())
         until_end.enter_context(stop.in_fit())
-        _in_threads.add(threading.get_ident())
-        until_end.callback(_in_threads.discard, threading.get_ident())
         return _Fit(policy, bound, placement, until_end).run(plain)
 
 
-def _inside_of_another(plain: Callable[..., Any], bound: Any) -> Any:
-    """A `fit` that a callback or a data source calls. How many of them there were before a restart is not known."""
+def _beside_another(folder: str) -> str | None:
+    """Where a `fit` runs that begins while another one does; None if it is alone, and then its folder is in use from now on.
+
+    Which of two fits was the n-th before a restart is not known, and neither is how many a callback or a data source had called.
+    """
+    thread = threading.get_ident()
+    with _beginning:
+        if thread in _folders:
+            return "inside of another one"
+        if folder in _folders.values():
+            return "beside another one, in another thread,"
+        _folders[thread] = folder
+    return None
+
+
+def _without_checkpoints(plain: Callable[..., Any], bound: Any, where: str) -> Any:
     tell_once(
-        "a fit inside of another one writes no checkpoints: after a restart it runs again, with a model as the script makes it\n"
+        f"a fit {where} writes no checkpoints: after a restart it runs again, with a model as the script makes it\n"
         "hint: call it after the other fit, if its model has to be kept"
     )
     with ExitStack() as until_end:
