@@ -92,6 +92,10 @@ def _run(draw: Draw, work: Path, devices: int, checkpoints: Path | None = None) 
     fits._num_fits.clear()
     keras.utils.clear_session()
     keras.utils.set_random_seed(draw.seed)
+    if draw.source.startswith("loader"):
+        import torch
+
+        torch.manual_seed(draw.seed)  # Keras does so on PyTorch alone
     is_image = draw.source == "image_records"
     row = (8, 8, 3) if is_image else (6,)
     structure = models.two_structure if draw.model == "several_inputs" else models.plain_structure
