@@ -40,6 +40,11 @@ CASES: dict[str, dict[str, Any]] = {
         "script": "two_optimizers",
         "validation": "dataset",
     },
+    "batch normalization on other devices": {
+        "source": "image_records",
+        "model": "batch_normalization",
+        "devices": (1, 4, 3, 2),
+    },
 }
 
 

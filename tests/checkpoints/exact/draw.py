@@ -101,6 +101,14 @@ class Draw:
         return len(set(self.devices)) == 1
 
     @property
+    def precision(self) -> str:
+        """What Keras computes in. On other devices sums are rounded in another order, which Adam and BatchNormalization enlarge.
+
+        In float32 they do by so much that an error would not be seen; see "The order of sums" in `docs/concepts/contract.md`.
+        """
+        return "float32" if self.bit_for_bit or self.model == "bfloat16" else "float64"
+
+    @property
     def cell(self) -> str:
         return " / ".join([self.script, self.source, self.validation, self.model, *self.callbacks])
 

@@ -91,6 +91,7 @@ def _run(draw: Draw, work: Path, devices: int, checkpoints: Path | None = None) 
     work.mkdir(exist_ok=True)
     fits._num_fits.clear()
     keras.utils.clear_session()
+    precision.put(draw.precision)
     keras.utils.set_random_seed(draw.seed)
     if draw.source.startswith("loader"):
         import torch
@@ -195,7 +196,7 @@ def _short(said: list[str]) -> list[str]:
 
 
 def _tolerance(draw: Draw) -> float:
-    return 5e-2 if draw.model == "bfloat16" else 2e-5
+    return 5e-2 if draw.model == "bfloat16" else 1e-8
 
 
 def _largest(one: dict[str, Any], other: dict[str, Any]) -> tuple[float, str]:
