@@ -61,6 +61,7 @@ class KeptFit:
         self._running.train.step_begins = self.step_begins
         if self._resume is not None:
             model._initial_epoch = self._resume.values["epoch"]
+            self._running.go_to(self._resume)
 
     def noting(self, model: Any) -> AbstractContextManager[None]:
         """Surrounds the `fit`: its steps are counted, and not done again."""

@@ -84,6 +84,12 @@ class RunningFit:
         """Variables first: the same names stay in the same order in every checkpoint."""
         return Snapshot({**arrays, **small.tensors}, small.values)
 
+    def go_to(self, saved: Snapshot) -> None:
+        """Let the sources begin at their places in the epoch that comes next."""
+        for name, keeper in self._keepers().items():
+            if (packed := saved.values["places"].get(name)) is not None:
+                keeper.go_to(_unpacked(packed, saved.tensors))
+
     def write(self, saved: Snapshot, *, move: bool = True, epoch_over: bool = False, ended: bool = False) -> None:
         """Put a state back.
 

@@ -19,7 +19,7 @@ from abreast.checkpoints.passed import Passed, Watch, passed_in_all, read_again
 from abreast.checkpoints.plain import CannotPackError, pack
 from abreast.feed import DoneStep, Feed
 from abreast.feed.jump import begin_at, is_the_batch
-from abreast.feed.source_state import SourceState
+from abreast.feed.source_state import SourceState, write_counts
 from abreast.keras_private import epochs
 from abreast.keras_private.data_adapters import NUM_BATCHES_FOR_TENSOR_SPEC
 from abreast.stderr import tell_once
@@ -143,6 +143,8 @@ class Keeper:
         """Begin the next epoch at a place of an earlier run."""
         if place.is_open:
             self._due, self.steps_done = self._of_this_process(place), place.steps
+            if self._feed.is_open:
+                write_counts(self._feed.adapter, self._due.now)
 
     def _of_this_process(self, place: Place) -> Place:
         """Where each process gives rows of its own, a checkpoint has the source of rank 0, whose objects are its own."""
@@ -153,9 +155,14 @@ class Keeper:
         return place if processes.rank == 0 else place.without_attributes()
 
     def ended(self, place: Place) -> None:
-        """The `fit` had ended at a place of an earlier run."""
-        if place.is_open and self._feed.is_open:
-            self._own(self._feed.adapter).write(place.now)
+        """The `fit` had ended at a place of an earlier run: a later one may read the same source."""
+        if not place.is_open or self._feed.goes_on_over_fits or not any(place.now.values()):
+            return
+        if not self._feed.is_open:  # that of a validation, which Keras opens when one begins
+            now = self._generators.read()
+            _ = self._feed.adapter
+            self._generators.put_back(now)
+        self._own(self._feed.adapter).write(place.now)
 
     def pass_over(self, place: Place) -> None:
         """Read a Python generator as far as a `fit` that had ended: the next one on it begins there."""

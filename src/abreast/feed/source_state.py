@@ -81,8 +81,7 @@ class SourceState:
         """Put back what `read` returned, maybe in another process."""
         for name, value in {**self._held, **saved["attributes"]}.items():
             self._put(name, copy.deepcopy(value))
-        if isinstance(self._adapter, HasState):
-            self._adapter._set_own_state(saved[_OWN])
+        write_counts(self._adapter, saved)
         if isinstance(self._adapter, TFDatasetAdapter):
             begin_up_to(self._adapter.get_tf_dataset(), saved[_BEGUN])
         if _ORDER in saved:
@@ -127,6 +126,12 @@ class SourceState:
             for root, owner in self._roots.items()
             for name, value in _attributes(owner, seen, _DEEPEST)
         }
+
+
+def write_counts(adapter: Any, saved: Mapping[str, Any]) -> None:
+    """Put back what an adapter of ours counts, which callbacks may read before an epoch begins."""
+    if isinstance(adapter, HasState):
+        adapter._set_own_state(saved[_OWN])
 
 
 class _Holder:
