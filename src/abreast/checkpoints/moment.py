@@ -69,7 +69,7 @@ class RunningFit:
         return Snapshot(tensors, values)
 
     def _replaced(self) -> dict[str, str] | None:
-        """The settings of a model of which callbacks have replaced parts, which no restart puts back."""
+        """The settings that callbacks have changed with the parts of a model that they replaced: no restart puts these back."""
         replaced = self.attributes.replaced()
         if not replaced:
             return None
@@ -77,7 +77,8 @@ class RunningFit:
             f"{', '.join(replaced)} of the model was replaced in the middle of a fit: a restart has that of the script again, "
             "and goes on only if its settings are the same"
         )
-        return settings(self.model)
+        begin = self.fingerprint()["settings"]
+        return {name: value for name, value in _of_compile(self.model).items() if begin.get(name) != value}
 
     @staticmethod
     def merged(small: Snapshot, arrays: Mapping[str, Any]) -> Snapshot:
@@ -100,7 +101,8 @@ class RunningFit:
         self.attributes.write(values["attributes"], tensors)
         is_last = ended or not move or not values["steps"]
         if is_last and (replaced := values.get("replaced")) is not None:
-            check_replaced(replaced, settings(self.model))
+            present = _of_compile(self.model)
+            check_replaced(replaced, {name: present.get(name, "nothing") for name in replaced})
         variables.write(self.model, tensors)
         self.callbacks.write(values["callbacks"], tensors)
         self.callbacks.write_reached(values.get("reached", {}), tensors)
@@ -144,6 +146,12 @@ class RunningFit:
 
 def _unpacked(packed: Any, tensors: Mapping[str, Any]) -> Place:
     return Place.of(unpack(packed, tensors))
+
+
+def _of_compile(model: Any) -> dict[str, str]:
+    """The settings of a model's losses, metrics and optimizers. Others change by themselves when they are first used."""
+    words = ("loss", "metric", "optimizer")
+    return {name: value for name, value in settings(model).items() if any(each in name for each in words)}
 
 
 def _plain(logs: Any) -> Any:
