@@ -89,7 +89,7 @@ def test_a_validation_goes_on_with_the_rows_that_would_have_followed(
 
 
 def validate(folder: str, interrupted_at: tuple[int, ...]) -> list[list[float]]:
-    """In a worker: losses of two fits on a data set that draws and shuffles, with and without ends; a validation is a batch."""
+    """In a worker: losses of two fits, with and without ends; two data sets shuffle and draw from one generator."""
     import keras
 
     import abreast
@@ -104,11 +104,13 @@ def validate(folder: str, interrupted_at: tuple[int, ...]) -> list[list[float]]:
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
         abreast.parallelize(model, 1)
-        (x, options), (held_out, _) = _arrays(), _data_set(draws=True)
-        settings: dict[str, Any] = {**options, "validation_data": held_out, "validation_steps": 1, "epochs": 2}
+        source, held_out = _data_set(draws=True)[0], _data_set(draws=True)[0]
+        held_out.generator = source.generator
+        settings: dict[str, Any] = {"validation_data": held_out, "validation_steps": 1, "epochs": 2}
         losses: list[float] = []
         for _ in range(2):
-            losses += model.fit(x, callbacks=list(callbacks), verbose=0, **settings).history["val_loss"]
+            history = model.fit(source, callbacks=list(callbacks), verbose=0, **settings).history
+            losses += [*history["loss"], *history["val_loss"]]
         return losses
 
     def checkpointed(number: int, interrupt: Interrupt) -> list[float]:
@@ -131,7 +133,7 @@ def per_host() -> list[Any]:
     found = []
     for rank in (0, 1):
         processes = SimpleNamespace(rank=rank, size=2)
-        feed: Any = SimpleNamespace(stage=SimpleNamespace(processes=processes), is_open=True)
+        feed: Any = SimpleNamespace(stage=SimpleNamespace(processes=processes), adapter=None)
         state = {"attributes": {"order": [2, 1]}}
         keeper = Keeper(feed, Generators(dict, lambda _: None))
         keeper.go_to(Place(Moment({}, state), None, state, 1, 1, None))

@@ -124,8 +124,9 @@ class Keeper:
 
     def place(self, steps: int, validating: bool = False) -> Place:
         """The place after `steps` of the present epoch; that of the earlier run as long as this one has not gone there."""
-        if self._due is not None:
-            return self._validating(self._due) if validating else self._due
+        if (due := self._due) is not None:
+            is_written = self._restarts and not due.validating
+            return replace(due, now=self._read_source(), validating=validating) if is_written else due
         known = None if self._epochs is None else epochs.known_batches(self._epochs)
         feed = self._feed
         now = self._read_source() if feed.is_open else None
@@ -135,16 +136,19 @@ class Keeper:
             *(feed.checksum, feed.drawn_ahead, self._passed, self._opened, self._watch.draws, validating),
         )
 
-    def _validating(self, due: Place) -> Place:
-        """The place of an earlier run when a validation has begun, and has read nothing."""
-        return due if due.validating else replace(due, now=self._read_source(), validating=True)
-
     def go_to(self, place: Place) -> None:
-        """Begin the next epoch at a place of an earlier run."""
-        if place.is_open:
-            self._due, self.steps_done = self._of_this_process(place), place.steps
-            if self._feed.is_open:
-                write_counts(self._feed.adapter, self._due.now)
+        """Begin the next epoch at a place of an earlier run.
+
+        A source for validation is put back at once: it may share objects with the training, which goes on before. Keras calls
+        its hook of an epoch's end before each validation.
+        """
+        if not place.is_open:
+            return
+        self._due, self.steps_done = self._of_this_process(place), place.steps
+        adapter = self._feed.adapter
+        write_counts(adapter, self._due.now)
+        if self._restarts and not place.validating:
+            self._own(adapter).write(self._due.now)
 
     def _of_this_process(self, place: Place) -> Place:
         """Where each process gives rows of its own, a checkpoint has the source of rank 0, whose objects are its own."""
@@ -189,11 +193,9 @@ class Keeper:
             self._opened = None
 
     def opened(self, adapter: Any) -> None:
-        """The source is open, and Keras has called none of its hooks: before a validation, it calls that of an epoch's end."""
+        """The source is open, and Keras has called none of its hooks."""
         if self._restarts:
-            source = self._own(adapter)
-            if self._due is not None and not self._due.validating:
-                source.write(self._due.now)
+            self._own(adapter)
 
     def enters(self, epoch_iterator: Any) -> epochs.KeptEpoch:
         """Keras begins an epoch."""
