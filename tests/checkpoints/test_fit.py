@@ -605,6 +605,52 @@ def compile_in_a_callback(folder: str, case: str) -> tuple[Any, Any, str]:
         return run(), run((5,), abreast.Checkpoint(folder, every=1)), "".join(said)
 
 
+def test_what_the_code_of_steps_has_changed_goes_on(workers: Workers, tmp_path: Path) -> None:
+    plain = workers.abreast.run(count_in_steps)
+    assert workers.abreast.run(count_in_steps, folder=str(tmp_path), interrupted_at=(3, 4)) == plain
+
+
+def count_in_steps(folder: str | None = None, interrupted_at: tuple[int, ...] = ()) -> list[Any]:
+    """In a worker: what a loss and a layer of a model in Python steps have counted, and the losses, which depend on that."""
+    import keras
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    class Counter:
+        def __init__(self) -> None:
+            self.number = 0
+
+    class Counts(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
+        def __init__(self, counter: Counter) -> None:
+            super().__init__()
+            self.counter = counter
+
+        def call(self, x: Any) -> Any:
+            self.counter.number += 1
+            return x
+
+    def once(number: int, interrupt: Interrupt) -> list[Any]:
+        calls: list[int] = []
+        counter = Counter()
+
+        def loss(y: Any, predicted: Any) -> Any:
+            calls.append(1)
+            return keras.ops.mean(keras.ops.square(y - predicted), -1) * len(calls)
+
+        keras.utils.set_random_seed(5)
+        model = keras.Sequential([keras.Input((2,)), Counts(counter), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(1e-3), loss, run_eagerly=True)
+        abreast.parallelize(model, 1)
+        begun = counter.number
+        x = np.arange(8, dtype="float32").reshape(4, 2)
+        kept = [] if folder is None else [abreast.Checkpoint(folder, every=1)]
+        losses = model.fit(x, x[:, :1], 2, 3, verbose=0, callbacks=[interrupt, *kept]).history["loss"]
+        return [losses, len(calls), counter.number - begun]
+
+    return until_it_ends(once, interrupted_at)
+
+
 def test_a_step_with_two_optimizers_goes_on(workers: Workers, tmp_path: Path) -> None:
     plain = workers.abreast.run(train_with_two_optimizers)
     assert_equal(plain, workers.abreast.run(train_with_two_optimizers, folder=str(tmp_path), interrupted_at=(3, 3)))

@@ -14,7 +14,7 @@ import keras
 
 from abreast.checkpoints.anew import ANEW
 from abreast.checkpoints.plain import CannotPackError, pack, unpack
-from abreast.checkpoints.reached import Reached
+from abreast.checkpoints.reached import Reached, code_of_steps
 from abreast.errors import CheckpointError
 from abreast.feed.values import fill, is_object
 from abreast.stderr import tell_once
@@ -28,10 +28,11 @@ _METHODS = ("get_state", "set_state")
 class CallbackStates:
     """The states of the callbacks of one `fit`. Made when it begins: what does not change from then on is the script's."""
 
-    def __init__(self, callbacks: Sequence[Any]) -> None:
+    def __init__(self, callbacks: Sequence[Any], model: Any) -> None:
         self.callbacks = tuple(callbacks)
+        self._roots = (*self.callbacks, *code_of_steps(model))
         self._begin = tuple(dict(vars(each)) for each in callbacks)
-        self._reached = Reached(self.callbacks)
+        self._reached = Reached(self._roots)
 
     def read(self, arrays: MutableMapping[str, Any]) -> list[dict[str, Any]]:
         """The state of each callback as JSON; its arrays go to `arrays`."""
@@ -58,7 +59,7 @@ class CallbackStates:
                 _set(callback, name, unpack(packed, arrays))
 
     def read_reached(self, arrays: MutableMapping[str, Any]) -> dict[str, Any]:
-        """The data of the script that the callbacks have changed, as JSON."""
+        """The data of the script that the callbacks, or the code of steps, have changed, as JSON."""
         found = {}
         for name, value in self._reached.read().items():
             try:
@@ -75,7 +76,7 @@ class CallbackStates:
     def _report_reached(self, name: str) -> None:
         number, _, path = name.partition(".")
         tell_once(
-            f"checkpoints leave out {path}, which {_name(self.callbacks[int(number)])} changes: after a restart it is as the "
+            f"checkpoints leave out {path}, which {_name(self._roots[int(number)])} changes: after a restart it is as the "
             "script makes it\nhint: keep it as plain data"
         )
 

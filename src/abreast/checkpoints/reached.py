@@ -1,5 +1,7 @@
 """Data of the script that callbacks reach: a list that a function appends to, a count in a closure, an object that it calls.
 
+The same counts for the user's code that runs in each step, as a `train_step` and a loss, unless the step is compiled.
+
 A restart makes them anew, so what has changed since the `fit` began is saved: numbers, text, containers, arrays and generators.
 Not here: the attributes of the callbacks themselves (`callback_state.py`).
 """
@@ -29,10 +31,10 @@ class _Slot:
 
 
 class Reached:
-    """The data that some callbacks reach. Made when a `fit` begins: what has not changed since then is as the script makes it."""
+    """The data that some objects reach. Made when a `fit` begins: what has not changed since then is as the script makes it."""
 
-    def __init__(self, callbacks: Sequence[Any]) -> None:
-        self._slots = _slots(callbacks)
+    def __init__(self, roots: Sequence[Any]) -> None:
+        self._slots = _slots(roots)
         self._begin = {name: content(slot.read()) for name, slot in self._slots.items()}
         self.lost: tuple[str, ...] = ()
 
@@ -51,11 +53,18 @@ class Reached:
                 slot.set(value)
 
 
-def _slots(callbacks: Sequence[Any]) -> dict[str, _Slot]:
+def code_of_steps(model: Any) -> list[Any]:
+    """The parts of a model whose Python code runs in each step: none of a compiled one."""
+    if not model.run_eagerly and keras.backend.backend() != "torch":
+        return []
+    return [model, *(each for each in model._flatten_layers(include_self=False) if _is_users(type(each).__module__))]
+
+
+def _slots(roots: Sequence[Any]) -> dict[str, _Slot]:
     found: dict[str, _Slot] = {}
-    seen = {id(each) for each in callbacks}
-    for number, callback in enumerate(callbacks):
-        for name, value in [*_methods(type(callback)), *vars(callback).items()]:
+    seen = {id(each) for each in roots}
+    for number, root in enumerate(roots):
+        for name, value in [*_methods(type(root)), *vars(root).items()]:
             if callable(value) or is_object(value):
                 found |= dict(_of_value(f"{number}.{name}", value, None, seen, _DEEPEST))
     return found
