@@ -13,14 +13,13 @@ from typing import Any
 import keras
 
 from abreast.checkpoints.anew import ANEW
+from abreast.checkpoints.other_variables import holds_variables
 from abreast.checkpoints.plain import CannotPackError, pack, unpack
-from abreast.checkpoints.reached import Reached, code_of_steps
+from abreast.checkpoints.reached import KERASS_OWN, Reached, code_of_steps
 from abreast.errors import CheckpointError
 from abreast.feed.values import fill, is_object
 from abreast.stderr import tell_once
 
-# What Keras sets itself.
-_NOT_STATE = ("_model", "model", "params", "_params", "validation_data")
 _SETTINGS = (FunctionType, MethodType, ModuleType, type, keras.Layer, keras.losses.Loss, keras.optimizers.Optimizer)
 _METHODS = ("get_state", "set_state")
 
@@ -28,11 +27,11 @@ _METHODS = ("get_state", "set_state")
 class CallbackStates:
     """The states of the callbacks of one `fit`. Made when it begins: what does not change from then on is the script's."""
 
-    def __init__(self, callbacks: Sequence[Any], model: Any) -> None:
+    def __init__(self, callbacks: Sequence[Any], model: Any, sources: Sequence[Any] = ()) -> None:
         self.callbacks = tuple(callbacks)
         self._roots = (*self.callbacks, *code_of_steps(model))
         self._begin = tuple(dict(vars(each)) for each in callbacks)
-        self._reached = Reached(self._roots)
+        self._reached = Reached(self._roots, model, sources)
 
     def read(self, arrays: MutableMapping[str, Any]) -> list[dict[str, Any]]:
         """The state of each callback as JSON; its arrays go to `arrays`."""
@@ -86,7 +85,7 @@ class CallbackStates:
             return {"state": _packed_state(callback, path, arrays)}
         found = {}
         for name, value in vars(callback).items():
-            if name in _NOT_STATE:
+            if name in KERASS_OWN:
                 continue
             if isinstance(value, keras.Variable):
                 value = keras.ops.convert_to_numpy(value)  # which `_set` assigns
@@ -99,7 +98,8 @@ class CallbackStates:
 
     def _is_setting(self, number: int, name: str, value: Any) -> bool:
         """Whether an attribute is the object that the script has given, and of a kind that no hook changes."""
-        if type(value).__module__.partition(".")[0] in ("keras", "abreast") or is_object(value):  # see `reached.py`
+        is_keras = type(value).__module__.partition(".")[0] in ("keras", "abreast")
+        if is_keras or holds_variables(value) or is_object(value):  # see `reached.py`
             return True
         return isinstance(value, _SETTINGS) and self._begin[number].get(name) is value
 

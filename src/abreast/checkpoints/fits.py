@@ -244,7 +244,8 @@ class _Fit:
 
     def _begin(self, model: Any) -> RunningFit:
         feed, validation, begin = self._arguments["x"], self._arguments["validation_data"], self._settings
-        states = CallbackStates([each for each in self._callbacks if not _is_ours(each)], model)
+        sources = [each.source for each in (feed, validation) if isinstance(each, Feed)]
+        states = CallbackStates([each for each in self._callbacks if not _is_ours(each)], model, sources)
         if self._saved is not None:
             feed.form = unpack(self._saved.values.get("batch"), {})
             with kept_random(None):

@@ -2,7 +2,8 @@
 
 The same counts for the user's code that runs in each step, as a `train_step` and a loss, unless the step is compiled.
 
-A restart makes them anew, so what has changed since the `fit` began is saved: numbers, text, containers, arrays and generators.
+A restart makes them anew, so what has changed since the `fit` began is saved: numbers, text, containers, arrays, generators, and
+the variables of other models, layers, metrics and optimizers. A Python generator that was read is reported.
 Not here: the attributes of the callbacks themselves (`callback_state.py`).
 """
 
@@ -11,30 +12,51 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 import keras
 
+from abreast.checkpoints.other_variables import OtherVariables, has_variables, holds_variables, items
 from abreast.feed.values import content, fill, is_generator, is_object, is_plain, saved_value
+from abreast.state import grouped_variables
 
 _DEEPEST = 4  # objects within objects, and functions that call functions
+KERASS_OWN = ("_model", "model", "params", "_params", "validation_data")  # what Keras sets on callbacks itself
 _NOT_USERS = ("abreast", "builtins", "grain", "jax", "keras", "numpy", "tensorflow", "torch")
 
 
 @dataclass(frozen=True)
 class _Slot:
-    """Where a value is: a cell of a closure, a global, or an attribute."""
+    """Where a value is: a cell of a closure, a global, or an attribute; or the variables of an object.
+
+    `fill`: let the object that is there have the content of another one, if it can. `set` is None for what cannot be put back.
+    """
 
     read: Callable[[], Any]
-    set: Callable[[Any], None]
+    set: Callable[[Any], None] | None
+    fill: Callable[[Any, Any], bool] = fill
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """The way from some objects to the data that they reach: which objects it has met, and the variables of the model itself."""
+
+    seen: set[int]
+    own: Callable[[], set[int]]
 
 
 class Reached:
-    """The data that some objects reach. Made when a `fit` begins: what has not changed since then is as the script makes it."""
+    """The data that some objects reach. Made when a `fit` begins: what has not changed since then is as the script makes it.
 
-    def __init__(self, roots: Sequence[Any]) -> None:
-        self._slots = _slots(roots)
+    Left out are the variables of the model itself, and its data sources, which keep their place.
+    """
+
+    def __init__(self, roots: Sequence[Any], model: Any, sources: Sequence[Any] = ()) -> None:
+        walk = _Walk(
+            {id(each) for each in (*roots, *sources)}, lambda: {id(each) for _, each in grouped_variables(model)}
+        )
+        self._slots = _slots(roots, walk)
         self._begin = {name: content(slot.read()) for name, slot in self._slots.items()}
         self.lost: tuple[str, ...] = ()
 
@@ -42,14 +64,15 @@ class Reached:
         """What has changed, by name; `lost` has the names of what is no data."""
         values = {name: slot.read() for name, slot in self._slots.items()}
         changed = {name: value for name, value in values.items() if self._begin[name] != content(value)}
-        self.lost = tuple(name for name, value in changed.items() if not is_plain(value))
-        return {name: saved_value(value) for name, value in changed.items() if is_plain(value)}
+        kept = {name: value for name, value in changed.items() if is_plain(value) and self._slots[name].set is not None}
+        self.lost = tuple(name for name in changed if name not in kept)
+        return {name: saved_value(value) for name, value in kept.items()}
 
     def write(self, saved: dict[str, Any]) -> None:
         """Set what `read` returned, into the objects that the script has made."""
         for name, value in saved.items():
             slot = self._slots.get(name)
-            if slot is not None and not fill(slot.read(), value):
+            if slot is not None and slot.set is not None and not slot.fill(slot.read(), value):
                 slot.set(value)
 
 
@@ -60,13 +83,12 @@ def code_of_steps(model: Any) -> list[Any]:
     return [model, *(each for each in model._flatten_layers(include_self=False) if _is_users(type(each).__module__))]
 
 
-def _slots(roots: Sequence[Any]) -> dict[str, _Slot]:
+def _slots(roots: Sequence[Any], walk: _Walk) -> dict[str, _Slot]:
     found: dict[str, _Slot] = {}
-    seen = {id(each) for each in roots}
     for number, root in enumerate(roots):
         for name, value in [*_methods(type(root)), *vars(root).items()]:
-            if callable(value) or is_object(value):
-                found |= dict(_of_value(f"{number}.{name}", value, None, seen, _DEEPEST))
+            if name not in KERASS_OWN and (callable(value) or is_object(value) or _may_have_variables(value)):
+                found |= dict(_of_value(f"{number}.{name}", value, None, walk, _DEEPEST))
     return found
 
 
@@ -76,47 +98,75 @@ def _methods(kind: type) -> Iterator[tuple[str, Any]]:
             yield from ((name, value) for name, value in vars(each).items() if isinstance(value, FunctionType))
 
 
-def _of_value(name: str, value: Any, slot: _Slot | None, seen: set[int], depth: int) -> Iterator[tuple[str, _Slot]]:
+def _of_value(name: str, value: Any, slot: _Slot | None, walk: _Walk, depth: int) -> Iterator[tuple[str, _Slot]]:
     """The slots of a value: itself if it is data, and what it reaches if it is a function or an object of the user's."""
     if isinstance(value, MethodType):
-        yield from _of_value(f"{name}.self", value.__self__, None, seen, depth)
+        yield from _of_value(f"{name}.self", value.__self__, None, walk, depth)
         value = value.__func__
     if isinstance(value, functools.partial):
         for number, each in enumerate((value.func, *value.args, *value.keywords.values())):
-            yield from _of_value(f"{name}.{number}", each, None, seen, depth)
+            yield from _of_value(f"{name}.{number}", each, None, walk, depth)
     elif isinstance(value, FunctionType):
-        if depth and id(value) not in seen and _is_users(value.__module__):
-            seen.add(id(value))
-            yield from _of_function(name, value, seen, depth - 1)
+        if depth and id(value) not in walk.seen and _is_users(value.__module__):
+            walk.seen.add(id(value))
+            yield from _of_function(name, value, walk, depth - 1)
     elif _is_walked(value):
-        if depth and id(value) not in seen:
-            seen.add(id(value))
-            yield from _of_object(name, value, seen, depth - 1)
+        if depth and id(value) not in walk.seen:
+            walk.seen.add(id(value))
+            yield from _of_object(name, value, walk, depth - 1)
+    elif has_variables(value):
+        if id(value) not in walk.seen:
+            walk.seen.add(id(value))
+            variables = OtherVariables(value, walk.own)
+            yield f"{name}.variables", _Slot(variables.read, variables.write, _fills_nothing)
+    elif isinstance(value, GeneratorType):
+        if id(value) not in walk.seen:
+            walk.seen.add(id(value))
+            yield name, _Slot(lambda: _position(value), None)
+    elif holds_variables(value):
+        for number, each in enumerate(items(value)):
+            yield from _of_value(f"{name}.{number}", each, None, walk, depth)
     elif slot is not None and (is_plain(value) or is_generator(value)):
         yield name, slot
 
 
-def _of_function(name: str, function: FunctionType, seen: set[int], depth: int) -> Iterator[tuple[str, _Slot]]:
+def _of_function(name: str, function: FunctionType, walk: _Walk, depth: int) -> Iterator[tuple[str, _Slot]]:
     for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        yield from _in(name, variable, _cell_slot(cell), seen, depth)
+        yield from _in(name, variable, _cell_slot(cell), walk, depth)
     for variable in dict.fromkeys(_names(function.__code__)):
         if variable in function.__globals__:
-            yield from _in(name, variable, _item_slot(function.__globals__, variable), seen, depth)
+            yield from _in(name, variable, _item_slot(function.__globals__, variable), walk, depth)
 
 
-def _of_object(name: str, owner: Any, seen: set[int], depth: int) -> Iterator[tuple[str, _Slot]]:
+def _of_object(name: str, owner: Any, walk: _Walk, depth: int) -> Iterator[tuple[str, _Slot]]:
     for method, function in _methods(type(owner)):
-        yield from _of_value(f"{name}.{method}", function, None, seen, depth)
+        yield from _of_value(f"{name}.{method}", function, None, walk, depth)
     for attribute in list(vars(owner)):
-        yield from _in(name, attribute, _item_slot(vars(owner), attribute), seen, depth)
+        yield from _in(name, attribute, _item_slot(vars(owner), attribute), walk, depth)
 
 
-def _in(name: str, last: str, slot: _Slot, seen: set[int], depth: int) -> Iterator[tuple[str, _Slot]]:
+def _in(name: str, last: str, slot: _Slot, walk: _Walk, depth: int) -> Iterator[tuple[str, _Slot]]:
     try:
         value = slot.read()
     except (KeyError, ValueError):  # a cell without content
         return
-    yield from _of_value(f"{name}.{last}", value, slot, seen, depth)
+    yield from _of_value(f"{name}.{last}", value, slot, walk, depth)
+
+
+def _may_have_variables(value: Any) -> bool:
+    return has_variables(value) or holds_variables(value)
+
+
+def _position(generator: GeneratorType[Any, Any, Any]) -> tuple[int, str] | None:
+    """Where the code of a generator is, and its plain variables; None at its end."""
+    frame = generator.gi_frame
+    return (
+        None if frame is None else (frame.f_lasti, repr([each for each in frame.f_locals.values() if is_plain(each)]))
+    )
+
+
+def _fills_nothing(present: Any, value: Any) -> bool:
+    return False
 
 
 def _cell_slot(cell: Any) -> _Slot:

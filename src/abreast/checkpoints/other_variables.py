@@ -1,0 +1,74 @@
+"""Variables of Keras objects that are not the model in training: a teacher, an averaged copy, a metric of a callback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from abreast.state import grouped_variables
+from abreast.stderr import tell_once
+
+_KINDS = (
+    keras.Layer,
+    keras.Variable,
+    keras.metrics.Metric,
+    keras.optimizers.Optimizer,
+    keras.random.SeedGenerator,
+)
+
+
+def has_variables(value: Any) -> bool:
+    """Whether a value is an object of Keras that may have variables."""
+    return isinstance(value, _KINDS)
+
+
+def holds_variables(value: Any) -> bool:
+    """The same for a container of nothing else."""
+    return isinstance(value, list | tuple | dict) and bool(value) and all(map(has_variables, items(value)))
+
+
+def items(value: Any) -> list[Any]:
+    """What a container holds."""
+    return list(value.values()) if isinstance(value, dict) else list(value)
+
+
+class OtherVariables:
+    """The variables of an object of Keras, but those of the model in training, of which `own` has the identities."""
+
+    def __init__(self, value: Any, own: Callable[[], set[int]]) -> None:
+        self._value = value
+        self._own = own
+
+    def read(self) -> list[Any]:
+        return [np.array(keras.ops.convert_to_numpy(each)) for each in self._variables()]
+
+    def write(self, arrays: Sequence[Any]) -> None:
+        """Set what `read` returned."""
+        variables = self._variables()
+        if [tuple(each.shape) for each in variables] != [each.shape for each in arrays]:
+            name = f"{type(self._value).__name__} {self._value.name}"
+            tell_once(
+                f"the checkpoint has {len(arrays)} variables of {name}, which a callback uses, and the script has made "
+                f"{len(variables)} of that shape: they stay as the script makes them\n"
+                "hint: build it before fit"
+            )
+            return
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.assign(array)
+
+    def _variables(self) -> list[Any]:
+        own = self._own()
+        return [each for each in _of(self._value) if id(each) not in own]
+
+
+def _of(value: Any) -> list[Any]:
+    if isinstance(value, keras.Variable):
+        return [value]
+    if isinstance(value, keras.random.SeedGenerator):
+        return [value.state]
+    if isinstance(value, keras.Model):
+        return [variable for _, variable in grouped_variables(value)]
+    return list(value.variables)
