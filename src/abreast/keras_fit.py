@@ -16,7 +16,7 @@ import keras
 
 from abreast import first_use, horovod, spans
 from abreast.backend.contract import Kind, Placement
-from abreast.checkpoints.fits import kept
+from abreast.checkpoints.fits import kept, say_that_loops_are_not_kept
 from abreast.errors import DataError
 from abreast.exact import overrides_step
 from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn
@@ -66,6 +66,7 @@ def _method(plain: Callable[..., Any], feed: Callable[[dict[str, Any], Placement
             feed(bound.arguments, placement)
         elif plain.__name__ == "train_on_batch":
             first_use.begins(placement, None)
+            say_that_loops_are_not_kept()
         if plain.__name__ not in ("fit", "train_on_batch"):
             first_use.without_training(placement)
         feeds = [value for value in bound.arguments.values() if isinstance(value, Feed)]

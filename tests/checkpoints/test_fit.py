@@ -694,6 +694,37 @@ def average_in_callbacks(folder: str | None = None, interrupted_at: tuple[int, .
     return until_it_ends(once, interrupted_at)
 
 
+def test_a_loop_of_the_scripts_own_is_said_not_to_be_saved(workers: Workers, tmp_path: Path) -> None:
+    inside, outside = workers.abreast.run(train_in_a_loop, folder=str(tmp_path))
+    assert not inside
+    assert [line.partition(":")[0] for line in outside] == [
+        "checkpoints do not save loops of the script's own, as with train_on_batch"
+    ]
+
+
+def train_in_a_loop(folder: str) -> list[list[str]]:
+    """In a worker: what is said of `train_on_batch` in a callback, and of one outside of every `fit`."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import fits
+    from abreast.checkpoints.policy import Policy, as_default
+    from abreast.replacing import replaced
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    abreast.parallelize(model, 1)
+    x = np.ones((4, 2), "float32")
+    trains = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: model.train_on_batch(x, x[:, :1]))
+    said: list[str] = []
+    fits._num_fits.clear()
+    with as_default(Policy(folder)), replaced(fits, "tell_once", said.append):
+        model.fit(x, x[:, :1], verbose=0, callbacks=[trains])
+        inside = list(said)
+        model.train_on_batch(x, x[:, :1])
+    return [inside, said]
+
+
 def test_a_step_with_two_optimizers_goes_on(workers: Workers, tmp_path: Path) -> None:
     plain = workers.abreast.run(train_with_two_optimizers)
     assert_equal(plain, workers.abreast.run(train_with_two_optimizers, folder=str(tmp_path), interrupted_at=(3, 3)))

@@ -95,6 +95,15 @@ def _without_checkpoints(plain: Callable[..., Any], bound: Any, where: str) -> A
         return plain(*bound.args, **bound.kwargs)
 
 
+def say_that_loops_are_not_kept() -> None:
+    """The script calls `train_on_batch`. Inside of a `fit`, as in a callback, what it changes is saved with the `fit`."""
+    if default() is not None and not is_off() and threading.get_ident() not in _folders:
+        tell_once(
+            "checkpoints do not save loops of the script's own, as with train_on_batch: after a restart they run again from the "
+            "beginning\nhint: train with fit, whose train_step may be your own"
+        )
+
+
 def _own(callbacks: Any) -> list[Checkpoint]:
     return [each for each in listed(callbacks) if isinstance(each, Checkpoint)]
 
