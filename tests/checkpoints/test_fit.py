@@ -624,11 +624,26 @@ def count_in_steps(folder: str | None = None, interrupted_at: tuple[int, ...] = 
     class Counts(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
         def __init__(self, counter: Counter) -> None:
             super().__init__()
-            self.counter = counter
+            self.counter, self._calls = counter, 0
 
         def call(self, x: Any) -> Any:
             self.counter.number += 1
+            self._calls += 1
             return x
+
+    class Updates(keras.metrics.Metric):  # type: ignore[misc]  # Keras has no types
+        def __init__(self) -> None:
+            super().__init__(name="updates")
+            self.number = 0
+
+        def update_state(self, *arguments: Any, **more: Any) -> None:
+            self.number += 1
+
+        def result(self) -> float:
+            return float(self.number)
+
+        def reset_state(self) -> None:
+            self.number = 0
 
     def once(number: int, interrupt: Interrupt) -> list[Any]:
         calls: list[int] = []
@@ -639,14 +654,15 @@ def count_in_steps(folder: str | None = None, interrupted_at: tuple[int, ...] = 
             return keras.ops.mean(keras.ops.square(y - predicted), -1) * len(calls)
 
         keras.utils.set_random_seed(5)
-        model = keras.Sequential([keras.Input((2,)), Counts(counter), keras.layers.Dense(1)])
-        model.compile(keras.optimizers.SGD(1e-3), loss, run_eagerly=True)
+        counts = Counts(counter)
+        model = keras.Sequential([keras.Input((2,)), counts, keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(1e-3), loss, run_eagerly=True, metrics=[Updates()])
         abreast.parallelize(model, 1)
         begun = counter.number
         x = np.arange(8, dtype="float32").reshape(4, 2)
         kept = [] if folder is None else [abreast.Checkpoint(folder, every=1)]
-        losses = model.fit(x, x[:, :1], 2, 3, verbose=0, callbacks=[interrupt, *kept]).history["loss"]
-        return [losses, len(calls), counter.number - begun]
+        losses = model.fit(x, x[:, :1], 2, 3, verbose=0, callbacks=[interrupt, *kept]).history
+        return [losses, len(calls), counter.number - begun, counts._calls - begun]
 
     return until_it_ends(once, interrupted_at)
 

@@ -1,12 +1,15 @@
-"""Attributes that callbacks change on a model's layers, losses and optimizers: a `trainable`, a rate that is annealed.
+"""Attributes that callbacks change on a model's layers, losses, metrics and optimizers: a `trainable`, a rate that is annealed.
 
-Plain data is saved if it has changed since the `fit` began, and set again. What begins with an underscore is Keras's own.
+Plain data is saved if it has changed since the `fit` began, and set again. What begins with an underscore is Keras's own, unless
+only code of the user's class uses it.
 A compiled step has the attributes that it was compiled with; that of a restart is compiled with those of the checkpoint.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import keras
@@ -14,6 +17,7 @@ import keras
 from abreast import exact
 from abreast.checkpoints.anew import ANEW
 from abreast.checkpoints.plain import CannotPackError, pack, unpack
+from abreast.checkpoints.reached import is_users, names_in
 from abreast.errors import CheckpointError
 from abreast.feed.values import content
 from abreast.stderr import tell_once
@@ -72,10 +76,8 @@ class ModelAttributes:
             return
         for part, contents in self._compiled:
             for name, value in _attributes(part):
-                is_seen = (
-                    name == "trainable" and keras.backend.backend() == "jax"
-                )  # whose steps are compiled anew for it
-                if name in contents and contents[name] != content(value) and not is_seen:
+                compiles_anew = name == "trainable" and keras.backend.backend() == "jax"
+                if name in contents and contents[name] != content(value) and not compiles_anew:
                     tell_once(_COMPILED.format(f"{type(part).__name__}.{name}"))
 
 
@@ -97,15 +99,31 @@ def _contents(part: Any) -> dict[str, Any]:
 
 def _parts(model: Any) -> list[Any]:
     losses = [each for each in keras.tree.flatten(getattr(model, "loss", None)) if isinstance(each, keras.losses.Loss)]
-    return [*model._flatten_layers(), *losses, *exact.optimizers(model)]
+    metrics = [each for each in exact.leaf_metrics(model) if is_users(type(each).__module__)]
+    return [*model._flatten_layers(), *losses, *exact.optimizers(model), *metrics]
 
 
 def _attributes(part: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(part, keras.Layer):
         yield "trainable", bool(part._trainable)
+    kind: Any = type(part)
+    private = _private_names(kind)
     for name, value in vars(part).items():
-        if not name.startswith("_") and name not in _NOT_SETTINGS and not _has_variables(value):
+        is_keras = name.startswith("_") and name not in private
+        if not is_keras and name not in _NOT_SETTINGS and not _has_variables(value):
             yield name, value
+
+
+@functools.cache
+def _private_names(kind: type) -> frozenset[str]:
+    """The names with an underscore that the code of a user's class uses, and that of Keras's classes does not."""
+    users, others = set[str](), set[str]()
+    for each in kind.__mro__:
+        for value in vars(each).values():
+            function = getattr(value, "fget", None) or getattr(value, "__func__", value)
+            if isinstance(function, FunctionType):
+                (users if is_users(each.__module__) else others).update(names_in(function.__code__))
+    return frozenset(name for name in users - others if name.startswith("_"))
 
 
 def _has_variables(value: Any) -> bool:

@@ -80,7 +80,7 @@ def code_of_steps(model: Any) -> list[Any]:
     """The parts of a model whose Python code runs in each step: none of a compiled one."""
     if not model.run_eagerly and keras.backend.backend() != "torch":
         return []
-    return [model, *(each for each in model._flatten_layers(include_self=False) if _is_users(type(each).__module__))]
+    return [model, *(each for each in model._flatten_layers(include_self=False) if is_users(type(each).__module__))]
 
 
 def _slots(roots: Sequence[Any], walk: _Walk) -> dict[str, _Slot]:
@@ -94,7 +94,7 @@ def _slots(roots: Sequence[Any], walk: _Walk) -> dict[str, _Slot]:
 
 def _methods(kind: type) -> Iterator[tuple[str, Any]]:
     for each in kind.__mro__:
-        if _is_users(each.__module__):
+        if is_users(each.__module__):
             yield from ((name, value) for name, value in vars(each).items() if isinstance(value, FunctionType))
 
 
@@ -107,7 +107,7 @@ def _of_value(name: str, value: Any, slot: _Slot | None, walk: _Walk, depth: int
         for number, each in enumerate((value.func, *value.args, *value.keywords.values())):
             yield from _of_value(f"{name}.{number}", each, None, walk, depth)
     elif isinstance(value, FunctionType):
-        if depth and id(value) not in walk.seen and _is_users(value.__module__):
+        if depth and id(value) not in walk.seen and is_users(value.__module__):
             walk.seen.add(id(value))
             yield from _of_function(name, value, walk, depth - 1)
     elif _is_walked(value):
@@ -133,7 +133,7 @@ def _of_value(name: str, value: Any, slot: _Slot | None, walk: _Walk, depth: int
 def _of_function(name: str, function: FunctionType, walk: _Walk, depth: int) -> Iterator[tuple[str, _Slot]]:
     for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield from _in(name, variable, _cell_slot(cell), walk, depth)
-    for variable in dict.fromkeys(_names(function.__code__)):
+    for variable in dict.fromkeys(names_in(function.__code__)):
         if variable in function.__globals__:
             yield from _in(name, variable, _item_slot(function.__globals__, variable), walk, depth)
 
@@ -181,18 +181,18 @@ def _is_walked(value: Any) -> bool:
     """Whether a value is an object of the user's whose attributes count here. A data source keeps its own."""
     return (
         is_object(value)
-        and _is_users(type(value).__module__)
+        and is_users(type(value).__module__)
         and not isinstance(value, keras.callbacks.Callback | keras.utils.PyDataset | FunctionType | MethodType)
     )
 
 
-def _is_users(module: str | None) -> bool:
+def is_users(module: str | None) -> bool:
     return str(module).partition(".")[0] not in _NOT_USERS
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def names_in(code: CodeType) -> Iterator[str]:
     """The names of globals that a function uses, with the functions inside of it."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, CodeType):
-            yield from _names(each)
+            yield from names_in(each)
