@@ -607,11 +607,13 @@ def compile_in_a_callback(folder: str, case: str) -> tuple[Any, Any, str]:
 
 def test_what_the_code_of_steps_has_changed_goes_on(workers: Workers, tmp_path: Path) -> None:
     plain = workers.abreast.run(count_in_steps)
-    assert workers.abreast.run(count_in_steps, folder=str(tmp_path), interrupted_at=(3, 3)) == plain
+    assert workers.abreast.run(count_in_steps, folder=str(tmp_path), interrupted_at=(4, 4)) == plain
 
 
 def count_in_steps(folder: str | None = None, interrupted_at: tuple[int, ...] = ()) -> list[Any]:
-    """In a worker: what a loss and a layer of a model in Python steps have counted, and the losses, which depend on that."""
+    """In a worker: what a loss, a layer and a metric of a model in Python steps have counted, and the losses, which depend on it;
+    and what a function of a callback has turned over, which at the first interruption is as it was in the beginning.
+    """
     import keras
 
     import abreast
@@ -648,6 +650,11 @@ def count_in_steps(folder: str | None = None, interrupted_at: tuple[int, ...] = 
     def once(number: int, interrupt: Interrupt) -> list[Any]:
         calls: list[int] = []
         counter = Counter()
+        is_odd = False
+
+        def turn_over(batch: int, logs: Any) -> None:
+            nonlocal is_odd
+            is_odd = not is_odd
 
         def loss(y: Any, predicted: Any) -> Any:
             calls.append(1)
@@ -659,10 +666,11 @@ def count_in_steps(folder: str | None = None, interrupted_at: tuple[int, ...] = 
         model.compile(keras.optimizers.SGD(1e-3), loss, run_eagerly=True, metrics=[Updates()])
         abreast.parallelize(model, 1)
         begun = counter.number
-        x = np.arange(8, dtype="float32").reshape(4, 2)
-        kept = [] if folder is None else [abreast.Checkpoint(folder, every=1)]
-        losses = model.fit(x, x[:, :1], 2, 3, verbose=0, callbacks=[interrupt, *kept]).history
-        return [losses, len(calls), counter.number - begun, counts._calls - begun]
+        x = np.arange(12, dtype="float32").reshape(6, 2) / 4
+        callbacks = [interrupt, keras.callbacks.LambdaCallback(on_train_batch_end=turn_over)]
+        callbacks += [] if folder is None else [abreast.Checkpoint(folder, every=1)]
+        history = model.fit(x, x[:, :1], 2, 3, verbose=0, callbacks=callbacks).history
+        return [history, len(calls), counter.number - begun, counts._calls - begun, is_odd]
 
     return until_it_ends(once, interrupted_at)
 

@@ -33,6 +33,12 @@ class CallbackStates:
         self._begin = tuple(dict(vars(each)) for each in callbacks)
         self._reached = Reached(self._roots, model, sources)
 
+    def hold(self) -> None:
+        self._reached.hold()
+
+    def let_go(self) -> None:
+        self._reached.let_go()
+
     def read(self, arrays: MutableMapping[str, Any]) -> list[dict[str, Any]]:
         """The state of each callback as JSON; its arrays go to `arrays`."""
         return [

@@ -60,6 +60,7 @@ class KeptFit:
         self._running = self._begin(model)
         self._running.train.step_begins = self.step_begins
         if self._resume is not None:
+            self._running.hold()
             model._initial_epoch = self._resume.values["epoch"]
             self._running.go_to(self._resume)
 

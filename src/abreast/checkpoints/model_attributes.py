@@ -16,7 +16,7 @@ import keras
 
 from abreast import exact
 from abreast.checkpoints.anew import ANEW
-from abreast.checkpoints.plain import CannotPackError, pack, unpack
+from abreast.checkpoints.plain import CannotPackError, copies, pack, unpack
 from abreast.checkpoints.reached import is_users, names_in
 from abreast.errors import CheckpointError
 from abreast.feed.values import content
@@ -35,6 +35,14 @@ class ModelAttributes:
         self._of_compile = _of_compile(model)
         self._step: Any = None
         self._compiled = self._begin
+        self._held: dict[int, dict[str, Any]] = {}
+
+    def hold(self) -> None:
+        """Remember the values as they are when the `fit` begins: `write` puts them back where a state does not have them."""
+        self._held = {id(each): copies(dict(_attributes(each))) for each, _ in self._begin}
+
+    def let_go(self) -> None:
+        self._held = {}
 
     def step_done(self) -> None:
         """A training step has been done, which is compiled if it was made anew."""
@@ -68,8 +76,17 @@ class ModelAttributes:
                 f"build and compile the model of the checkpoint, or {ANEW}",
             )
         for each, attributes in zip(parts, saved, strict=True):
+            for name, value in self._changed_since_begin(each).items():
+                setattr(each, name, value)
             for name, packed in attributes.items():
                 setattr(each, name, unpack(packed, arrays))
+
+    def _changed_since_begin(self, part: Any) -> dict[str, Any]:
+        """The former values of what a restart has changed by now, as hooks of callbacks do."""
+        held, now = self._held.get(id(part), {}), dict(_attributes(part))
+        return copies(
+            {name: value for name, value in held.items() if name in now and content(now[name]) != content(value)}
+        )
 
     def _say_what_is_compiled(self) -> None:
         if self._step is None or self._model.run_eagerly or keras.backend.backend() == "torch":

@@ -37,6 +37,11 @@ class RunningFit:
     spare: Callable[[], Mapping[str, Any]] = dict  # the arrays of a checkpoint that is on the disk
     logs: Any = None  # of the last step
 
+    def hold(self) -> None:
+        """Before any hook of a `fit` that goes on: what a state leaves out is as it is now."""
+        self.callbacks.hold()
+        self.attributes.hold()
+
     def read(self, epoch: int, steps: int) -> Snapshot:
         """The state between two steps: `epoch` runs, and `steps` of it are done."""
         return self.merged(self.read_small(epoch, steps), self.read_variables())
@@ -113,6 +118,9 @@ class RunningFit:
         history.history.clear()
         history.history.update(unpack(values["history"]["logs"], tensors))
         self.model.stop_training = values[_FLAG]
+        if is_last:
+            self.callbacks.let_go()
+            self.attributes.let_go()
         self.logs = unpack(values["logs"], tensors)
         self._write_places(values, tensors, move, ended)
         if epoch_over:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -56,6 +57,16 @@ def unpack(packed: Any, arrays: Mapping[str, Any]) -> Any:
     if kind not in _UNPACKED:
         raise ValueError(f"a value of the unknown kind {kind!r}")
     return _UNPACKED[kind](packed["value"], arrays)
+
+
+def copies(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies of the values that are data."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        arrays: dict[str, Any] = {}
+        with suppress(CannotPackError):
+            found[name] = unpack(pack(value, name, arrays), arrays)
+    return found
 
 
 def array_to_json(array: Any) -> list[Any]:

@@ -18,6 +18,7 @@ from typing import Any
 import keras
 
 from abreast.checkpoints.other_variables import OtherVariables, has_variables, holds_variables, items
+from abreast.checkpoints.plain import copies
 from abreast.feed.values import content, fill, is_generator, is_object, is_plain, saved_value
 from abreast.state import grouped_variables
 
@@ -59,6 +60,14 @@ class Reached:
         self._slots = _slots(roots, walk)
         self._begin = {name: content(slot.read()) for name, slot in self._slots.items()}
         self.lost: tuple[str, ...] = ()
+        self._held: dict[str, Any] = {}
+
+    def hold(self) -> None:
+        """Remember the values as they are when the `fit` begins: `write` puts them back where a state does not have them."""
+        self._held = copies({name: saved_value(slot.read()) for name, slot in self._slots.items()})
+
+    def let_go(self) -> None:
+        self._held = {}
 
     def read(self) -> dict[str, Any]:
         """What has changed, by name; `lost` has the names of what is no data."""
@@ -70,7 +79,8 @@ class Reached:
 
     def write(self, saved: dict[str, Any]) -> None:
         """Set what `read` returned, into the objects that the script has made."""
-        for name, value in saved.items():
+        changed = {name for name in self._held if content(self._slots[name].read()) != self._begin[name]}
+        for name, value in {**copies({each: self._held[each] for each in changed}), **saved}.items():
             slot = self._slots.get(name)
             if slot is not None and slot.set is not None and not slot.fill(slot.read(), value):
                 slot.set(value)
