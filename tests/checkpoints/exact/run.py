@@ -113,7 +113,7 @@ def _run(draw: Draw, work: Path, devices: int, checkpoints: Path | None = None) 
         lambda model: abreast.parallelize(model, devices),
         lambda: {
             **getattr(sources, draw.source)(structure),
-            **sources.validation(draw.validation, structure),
+            **sources.validation(draw.validation, structure, draw.source),
         },
         given,
     )
@@ -187,7 +187,7 @@ _ORDINARY = ("goes on from the checkpoint", "had ended", "asked for an end", "wa
 
 
 def _is_announcement(line: str) -> bool:
-    return "not exactly" in line or "checkpoints leave out" in line or "another order" in line
+    return any(each in line for each in ("not exactly", "checkpoints leave out", "another order", "may be others than"))
 
 
 def _short(said: list[str]) -> list[str]:

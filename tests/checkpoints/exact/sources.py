@@ -191,7 +191,8 @@ def image_records(structure: Structure) -> dict[str, Any]:
     return {"x": abreast.ImageRecords(pictures.packed(), BATCH, size=8, seed=4, num_threads=2, augment=True)}
 
 
-def validation(name: str, structure: Structure) -> dict[str, Any]:
+def validation(name: str, structure: Structure, source: str) -> dict[str, Any]:
+    """The arguments of `fit` for validation; of the "same kind" as a source."""
     data = structure(*rows(12, seed=1))
     if name == "none":
         return {}
@@ -203,6 +204,8 @@ def validation(name: str, structure: Structure) -> dict[str, Any]:
                 yield at(data, own.integers(0, 12, BATCH))
 
         return {"validation_data": batches(), "validation_steps": 3}
+    if name == "same kind":
+        return {"validation_data": globals()[source](structure)["x"]}
     if name == "dataset":
         return {"validation_data": Rows(data, shuffles=True, draws=True, number=12)}
     if name == "tf_data":
