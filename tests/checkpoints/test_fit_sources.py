@@ -119,6 +119,44 @@ def validate(folder: str, interrupted_at: tuple[int, ...]) -> list[list[float]]:
     return [fit(0, Ends(None)), until_it_ends(checkpointed, interrupted_at)]
 
 
+@pytest.mark.in_turn
+def test_a_data_set_that_a_callback_evaluates_goes_on(workers: Workers, tmp_path: Path) -> None:
+    plain, interrupted = workers.abreast.run(evaluate_in_a_callback, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def evaluate_in_a_callback(folder: str) -> list[list[float]]:
+    """In a worker: what a callback has seen on a data set of its own, and on that of the training, with and without ends."""
+    import keras
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    class Evaluates(keras.callbacks.Callback):  # type: ignore[misc]
+        def __init__(self, trained: Any, own: Any) -> None:
+            super().__init__()
+            self.trained, self.own = trained, own
+            self.seen: list[float] = []
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.seen += [self.model.evaluate(self.own, verbose=0), self.trained.generator.random()]
+
+    def fit(number: int, interrupt: Interrupt, *callbacks: Any) -> list[float]:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, 1)
+        source = _data_set(draws=True)[0]
+        evaluates = Evaluates(source, _data_set(draws=True)[0])
+        model.fit(source, epochs=3, callbacks=[interrupt, evaluates, *callbacks], verbose=0)
+        return evaluates.seen
+
+    def checkpointed(number: int, interrupt: Interrupt) -> list[float]:
+        return fit(number, interrupt, abreast.Checkpoint(folder, every=1))
+
+    return [fit(0, Interrupt(None)), until_it_ends(checkpointed, (6, 5))]
+
+
 def test_a_process_with_rows_of_its_own_keeps_its_own_objects(workers: Workers) -> None:
     assert workers.abreast.run(per_host) == [{"order": [2, 1]}, {}]
 

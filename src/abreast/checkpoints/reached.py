@@ -188,11 +188,11 @@ def _item_slot(owner: dict[str, Any], name: str) -> _Slot:
 
 
 def _is_walked(value: Any) -> bool:
-    """Whether a value is an object of the user's whose attributes count here. A data source keeps its own."""
+    """Whether a value is an object of the user's whose attributes count here."""
     return (
         is_object(value)
         and is_users(type(value).__module__)
-        and not isinstance(value, keras.callbacks.Callback | keras.utils.PyDataset | FunctionType | MethodType)
+        and not isinstance(value, keras.callbacks.Callback | FunctionType | MethodType)
     )
 
 
