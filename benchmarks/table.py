@@ -44,6 +44,8 @@ def page() -> str:
         _image_quality(),
         _packing(),
         _checkpoint_kills(),
+        _checkpoint_cost(),
+        _checkpoint_steps(),
         _plan_links(),
         _host_overhead(),
         _hosts(),
@@ -382,6 +384,54 @@ def _checkpoint_kills() -> str:
     )
 
 
+def _checkpoint_cost() -> str:
+    found = {key: line for key, line in _newest("checkpoint_cost").items() if "millions" in line["case"]}
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        if case["way"] != "abreast":
+            continue
+        waits = [found[_key(case | {"way": way})] for way in ("abreast", "BackupAndRestore", "model.save")]
+        others = [f"{found[_key(case | {'way': way})]['median']:.2f} s" for way in ("write", "restore")]
+        name = case["backend"], f"{case['millions']:g}", f"{line['bytes'] / 1e6:,.0f} MB"
+        share = f"{line['median'] / 60:.2%}"
+        rows.append((*name, *map(_seconds, waits), share, *others, line["load"], line["commit"]))
+    return _section(
+        "What a checkpoint costs",
+        "Dense layers of so many million parameters with Adam, on one device (`checkpoint_cost.py`). The training waits so many "
+        "seconds for a checkpoint of abreast, for `BackupAndRestore` and for `model.save`, in one process; *of a minute* is the "
+        "share of the first. *Write* is the time of the thread that writes beside the training. *Load*: of the machine before.",
+        (
+            *("backend", "millions", "size", "abreast", "BackupAndRestore", "model.save"),
+            *("of a minute", "write", "restore", "load", "commit"),
+        ),
+        rows,
+        found,
+    )
+
+
+def _checkpoint_steps() -> str:
+    found = {key: line for key, line in _newest("checkpoint_cost").items() if "millions" not in line["case"]}
+    rows = []
+    for line in found.values():
+        case = line["case"]
+        if case["way"] != "steps with":
+            continue
+        without = found[_key(case | {"way": "steps without"})]
+        step = _milliseconds(without)
+        rows.append(
+            (case["backend"], case["devices"], step, line["ratio"], line["control"], line["load"], line["commit"])
+        )
+    return _section(
+        "Between two checkpoints",
+        "The time of a step of a small MLP in a `fit` with a checkpoint that is never due over that without, in turns "
+        "(`checkpoint_cost.py`). The control is the same ratio between turns without.",
+        ("backend", "devices", "step without", "with / without", "control", "load", "commit"),
+        rows,
+        found,
+    )
+
+
 def _packing() -> str:
     found = _newest("packing")
     rows = []
@@ -412,6 +462,11 @@ def _newest(benchmark: str) -> dict[str, Line]:
 
 def _key(case: dict[str, Any]) -> str:
     return json.dumps(case, sort_keys=True)
+
+
+def _seconds(line: Line) -> str:
+    low, high = line["quartiles"]
+    return f"{line['median']:.2f} s ({low:.2f} to {high:.2f})"
 
 
 def _milliseconds(line: Line) -> str:
