@@ -24,6 +24,9 @@ class Answer:
     asked: str | None  # the signal that asks for an end, in any process
 
 
+_NOTHING = Answer(False, None)  # after almost every step: making one takes longer than finding out
+
+
 class Agreement:
     """The answers during one `fit`. While `can_save` is False, an older checkpoint is being written: no time makes one due."""
 
@@ -47,9 +50,9 @@ class Agreement:
         by_steps = self._every.steps is not None and self._steps_since >= self._every.steps
         due = by_steps or (self._every.is_epoch and at_end)
         if self._job is None:
-            return Answer(due or self._is_late, stop.requested())
+            return _answer(due or self._is_late, stop.requested())
         if not (at_end or self._steps_alone >= self._steps_apart):
-            return Answer(due, None)
+            return _answer(due, None)
         told = [json.loads(each) for each in self._job.exchange("asks for checkpoints", self._own())]
         self._steps_alone, self._steps_apart = 0, told[0]["steps"]
         return Answer(due or told[0]["late"], next((each["asked"] for each in told if each["asked"]), None))
@@ -65,3 +68,7 @@ class Agreement:
         self._met_seconds = now
         steps = max(1, min(_MOST_STEPS, int(_BETWEEN_SECONDS / max(step_seconds, 1e-9))))
         return json.dumps({"late": self._is_late, "asked": stop.requested(), "steps": steps}).encode()
+
+
+def _answer(is_due: bool, asked: str | None) -> Answer:
+    return Answer(is_due, asked) if is_due or asked else _NOTHING
