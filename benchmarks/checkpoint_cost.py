@@ -12,7 +12,8 @@ set the state in a new `fit`.
 
 `steps`: a tiny MLP, trained in turns of a `fit` without and one with a checkpoint that is never due; a sample is the mean step of
 a turn. `ratio` is the median of each turn with one divided by the mean of the turns before and after; `control` is that of the
-turns without one.
+turns without one. `added_cpu` is the same for CPU time of the training thread, in seconds per step, as a difference: other work
+on the machine changes that less.
 """
 
 from __future__ import annotations
@@ -85,9 +86,8 @@ def _report_steps(backend: str, devices: int, turns: int) -> None:
     cell = {"what": "steps", "backend": backend, "devices": devices, "turns": turns}
     found = cells.in_a_process(__file__, cell, {"KERAS_BACKEND": backend}, _CELL_SECONDS)
     without, with_one = found["without"], found["with"]
-    ratio = statistics.median(
-        each * 2 / (before + after) for each, before, after in zip(with_one, without, without[1:], strict=False)
-    )
+    ratio = statistics.median(each / around for each, around in _pairs(with_one, without))
+    added = statistics.median(each - around for each, around in _pairs(found["with, CPU"], found["without, CPU"]))
     control = statistics.median(after / before for before, after in itertools.pairwise(without))
     case = {"backend": backend, "devices": devices}
     warm_up = f"the first turn of each, {_DROPPED} steps of a turn"
@@ -102,11 +102,20 @@ def _report_steps(backend: str, devices: int, turns: int) -> None:
                 "seconds per step",
                 ratio=round(ratio, 4),
                 control=round(control, 4),
+                added_cpu=round(added, 7),
                 **notes,
             ),
         ]
     )
-    print(f"{backend}, {devices} devices, between checkpoints: ratio {ratio:.4f}, control {control:.4f}", flush=True)
+    print(
+        f"{backend}, {devices} devices, between checkpoints: ratio {ratio:.4f}, control {control:.4f}, {1e6 * added:.1f} us",
+        flush=True,
+    )
+
+
+def _pairs(turns: list[float], others: list[float]) -> list[tuple[float, float]]:
+    """Each turn, and the mean of the other turns before and after it."""
+    return [(each, (one + two) / 2) for each, one, two in zip(turns, others, others[1:], strict=False)]
 
 
 def _save(cell: dict[str, Any]) -> dict[str, Any]:
@@ -164,15 +173,21 @@ def _steps(cell: dict[str, Any]) -> dict[str, Any]:
     native = importlib.import_module(f"abreast.bench.native_{cell['backend']}")
     x, y = case.data(_DROPPED + _STEPS + 1)
     arguments = {"x": x, "y": y, "batch_size": case.batch_size, "shuffle": False}
-    found: dict[str, Any] = {"without": [], "with": [], "load": _load()}
+    found: dict[str, Any] = {"without": [], "with": [], "without, CPU": [], "with, CPU": [], "load": _load()}
+    cpu: list[float] = []
+
+    def wait() -> None:
+        native.wait_for(model)
+        cpu.append(time.thread_time())
+
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(2 * cell["turns"] + 3):
             own = [abreast.Checkpoint(f"{folder}/{turn}", every="100h")] if turn % 2 else []
-            seconds = clock.seconds_per_step(
-                model, arguments | {"callbacks": own}, _DROPPED, _STEPS, lambda: native.wait_for(model)
-            )
+            seconds = clock.seconds_per_step(model, arguments | {"callbacks": own}, _DROPPED, _STEPS, wait)
             if turn > 1:
-                found["with" if turn % 2 else "without"].append(seconds)
+                side = "with" if turn % 2 else "without"
+                found[side].append(seconds)
+                found[f"{side}, CPU"].append((cpu[-1] - cpu[-2]) / _STEPS)
     return found
 
 

@@ -419,14 +419,15 @@ def _checkpoint_steps() -> str:
             continue
         without = found[_key(case | {"way": "steps without"})]
         step = _milliseconds(without)
-        rows.append(
-            (case["backend"], case["devices"], step, line["ratio"], line["control"], line["load"], line["commit"])
-        )
+        cpu = f"{1e6 * line['added_cpu']:.0f} us ({line['added_cpu'] / without['median']:.1%})"
+        numbers = step, line["ratio"], line["control"], cpu, line["load"]
+        rows.append((case["backend"], case["devices"], *numbers, line["commit"]))
     return _section(
         "Between two checkpoints",
         "The time of a step of a small MLP in a `fit` with a checkpoint that is never due over that without, in turns "
-        "(`checkpoint_cost.py`). The control is the same ratio between turns without.",
-        ("backend", "devices", "step without", "with / without", "control", "load", "commit"),
+        "(`checkpoint_cost.py`). The control is the same ratio between turns without. *CPU*: what the training thread takes more "
+        "of it, per step and as a share of the step.",
+        ("backend", "devices", "step without", "with / without", "control", "CPU", "load", "commit"),
         rows,
         found,
     )
