@@ -395,15 +395,17 @@ def _checkpoint_cost() -> str:
         others = [f"{found[_key(case | {'way': way})]['median']:.2f} s" for way in ("write", "restore")]
         name = case["backend"], f"{case['millions']:g}", f"{line['bytes'] / 1e6:,.0f} MB"
         share = f"{line['median'] / 60:.2%}"
-        rows.append((*name, *map(_seconds, waits), share, *others, line["load"], line["commit"]))
+        first = f"{line['first_seconds']:.2f} s"
+        rows.append((*name, *map(_seconds, waits), share, first, *others, line["load"], line["commit"]))
     return _section(
         "What a checkpoint costs",
         "Dense layers of so many million parameters with Adam, on one device (`checkpoint_cost.py`). The training waits so many "
         "seconds for a checkpoint of abreast, for `BackupAndRestore` and for `model.save`, in one process; *of a minute* is the "
-        "share of the first. *Write* is the time of the thread that writes beside the training. *Load*: of the machine before.",
+        "share of abreast. The first checkpoint of a `fit` takes longer, as its memory is new. *Write* is the time of the thread "
+        "that writes beside the training. *Load*: of the machine before.",
         (
             *("backend", "millions", "size", "abreast", "BackupAndRestore", "model.save"),
-            *("of a minute", "write", "restore", "load", "commit"),
+            *("of a minute", "first", "write", "restore", "load", "commit"),
         ),
         rows,
         found,
