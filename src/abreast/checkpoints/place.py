@@ -211,8 +211,10 @@ class Keeper:
             if not self._restarts or due.validating:
                 source.write(due.now)
             source.begin_epoch()
-        done = () if due is None else (due.steps, due.batches, due.known_batches, DoneStep())
-        return epochs.KeptEpoch(self.step_begins, *done)
+        if due is None:
+            return epochs.KeptEpoch(self.step_begins)
+        batches = due.batches if self._begins_within(due) else 0
+        return epochs.KeptEpoch(self.step_begins, due.steps, batches, due.known_batches, DoneStep())
 
     def begin(self, adapter: Any, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._own(adapter)
