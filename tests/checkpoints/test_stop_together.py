@@ -16,7 +16,8 @@ from tests.launched.job import ended, free_port, start
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
 
 RUN = "import sys; from abreast.cli import main; sys.exit(main(['run', '--quiet', '--checkpoint', *sys.argv[1:]]))"
-STEPS = 50  # of the whole script; callbacks see the last one before an interruption twice
+STEPS = 50  # of the whole script; callbacks see the last one before an interruption twice, except between two epochs
+EPOCH = 10
 
 
 def ranks(backend: str, folder: Path) -> list[subprocess.Popen[str]]:
@@ -56,4 +57,5 @@ def test_all_processes_end_after_the_same_step_and_go_on(backend: str, rank: int
     again = ranks(backend, tmp_path)
     ends = [ended(each, 300) for each in again]
     assert [each.returncode for each in again] == [0, 0], ends
-    assert [num_steps(tmp_path, each) for each in range(2)] == [STEPS + 1, STEPS + 1]
+    seen = [num_steps(tmp_path, each) for each in range(2)]
+    assert seen == [STEPS + 1, STEPS + 1] or (seen == [STEPS, STEPS] and done % EPOCH == 0), done
