@@ -120,6 +120,54 @@ def validate(folder: str, interrupted_at: tuple[int, ...]) -> list[list[float]]:
 
 
 @pytest.mark.in_turn
+def test_a_validation_that_is_longer_each_time_goes_on_to_its_end(workers: Workers, tmp_path: Path) -> None:
+    if not find_spec("tensorflow"):
+        pytest.skip("without tensorflow")
+    plain, interrupted = workers.abreast.run(validate_until_it_ends, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def validate_until_it_ends(folder: str) -> list[list[float]]:
+    """In a worker: losses on a data set whose length nobody knows, and how often it was read, with and without an end."""
+    import keras
+    import tensorflow as tf
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    class Longer(keras.callbacks.Callback):  # type: ignore[misc]
+        def __init__(self, number: Any) -> None:
+            super().__init__()
+            self.number, self.read = number, 0
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.number.assign(2 * epoch + 1)
+
+        def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.read += 1
+
+    def fit(number: int, interrupt: Interrupt, *callbacks: Any) -> list[float]:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, 1)
+        x, options = _arrays(shuffle=False)
+        most = tf.Variable(1, dtype="int64")
+        held_out = tf.data.Dataset.from_tensor_slices((x, options["y"])).enumerate().filter(lambda i, row: i < most)
+        held_out = held_out.map(lambda i, row: row).batch(1)
+        longer = Longer(most)
+        history = model.fit(
+            x, epochs=4, validation_data=held_out, callbacks=[interrupt, longer, *callbacks], verbose=0, **options
+        ).history
+        return [*history["val_loss"], longer.read]
+
+    def checkpointed(number: int, interrupt: Interrupt) -> list[float]:
+        return fit(number, interrupt, abreast.Checkpoint(folder, every=1))
+
+    return [fit(0, Interrupt(None)), until_it_ends(checkpointed, (9,))]
+
+
+@pytest.mark.in_turn
 def test_a_data_set_that_a_callback_evaluates_goes_on(workers: Workers, tmp_path: Path) -> None:
     plain, interrupted = workers.abreast.run(evaluate_in_a_callback, folder=str(tmp_path))
     assert plain == interrupted

@@ -131,7 +131,7 @@ def _report(callback: Any, name: str, value: Any) -> None:
 
 def _set(callback: Any, name: str, value: Any) -> None:
     present = vars(callback).get(name)
-    if isinstance(present, keras.Variable):
+    if callable(getattr(present, "assign", None)):  # a variable of Keras or TensorFlow, which others may hold, too
         present.assign(value)
     elif not fill(present, value):
         vars(callback)[name] = value

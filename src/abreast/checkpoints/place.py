@@ -211,10 +211,9 @@ class Keeper:
             if not self._restarts or due.validating:
                 source.write(due.now)
             source.begin_epoch()
-        if due is None:
-            return epochs.KeptEpoch(self.step_begins)
-        batches = due.batches if self._begins_within(due) else 0
-        return epochs.KeptEpoch(self.step_begins, due.steps, batches, due.known_batches, DoneStep())
+        # Keras counts the batches of each validation anew.
+        done = () if due is None or self._restarts else (due.steps, due.batches, due.known_batches, DoneStep())
+        return epochs.KeptEpoch(self.step_begins, *done)
 
     def begin(self, adapter: Any, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._own(adapter)
