@@ -31,7 +31,7 @@ class Interrupt(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         pass
 
 
-def until_it_ends(run: Callable[[int, Interrupt], Result], interrupted_at: Sequence[int]) -> Result:
+def until_it_ends(run: Callable[[int, Interrupt], Result], interrupted_at: Sequence[int | None]) -> Result:
     """The result of a run that is interrupted before so many steps, and begun again each time. `run` gets its number."""
     for number, at in enumerate(interrupted_at):
         fits._num_fits.clear()

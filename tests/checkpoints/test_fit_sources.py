@@ -205,6 +205,16 @@ def evaluate_in_a_callback(folder: str) -> list[list[float]]:
     return [fit(0, Interrupt(None)), until_it_ends(checkpointed, (6, 5))]
 
 
+@pytest.mark.in_turn
+@pytest.mark.parametrize("kind", ["arrays in batches", "data set with threads", "tf.data"])
+def test_an_epoch_whose_steps_are_done_goes_on_with_its_validation(workers: Workers, tmp_path: Path, kind: str) -> None:
+    if KINDS[kind] and not find_spec(KINDS[kind]):
+        pytest.skip(f"without {KINDS[kind]}")
+    plain = workers.abreast.run(train, kind=kind, data=str(tmp_path), validates=True)
+    found = workers.abreast.run(train, kind=kind, data=str(tmp_path), interrupted_at=(None,), validates=True)
+    assert found["weights"] == plain["weights"]
+
+
 def test_a_process_with_rows_of_its_own_keeps_its_own_objects(workers: Workers) -> None:
     assert workers.abreast.run(per_host) == [{"order": [2, 1]}, {}]
 
@@ -229,8 +239,13 @@ def per_host() -> list[Any]:
     return found
 
 
-def train(kind: str, data: str, interrupted_at: tuple[int, ...] = ()) -> dict[str, Any]:
-    """In a worker: losses of three epochs, the last weights and all lines of a run that is interrupted before so many steps."""
+def train(
+    kind: str, data: str, interrupted_at: tuple[int | None, ...] = (), validates: bool = False
+) -> dict[str, Any]:
+    """In a worker: losses of three epochs, the last weights and all lines of a run that is interrupted before so many steps.
+
+    With None, it is interrupted in its first validation.
+    """
     import io
     from contextlib import redirect_stderr
 
@@ -244,6 +259,19 @@ def train(kind: str, data: str, interrupted_at: tuple[int, ...] = ()) -> dict[st
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             np.random.random()
 
+    class InterruptValidation(keras.callbacks.Callback):  # type: ignore[misc]
+        number = 0
+
+        def on_test_begin(self, logs: Any = None) -> None:
+            if self.number < len(interrupted_at):
+                raise InterruptedError
+
+        def get_state(self) -> int:
+            return 0
+
+        def set_state(self, state: int) -> None:
+            pass
+
     beside = [Draw()] if kind == "generator beside a callback" else []
 
     def once(number: int, interrupt: Interrupt) -> dict[str, list[float]]:
@@ -252,6 +280,10 @@ def train(kind: str, data: str, interrupted_at: tuple[int, ...] = ()) -> dict[st
         model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(1, kernel_initializer="ones")])
         model.compile("sgd", "mse")
         abreast.parallelize(model, 2)
+        if validates:
+            options["validation_data"] = _arrays()[0][:2], _arrays()[1]["y"][:2]
+            beside[:] = [InterruptValidation()]
+            beside[0].number = number
         kept = [abreast.Checkpoint(f"{data}/kept", every=1)] if interrupted_at else []
         history = model.fit(source, epochs=3, callbacks=[interrupt, *beside, *kept], verbose=0, **options).history
         return {"loss": history["loss"], "weights": [float(np.sum(each)) for each in model.get_weights()]}

@@ -115,6 +115,7 @@ class Keeper:
         self._moved = 0  # batches over which the present iterator was moved
         self._epochs: Any = None
         self._due: Place | None = None
+        self._stands_in = False  # whether the next iterator stands for one that an earlier run has read to its end
         feed.keeper, feed.keep_last = self, True
 
     @property
@@ -211,12 +212,17 @@ class Keeper:
             if not self._restarts or due.validating:
                 source.write(due.now)
             source.begin_epoch()
+        self._stands_in = due is not None and self._is_over(due)
         # Keras counts the batches of each validation anew.
         done = () if due is None or self._restarts else (due.steps, due.batches, due.known_batches, DoneStep())
         return epochs.KeptEpoch(self.step_begins, *done)
 
     def begin(self, adapter: Any, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._own(adapter)
+        if self._stands_in:  # Keras asks for an iterator, reads none of it, and then asks for the one of the next epoch
+            self._stands_in = False
+            self._own(adapter).end_epoch()
+            return iter(())
         due, self._due = self._due, None
         if due is None or not self._begins_within(due):
             if self._feed.goes_on_over_fits:
@@ -227,6 +233,9 @@ class Keeper:
         self._began, self._first, self._moved, self._passed = due.began, due.first, due.batches, due.passed
         self._watch.draws = due.draws
         batches = self._move(adapter, begin, due)
+        if self._is_over(due):
+            self._own(adapter).write(due.now)
+            self._own(adapter).begin_epoch()
         return batches if due.batches else self._noting_first(batches)
 
     def _passed_again(self, begin: Callable[[], Iterator[Any]], due: Place) -> tuple[Passed, ...]:
@@ -246,6 +255,10 @@ class Keeper:
         """The same batches; of a Python generator that each epoch reads anew, it is noticed whether they draw."""
         self._watch.draws = self._feed.goes_on_over_fits and not self._restarts
         return self._watch.over(batches) if self._feed.goes_on_over_fits and self._restarts else batches
+
+    def _is_over(self, due: Place) -> bool:
+        """Whether the earlier run had done all steps of the epoch, and Keras had made the iterator of the next one."""
+        return bool(due.steps) and not (due.batches or self._restarts or self._feed.goes_on_over_epochs)
 
     def _begins_within(self, due: Place) -> bool:
         """Whether an iterator goes on after its first batch."""

@@ -88,6 +88,11 @@ class SourceState:
             set_order_of_workers(self._adapter, saved[_ORDER])
         self._written = self._contents()
 
+    def end_epoch(self) -> None:
+        """An earlier run has read the batches of the epoch that goes on: workers read none."""
+        if isinstance(self._adapter, PyDatasetAdapter) and self._adapter.enqueuer is not None:
+            self._adapter.enqueuer.stop()
+
     def begin_epoch(self) -> None:
         """After `write` of a state between two epochs: the next one begins."""
         if isinstance(self._adapter, PyDatasetAdapter) and self._adapter.enqueuer is not None:
