@@ -239,9 +239,7 @@ def per_host() -> list[Any]:
     return found
 
 
-def train(
-    kind: str, data: str, interrupted_at: tuple[int | None, ...] = (), validates: bool = False
-) -> dict[str, Any]:
+def train(kind: str, data: str, interrupted_at: tuple[int | None, ...] = (), validates: bool = False) -> dict[str, Any]:
     """In a worker: losses of three epochs, the last weights and all lines of a run that is interrupted before so many steps.
 
     With None, it is interrupted in its first validation.
