@@ -205,7 +205,8 @@ def validation(name: str, structure: Structure, source: str) -> dict[str, Any]:
 
         return {"validation_data": batches(), "validation_steps": 3}
     if name == "same kind":
-        return {"validation_data": globals()[source](structure)["x"]}
+        made = globals()[source](structure)
+        return {"validation_data": (made["x"], made["y"]) if "y" in made else made["x"]}
     if name == "dataset":
         return {"validation_data": Rows(data, shuffles=True, draws=True, number=12)}
     if name == "tf_data":
