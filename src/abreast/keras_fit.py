@@ -16,7 +16,7 @@ import keras
 
 from abreast import first_use, horovod, spans
 from abreast.backend.contract import Kind, Placement
-from abreast.checkpoints.fits import kept, say_that_loops_are_not_kept
+from abreast.checkpoints.which_fit import kept, say_that_loops_are_not_kept
 from abreast.errors import DataError
 from abreast.exact import overrides_step
 from abreast.feed import BetweenSteps, Feed, Source, cut_validation, wait_for_turn

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import keras
 
-from abreast.checkpoints import fits
+from abreast.checkpoints import which_fit
 
 Result = TypeVar("Result")
 
@@ -34,11 +34,11 @@ class Interrupt(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 def until_it_ends(run: Callable[[int, Interrupt], Result], interrupted_at: Sequence[int | None]) -> Result:
     """The result of a run that is interrupted before so many steps, and begun again each time. `run` gets its number."""
     for number, at in enumerate(interrupted_at):
-        fits._num_fits.clear()
+        which_fit._num_fits.clear()
         try:
             run(number, Interrupt(at))
         except InterruptedError:
             continue
         raise AssertionError("it was not interrupted")
-    fits._num_fits.clear()
+    which_fit._num_fits.clear()
     return run(len(interrupted_at), Interrupt(None))

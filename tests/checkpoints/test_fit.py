@@ -59,7 +59,7 @@ def add_up(folder: str) -> list[dict[str, Any]]:
     import keras
 
     import abreast
-    from abreast.checkpoints import fits, variables
+    from abreast.checkpoints import variables, which_fit
     from abreast.checkpoints.fit import KeptFit
     from abreast.replacing import replaced
 
@@ -69,7 +69,7 @@ def add_up(folder: str) -> list[dict[str, Any]]:
             raise InterruptedError
 
     def fit(*callbacks: Any) -> dict[str, Any]:
-        fits._num_fits.clear()
+        which_fit._num_fits.clear()
         keras.utils.set_random_seed(5)
         model = keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(1)])
         model.compile(keras.optimizers.Adam(0.05, gradient_accumulation_steps=5), "mse", metrics=["mae"])
@@ -146,7 +146,7 @@ def epochs_of_two_runs(folder: str, first: dict[str, Any], second: dict[str, Any
     import keras
 
     import abreast
-    from abreast.checkpoints import fits
+    from abreast.checkpoints import which_fit
     from abreast.errors import CheckpointError
 
     until = 0
@@ -161,7 +161,7 @@ def epochs_of_two_runs(folder: str, first: dict[str, Any], second: dict[str, Any
     found = []
     for arguments in (first, second):
         until, most = arguments.pop("until", 0), arguments.pop("most", None)
-        fits._num_fits.clear()
+        which_fit._num_fits.clear()
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, activation="softmax")])
         model.compile("sgd", "categorical_crossentropy", metrics=[keras.metrics.F1Score(average=None)])
@@ -190,7 +190,7 @@ def fits_with_noise(folder: str) -> list[Any]:
     import keras
 
     import abreast
-    from abreast.checkpoints import fits, stop
+    from abreast.checkpoints import stop, which_fit
     from abreast.replacing import replaced
 
     class Noise(keras.layers.Layer):  # type: ignore[misc]  # Keras has no types
@@ -211,7 +211,7 @@ def fits_with_noise(folder: str) -> list[Any]:
         raise InterruptedError
 
     def fit(**more: Any) -> Any:
-        fits._num_fits.clear()
+        which_fit._num_fits.clear()
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((2,)), Noise(), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
@@ -268,14 +268,14 @@ def go_on_with_another(folder: str, changed: dict[str, Any]) -> str:
     import keras
 
     import abreast
-    from abreast.checkpoints import fingerprint, fits
+    from abreast.checkpoints import fingerprint, which_fit
     from abreast.errors import CheckpointError
     from abreast.replacing import replaced
 
     def fit(
         epochs: int = 2, batch_size: int = 4, units: int = 1, optimizer: str = "sgd", loss: str = "mse", **more: Any
     ) -> Any:
-        fits._num_fits.clear()
+        which_fit._num_fits.clear()
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units)])
         model.compile(optimizer, loss)
@@ -327,13 +327,13 @@ def go_on_after_the_end(folder: str, case: str) -> str:
     import keras
 
     import abreast
-    from abreast.checkpoints import fits
+    from abreast.checkpoints import which_fit
     from abreast.errors import CheckpointError
 
     best = case == "more epochs after the best weights"
 
     def script(epochs: int, patience: int, fits_in_all: int) -> None:
-        fits._num_fits.clear()
+        which_fit._num_fits.clear()
         x = np.ones((8, 2), "float32")
         for _ in range(fits_in_all):
             keras.utils.set_random_seed(1)
@@ -361,14 +361,14 @@ def share_a_generator(folder: str) -> list[list[float]]:
     import keras
 
     import abreast
-    from abreast.checkpoints import fits
+    from abreast.checkpoints import which_fit
 
     def fit(num_fits: int, *callbacks: Any) -> list[float]:
         def batches() -> Any:
             for number in range(1000):
                 yield np.full((2, 1), number, "float32"), np.ones((2, 1), "float32")
 
-        fits._num_fits.clear()
+        which_fit._num_fits.clear()
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(1e-4), "mse")
@@ -422,7 +422,7 @@ def shuffle_in_a_hook(folder: str) -> list[list[float]]:
     import keras
 
     import abreast
-    from abreast.checkpoints import fits
+    from abreast.checkpoints import which_fit
 
     class Shuffled(keras.utils.PyDataset):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -445,7 +445,7 @@ def shuffle_in_a_hook(folder: str) -> list[list[float]]:
             raise InterruptedError
 
     def fit(*callbacks: Any) -> list[float]:
-        fits._num_fits.clear()
+        which_fit._num_fits.clear()
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(0.02), "mse")
@@ -533,7 +533,7 @@ def fit_in_two_threads(folder: str) -> list[str]:
     import keras
 
     import abreast
-    from abreast.checkpoints import fits
+    from abreast.checkpoints import which_fit
     from abreast.checkpoints.folder import checkpoint_names
 
     def fit(*callbacks: Any) -> None:
@@ -548,7 +548,7 @@ def fit_in_two_threads(folder: str) -> list[str]:
         thread.start()
         thread.join()
 
-    fits._num_fits.clear()
+    which_fit._num_fits.clear()
     fit(keras.callbacks.LambdaCallback(on_epoch_begin=fit_beside))
     return checkpoint_names(folder)
 
@@ -731,7 +731,7 @@ def train_in_a_loop(folder: str) -> list[list[str]]:
     import keras
 
     import abreast
-    from abreast.checkpoints import fits
+    from abreast.checkpoints import which_fit
     from abreast.checkpoints.policy import Policy, as_default
     from abreast.replacing import replaced
 
@@ -741,8 +741,8 @@ def train_in_a_loop(folder: str) -> list[list[str]]:
     x = np.ones((4, 2), "float32")
     trains = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: model.train_on_batch(x, x[:, :1]))
     said: list[str] = []
-    fits._num_fits.clear()
-    with as_default(Policy(folder)), replaced(fits, "tell_once", said.append):
+    which_fit._num_fits.clear()
+    with as_default(Policy(folder)), replaced(which_fit, "tell_once", said.append):
         model.fit(x, x[:, :1], verbose=0, callbacks=[trains])
         inside = list(said)
         model.train_on_batch(x, x[:, :1])

@@ -233,8 +233,8 @@ def per_host() -> list[Any]:
         state = {"attributes": {"order": [2, 1]}}
         keeper = Keeper(feed, Generators(dict, lambda _: None))
         keeper.go_to(Place(Moment({}, state), None, state, 1, 1, None))
-        assert keeper._due is not None and keeper._due.began is not None
-        assert keeper._due.now == keeper._due.began.source
+        assert keeper._due is not None and keeper._due.made is not None
+        assert keeper._due.now == keeper._due.made.source
         found.append(keeper._due.now["attributes"])
     return found
 

@@ -1,4 +1,4 @@
-"""`Checkpoint`: a callback that saves a `fit`, and lets the same script go on from there. The work is done in `fits.py`."""
+"""`Checkpoint`: a callback that saves a `fit`, and lets the same script go on from there. The work is done in `which_fit.py`."""
 
 from __future__ import annotations
 

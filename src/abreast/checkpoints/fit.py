@@ -3,7 +3,7 @@
 A checkpoint is taken before a step, when the callbacks of the step before have run, and before an epoch; one that is due waits
 for the next update of the weights, where devices keep the gradients that they accumulate apart. An epoch that an
 earlier run has begun goes on after its last step; Keras's loop repeats that step without training (`keras_private/epochs.py`).
-Not here: which `fit` of the script this is (`fits.py`), what a checkpoint holds (`moment.py`).
+Not here: which `fit` of the script this is (`which_fit.py`), what a checkpoint holds (`moment.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Save = Callable[[Snapshot, bool], str]  # a state, and whether to wait until it 
 class KeptFit:
     """One `fit`. `resume` is the state to go on from, or None.
 
-    `opens` is called before the callbacks of the user; `begin` makes the parts that are saved, of a built model, after them.
+    `opens` is called before the callbacks of the user; `parts` makes the parts that are saved, of a built model, after them.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class KeptFit:
         save: Save,
         resume: Snapshot | None,
         opens: Callable[[Any], None],
-        begin: Callable[[Any], RunningFit],
+        parts: Callable[[Any], RunningFit],
     ) -> None:
         self.first, self.last = _First(self), _Last(self)
         self._agreement = agreement
         self._save = save
         self._resume = resume
         self.opens = opens
-        self._begin = begin
+        self._parts = parts
         self._epoch = self._steps = 0
         self._is_due = False
         self._before_validation: Snapshot | None = None
@@ -57,7 +57,7 @@ class KeptFit:
 
     def fit_begins(self, model: Any) -> None:
         """All callbacks have had their `on_train_begin`."""
-        self._running = self._begin(model)
+        self._running = self._parts(model)
         self._running.train.step_begins = self.step_begins
         if self._resume is not None:
             self._running.hold()

@@ -35,7 +35,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Place:
-    """`began` and `first`: when the iterator was made, and when its first batch was read. `now`: the source's own objects.
+    """`made` and `first`: when the iterator was made, and when its first batch was read. `now`: the source's own objects.
 
     `batches` of it were taken, `steps` of them in this epoch, and `checksum` is that of the last one, if it is known.
     `drawn_ahead`: the generators that are further than the place, because the source was read ahead.
@@ -44,7 +44,7 @@ class Place:
     may have drawn. `validating`: a validation has begun, before which Keras calls the hook of an epoch's end once more.
     """
 
-    began: Moment | None
+    made: Moment | None
     first: Moment | None
     now: Any
     batches: int
@@ -64,18 +64,18 @@ class Place:
 
     @property
     def passed_in_all(self) -> tuple[Passed, ...]:
-        return passed_in_all(self.passed, self.batches, self.began.generators if self.began and self.draws else None)
+        return passed_in_all(self.passed, self.batches, self.made.generators if self.made and self.draws else None)
 
     def without_attributes(self) -> Place:
         """The same without what the source's own objects have changed."""
         none: dict[str, Any] = {"attributes": {}}
-        began, first = (each and Moment(each.generators, {**each.source, **none}) for each in (self.began, self.first))
-        return replace(self, began=began, first=first, now=self.now and {**self.now, **none}, checksum=None)
+        made, first = (each and Moment(each.generators, {**each.source, **none}) for each in (self.made, self.first))
+        return replace(self, made=made, first=first, now=self.now and {**self.now, **none}, checksum=None)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Place:
         """The place of which `values` are the fields, as plain data."""
-        moments = {name: values[name] and Moment(**values[name]) for name in ("began", "first")}
+        moments = {name: values[name] and Moment(**values[name]) for name in ("made", "first")}
         return Place(**{**values, **moments, "passed": tuple(Passed(**each) for each in values["passed"])})
 
 
@@ -110,7 +110,7 @@ class Keeper:
         self._feed = feed
         self._generators = generators
         self._source: SourceState | None = None
-        self._began: Moment | None = None
+        self._made: Moment | None = None
         self._first: Moment | None = None
         self._moved = 0  # batches over which the present iterator was moved
         self._epochs: Any = None
@@ -133,7 +133,7 @@ class Keeper:
         now = self._read_source() if feed.is_open else None
         batches = self._moved + feed.num_taken
         return Place(
-            *(self._began, self._first, now, batches, steps, known),
+            *(self._made, self._first, now, batches, steps, known),
             *(feed.checksum, feed.drawn_ahead, self._passed, self._opened, self._watch.draws, validating),
         )
 
@@ -201,8 +201,8 @@ class Keeper:
     def enters(self, epoch_iterator: Any) -> epochs.KeptEpoch:
         """Keras begins an epoch."""
         self._epochs = epoch_iterator
-        began = self._began.generators if self._began and self._watch.draws else None
-        self._given = passed_in_all(self._passed, self._moved + self._feed.num_taken, began)
+        made = self._made.generators if self._made and self._watch.draws else None
+        self._given = passed_in_all(self._passed, self._moved + self._feed.num_taken, made)
         due, source = self._due, self._own(self._feed.adapter)
         if due is None:
             self.steps_done = 0
@@ -228,9 +228,9 @@ class Keeper:
             if self._feed.goes_on_over_fits:
                 self._passed = self._given if due is None else self._passed_again(begin, due)
             self.steps_done = self._moved = 0
-            self._began, self._first = self._moment(), None
+            self._made, self._first = self._moment(), None
             return self._noting_first(self._watched(begin()))
-        self._began, self._first, self._moved, self._passed = due.began, due.first, due.batches, due.passed
+        self._made, self._first, self._moved, self._passed = due.made, due.first, due.batches, due.passed
         self._watch.draws = due.draws
         batches = self._move(adapter, begin, due)
         if self._is_over(due):
@@ -268,7 +268,7 @@ class Keeper:
         now, source = self._generators.read(), self._own(adapter)
 
         def begin_again() -> Iterator[Any]:
-            self._put_back(due.began)
+            self._put_back(due.made)
             return begin()
 
         def agrees() -> bool:

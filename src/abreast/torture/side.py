@@ -119,13 +119,13 @@ class _Recording:
 
 def _noting(notes: NoteWriter, policy: Policy | None) -> list[tuple[Any, str, Any]]:
     """Functions of `checkpoints` that note what they do, and the policy of every `fit`."""
-    from abreast.checkpoints import fits, folder
+    from abreast.checkpoints import folder, which_fit
     from abreast.checkpoints.agreement import Agreement
     from abreast.checkpoints.callback import Checkpoint
 
     newest_good, steps_done = folder.newest_good, Agreement.steps_done
 
-    class Fit(fits._Fit):
+    class Fit(which_fit._NthFit):
         def __init__(self, policy: Any, bound: Any, placement: Any, until_end: Any) -> None:
             notes.add("devices", placement.num_devices)
             super().__init__(policy, bound, placement, until_end)
@@ -142,9 +142,9 @@ def _noting(notes: NoteWriter, policy: Policy | None) -> list[tuple[Any, str, An
 
     counting = [(Agreement, "steps_done", counted)] if policy is not None and policy.every.steps == MEASURED else []
     return [
-        (fits, "_Fit", Fit),
-        (fits, "newest_good", found),
-        (fits, "_policy", lambda callbacks: policy),
+        (which_fit, "_NthFit", Fit),
+        (which_fit, "newest_good", found),
+        (which_fit, "_policy", lambda callbacks: policy),
         (Checkpoint, "on_train_begin", lambda callback, logs=None: None),
         *counting,
     ]

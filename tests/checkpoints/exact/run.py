@@ -18,7 +18,7 @@ import keras
 import numpy as np
 
 import abreast
-from abreast.checkpoints import fits, stop, variables
+from abreast.checkpoints import stop, variables, which_fit
 from abreast.checkpoints.fit import KeptFit
 from abreast.errors import AbreastError
 from abreast.replacing import replaced
@@ -89,7 +89,7 @@ def _interrupted(draw: Draw, folder: Path) -> tuple[dict[str, Any], list[str]]:
 def _run(draw: Draw, work: Path, devices: int, checkpoints: Path | None = None) -> dict[str, Any]:
     """The script once, as in a new process; `work` is its folder."""
     work.mkdir(exist_ok=True)
-    fits._num_fits.clear()
+    which_fit._num_fits.clear()
     keras.utils.clear_session()
     precision.put(draw.precision)
     keras.utils.set_random_seed(draw.seed)

@@ -66,7 +66,7 @@ def kept(plain: Callable[..., Any], bound: Any, placement: Placement) -> Any:
     with ExitStack() as until_end:
         until_end.callback(_folders.pop, threading.get_ident())
         until_end.enter_context(stop.in_fit())
-        return _Fit(policy, bound, placement, until_end).run(plain)
+        return _NthFit(policy, bound, placement, until_end).run(plain)
 
 
 def _beside_another(folder: str) -> str | None:
@@ -120,7 +120,7 @@ def _policy(callbacks: Any) -> Policy | None:
     return own[0].policy if own else default()
 
 
-class _Fit:
+class _NthFit:
     """One call of `fit` that has a policy. In a job, rank 0 writes, and all processes read."""
 
     def __init__(self, policy: Policy, bound: Any, placement: Placement, until_end: ExitStack) -> None:
@@ -154,7 +154,7 @@ class _Fit:
             fingerprint.check_backend(saved.values["fingerprint"], str(self._name))
             generators.write(None, unpack(saved.values["began"], saved.tensors))
         tensors: dict[str, Any] = {}
-        self._began = {"began": pack(generators.read(None), "began", tensors)}, tensors
+        self._at_begin = {"began": pack(generators.read(None), "began", tensors)}, tensors
         if saved is not None and self._has_ended(saved):
             return self._replayed(plain, saved)
         if saved is None and self._arguments["initial_epoch"] >= self._epochs:
@@ -163,7 +163,7 @@ class _Fit:
         if saved is not None:
             self._say(f"fit {self._number} goes on from the checkpoint {self._name}")
         agreement = Agreement(self._policy.every, self._job, lambda: not self._writer.is_busy)
-        fit = KeptFit(agreement, self._save, saved, self._open, self._begin)
+        fit = KeptFit(agreement, self._save, saved, self._open, self._parts)
         self._until_end.enter_context(fit.noting(self._arguments["self"]))
         _surround(self._arguments, fit, self._until_end)
         history = plain(*self._bound.args, **self._bound.kwargs)
@@ -234,7 +234,7 @@ class _Fit:
         self._say(
             f"fit {self._number} had ended: its result is that of the checkpoint {self._name}\nhint: to train anew, {ANEW}"
         )
-        begun = _Begun(self._open, self._begin)
+        begun = _Begun(self._open, self._parts)
         self._arguments |= {"initial_epoch": self._arguments["epochs"], "callbacks": [begun], "verbose": 0}
         history = plain(*self._bound.args, **self._bound.kwargs)
         for callback in self._callbacks:
@@ -251,7 +251,7 @@ class _Fit:
         """The callbacks of the user have done nothing yet."""
         self._settings = settings(model)
 
-    def _begin(self, model: Any) -> RunningFit:
+    def _parts(self, model: Any) -> RunningFit:
         feed, validation, begin = self._arguments["x"], self._arguments["validation_data"], self._settings
         sources = [each.source for each in (feed, validation) if isinstance(each, Feed)]
         states = CallbackStates([each for each in self._callbacks if not _is_ours(each)], model, sources)
@@ -293,7 +293,7 @@ class _Fit:
 
     def _write(self, name: str, state: Snapshot, finished: bool, wait: bool) -> bool:
         """Write a checkpoint; False if that has failed, which is reported."""
-        values, tensors = self._began
+        values, tensors = self._at_begin
         more = {"fit": self._number, "finished": finished, "epochs": self._epochs, "batch": self._form(), **values}
         if self._job is not None:
             more["generators_of_ranks"] = rank_generators.of_all(state, self._job)
@@ -307,14 +307,14 @@ class _Fit:
 class _Begun(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
     """Notes the parts of a `fit` that trains nothing."""
 
-    def __init__(self, opens: Callable[[Any], None], begin: Callable[[Any], RunningFit]) -> None:
+    def __init__(self, opens: Callable[[Any], None], parts: Callable[[Any], RunningFit]) -> None:
         super().__init__()
-        self._open, self._begin = opens, begin
+        self._open, self._parts = opens, parts
         self.running: RunningFit | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._open(self._model)
-        self.running = self._begin(self._model)
+        self.running = self._parts(self._model)
 
 
 def _surround(arguments: dict[str, Any], fit: KeptFit, until_end: ExitStack) -> None:
