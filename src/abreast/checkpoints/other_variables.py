@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from abreast import exact
 from abreast.state import grouped_variables
 from abreast.stderr import tell_once
 
@@ -47,6 +48,8 @@ class OtherVariables:
 
     def write(self, arrays: Sequence[Any]) -> None:
         """Set what `read` returned."""
+        if len(self._variables()) != len(arrays):
+            _build_optimizers(self._value)
         variables = self._variables()
         if [tuple(each.shape) for each in variables] != [each.shape for each in arrays]:
             name = f"{type(self._value).__name__} {self._value.name}"
@@ -62,6 +65,13 @@ class OtherVariables:
     def _variables(self) -> list[Any]:
         own = self._own()
         return [each for each in _of(self._value) if id(each) not in own]
+
+
+def _build_optimizers(value: Any) -> None:
+    """Make the variables that a model's first step makes."""
+    for optimizer in exact.optimizers(value) if isinstance(value, keras.Model) else ():
+        if not optimizer.built:
+            optimizer.build(value.trainable_variables)
 
 
 def _of(value: Any) -> list[Any]:
