@@ -50,6 +50,7 @@ MODELS = (
     "torch_module",
     "lion",
 )
+NOT_BUILT = ("subclassed", "unbuilt")  # before their first batch
 RANDOM_MODELS = ("dropout", "augmented", "subclassed")
 CALLBACKS = (
     "early_stopping",
@@ -113,6 +114,15 @@ class Draw:
         return " / ".join([self.script, self.source, self.validation, self.model, *self.callbacks])
 
 
+def _trains(backend: str, script: str, model: str, callback: str) -> bool:
+    """Whether plain Keras trains a model with a callback."""
+    if callback == "freezes":  # the step of JAX, and that of two optimizers, keep the variables that they began with
+        return backend != "jax" and script != "two_optimizers"
+    if callback in ("plateau", "schedule", "schedule_with_state"):  # they set the learning rate
+        return model != "lion" and (backend != "jax" or script != "two_optimizers")
+    return callback != "backup" or model not in NOT_BUILT
+
+
 def draw(seed: int, backend: str) -> Draw:
     """Every feature is in the campaign about as often as any other of its kind: the seed chooses the source and the model."""
     choice = random.Random(f"{seed} {backend}")
@@ -125,6 +135,8 @@ def draw(seed: int, backend: str) -> Draw:
         script = "one_fit"
     if source == "image_records" and model == "several_inputs":
         model = "batch_normalization"
+    if script == "two_optimizers" and (model in NOT_BUILT or model == "several_inputs"):
+        model = "dense"
     changes = model not in RANDOM_MODELS and choice.random() < 0.4
     num_stops = choice.choice((1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 12, 20))
     devices = (
@@ -136,7 +148,11 @@ def draw(seed: int, backend: str) -> Draw:
         source=source,
         validation="none" if source == "arrays_split" else choice.choice(VALIDATIONS),
         model=model,
-        callbacks=tuple(sorted(choice.sample(CALLBACKS, choice.choice((0, 1, 2, 3, 4))))),
+        callbacks=tuple(
+            each
+            for each in sorted(choice.sample(CALLBACKS, choice.choice((0, 1, 2, 3, 4))))
+            if _trains(backend, script, model, each)
+        ),
         script=script,
         every=choice.choice((1, 2, 3, 4, 5, 7, "epoch")),
         stops=tuple(

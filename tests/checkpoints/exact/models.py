@@ -34,8 +34,8 @@ def _numbers(inputs: Any) -> Any:
 
 
 def _compiled(model: Any, optimizer: Any = None, **more: Any) -> Any:
-    settings = {"metrics": ["mae"], **more}
-    model.compile(optimizer or keras.optimizers.Adam(0.02), "mse", **settings)
+    settings = {"loss": "mse", "metrics": ["mae"], **more}
+    model.compile(optimizer or keras.optimizers.Adam(0.02), **settings)
     return model
 
 
@@ -75,14 +75,15 @@ def several_inputs(row: Row, **more: Any) -> Any:
     hidden = layers.Dense(6, "tanh")(layers.Concatenate()([left, right]))
     outputs = {"one": layers.Dense(1, name="one")(hidden), "two": layers.Dense(1, name="two")(hidden)}
     model = keras.Model({"left": left, "right": right}, outputs)
-    return _compiled(model, metrics={"one": ["mae"], "two": ["mse"]}, loss_weights={"one": 1, "two": 2}, **more)
+    losses, metrics = {"one": "mse", "two": "mae"}, {"one": ["mae"], "two": ["mse"]}
+    return _compiled(model, loss=losses, metrics=metrics, loss_weights={"one": 1, "two": 2}, **more)
 
 
 def own_step(row: Row, **more: Any) -> Any:
     kinds = {"jax": OwnTrainStepJAX, "tensorflow": OwnTrainStepTensorFlow, "torch": OwnTrainStepTorch}
     inputs = keras.Input(row)
     outputs = layers.Dense(1)(layers.Dense(8, "tanh")(_numbers(inputs)))
-    return _compiled(kinds[keras.backend.backend()](inputs, outputs), **more)
+    return _compiled(kinds[keras.backend.backend()](inputs, outputs), metrics=None, **more)  # it updates none
 
 
 class Subclassed(keras.Model):  # type: ignore[misc]
@@ -126,11 +127,20 @@ def weighted_metrics(row: Row, **more: Any) -> Any:
     return _compiled(_stack(row), keras.optimizers.Nadam(0.01), metrics=None, weighted_metrics=metrics, **more)
 
 
+class _Module(layers.TorchModuleWrapper):  # type: ignore[misc]
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        return super().call(inputs, training=training)
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+
 def torch_module(row: Row, **more: Any) -> Any:
     import torch
 
     module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU())
-    return _compiled(_stack(row, layers.TorchModuleWrapper(module)), **more)
+    module.to(getattr(torch, keras.config.floatx()))
+    return _compiled(_stack(row, _Module(module)), **more)
 
 
 def lion(row: Row, **more: Any) -> Any:
