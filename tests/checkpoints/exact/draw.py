@@ -137,7 +137,9 @@ def draw(seed: int, backend: str) -> Draw:
         model = "batch_normalization"
     if script == "two_optimizers" and (model in NOT_BUILT or model == "several_inputs"):
         model = "dense"
-    if backend == "jax" and script == "loop_of_fits" and model == "accumulation":  # Keras loses a variable in a second fit
+    if (
+        backend == "jax" and script == "loop_of_fits" and model == "accumulation"
+    ):  # Keras loses a variable in a second fit
         model = "dense"
     changes = model not in RANDOM_MODELS and choice.random() < 0.4
     num_stops = choice.choice((1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 8, 12, 20))
