@@ -124,7 +124,7 @@ def _save(cell: dict[str, Any]) -> dict[str, Any]:
     import numpy as np
 
     import abreast
-    from abreast.checkpoints import fits
+    from abreast.checkpoints import which_fit
     from abreast.checkpoints.fit import KeptFit
     from abreast.checkpoints.moment import RunningFit
     from abreast.checkpoints.writer import Writer
@@ -145,11 +145,11 @@ def _save(cell: dict[str, Any]) -> dict[str, Any]:
         found["first_seconds"] = seconds[0]
         newest = sorted(Path(folder, "own").glob("fit*"))[-1]
         found["bytes"] = sum(file.stat().st_size for file in newest.iterdir())
-        fits._num_fits.clear()
+        which_fit.as_in_a_new_process()
         model = None  # there may be no room for two
         gc.collect()
         model = _model(cell["millions"])  # as a new process makes it
-        with _timed(fits, "newest_good") as read, _timed(RunningFit, "write") as written:
+        with _timed(which_fit, "newest_good") as read, _timed(RunningFit, "write") as written:
             fit(abreast.Checkpoint(f"{folder}/own", every=10**6), _waiting())
         found["restore"] = [sum(read) + sum(written)]
         backup = keras.callbacks.BackupAndRestore(f"{folder}/backup", save_freq=1, delete_checkpoint=False)

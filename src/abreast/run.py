@@ -24,7 +24,7 @@ from typing import Any, Literal
 from abreast import horovod, process_groups
 from abreast.backend.registry import BACKENDS, BackendName, current_backend, require
 from abreast.device_request import DeviceSpec, cpu_devices, parse_devices
-from abreast.errors import AbreastError, BackendError, LaunchError
+from abreast.errors import AbreastError, BackendError, CheckpointError, LaunchError
 from abreast.import_hooks import found
 from abreast.run_lines import RunLines
 from abreast.staging import Staging
@@ -255,6 +255,8 @@ def _show(error: BaseException) -> int:
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "horovod":
             tell(f"trains on several devices without Horovod: {horovod.HINT}")
+    if isinstance(error, CheckpointError):  # an error in the request: `--max-restarts` would meet it again
+        return 2
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 

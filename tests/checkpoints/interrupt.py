@@ -34,11 +34,11 @@ class Interrupt(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 def until_it_ends(run: Callable[[int, Interrupt], Result], interrupted_at: Sequence[int | None]) -> Result:
     """The result of a run that is interrupted before so many steps, and begun again each time. `run` gets its number."""
     for number, at in enumerate(interrupted_at):
-        which_fit._num_fits.clear()
+        which_fit.as_in_a_new_process()
         try:
             run(number, Interrupt(at))
         except InterruptedError:
             continue
         raise AssertionError("it was not interrupted")
-    which_fit._num_fits.clear()
+    which_fit.as_in_a_new_process()
     return run(len(interrupted_at), Interrupt(None))

@@ -69,7 +69,7 @@ def add_up(folder: str) -> list[dict[str, Any]]:
             raise InterruptedError
 
     def fit(*callbacks: Any) -> dict[str, Any]:
-        which_fit._num_fits.clear()
+        which_fit.as_in_a_new_process()
         keras.utils.set_random_seed(5)
         model = keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(1)])
         model.compile(keras.optimizers.Adam(0.05, gradient_accumulation_steps=5), "mse", metrics=["mae"])
@@ -110,6 +110,87 @@ def fit_with_a_built_optimizer(folder: str) -> list[dict[str, list[float]]]:
     plain = until_it_ends(fit, ())
     shutil.rmtree(folder)
     return [plain, until_it_ends(fit, (3,))]
+
+
+def test_a_model_inside_of_a_model_that_was_saved_goes_on(workers: Workers, tmp_path: Path) -> None:
+    plain, interrupted = workers.abreast.run(fit_twice_and_save, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def fit_twice_and_save(folder: str) -> list[dict[str, list[float]]]:
+    """In a worker: the `History` of a second fit. Keras finds out settings of the inner model when the first one saves it."""
+    import keras
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    def script(number: int, interrupt: Interrupt) -> Any:
+        keras.utils.set_random_seed(1)
+        base = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+        model = keras.Sequential([keras.Input((2,)), base, keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, 1)
+        x = np.ones((8, 2), "float32")
+        saving = keras.callbacks.ModelCheckpoint(f"{folder}/model.keras")
+        callbacks = [interrupt, saving, abreast.Checkpoint(f"{folder}/{len(interrupted_at)}", 1)]
+        return [model.fit(x, x[:, :1], 2, 2, verbose=0, callbacks=callbacks).history for _ in range(2)][1]
+
+    ends = []
+    for interrupted_at in ((), (11,)):  # a fit has 8 steps
+        ends.append(until_it_ends(script, interrupted_at))
+    return ends
+
+
+def test_a_fit_after_an_interrupted_one_in_the_same_process_leaves_its_checkpoints(
+    workers: Workers, tmp_path: Path
+) -> None:
+    plain, names, again, present, refused, corrected = workers.abreast.run(
+        fit_again_in_a_notebook, folder=str(tmp_path)
+    )
+    assert names and present == names
+    assert again != plain  # it trains on, as Keras would
+    assert "batch_size" in refused
+    assert corrected == plain
+
+
+def fit_again_in_a_notebook(folder: str) -> list[Any]:
+    """In a worker: losses of an undisturbed fit; checkpoints of one that was interrupted; losses and checkpoints of one after it.
+
+    Then, as in a new process, the error of a fit with other batches, and the losses of a corrected one.
+    """
+    import keras
+
+    import abreast
+    from abreast.checkpoints import which_fit
+    from abreast.checkpoints.folder import checkpoint_names
+    from abreast.errors import CheckpointError
+    from tests.checkpoints.interrupt import Interrupt
+
+    def made() -> Any:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return abreast.parallelize(model, 1)
+
+    def fit(model: Any, at: int | None = None, batch_size: int = 2) -> Any:
+        x = np.ones((8, 2), "float32")
+        callbacks = [Interrupt(at), abreast.Checkpoint(folder, 1)] if folder else []
+        return model.fit(x, x[:, :1], batch_size, 2, verbose=0, callbacks=callbacks).history["loss"]
+
+    kept, folder = folder, ""
+    plain, folder = fit(made()), kept
+    which_fit.as_in_a_new_process()
+    model = made()
+    with pytest.raises(InterruptedError):
+        fit(model, at=5)
+    names = checkpoint_names(folder)
+    again, present = fit(model), checkpoint_names(folder)
+    which_fit.as_in_a_new_process()
+    try:
+        refused = str(fit(made(), batch_size=4))
+    except CheckpointError as error:
+        refused = str(error)
+    return [plain, names, again, present, refused, fit(made())]
 
 
 def test_a_second_fit_steps_as_without_checkpoints(workers: Workers, tmp_path: Path) -> None:
@@ -161,7 +242,7 @@ def epochs_of_two_runs(folder: str, first: dict[str, Any], second: dict[str, Any
     found = []
     for arguments in (first, second):
         until, most = arguments.pop("until", 0), arguments.pop("most", None)
-        which_fit._num_fits.clear()
+        which_fit.as_in_a_new_process()
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, activation="softmax")])
         model.compile("sgd", "categorical_crossentropy", metrics=[keras.metrics.F1Score(average=None)])
@@ -211,7 +292,7 @@ def fits_with_noise(folder: str) -> list[Any]:
         raise InterruptedError
 
     def fit(**more: Any) -> Any:
-        which_fit._num_fits.clear()
+        which_fit.as_in_a_new_process()
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((2,)), Noise(), keras.layers.Dense(1)])
         model.compile("sgd", "mse")
@@ -275,7 +356,7 @@ def go_on_with_another(folder: str, changed: dict[str, Any]) -> str:
     def fit(
         epochs: int = 2, batch_size: int = 4, units: int = 1, optimizer: str = "sgd", loss: str = "mse", **more: Any
     ) -> Any:
-        which_fit._num_fits.clear()
+        which_fit.as_in_a_new_process()
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units)])
         model.compile(optimizer, loss)
@@ -333,7 +414,7 @@ def go_on_after_the_end(folder: str, case: str) -> str:
     best = case == "more epochs after the best weights"
 
     def script(epochs: int, patience: int, fits_in_all: int) -> None:
-        which_fit._num_fits.clear()
+        which_fit.as_in_a_new_process()
         x = np.ones((8, 2), "float32")
         for _ in range(fits_in_all):
             keras.utils.set_random_seed(1)
@@ -368,7 +449,7 @@ def share_a_generator(folder: str) -> list[list[float]]:
             for number in range(1000):
                 yield np.full((2, 1), number, "float32"), np.ones((2, 1), "float32")
 
-        which_fit._num_fits.clear()
+        which_fit.as_in_a_new_process()
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(1e-4), "mse")
@@ -445,7 +526,7 @@ def shuffle_in_a_hook(folder: str) -> list[list[float]]:
             raise InterruptedError
 
     def fit(*callbacks: Any) -> list[float]:
-        which_fit._num_fits.clear()
+        which_fit.as_in_a_new_process()
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(0.02), "mse")
@@ -548,7 +629,7 @@ def fit_in_two_threads(folder: str) -> list[str]:
         thread.start()
         thread.join()
 
-    which_fit._num_fits.clear()
+    which_fit.as_in_a_new_process()
     fit(keras.callbacks.LambdaCallback(on_epoch_begin=fit_beside))
     return checkpoint_names(folder)
 
@@ -740,7 +821,7 @@ def train_in_a_loop(folder: str) -> list[list[str]]:
     x = np.ones((4, 2), "float32")
     trains = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: model.train_on_batch(x, x[:, :1]))
     said: list[str] = []
-    which_fit._num_fits.clear()
+    which_fit.as_in_a_new_process()
     with as_default(Policy(folder)), replaced(which_fit, "tell_once", said.append):
         model.fit(x, x[:, :1], verbose=0, callbacks=[trains])
         inside = list(said)

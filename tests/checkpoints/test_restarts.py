@@ -69,6 +69,13 @@ def test_a_script_that_crashes_with_progress_starts_again(folder: Folder, crash:
     ]
 
 
+def test_a_checkpoint_that_is_refused_is_not_tried_again(folder: Folder) -> None:
+    text = "from abreast.errors import CheckpointError\nraise CheckpointError('another model', 'none')\n"
+    end = folder.python(*command(folder, text, "--max-restarts", "5"))
+    assert (end.code, starts(folder)) == (2, 1)
+    assert "another model" in end.err and "starts again" not in end.err
+
+
 def test_a_script_that_crashes_twice_without_progress_is_given_up(folder: Folder) -> None:
     end = folder.python(*command(folder, "raise ValueError('no')", "--max-restarts", "5"))
     assert (end.code, starts(folder)) == (1, 2)

@@ -69,6 +69,7 @@ _LEFT_OUT = frozenset(
             "_input_spec",
             "_flat_losses",
             "_inbound_nodes",
+            "_jit_compile",  # of a model inside of another one, Keras finds it out when it saves
             "_jax_state",
             "_jax_state_synced",
         ),

@@ -27,7 +27,7 @@ _ADDED_UP = (
     "the signal came between two updates of the weights: the gradients that devices have accumulated are saved as one sum, and "
     "the training goes on to rounding, not exactly, as without the signal"
 )
-Save = Callable[[Snapshot, bool], str]  # a state, and whether to wait until it is on the disk; returns its name
+Save = Callable[[Snapshot, bool], str | None]  # a state, and whether to wait until it is on the disk; its name if it is
 
 
 class KeptFit:

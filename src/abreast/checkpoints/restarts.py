@@ -63,13 +63,16 @@ def run_again(policy: Policy, max_restarts: int) -> int:
     Ends without a restart: after a signal to this process, Ctrl-C, an error in the request (2), or two crashes without a new
     checkpoint between them.
     """
-    first = before = Checkpoints.of(policy.folder)
+    first = found = Checkpoints.of(policy.folder)
+    before = Checkpoints(())
     with _signals_wait():
         for restart in range(max_restarts + 1):
-            code, is_asked = _run_once(is_begun=not set(first.found) & set(before.found))
+            code, is_asked = _run_once(is_begun=not set(first.found) & set(found.found))
             if is_asked or code in (0, _USAGE, _CTRL_C, -signal.SIGINT):
                 break
-            after = Checkpoints.of(policy.folder)
+            found = Checkpoints.of(policy.folder)
+            is_to_reset = policy.reset and set(first.found) & set(found.found)
+            after = Checkpoints(()) if is_to_reset else found
             if not _goes_on(code, restart, max_restarts, before, after):
                 break
             if (number := _signal_in_pause()) is not None:

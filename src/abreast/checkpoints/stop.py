@@ -146,12 +146,15 @@ def in_fit() -> Iterator[None]:
         _interrupt_if_asked(asked)
 
 
-def end(saved: str) -> NoReturn:
-    """End this process with 75, after a line that names the signal and the checkpoint `saved`.
+def end(saved: str | None) -> NoReturn:
+    """End this process with 75, after a line that names the signal and the checkpoint `saved`; None if it could not be written.
 
     Raises `Interrupted`. In a thread other than the main one, which cannot end the process by an exception, it ends here.
     """
-    tell(f"{requested() or 'another process'} asked for an end: saved as {saved}; the same command goes on from there")
+    how = ": no checkpoint could be written; the same command goes on from an older one, or begins anew"
+    if saved is not None:
+        how = f": saved as {saved}; the same command goes on from there"
+    tell(f"{requested() or 'another process'} asked for an end{how}")
     if threading.current_thread() is not threading.main_thread():
         _end_here()
     if _asked is not None:

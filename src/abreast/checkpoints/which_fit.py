@@ -45,6 +45,7 @@ from abreast.state import kept_random
 from abreast.stderr import tell, tell_once
 
 _num_fits: dict[str, int] = {}  # of this process, by folder
+_interrupted: dict[str, int] = {}  # the first `fit` of this process that has failed, by folder
 _folders: dict[int, str] = {}  # of the fits that write checkpoints now, by thread
 _beginning = threading.Lock()
 
@@ -59,8 +60,10 @@ def kept(plain: Callable[..., Any], bound: Any, placement: Placement) -> Any:
             "checkpoints are off: this command only tries the script, so it neither writes any nor goes on from one"
         )
         return plain(*bound.args, **bound.kwargs)
+    if (failed := _interrupted.get(policy.folder)) is not None:
+        return _without_checkpoints(plain, bound, _AFTER.format(failed))
     if (where := _beside_another(policy.folder)) is not None:
-        return _without_checkpoints(plain, bound, where)
+        return _without_checkpoints(plain, bound, _BESIDE.format(where))
     epochs.install(begins)
     note_orders()
     with ExitStack() as until_end:
@@ -84,11 +87,24 @@ def _beside_another(folder: str) -> str | None:
     return None
 
 
-def _without_checkpoints(plain: Callable[..., Any], bound: Any, where: str) -> Any:
-    tell_once(
-        f"a fit {where} writes no checkpoints: after a restart it runs again, with a model as the script makes it\n"
-        "hint: call it after the other fit, if its model has to be kept"
-    )
+_BESIDE = (
+    "a fit {} writes no checkpoints: after a restart it runs again, with a model as the script makes it\n"
+    "hint: call it after the other fit, if its model has to be kept"
+)
+_AFTER = (
+    "fit {} has failed or was interrupted in this process: the fits that follow here write no checkpoints\n"
+    "hint: start the script, or the kernel of the notebook, again, to go on from its last checkpoint"
+)
+
+
+def as_in_a_new_process() -> None:
+    """Forget the fits of this process."""
+    _num_fits.clear()
+    _interrupted.clear()
+
+
+def _without_checkpoints(plain: Callable[..., Any], bound: Any, line: str) -> Any:
+    tell_once(line)
     with ExitStack() as until_end:
         for each in _own(bound.arguments["callbacks"]):
             _activate(each, until_end)
@@ -136,7 +152,7 @@ class _NthFit:
         if self._is_writer:
             make_checkpoint_folder(Path(policy.folder))
             until_end.enter_context(FolderLock(policy.folder))
-        self._number = _num_fits[policy.folder] = _num_fits.get(policy.folder, 0) + 1
+        self._number = _num_fits.get(policy.folder, 0) + 1
         if self._is_writer and policy.reset and self._number == 1:
             remove(policy.folder, checkpoint_names(policy.folder))
         self._config = functools.cache(lambda: config_of(self._arguments["self"]))
@@ -149,6 +165,26 @@ class _NthFit:
         self._saved: Snapshot | None = found[1]
 
     def run(self, plain: Callable[..., Any]) -> Any:
+        """Call Keras's `fit`. One that is refused does not count: a corrected call is the n-th again."""
+        try:
+            history = self._run(plain)
+        except CheckpointError:
+            raise
+        except BaseException as error:
+            _interrupted[self._policy.folder] = self._number
+            if isinstance(error, KeyboardInterrupt):
+                self._say(self._interruption())
+            raise
+        _num_fits[self._policy.folder] = self._number
+        return history
+
+    def _interruption(self) -> str:
+        self._writer.close()
+        names = [name for name in checkpoint_names(self._policy.folder) if name.startswith(prefix_of(self._number))]
+        place = f"goes on from the checkpoint {names[-1]}" if names else "begins anew: it has no checkpoint yet"
+        return f"fit {self._number} was interrupted: a new process {place}"
+
+    def _run(self, plain: Callable[..., Any]) -> Any:
         saved = self._saved
         if saved is not None:
             fingerprint.check_backend(saved.values["fingerprint"], str(self._name))
@@ -160,8 +196,7 @@ class _NthFit:
         if saved is None and self._arguments["initial_epoch"] >= self._epochs:
             return plain(*self._bound.args, **self._bound.kwargs)  # it trains nothing
         self._check_last()
-        if saved is not None:
-            self._say(f"fit {self._number} goes on from the checkpoint {self._name}")
+        self._line = f"fit {self._number} goes on from the checkpoint {self._name}"
         agreement = Agreement(self._policy.every, self._job, lambda: not self._writer.is_busy)
         fit = KeptFit(agreement, self._save, saved, self._open, self._parts)
         self._until_end.enter_context(fit.noting(self._arguments["self"]))
@@ -231,9 +266,9 @@ class _NthFit:
 
     def _replayed(self, plain: Callable[..., Any], saved: Snapshot) -> Any:
         """What the `fit` of an earlier run has left, without training."""
-        self._say(
-            f"fit {self._number} had ended: its result is that of the checkpoint {self._name}\nhint: to train anew, {ANEW}"
-        )
+        self._line = f"fit {self._number} had ended: its result is that of the checkpoint {self._name}"
+        if self._number == 1:
+            self._line += f"\nhint: to train anew, {ANEW}"
         begun = _Begun(self._open, self._parts)
         self._arguments |= {"initial_epoch": self._arguments["epochs"], "callbacks": [begun], "verbose": 0}
         history = plain(*self._bound.args, **self._bound.kwargs)
@@ -266,6 +301,7 @@ class _NthFit:
                 fingerprint.take(model, feed, begin, self._callback_settings),
                 str(self._name),
             )
+            self._say(self._line)
         own = Generators(lambda: generators.read(None), lambda state: generators.write(None, state))
         return RunningFit(
             model,
@@ -277,9 +313,9 @@ class _NthFit:
             self._writer.take_spare,
         )
 
-    def _save(self, state: Snapshot, wait: bool) -> str:
+    def _save(self, state: Snapshot, wait: bool) -> str | None:
         name = name_of(self._number, state.values["epoch"], state.values["steps"])
-        return name if self._write(name, state, finished=False, wait=wait) else "nothing new"
+        return name if self._write(name, state, finished=False, wait=wait) else None
 
     def _write_final(self, state: Snapshot) -> None:
         self._write(final_name_of(self._number, state.values["epoch"]), state, finished=True, wait=True)

@@ -89,7 +89,7 @@ def _interrupted(draw: Draw, folder: Path) -> tuple[dict[str, Any], list[str]]:
 def _run(draw: Draw, work: Path, devices: int, checkpoints: Path | None = None) -> dict[str, Any]:
     """The script once, as in a new process; `work` is its folder."""
     work.mkdir(exist_ok=True)
-    which_fit._num_fits.clear()
+    which_fit.as_in_a_new_process()
     keras.utils.clear_session()
     precision.put(draw.precision)
     keras.utils.set_random_seed(draw.seed)
