@@ -202,3 +202,19 @@ def _state(model: Any) -> dict[str, Any]:
     from tests.contract.scripts import state
 
     return state(model)
+
+
+def weights_after_two_averaging_fits(devices: int) -> dict[str, Any]:
+    import keras
+    import numpy as np
+
+    import abreast
+
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.02, momentum=0.9, use_ema=True, ema_momentum=0.8), "mse")
+    abreast.parallelize(model, devices)
+    x = np.random.default_rng(0).normal(size=(44, 6)).astype("float32")
+    for _ in range(2):
+        model.fit(x, x[:, :1], batch_size=8, verbose=0)
+    return {str(i): np.array(each) for i, each in enumerate(model.weights)}

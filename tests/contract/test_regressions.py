@@ -92,6 +92,12 @@ def test_all_devices_train_one_model(workers: Workers) -> None:
     assert gradients["difference"] > 1e-3  # the rows of the last device move the weights that the caller sees
 
 
+def test_a_second_fit_after_averaged_weights_trains(workers: Workers) -> None:
+    """JAX: "Attempt to donate the same buffer twice", as weights and their averages are one array after the first."""
+    one, four = (workers.abreast.run(probes.weights_after_two_averaging_fits, devices=devices) for devices in (1, 4))
+    assert compare(one, four, TOLERANCES["float32"]).verdict == "equal"
+
+
 def test_predict_gives_all_rows_in_order(contract: Contract) -> None:
     """PyTorch under Keras 3.16's DDP: `predict` returns the rows of one rank."""
     contract.holds(Case(script="evaluate_and_predict_first", rows=23, batch_size=9, epochs=1), 4)

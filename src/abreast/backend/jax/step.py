@@ -156,7 +156,7 @@ class Steps:
 
     def _read(self, state: Any) -> None:
         self._newest.variables = _variables(self._model, self._kind)
-        groups = zip(state, self._newest.variables, strict=True)
+        groups = zip(_apart(state), self._newest.variables, strict=True)
         shown = None if self._launched is None else self._launched.handed
         self._newest.values = tuple(_Values(self._onto_devices(list(values), of), shown) for values, of in groups)
 
@@ -168,6 +168,18 @@ class Steps:
             if not launched.is_as_handed(value):
                 launched.assigned(variable.path, value)
         return [launched.onto_mesh(value, self._replicated) for value in values]
+
+
+def _apart(state: Any) -> list[list[Any]]:
+    """The values, with a copy of each that two variables have, as after a `fit` that averages: steps use their memory up."""
+    seen: set[int] = set()
+
+    def own(value: Any) -> Any:
+        is_shared = id(value) in seen
+        seen.add(id(value))
+        return jax.numpy.copy(value) if is_shared else value
+
+    return [list(map(own, values)) for values in state]
 
 
 def _variables(model: Any, kind: Kind) -> tuple[list[Any], ...]:
