@@ -42,8 +42,13 @@ from abreast.launchers import World, address_of_rank_0
 from abreast.limits import hang_seconds
 from abreast.shares import counts_of_own, shares_of
 from abreast.staging import Stage
+from abreast.stderr import tell_once
 
 _LOOK_SECONDS = 1.0  # between two looks at the settings of a model that a script trains batch by batch
+_OTHER_DRAWS = (
+    "random layers go on not exactly on all but the first device of each process: they draw other numbers there\n"
+    "hint: start one process for each device"
+)
 
 
 class Launched(LaunchedProcess):
@@ -235,6 +240,8 @@ class Launched(LaunchedProcess):
 
     def write_draws(self, state: torch.Tensor) -> None:
         self._draws, self._seeded = state, seeded()
+        if len(self._devices) > 1 and self.job.rank == 0:
+            tell_once(_OTHER_DRAWS)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
