@@ -333,6 +333,7 @@ def test_what_is_left_out_is_noticed(workers: Workers, backend: str, tmp_path: P
         ({"optimizer": "adam"}, "the checkpoint has optimizer/sgd"),
         ({"loss": "mae"}, "the model is not that of the checkpoint .*: .*loss"),
         ({"framework": "tensorfire"}, "the checkpoint .* was written with tensorfire, and Keras uses"),
+        ({"layout": 0}, "the checkpoint .* was written by another version of abreast"),
         ({"epochs": 1}, "fit 1 had ended after 2 epochs .*, and is now asked for 1"),
         ({"callback": True}, "the checkpoint has the callbacks none; this fit has EarlyStopping"),
     ],
@@ -373,8 +374,9 @@ def go_on_with_another(folder: str, changed: dict[str, Any]) -> str:
                 assert all(np.array_equal(one, other) for one, other in zip(before, model.get_weights(), strict=True))
 
     changed_now = False
-    framework = changed.pop("framework", None)
-    with replaced(fingerprint, "take", _of_framework(fingerprint.take, framework)) if framework else nullcontext():
+    written = {"backend": changed.pop("framework", None), "layout": changed.pop("layout", None)}
+    written = {name: value for name, value in written.items() if value is not None}
+    with replaced(fingerprint, "take", _by_another(fingerprint.take, written)) if written else nullcontext():
         fit()
     changed_now = True
     try:
@@ -384,8 +386,8 @@ def go_on_with_another(folder: str, changed: dict[str, Any]) -> str:
     raise AssertionError("it was not refused")
 
 
-def _of_framework(plain: Any, name: str) -> Any:
-    return lambda *arguments: {**plain(*arguments), "backend": name}
+def _by_another(plain: Any, written: dict[str, Any]) -> Any:
+    return lambda *arguments: {**plain(*arguments), **written}
 
 
 @pytest.mark.parametrize(

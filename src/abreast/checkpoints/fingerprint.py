@@ -17,10 +17,14 @@ from abreast.feed.fingerprint import source_fingerprint
 _MOST_SHOWN = 3
 
 
+LAYOUT = 1  # changes with the values that a checkpoint holds
+
+
 def take(model: Any, feed: Feed, begin: Mapping[str, str], callbacks: Mapping[str, Any]) -> dict[str, Any]:
     """The fingerprint of a `fit` whose model is built, and had the settings `begin` when the `fit` began."""
     own_rows = feed.stage.processes  # where each process gives rows of its own: a checkpoint has those of rank 0
     return {
+        "layout": LAYOUT,
         "backend": current_backend().name,
         "precision": str(keras.config.dtype_policy().name),
         "settings": dict(begin),
@@ -47,8 +51,13 @@ def of_callbacks(callbacks: Sequence[Any]) -> dict[str, Any]:
 _TEXTS = ("monitor", "mode", "save_freq")
 
 
-def check_backend(saved: Mapping[str, Any], name: str) -> None:
-    """Raise `CheckpointError` for a checkpoint of another framework, before anything of it is read."""
+def check_writer(saved: Mapping[str, Any], name: str) -> None:
+    """Raise `CheckpointError` for a checkpoint of another framework or version, before anything of it is read."""
+    if saved.get("layout") != LAYOUT:
+        raise CheckpointError(
+            f"the checkpoint {name} was written by another version of abreast, whose values this one does not know",
+            f"go on with that version, or {ANEW}",
+        )
     theirs, own = saved["backend"], current_backend().name
     if theirs != own:
         raise CheckpointError(

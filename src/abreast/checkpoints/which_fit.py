@@ -187,7 +187,7 @@ class _NthFit:
     def _run(self, plain: Callable[..., Any]) -> Any:
         saved = self._saved
         if saved is not None:
-            fingerprint.check_backend(saved.values["fingerprint"], str(self._name))
+            fingerprint.check_writer(saved.values["fingerprint"], str(self._name))
             generators.write(None, unpack(saved.values["began"], saved.tensors))
         tensors: dict[str, Any] = {}
         self._at_begin = {"began": pack(generators.read(None), "began", tensors)}, tensors
