@@ -45,5 +45,11 @@ def test_a_test_of_minutes_runs_on_each_backend_within_nine_turns() -> None:
     assert [each for run in runs for each in run] == rare
 
 
+def test_tests_of_minutes_have_other_commits() -> None:
+    rare = [item(name, None, True, 3) for name in "abcdefghi"]
+    runs = [[each for each in rare if each not in others(rare, turn)] for turn in range(9)]
+    assert [len(run) for run in runs] == [1] * 9
+
+
 def test_tests_without_the_mark_always_run() -> None:
     assert others([item("quick", "jax", marked=False), item("pure", None, marked=False)], 1) == []

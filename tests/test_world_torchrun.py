@@ -39,7 +39,7 @@ print(json.dumps(found)) if len(sys.argv) < 3 else open(f"{sys.argv[2]}/{rank}.j
 """
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(3)
 @pytest.mark.torch
 def test_processes_of_torchrun_train_what_one_process_trains() -> None:
     skip_unless_installed("torch")

@@ -75,7 +75,7 @@ def test_a_job_of_one_process_goes_on_as_two(backend: str, tmp_path: Path) -> No
         assert_alike(found, alone)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(3)
 @pytest.mark.torch
 def test_each_process_goes_on_with_its_own_random_numbers(tmp_path: Path) -> None:
     skip_unless_installed("torch")
