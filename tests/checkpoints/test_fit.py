@@ -495,6 +495,48 @@ def validate_on_a_generator(folder: str) -> list[list[float]]:
     return [fit(0), until_it_ends(checkpointed, (5, 2))]
 
 
+def test_a_callback_that_stops_at_the_repeated_step_ends_no_epoch_early(workers: Workers, tmp_path: Path) -> None:
+    plain, interrupted = workers.abreast.run(stop_after_a_number_of_steps, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def stop_after_a_number_of_steps(folder: str) -> list[list[float]]:
+    """In a worker: losses of a training that stops after its fifth step, and of one that ended before, in a validation."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import which_fit
+
+    class Stops(keras.callbacks.Callback):  # type: ignore[misc]
+        number, fails = 0, False
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.number += 1
+            if self.number == 5:
+                self.model.stop_training = True
+
+        def on_test_begin(self, logs: Any = None) -> None:
+            if Stops.fails:
+                raise InterruptedError
+
+    def fit(*callbacks: Any) -> list[float]:
+        which_fit.as_in_a_new_process()
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, 1)
+        x = np.arange(8, dtype="float32")[:, None]
+        settings: dict[str, Any] = {"validation_data": (x, x), "callbacks": [Stops(), *callbacks]}
+        return list(model.fit(x, x, 2, 3, verbose=0, **settings).history["loss"])
+
+    plain = fit()
+    Stops.fails = True
+    with pytest.raises(InterruptedError):
+        fit(abreast.Checkpoint(folder, every=4))
+    Stops.fails = False
+    return [plain, fit(abreast.Checkpoint(folder, every=4))]
+
+
 def test_a_source_that_shuffles_at_the_end_of_an_epoch_does_so_once(workers: Workers, tmp_path: Path) -> None:
     plain, interrupted = workers.abreast.run(shuffle_in_a_hook, folder=str(tmp_path))
     assert plain == interrupted

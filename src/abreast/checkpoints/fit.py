@@ -27,6 +27,10 @@ _ADDED_UP = (
     "the signal came between two updates of the weights: the gradients that devices have accumulated are saved as one sum, and "
     "the training goes on to rounding, not exactly, as without the signal"
 )
+_LEFT_EARLY = (
+    "a callback has asked for an end at the step that is repeated after a restart: the epoch that goes on ends there, so the "
+    "training goes on not exactly as without the restart"
+)
 Save = Callable[[Snapshot, bool], str | None]  # a state, and whether to wait until it is on the disk; its name if it is
 
 
@@ -101,6 +105,9 @@ class KeptFit:
     def put_back_again(self, epoch_over: bool = False) -> None:
         """The callbacks of the step that was repeated have run: what they changed is put back."""
         if self._resume is not None:
+            left_early = epoch_over and not self._running.train.finish_epoch()
+            if left_early and self._running.model.stop_training and not self._resume.values["stop_training"]:
+                tell_once(_LEFT_EARLY)
             self._running.write(self._resume, move=False, epoch_over=epoch_over)
             self._steps = self._resume.values["steps"]
             self._resume = None

@@ -68,6 +68,13 @@ def _kept_steps(epochs: Any, steps: Iterator[Any], kept: KeptEpoch) -> Iterator[
             yield begin, end, iterator
 
 
+def finish(epochs: Any) -> None:
+    """What Keras does after the last step of an epoch, where it has left the epoch at that step."""
+    epochs._current_iterator = iter(epochs._get_iterator())
+    epochs._steps_seen = 0
+    epochs.data_adapter.on_epoch_end()
+
+
 def known_batches(epochs: Any) -> int | None:
     """The number of batches of a source, as Keras knows it by now."""
     number: int | None = epochs._num_batches

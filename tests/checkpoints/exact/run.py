@@ -188,7 +188,16 @@ _ORDINARY = ("goes on from the checkpoint", "had ended", "asked for an end", "wa
 
 def _is_announcement(line: str) -> bool:
     """Whether a line names what cannot be exact. That a batch is another one is none: all sources here have seeds."""
-    return any(each in line for each in ("checkpoints leave out", "another order", "may be others than"))
+    return any(
+        each in line
+        for each in (
+            "checkpoints leave out",
+            "another order",
+            "may be others than",
+            "saved as one sum",
+            "ends there, so",
+        )
+    )
 
 
 def _short(said: list[str]) -> list[str]:
