@@ -20,7 +20,6 @@ from keras import tree
 
 from abreast import exact, keras_distribution
 from abreast.backend.contract import Kind, Placement, StepFunction
-from abreast.backend.instruments import Sums
 from abreast.backend.tensorflow import functions as tensorflow_functions
 from abreast.backend.tensorflow import variables as tensorflow_variables
 from abreast.backend.tensorflow.build import build
@@ -62,10 +61,7 @@ class TensorFlowBackend:
 
     def __init__(self) -> None:
         self._variables: WeakKeyDictionary[Any, Variables] = WeakKeyDictionary()
-        self._due_sums: WeakKeyDictionary[Any, Sums] = (
-            WeakKeyDictionary()
-        )  # of models whose variables have no place yet
-        self.instruments = TensorFlowInstruments(self._rest, self._variables, self._due_sums)
+        self.instruments = TensorFlowInstruments(self._rest, self._variables)
         self._specs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of an adapter's batches
         self._installed = False
         self._launched: Launched | None = None
@@ -194,8 +190,7 @@ class TensorFlowBackend:
             known = self._variables.get(model)
             if known is None or known.devices != devices or not known.is_current(model):
                 self._variables[model] = Variables(model, devices, self._reach(placement))
-            if model in self._due_sums:
-                self.instruments.write_sums(self._due_sums[model], model)
+            self.instruments.write_due_sums(model)
             if self._launched is not None:
                 self._launched.agree_on_variables(self._variables[model])
 

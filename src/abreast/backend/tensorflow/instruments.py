@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import tensorflow as tf
@@ -24,12 +25,10 @@ from abreast.feed import HostBatch
 class TensorFlowInstruments(NoSums):
     """See `backend/instruments.py`. `rest` adds up what the replicas of a model have accumulated."""
 
-    def __init__(
-        self, rest: Callable[[Any], None], variables: Mapping[Any, Variables], due_sums: MutableMapping[Any, Sums]
-    ) -> None:
+    def __init__(self, rest: Callable[[Any], None], variables: Mapping[Any, Variables]) -> None:
         self._rest = rest
         self._variables = variables  # of each model that has a place
-        self._due_sums = due_sums
+        self._due_sums: WeakKeyDictionary[Any, Sums] = WeakKeyDictionary()  # of models without one
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
         if placement is None:
@@ -73,12 +72,14 @@ class TensorFlowInstruments(NoSums):
         return () if variables is None else variables.read_sums()
 
     def write_sums(self, sums: Sums, model: Any) -> None:
-        variables = self._variables.get(model)
-        if variables is not None and all(variables.has(variable) for variable, _ in sums):
-            self._due_sums.pop(model, None)
-            variables.write_sums(sums)
-        else:
-            self._due_sums[model] = sums
+        self._due_sums[model] = sums
+        self.write_due_sums(model)
+
+    def write_due_sums(self, model: Any) -> None:
+        """The variables of a model may have a place now: let replicas have what `write_sums` got before."""
+        variables, sums = self._variables.get(model), self._due_sums.get(model)
+        if variables is not None and sums is not None and all(variables.has(variable) for variable, _ in sums):
+            variables.write_sums(self._due_sums.pop(model))
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         if not is_built(model):
