@@ -8,7 +8,6 @@ after its start; each later one after a new checkpoint, since the supervisor rig
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -16,7 +15,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,8 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from abreast.checkpoints.write import PART
-from tests.checkpoints.signals import Training, differences, read, undisturbed
-from tests.harness.client import BACKENDS
+from tests.checkpoints.signals import Training, asked, differences, read, shares, undisturbed
 
 _JOB_SECONDS = 1800.0
 _LOOK_SECONDS = 0.002
@@ -154,24 +151,11 @@ def summary(jobs: list[Job]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=30)
-    parser.add_argument("--backends", default=",".join(BACKENDS))
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--devices", type=int, default=2)
-    parser.add_argument("--every", default="2", help="steps between two checkpoints")
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args()
+    options = asked(__doc__, every="2")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # ends what was started, too
-    print(f"seed {options.seed}", flush=True)
-    names = options.backends.split(",")
     jobs: list[Job] = []
-    with tempfile.TemporaryDirectory(prefix="abreast-kills-") as folder:
-        for backend in names:
-            place = Path(folder) / backend
-            place.mkdir()
-            each = -(-options.count // len(names))
-            jobs += campaign(backend, each, options.seed, place, options.devices, options.every, options.output)
+    for backend, count, place in shares(options):
+        jobs += campaign(backend, count, options.seed, place, options.devices, options.every, options.output)
     print(summary(jobs))
     return 1 if any(each.problems for each in jobs) else 0
 

@@ -249,23 +249,35 @@ def table(draws: list[Draw]) -> str:
     return text_table(rows)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def asked(description: str | None, every: str) -> argparse.Namespace:
+    """The options of a campaign, and a line with its seed; `every`: the default of the steps between two checkpoints."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--backends", default=",".join(BACKENDS))
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--devices", type=int, default=2)
-    parser.add_argument("--every", default="3", help="steps between two checkpoints")
+    parser.add_argument("--every", default=every, help="steps between two checkpoints")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
+    return options
+
+
+def shares(options: argparse.Namespace) -> Iterator[tuple[str, int, Path]]:
+    """Each backend of a campaign, with its part of the count and a folder of its own."""
     names = options.backends.split(",")
-    draws: list[Draw] = []
-    with tempfile.TemporaryDirectory(prefix="abreast-signals-") as folder:
+    with tempfile.TemporaryDirectory(prefix="abreast-campaign-") as folder:
         for backend in names:
-            (Path(folder) / backend).mkdir()
-            each = -(-options.count // len(names))
-            draws += campaign(backend, each, options.seed, Path(folder) / backend, options.devices, options.every)
+            place = Path(folder) / backend
+            place.mkdir()
+            yield backend, -(-options.count // len(names)), place
+
+
+def main() -> int:
+    options = asked(__doc__, every="3")
+    draws: list[Draw] = []
+    for backend, count, place in shares(options):
+        draws += campaign(backend, count, options.seed, place, options.devices, options.every)
     if options.output:
         with open(options.output, "a") as file:
             file.writelines(json.dumps({"seed": options.seed, **asdict(draw)}) + "\n" for draw in draws)
