@@ -95,7 +95,7 @@ class Instruments(Protocol[Mark, RandomState]):
         ...
 
     def read_sums(self, model: Any) -> Sums:
-        """What `rest` would add up: the parts of variables in which each replica adds up its own."""
+        """The parts that `rest` would add up, of variables in which each replica has its own."""
         ...
 
     def write_sums(self, sums: Sums, model: Any) -> None:

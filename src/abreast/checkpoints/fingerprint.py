@@ -15,8 +15,6 @@ from abreast.feed import Feed
 from abreast.feed.fingerprint import source_fingerprint
 
 _MOST_SHOWN = 3
-
-
 LAYOUT = 1  # changes with the values that a checkpoint holds
 
 

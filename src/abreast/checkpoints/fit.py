@@ -105,12 +105,15 @@ class KeptFit:
     def put_back_again(self, epoch_over: bool = False) -> None:
         """The callbacks of the step that was repeated have run: what they changed is put back."""
         if self._resume is not None:
-            left_early = epoch_over and not self._running.train.finish_epoch()
-            if left_early and self._running.model.stop_training and not self._resume.values["stop_training"]:
+            if epoch_over and not self._running.train.finish_epoch() and self._is_asked_to_end(self._resume):
                 tell_once(_LEFT_EARLY)
             self._running.write(self._resume, move=False, epoch_over=epoch_over)
             self._steps = self._resume.values["steps"]
             self._resume = None
+
+    def _is_asked_to_end(self, resume: Snapshot) -> bool:
+        """Whether the callbacks of the step that was repeated have set `stop_training`."""
+        return self._running.model.stop_training and not resume.values["stop_training"]
 
     def training_ends(self) -> None:
         """No callback of the user has had its `on_train_end` yet."""

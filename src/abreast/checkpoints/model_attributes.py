@@ -61,10 +61,13 @@ class ModelAttributes:
         A part that was made since then, as TensorFlow makes them in the first step, has not changed.
         """
         before = {id(each): contents for each, contents in self._begin}
-        self._say_what_is_compiled()
+        now = [(each, _contents(each)) for each in _parts(self._model)]
+        self._say_what_is_compiled({id(each): contents for each, contents in now})
         return [
-            dict(_changed(each, before[id(each)], f"attributes/{number}", arrays)) if id(each) in before else {}
-            for number, each in enumerate(_parts(self._model))
+            dict(_packed(each, contents, before[id(each)], f"attributes/{number}", arrays))
+            if id(each) in before
+            else {}
+            for number, (each, contents) in enumerate(now)
         ]
 
     def write(self, saved: Sequence[Mapping[str, Any]], arrays: Mapping[str, Any]) -> None:
@@ -88,13 +91,14 @@ class ModelAttributes:
             {name: value for name, value in held.items() if name in now and content(now[name]) != content(value)}
         )
 
-    def _say_what_is_compiled(self) -> None:
+    def _say_what_is_compiled(self, now: Mapping[int, Mapping[str, Any]]) -> None:
         if self._step is None or self._model.run_eagerly or keras.backend.backend() == "torch":
             return
         for part, contents in self._compiled:
-            for name, value in _attributes(part):
+            present = now[id(part)] if id(part) in now else _contents(part)
+            for name in present.keys() & contents.keys():
                 compiles_anew = name == "trainable" and keras.backend.backend() == "jax"
-                if name in contents and contents[name] != content(value) and not compiles_anew:
+                if contents[name] != present[name] and not compiles_anew:
                     tell_once(_COMPILED.format(f"{type(part).__name__}.{name}"))
 
 
@@ -106,7 +110,7 @@ _COMPILED = (
 
 
 def _of_compile(model: Any) -> list[Any]:
-    """What Keras makes of the losses and metrics that `compile` got."""
+    """Keras's own objects for the losses and metrics that `compile` got."""
     return [each for name in ("_compile_loss", "_compile_metrics") if (each := getattr(model, name, None)) is not None]
 
 
@@ -151,11 +155,12 @@ def _has_variables(value: Any) -> bool:
     )
 
 
-def _changed(
-    part: Any, before: Mapping[str, Any], path: str, arrays: MutableMapping[str, Any]
+def _packed(
+    part: Any, now: Mapping[str, Any], before: Mapping[str, Any], path: str, arrays: MutableMapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
+    """The attributes of a part whose contents have changed."""
     for name, value in _attributes(part):
-        if content(value) != before.get(name):
+        if now[name] != before.get(name):
             try:
                 yield name, pack(value, f"{path}/{name}", arrays)
             except CannotPackError:

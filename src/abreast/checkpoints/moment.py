@@ -83,7 +83,7 @@ class RunningFit:
             "and goes on only if its settings are the same"
         )
         begin = self.fingerprint()["settings"]
-        return {name: value for name, value in _of_compile(self.model).items() if begin.get(name) != value}
+        return {name: value for name, value in _compiled_settings(self.model).items() if begin.get(name) != value}
 
     @staticmethod
     def merged(small: Snapshot, arrays: Mapping[str, Any]) -> Snapshot:
@@ -106,7 +106,7 @@ class RunningFit:
         self.attributes.write(values["attributes"], tensors)
         is_last = ended or not move or not values["steps"]
         if is_last and (replaced := values.get("replaced")) is not None:
-            present = _of_compile(self.model)
+            present = _compiled_settings(self.model)
             check_replaced(replaced, {name: present.get(name, "nothing") for name in replaced})
         variables.write(self.model, tensors)
         self.callbacks.write(values["callbacks"], tensors)
@@ -156,7 +156,7 @@ def _unpacked(packed: Any, tensors: Mapping[str, Any]) -> Place:
     return Place.of(unpack(packed, tensors))
 
 
-def _of_compile(model: Any) -> dict[str, str]:
+def _compiled_settings(model: Any) -> dict[str, str]:
     """The settings of a model's losses, metrics and optimizers. Others change by themselves when they are first used."""
     words = ("loss", "metric", "optimizer")
     return {name: value for name, value in settings(model).items() if any(each in name for each in words)}

@@ -1,4 +1,4 @@
-"""What a Python generator gave to iterators that have ended, and how another process reads that again.
+"""Batches that a Python generator gave to iterators that have ended, and how another process reads them again.
 
 A generator may keep what it drew, as an order of rows. So it is read again with the random generators as they were before each
 part. Other sources begin anew.

@@ -246,7 +246,7 @@ class Keeper:
         return batches if due.batches else self._noting_first(batches)
 
     def _passed_again(self, begin: Callable[[], Iterator[Any]], due: Place) -> tuple[Passed, ...]:
-        """What a Python generator gave to iterators of an earlier run; now it is read up to there."""
+        """The parts that a Python generator gave to iterators of an earlier run; now it is read up to there."""
         now, batches = self._generators.read(), begin()
         deque(islice(batches, NUM_BATCHES_FOR_TENSOR_SPEC), maxlen=0)
         self._read_again(batches, due)

@@ -69,7 +69,7 @@ def _kept_steps(epochs: Any, steps: Iterator[Any], kept: KeptEpoch) -> Iterator[
 
 
 def finish(epochs: Any) -> None:
-    """What Keras does after the last step of an epoch, where it has left the epoch at that step."""
+    """End an epoch as Keras does after its last step, where Keras has left it at that step."""
     epochs._current_iterator = iter(epochs._get_iterator())
     epochs._steps_seen = 0
     epochs.data_adapter.on_epoch_end()

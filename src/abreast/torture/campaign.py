@@ -107,7 +107,7 @@ def _training(
 
 
 def _judge(expected: list[Event], one: Round, ruler: Ruler | None) -> Callable[[list[Event]], list[str]]:
-    """What compares the end of a round, and returns what is wrong."""
+    """A function that compares the end of a round, and returns what is wrong."""
 
     def judge(events: list[Event]) -> list[str]:
         problem = _unequal(expected, events) if one.same_devices else _far(expected, events, ruler)
