@@ -495,13 +495,18 @@ def validate_on_a_generator(folder: str) -> list[list[float]]:
     return [fit(0), until_it_ends(checkpointed, (5, 2))]
 
 
-def test_a_callback_that_stops_at_the_repeated_step_ends_no_epoch_early(workers: Workers, tmp_path: Path) -> None:
-    plain, interrupted = workers.abreast.run(stop_after_a_number_of_steps, folder=str(tmp_path))
+@pytest.mark.parametrize(("last_step", "fails_in"), [(5, "on_test_begin"), (3, "on_train_batch_begin")])
+def test_a_callback_that_stops_at_the_repeated_step_ends_no_epoch_early(
+    workers: Workers, tmp_path: Path, last_step: int, fails_in: str
+) -> None:
+    plain, interrupted = workers.abreast.run(
+        stop_after_a_number_of_steps, folder=str(tmp_path), last_step=last_step, fails_in=fails_in
+    )
     assert plain == interrupted
 
 
-def stop_after_a_number_of_steps(folder: str) -> list[list[float]]:
-    """In a worker: losses of a training that stops after its fifth step, and of one that ended before, in a validation."""
+def stop_after_a_number_of_steps(folder: str, last_step: int, fails_in: str) -> list[list[float]]:
+    """In a worker: losses of a training of four steps an epoch that stops after a step, and of one that failed a step before."""
     import keras
 
     import abreast
@@ -512,12 +517,14 @@ def stop_after_a_number_of_steps(folder: str) -> list[list[float]]:
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             self.number += 1
-            if self.number == 5:
+            if self.number == last_step:
                 self.model.stop_training = True
 
-        def on_test_begin(self, logs: Any = None) -> None:
-            if Stops.fails:
-                raise InterruptedError
+    def fail(self: Stops, *_: Any, **__: Any) -> None:
+        if Stops.fails and self.number == last_step - 1:
+            raise InterruptedError
+
+    setattr(Stops, fails_in, fail)
 
     def fit(*callbacks: Any) -> list[float]:
         which_fit.as_in_a_new_process()
@@ -532,9 +539,43 @@ def stop_after_a_number_of_steps(folder: str) -> list[list[float]]:
     plain = fit()
     Stops.fails = True
     with pytest.raises(InterruptedError):
-        fit(abreast.Checkpoint(folder, every=4))
+        fit(abreast.Checkpoint(folder, every=last_step - 1))
     Stops.fails = False
-    return [plain, fit(abreast.Checkpoint(folder, every=4))]
+    return [plain, fit(abreast.Checkpoint(folder, every=last_step - 1))]
+
+
+@pytest.mark.parametrize(("width", "devices"), [(400, 3), (400, 2), (3, 3)])
+def test_sums_in_another_order_after_a_restart_are_announced(
+    workers: Workers, tmp_path: Path, width: int, devices: int
+) -> None:
+    said = workers.abreast.run(go_on_with_many_weights, folder=str(tmp_path), width=width, devices=devices)
+    is_rounded = workers.backend == "torch" and (width, devices) == (400, 3)
+    assert [each.partition(":")[0] for each in said] == (
+        ["the first steps add up the gradients of the devices in another order"] if is_rounded else []
+    )
+
+
+def go_on_with_many_weights(folder: str, width: int, devices: int) -> list[str]:
+    """In a worker: what is said where a training with layers of a width goes on."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import which_fit
+    from abreast.replacing import replaced
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    def fit(number: int, interrupt: Interrupt) -> None:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((width,)), keras.layers.Dense(width), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, devices)
+        x = np.ones((6, width), "float32")
+        model.fit(x, x[:, :1], 3, 2, verbose=0, callbacks=[interrupt, abreast.Checkpoint(folder, every=1)])
+
+    said: list[str] = []
+    with replaced(which_fit, "tell_once", said.append):
+        until_it_ends(fit, (2,))
+    return said
 
 
 def test_a_source_that_shuffles_at_the_end_of_an_epoch_does_so_once(workers: Workers, tmp_path: Path) -> None:

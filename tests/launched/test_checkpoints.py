@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from abreast.checkpoints.folder import checkpoint_names
+from abreast.checkpoints.write import PART
 from tests.harness.differences import largest_difference
 from tests.harness.installed import skip_unless_installed
 from tests.launched.job import ended, free_port, result, start, start_all
@@ -26,8 +27,19 @@ class Dies(keras.callbacks.Callback):
     steps = 0
     def on_train_batch_begin(self, batch, logs=None):
         Dies.steps += 1
-        if Dies.steps == dies_at and os.environ.get("RANK", "0") == "0":
+        if Dies.steps == dies_at and how and os.environ.get("RANK", "0") == "0":
             os.kill(os.getpid(), how)
+from abreast.checkpoints import parts
+parts._LEAST_ELEMENTS = 20  # so that both processes write a part
+if dies_at and not how and os.environ["RANK"] == "1":
+    written, plain = [], parts.write_tensors
+    def dies_within_a_write(folder, *rest):
+        written.append(folder)
+        if len(written) == dies_at:
+            (folder / "tensors-00001-of-00002.safetensors").write_bytes(b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plain(folder, *rest)
+    parts.write_tensors = dies_within_a_write
 keras.utils.set_random_seed(1)
 with scope:
     layers = [keras.layers.Dense(6, "relu"), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
@@ -58,10 +70,36 @@ def test_a_job_goes_on_from_its_checkpoint(backend: str, tmp_path: Path, how: si
     errors = [ended(process)[1] for process in first]
     codes = [process.returncode for process in first]
     assert codes == [75, 75] if how == signal.SIGTERM else codes[0] == -9 and codes[1] != 0, errors
-    assert checkpoint_names(folder)
+    assert num_parts(folder) == [2] * 3
     again = start_all(_SCRIPT, 2, folder, "0", "0", backend=backend)
     for found in map(result, again):
         assert_alike(found, alone)
+
+
+@pytest.mark.in_turn(3)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_process_that_dies_while_it_writes_leaves_the_older_checkpoint(backend: str, tmp_path: Path) -> None:
+    skip_unless_installed(backend)
+    alone = result(start(_SCRIPT, None, 0, 1, "none", "0", "0", backend=backend))
+    first = start_all(_SCRIPT, 2, str(tmp_path), "3", "0", backend=backend)
+    errors = [ended(process)[1] for process in first]
+    assert first[1].returncode == -9 and first[0].returncode not in (0, -9), errors
+    assert num_parts(tmp_path) == [2, 2]
+    for found in map(result, start_all(_SCRIPT, 2, str(tmp_path), "0", "0", backend=backend)):
+        assert_alike(found, alone)
+    assert not [each for each in tmp_path.iterdir() if each.name.endswith(PART)]
+
+
+@pytest.mark.jax
+def test_processes_that_see_other_folders_are_refused(tmp_path: Path) -> None:
+    skip_unless_installed("jax")
+    script = _SCRIPT.replace(
+        "folder, dies_at", "os.environ['OWN'] = sys.argv[1] + os.environ['RANK']\nfolder, dies_at", 1
+    )
+    script = script.replace("abreast.Checkpoint(folder, ", "abreast.Checkpoint(os.environ['OWN'], ")
+    ends = [ended(process) for process in start_all(script, 2, str(tmp_path / "own"), "0", "0")]
+    assert "rank 1 sees another folder there\nhint: name a folder that all hosts of the job share" in ends[1][1]
+    assert "rank 1" in ends[0][1]
 
 
 @pytest.mark.full
@@ -87,6 +125,11 @@ def test_each_process_goes_on_with_its_own_random_numbers(tmp_path: Path) -> Non
     assert checkpoint_names(folder)
     again = start_all(script, 2, folder, "0", "0", backend="torch")
     assert [result(each) for each in again] == expected
+
+
+def num_parts(folder: str | Path) -> list[int]:
+    """The number of files of tensors of each checkpoint."""
+    return [len([*Path(folder, name).glob("*.safetensors")]) for name in checkpoint_names(folder)]
 
 
 def assert_alike(found: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -102,6 +102,10 @@ class Instruments(Protocol[Mark, RandomState]):
         """Let replicas have parts of sums that the variables have, if there are as many of them as replicas."""
         ...
 
+    def rounds_anew(self, model: Any, placement: Placement) -> str | None:
+        """What rounds otherwise where a training goes on in a new process, though the devices are the same; None if nothing."""
+        ...
+
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         """Make the variables that the first step would make, where Keras makes none before; only there, a batch is read."""
         ...
@@ -137,3 +141,6 @@ class NoSums:
 
     def write_sums(self, sums: Sums, model: Any) -> None:
         pass
+
+    def rounds_anew(self, model: Any, placement: Placement) -> str | None:
+        return None

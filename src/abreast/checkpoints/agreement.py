@@ -6,6 +6,7 @@ Rank 0's clock counts. Processes that a launcher started agree after a number of
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,18 +25,30 @@ class Answer:
     asked: str | None  # the signal that asks for an end, in any process
 
 
-_NOTHING = Answer(False, None)  # after almost every step: making one takes longer than finding out
+NOTHING = Answer(False, None)
 
 
 class Agreement:
-    """The answers during one `fit`. While `can_save` is False, an older checkpoint is being written: no time makes one due."""
+    """The answers during one `fit`. While an older checkpoint is being written, in any process, no time makes one due.
 
-    def __init__(self, every: Every, job: Job | None, can_save: Callable[[], bool] = lambda: True) -> None:
+    `is_busy`: whether this process writes. `settle` is called, in all processes at the same step, where none does.
+    """
+
+    def __init__(
+        self,
+        every: Every,
+        job: Job | None,
+        is_busy: Callable[[], bool] = lambda: False,
+        settle: Callable[[], None] = lambda: None,
+    ) -> None:
         self._every = every
         self._job = job
-        self._can_save = can_save
-        self._steps_since = self._steps_alone = self._steps_apart = 0
-        self._saved_seconds = self._met_seconds = time.monotonic()
+        self._is_busy = is_busy
+        self._settle = settle
+        self._due_steps = every.steps or math.inf
+        self._steps_alone = self._steps_apart = 0
+        self._met_seconds = time.monotonic()
+        self.saved()
 
     def steps_done(self, number: int) -> None:
         self._steps_since += number
@@ -43,32 +56,37 @@ class Agreement:
 
     def saved(self) -> None:
         """A checkpoint has been taken."""
-        self._steps_since, self._saved_seconds = 0, time.monotonic()
+        self._steps_since = 0
+        self._late_at = time.monotonic() + (self._every.seconds or math.inf)
 
     def answer(self, at_end: bool = False) -> Answer:
         """Called between two steps, in all processes at the same; `at_end`: of an epoch."""
-        by_steps = self._every.steps is not None and self._steps_since >= self._every.steps
-        due = by_steps or (self._every.is_epoch and at_end)
-        if self._job is None:
-            return _answer(due or self._is_late, stop.requested())
+        due = self._steps_since >= self._due_steps or (at_end and self._every.is_epoch)
+        if self._job is None:  # after almost every step, nothing: finding that out has to be quick
+            asked, is_late = stop.requested(), time.monotonic() >= self._late_at
+            return _answer(due or self._is_late, asked) if due or asked or is_late else NOTHING
         if not (at_end or self._steps_alone >= self._steps_apart):
             return _answer(due, None)
         told = [json.loads(each) for each in self._job.exchange("asks for checkpoints", self._own())]
         self._steps_alone, self._steps_apart = 0, told[0]["steps"]
-        return Answer(due or told[0]["late"], next((each["asked"] for each in told if each["asked"]), None))
+        is_busy = any(each["busy"] for each in told)
+        if not is_busy:
+            self._settle()
+        late = told[0]["late"] and not is_busy
+        return Answer(due or late, next((each["asked"] for each in told if each["asked"]), None))
 
     @property
     def _is_late(self) -> bool:
-        late = self._every.seconds is not None and time.monotonic() - self._saved_seconds >= self._every.seconds
-        return late and self._can_save()
+        return time.monotonic() >= self._late_at and not self._is_busy()
 
     def _own(self) -> bytes:
         now = time.monotonic()
         step_seconds = (now - self._met_seconds) / max(1, self._steps_alone)
         self._met_seconds = now
         steps = max(1, min(_MOST_STEPS, int(_BETWEEN_SECONDS / max(step_seconds, 1e-9))))
-        return json.dumps({"late": self._is_late, "asked": stop.requested(), "steps": steps}).encode()
+        own = {"late": self._is_late, "busy": self._is_busy(), "asked": stop.requested(), "steps": steps}
+        return json.dumps(own).encode()
 
 
 def _answer(is_due: bool, asked: str | None) -> Answer:
-    return Answer(is_due, asked) if is_due or asked else _NOTHING
+    return Answer(is_due, asked) if is_due or asked else NOTHING

@@ -8,6 +8,7 @@ Not here: which `fit` of the script this is (`which_fit.py`), what a checkpoint 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -16,7 +17,7 @@ import keras
 
 from abreast.backend import current_backend
 from abreast.checkpoints import optimizers, stop, variables
-from abreast.checkpoints.agreement import Agreement
+from abreast.checkpoints.agreement import NOTHING, Agreement, Answer
 from abreast.checkpoints.moment import RunningFit
 from abreast.checkpoints.snapshot import Snapshot
 from abreast.feed import DoneStep, Feed
@@ -26,10 +27,6 @@ from abreast.stderr import tell_once
 _ADDED_UP = (
     "the signal came between two updates of the weights: the gradients that devices have accumulated are saved as one sum, and "
     "the training goes on to rounding, not exactly, as without the signal"
-)
-_LEFT_EARLY = (
-    "a callback has asked for an end at the step that is repeated after a restart: the epoch that goes on ends there, so the "
-    "training goes on not exactly as without the restart"
 )
 Save = Callable[[Snapshot, bool], str | None]  # a state, and whether to wait until it is on the disk; its name if it is
 
@@ -58,6 +55,7 @@ class KeptFit:
         self._is_due = False
         self._before_validation: Snapshot | None = None
         self._weights_at_end = 0
+        self._thread = threading.get_ident()
 
     def fit_begins(self, model: Any) -> None:
         """All callbacks have had their `on_train_begin`."""
@@ -76,7 +74,7 @@ class KeptFit:
         has_trained, self._epoch, self._steps = self._steps > 0, epoch, 0
         self._before_validation = None
         if has_trained:  # `History` has the epoch before, too
-            self._take_if_due(lambda: self._running.read(epoch, 0), at_end=True)
+            self._take_if_due(self._agreement.answer(at_end=True), lambda: self._running.read(epoch, 0))
         if self._resume is not None:
             self._running.write(self._resume)
             if not self._resume.values["steps"]:
@@ -84,36 +82,36 @@ class KeptFit:
 
     def step_begins(self, step: int) -> None:
         """All steps before this one are done, their callbacks have run, and no batch of this one is taken."""
-        self.put_back_again()
+        if self._resume is not None:
+            self.put_back_again()
         self._steps = step
-        if step:
-            self._take_if_due(lambda: self._running.read(self._epoch, step))
+        if step and ((answer := self._agreement.answer()) is not NOTHING or self._is_due):
+            self._take_if_due(answer, lambda: self._running.read(self._epoch, step))
 
     def validation_begins(self) -> None:
         self.put_back_again(epoch_over=True)
         small, model = self._running.read_small(self._epoch, self._steps, validating=True), self._running.model
         self._before_validation = RunningFit.merged(small, variables.read_changed_by_validation(model))
-        self._take_if_due(lambda: RunningFit.merged(small, self._running.read_variables()))
+        self._take_if_due(self._agreement.answer(), lambda: RunningFit.merged(small, self._running.read_variables()))
 
     def validation_step_begins(self) -> None:
         """In a validation, only a signal takes a checkpoint: the weights, and all else as it was before the validation."""
         before = self._before_validation
         if before is None or (asked := self._agreement.answer().asked) is None:
             return
-        self._store(Snapshot({**variables.read(self._running.model), **before.tensors}, before.values), asked)
+        self._store(RunningFit.merged(before, self._running.read_variables()), asked)
 
     def put_back_again(self, epoch_over: bool = False) -> None:
         """The callbacks of the step that was repeated have run: what they changed is put back."""
         if self._resume is not None:
-            if epoch_over and not self._running.train.finish_epoch() and self._is_asked_to_end(self._resume):
-                tell_once(_LEFT_EARLY)
             self._running.write(self._resume, move=False, epoch_over=epoch_over)
             self._steps = self._resume.values["steps"]
             self._resume = None
 
-    def _is_asked_to_end(self, resume: Snapshot) -> bool:
-        """Whether the callbacks of the step that was repeated have set `stop_training`."""
-        return self._running.model.stop_training and not resume.values["stop_training"]
+    def repeated_step_ends(self) -> None:
+        """The callbacks of the step that is repeated have run: none of them ends the epoch there."""
+        if self._resume is not None and threading.get_ident() == self._thread:
+            self._running.model.stop_training = self._resume.values["stop_training"]
 
     def training_ends(self) -> None:
         """No callback of the user has had its `on_train_end` yet."""
@@ -136,8 +134,7 @@ class KeptFit:
         logs: dict[str, Any] = self._running.logs
         return logs
 
-    def _take_if_due(self, read: Callable[[], Snapshot], at_end: bool = False) -> None:
-        answer = self._agreement.answer(at_end)
+    def _take_if_due(self, answer: Answer, read: Callable[[], Snapshot]) -> None:
         self._is_due |= answer.is_due
         apart = (answer.asked or self._is_due) and current_backend().instruments.adds_up(self._running.model)
         if answer.asked and apart:
@@ -180,7 +177,9 @@ class _First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no ty
 
 
 class _Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Runs after the callbacks of the user."""
+    """Runs after the callbacks of the user, at the ends of batches too: but Keras need not wait for each step because of it."""
+
+    async_safe = True  # Keras then calls it in another thread, where no callback of the user has such a hook
 
     def __init__(self, fit: KeptFit) -> None:
         super().__init__()
@@ -188,6 +187,9 @@ class _Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._fit.fit_begins(self._model)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._fit.repeated_step_ends()
 
 
 def build(model: Any, feed: Feed, saved: Snapshot) -> None:

@@ -52,6 +52,14 @@ class FolderLock:
                 os.close(held[0])
 
 
+def written_by(folder: str | os.PathLike[str]) -> str:
+    """What the holder of a folder's lock wrote into it; empty if nobody holds it, or if there is no such folder."""
+    try:
+        return (Path(folder) / LOCK).read_text(errors="replace")[:1000]
+    except OSError:
+        return ""
+
+
 # By folder, the descriptor of its lock file, and how many blocks of this process hold it.
 _held: dict[Path, list[int]] = {}
 _changing = threading.Lock()

@@ -35,6 +35,7 @@ class RunningFit:
     attributes: ModelAttributes
     fingerprint: Callable[[], dict[str, Any]]
     spare: Callable[[], Mapping[str, Any]] = dict  # the arrays of a checkpoint that is on the disk
+    wanted: variables.Wanted = iter
     logs: Any = None  # of the last step
 
     def hold(self) -> None:
@@ -47,7 +48,7 @@ class RunningFit:
         return self.merged(self.read_small(epoch, steps), self.read_variables())
 
     def read_variables(self) -> dict[str, Any]:
-        return variables.read(self.model, self.spare())
+        return variables.read(self.model, self.spare(), self.wanted)
 
     def read_small(self, epoch: int, steps: int, validating: bool = False) -> Snapshot:
         """The same without variables. `validating`: Keras has begun a validation, of which no step is done."""

@@ -159,13 +159,6 @@ class Keeper:
         tell_once(_PER_HOST)
         return place if processes.rank == 0 else place.without_attributes()
 
-    def finish_epoch(self) -> bool:
-        """End an epoch that Keras has left at the step that it repeated, if that was its last; returns whether it was."""
-        if self._due is None or self._epochs is None:
-            return False
-        epochs.finish(self._epochs)
-        return True
-
     def ended(self, place: Place) -> None:
         """The `fit` had ended at a place of an earlier run: a later one may read the same source."""
         if not place.is_open or self._feed.goes_on_over_fits or not any(place.now.values()):

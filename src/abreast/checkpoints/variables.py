@@ -5,8 +5,9 @@ Variables are matched by their order, because Keras numbers the layers of a proc
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
@@ -18,19 +19,22 @@ from abreast.errors import CheckpointError
 from abreast.feed import array_digest
 from abreast.state import grouped_variables
 
+Wanted = Callable[[Mapping[str, int]], Iterable[str]]
 _NONE: Mapping[str, Any] = {}
 _GROUPS = ("model", "metrics", "optimizer")
 
 
-def read(model: Any, spare: Mapping[str, Any] = _NONE) -> dict[str, Any]:
+def read(model: Any, spare: Mapping[str, Any] = _NONE, wanted: Wanted = iter) -> dict[str, Any]:
     """Copies of all variables and buffers, between two steps; names begin with their group, as `model/dense/kernel`.
 
     `spare`: what an earlier call returned and nobody needs any more, to copy into. New memory may take longer than the copy.
+    `wanted`: given the number of elements of each variable by name, the names of those to copy; by default all.
     """
     instruments, named = current_backend().instruments, _named(model)
+    num_elements = {name: math.prod(variable.shape) for name, variable in named.items()}
     sums = instruments.read_sums(model)
     instruments.rest(model)
-    found = {name: _copy(variable, spare.get(name)) for name, variable in named.items()}
+    found = {name: _copy(named[name], spare.get(name)) for name in wanted(num_elements)}
     instruments.write_sums(sums, model)  # as if nobody had read: a sum of sums is rounded otherwise
     names = {id(variable): name for name, variable in named.items()}
     found |= {f"sums/{names[id(variable)]}": parts for variable, parts in sums}

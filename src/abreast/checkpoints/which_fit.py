@@ -6,6 +6,7 @@ A `fit` that had ended is not trained again: its last state is put back. Not her
 from __future__ import annotations
 
 import functools
+import json
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ import keras
 from abreast import exact
 from abreast.backend.contract import Placement
 from abreast.backend.fingerprint import settings
-from abreast.checkpoints import fingerprint, generators, rank_generators, stop, variables
+from abreast.checkpoints import fingerprint, generators, lock, rank_generators, stop, variables
 from abreast.checkpoints.agreement import Agreement
 from abreast.checkpoints.anew import ANEW
 from abreast.checkpoints.callback import Checkpoint
@@ -29,6 +30,7 @@ from abreast.checkpoints.model_attributes import ModelAttributes
 from abreast.checkpoints.model_config import config_of
 from abreast.checkpoints.moment import RunningFit
 from abreast.checkpoints.names import final_name_of, name_of, prefix_of
+from abreast.checkpoints.parts import PartWriter
 from abreast.checkpoints.place import Keeper, begins
 from abreast.checkpoints.plain import CannotPackError, pack, unpack
 from abreast.checkpoints.policy import Policy, default, is_off
@@ -137,12 +139,13 @@ def _policy(callbacks: Any) -> Policy | None:
 
 
 class _NthFit:
-    """One call of `fit` that has a policy. In a job, rank 0 writes, and all processes read."""
+    """One call of `fit` that has a policy. In a job, all processes write and read; rank 0 makes and removes checkpoints."""
 
     def __init__(self, policy: Policy, bound: Any, placement: Placement, until_end: ExitStack) -> None:
         self._policy = policy
         self._until_end = until_end
         self._bound = bound
+        self._placement = placement
         self._arguments: dict[str, Any] = bound.arguments
         self._job = placement.backend.job
         self._is_writer = self._job is None or self._job.rank == 0
@@ -157,7 +160,9 @@ class _NthFit:
             remove(policy.folder, checkpoint_names(policy.folder))
         self._config = functools.cache(lambda: config_of(self._arguments["self"]))
         self._callback_settings = fingerprint.of_callbacks(self._callbacks)
-        self._writer = Writer(policy, self._number)
+        self._writer = (
+            Writer(policy, self._number) if self._job is None else PartWriter(policy, self._number, self._job)
+        )
         until_end.callback(self._writer.close)
         until_end.callback(setattr, self._arguments["self"], "_initial_epoch", None)
         found: tuple[str, Snapshot] | tuple[None, None] = self._found()
@@ -197,7 +202,7 @@ class _NthFit:
             return plain(*self._bound.args, **self._bound.kwargs)  # it trains nothing
         self._check_last()
         self._line = f"fit {self._number} goes on from the checkpoint {self._name}"
-        agreement = Agreement(self._policy.every, self._job, lambda: not self._writer.is_busy)
+        agreement = Agreement(self._policy.every, self._job, lambda: self._writer.is_busy, self._writer.settle)
         fit = KeptFit(agreement, self._save, saved, self._open, self._parts)
         self._until_end.enter_context(fit.noting(self._arguments["self"]))
         _surround(self._arguments, fit, self._until_end)
@@ -210,20 +215,17 @@ class _NthFit:
         found = newest_good(self._policy.folder, prefix_of(self._number)) if self._is_writer else None
         if self._job is None:
             return found or (None, None)
-        own = "" if found is None else found[0]
-        name = self._job.exchange("looks for a checkpoint", own.encode())[0].decode()
-        if not name:
-            return None, None
-        saved = found[1] if found is not None else self._read(name)
-        return name, rank_generators.own(saved, self._job)
-
-    def _read(self, name: str) -> Snapshot:
-        if name not in checkpoint_names(self._policy.folder):
+        own = json.dumps(["" if found is None else found[0], lock.written_by(self._policy.folder)])
+        name, holder = json.loads(self._job.exchange("looks for a checkpoint", own.encode())[0])
+        if holder != lock.written_by(self._policy.folder):
             raise CheckpointError(
-                f"rank 0 goes on from the checkpoint {name}, and this process does not find it in {self._policy.folder}",
+                f"rank 0 keeps checkpoints in {self._policy.folder}, and rank {self._job.rank} sees another folder there",
                 "name a folder that all hosts of the job share",
             )
-        return read_checkpoint(f"{self._policy.folder}/{name}")
+        if not name:
+            return None, None
+        saved = read_checkpoint(f"{self._policy.folder}/{name}") if found is None else found[1]
+        return name, rank_generators.own(saved, self._job)
 
     @property
     def _epochs(self) -> int:
@@ -302,6 +304,7 @@ class _NthFit:
                 str(self._name),
             )
             self._say(self._line)
+            self._say_what_is_rounded(model, self._saved)
         own = Generators(lambda: generators.read(None), lambda state: generators.write(None, state))
         return RunningFit(
             model,
@@ -311,7 +314,13 @@ class _NthFit:
             ModelAttributes(model),
             functools.cache(lambda: fingerprint.take(model, feed, begin, self._callback_settings)),
             self._writer.take_spare,
+            self._writer.wanted,
         )
+
+    def _say_what_is_rounded(self, model: Any, saved: Snapshot) -> None:
+        what = self._placement.backend.instruments.rounds_anew(model, self._placement)
+        if what and self._is_writer and not saved.values["finished"]:
+            tell_once(f"{what}: this fit goes on to rounding, not bit for bit")
 
     def _save(self, state: Snapshot, wait: bool) -> str | None:
         name = name_of(self._number, state.values["epoch"], state.values["steps"])
@@ -333,9 +342,8 @@ class _NthFit:
         more = {"fit": self._number, "finished": finished, "epochs": self._epochs, "batch": self._form(), **values}
         if self._job is not None:
             more["generators_of_ranks"] = rank_generators.of_all(state, self._job)
-        if not self._is_writer:
-            return True
-        more["model"] = {"config": self._config()}
+        if self._is_writer:
+            more["model"] = {"config": self._config()}
         snapshot = Snapshot({**state.tensors, **tensors}, {**state.values, **more})
         return (self._writer.write_now if wait else self._writer.write)(name, snapshot)
 

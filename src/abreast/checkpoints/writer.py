@@ -7,7 +7,7 @@ is tried. Not here: the files (`write.py`), and what a checkpoint holds (`moment
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from abreast.checkpoints.folder import checkpoint_names, remove
@@ -17,6 +17,8 @@ from abreast.checkpoints.snapshot import Snapshot
 from abreast.checkpoints.write import write_checkpoint
 from abreast.errors import CheckpointError
 from abreast.stderr import tell
+
+GOES_ON = "the training goes on, but "
 
 
 class Writer:
@@ -33,6 +35,13 @@ class Writer:
     def is_busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
+    def wanted(self, num_elements: Mapping[str, int]) -> Iterable[str]:
+        """The names of the variables that this process writes, of all, of which the number of elements is given."""
+        return num_elements
+
+    def settle(self) -> None:
+        """Called where no process of the job writes: alone, there is nothing to agree on."""
+
     def take_spare(self) -> Mapping[str, Any]:
         """The arrays of the last checkpoint, if it is written: the next one is copied into them."""
         if self.is_busy:
@@ -44,18 +53,21 @@ class Writer:
         """Write in a thread, after the one before is written."""
         self._wait()
         self._spare = snapshot.tensors
-        self._thread = threading.Thread(target=self._told, args=(name, snapshot), name="abreast-checkpoint")
-        self._thread.start()
+        self._begin(lambda: self._told(lambda: self._written(name, snapshot), GOES_ON))
         return True
 
     def write_now(self, name: str, snapshot: Snapshot) -> bool:
         """Write and return when it is on the disk; False if that has failed. What was trained is still in memory."""
         self._wait()
-        return self._told(name, snapshot, "")
+        return self._told(lambda: self._written(name, snapshot))
 
     def close(self) -> None:
         """Wait for the thread."""
         self._wait()
+
+    def _begin(self, work: Callable[[], Any]) -> None:
+        self._thread = threading.Thread(target=work, name="abreast-checkpoint")
+        self._thread.start()
 
     def _wait(self) -> None:
         if self._thread is not None:
@@ -65,9 +77,10 @@ class Writer:
         if error is not None:
             raise error
 
-    def _told(self, name: str, snapshot: Snapshot, before: str = "the training goes on, but ") -> bool:
+    def _told(self, work: Callable[[], None], before: str = "") -> bool:
+        """Whether the work is done. An error of it is told, with some words before it."""
         try:
-            self._written(name, snapshot)
+            work()
         except CheckpointError as error:
             tell(f"{before}{error}")
         except BaseException as error:

@@ -68,13 +68,6 @@ def _kept_steps(epochs: Any, steps: Iterator[Any], kept: KeptEpoch) -> Iterator[
             yield begin, end, iterator
 
 
-def finish(epochs: Any) -> None:
-    """End an epoch as Keras does after its last step, where Keras has left it at that step."""
-    epochs._current_iterator = iter(epochs._get_iterator())
-    epochs._steps_seen = 0
-    epochs.data_adapter.on_epoch_end()
-
-
 def known_batches(epochs: Any) -> int | None:
     """The number of batches of a source, as Keras knows it by now."""
     number: int | None = epochs._num_batches

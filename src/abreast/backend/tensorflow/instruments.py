@@ -81,6 +81,14 @@ class TensorFlowInstruments(NoSums):
         if variables is not None and sums is not None and all(variables.has(variable) for variable, _ in sums):
             variables.write_sums(self._due_sums.pop(model))
 
+    def rounds_anew(self, model: Any, placement: Placement) -> str | None:
+        job = placement.backend.job
+        return (
+            None
+            if job is None or job.size == 1
+            else "sums of metrics and of accumulated gradients begin with one sum of all"
+        )
+
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         if not is_built(model):
             build("train", model, first_batch())

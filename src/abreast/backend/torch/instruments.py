@@ -17,6 +17,7 @@ from abreast.backend.torch.devices import device_names
 from abreast.backend.torch.launched import Launched
 from abreast.backend.torch.leader import Leader
 from abreast.backend.torch.mode import Mode
+from abreast.backend.torch.sums import is_small
 from abreast.backend.torch.team_model import team_model_of
 from abreast.backend.torch.trace import TorchTracer
 from abreast.feed import HostBatch
@@ -99,6 +100,11 @@ class TorchInstruments(NoSums):
     def adds_up(self, model: Any) -> bool:
         known = team_model_of(model)
         return known is not None and known.step.holds_gradients
+
+    def rounds_anew(self, model: Any, placement: Placement) -> str | None:
+        if placement.num_devices < 3 or is_small(model.trainable_weights):  # of two numbers, the order does not count
+            return None
+        return "the first steps add up the gradients of the devices in another order"
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         pass  # Keras's `fit` has built it

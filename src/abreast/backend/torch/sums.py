@@ -6,6 +6,7 @@ in one message: waiting for a second message would cost more than the overlap sa
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,6 +25,12 @@ from abreast.errors import ModelError
 _SMALL = 2**17  # weights whose gradients fill half a MiB
 
 
+def is_small(weights: Sequence[Any]) -> bool:
+    """Whether the gradients of these weights go with the metrics, in one message."""
+    number: int = sum(math.prod(weight.shape) for weight in weights)
+    return number <= _SMALL
+
+
 class Gradients:
     """The gradients of a replica's trainable weights: each rank's own after its backward, until they are summed.
 
@@ -34,7 +41,7 @@ class Gradients:
     def __init__(self, model: Any, link: TorchLink, module: torch.nn.Module) -> None:
         self.link = link
         self.weights = list(model.trainable_weights)
-        self.is_small = sum(weight.value.numel() for weight in self.weights) <= _SMALL
+        self.is_small = is_small(self.weights)
         self._module = module
         self._ddp: DistributedDataParallel | None = None
         self._present: list[bool] | None = None  # on this rank
