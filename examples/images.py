@@ -60,8 +60,12 @@ def main():
 def photographs(folder):
     """A folder of pieces of photographs, a class per photograph. No two overlap, so tests use other pixels than training."""
     import numpy as np
-    from PIL import Image
-    from skimage import data
+
+    try:
+        from PIL import Image
+        from skimage import data
+    except ImportError as error:
+        raise SystemExit(f"{error}: pip install '.[images]' scikit-image") from None
 
     photos = [data.astronaut, data.brick, data.cat, data.coffee, data.grass, data.gravel, data.immunohistochemistry]
     photos += [data.retina, data.rocket]

@@ -94,7 +94,7 @@ def test_prune_keeps_the_newest_the_good_and_the_last_states(three: Path, capsys
         (["missing", "prune", "--keep", "1"], "cannot remove checkpoints from missing: it is not a folder"),
         ([".", "prune", "--keep", "0"], "cannot keep 0 checkpoints\nhint: keep 1 or more"),
         ([".", "export"], "has no checkpoints"),
-        ([".", "export", "a"], "a is not a checkpoint: it is not a folder"),
+        ([".", "export", "a"], ". has no checkpoint a"),
         ([".", "export", "-o", "missing/model.keras"], "there is no folder"),
     ],
 )
@@ -106,6 +106,11 @@ def test_requests_that_cannot_be_met_are_errors(
     out, err = capsys.readouterr()
     assert text in err and out == ""
     assert os.listdir(tmp_path) in ([], [".lock"])
+
+
+def test_an_unknown_name_is_answered_by_the_names_that_there_are(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoints", str(three), "export", "fit0001-000000-4"]) == 2
+    assert "has no checkpoint fit0001-000000-4\nhint: did you mean fit0001-000000-000000004" in capsys.readouterr().err
 
 
 def test_a_folder_in_use_is_listed_and_not_pruned(three: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from abreast.checkpoints.folder import newest_good
+from abreast.checkpoints.folder import checkpoint_names, newest_good
 from abreast.checkpoints.read import read_checkpoint
 from abreast.checkpoints.snapshot import Snapshot
 from abreast.errors import CheckpointError
+from abreast.nearest import did_you_mean
 from abreast.stderr import tell
 
 _MODEL, _OPTIMIZER = "model/", "optimizer/"
@@ -60,6 +61,8 @@ def _found(folder: str | os.PathLike[str], name: str | None) -> tuple[str, Snaps
             raise CheckpointError(
                 f"{name!r} is not the name of a checkpoint", f"`abreast checkpoints {folder}` lists them"
             )
+        if name not in (names := checkpoint_names(folder)):
+            raise CheckpointError(f"{folder} has no checkpoint {name}", did_you_mean(name, names) if names else None)
         return name, read_checkpoint(Path(folder) / name)
     found = newest_good(folder)
     if found is None:
