@@ -89,9 +89,8 @@ def own_step(row: Row, **more: Any) -> Any:
 class Subclassed(keras.Model):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
-        self.flatten = layers.Flatten()
-        self.hidden, self.out = layers.Dense(8, "relu"), layers.Dense(1)
-        self.drop = layers.Dropout(0.2)
+        self.flatten, self.drop = layers.Flatten(), layers.Dropout(0.2)
+        self.hidden, self.out = layers.Dense(8, "relu"), layers.Dense(1)  # the head is the last layer
         self.seen = keras.metrics.Mean("seen")
         self.alpha = 1.0
 
