@@ -108,7 +108,9 @@ def test_requests_that_cannot_be_met_are_errors(
     assert os.listdir(tmp_path) in ([], [".lock"])
 
 
-def test_an_unknown_name_is_answered_by_the_names_that_there_are(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_is_answered_by_the_names_that_there_are(
+    three: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["checkpoints", str(three), "export", "fit0001-000000-4"]) == 2
     assert "has no checkpoint fit0001-000000-4\nhint: did you mean fit0001-000000-000000004" in capsys.readouterr().err
 

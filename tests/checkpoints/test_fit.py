@@ -55,11 +55,14 @@ def test_what_each_device_adds_up_goes_on(workers: Workers, tmp_path: Path) -> N
 
 
 def add_up(folder: str) -> list[dict[str, Any]]:
-    """In a worker: an epoch on four devices without checkpoints, with them, and in two parts. No callback looks at its steps."""
+    """In a worker: an epoch on four devices without checkpoints, with them, and in two parts. No callback looks at its steps.
+
+    Between the parts, a process gets a signal before its first step.
+    """
     import keras
 
     import abreast
-    from abreast.checkpoints import variables, which_fit
+    from abreast.checkpoints import stop, variables, which_fit
     from abreast.checkpoints.fit import KeptFit
     from abreast.replacing import replaced
 
@@ -82,6 +85,8 @@ def add_up(folder: str) -> list[dict[str, Any]]:
     step_begins = KeptFit.step_begins
     ends = [fit(), fit(abreast.Checkpoint(f"{folder}/watched", every=1))]
     with replaced(KeptFit, "step_begins", end), pytest.raises(InterruptedError):
+        fit(abreast.Checkpoint(f"{folder}/interrupted", every=1))
+    with replaced(stop, "requested", lambda: "SIGTERM"), pytest.raises(stop.Interrupted):
         fit(abreast.Checkpoint(f"{folder}/interrupted", every=1))
     return [*ends, fit(abreast.Checkpoint(f"{folder}/interrupted", every=1))]
 
@@ -495,17 +500,18 @@ def validate_on_a_generator(folder: str) -> list[list[float]]:
     return [fit(0), until_it_ends(checkpointed, (5, 2))]
 
 
+@pytest.mark.parametrize("counts_in", ["on_train_batch_begin", "on_train_batch_end"])
 @pytest.mark.parametrize(("last_step", "fails_in"), [(5, "on_test_begin"), (3, "on_train_batch_begin")])
 def test_a_callback_that_stops_at_the_repeated_step_ends_no_epoch_early(
-    workers: Workers, tmp_path: Path, last_step: int, fails_in: str
+    workers: Workers, tmp_path: Path, last_step: int, fails_in: str, counts_in: str
 ) -> None:
     plain, interrupted = workers.abreast.run(
-        stop_after_a_number_of_steps, folder=str(tmp_path), last_step=last_step, fails_in=fails_in
+        stop_after_a_number_of_steps, folder=str(tmp_path), last_step=last_step, fails_in=fails_in, counts_in=counts_in
     )
     assert plain == interrupted
 
 
-def stop_after_a_number_of_steps(folder: str, last_step: int, fails_in: str) -> list[list[float]]:
+def stop_after_a_number_of_steps(folder: str, last_step: int, fails_in: str, counts_in: str) -> list[list[float]]:
     """In a worker: losses of a training of four steps an epoch that stops after a step, and of one that failed a step before."""
     import keras
 
@@ -515,16 +521,16 @@ def stop_after_a_number_of_steps(folder: str, last_step: int, fails_in: str) -> 
     class Stops(keras.callbacks.Callback):  # type: ignore[misc]
         number, fails = 0, False
 
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            self.number += 1
-            if self.number == last_step:
-                self.model.stop_training = True
+        def act(self, hook: str) -> None:
+            if Stops.fails and hook == fails_in and self.number == last_step - 1:
+                raise InterruptedError
+            if hook == counts_in:
+                self.number += 1
+                if self.number == last_step:
+                    self.model.stop_training = True
 
-    def fail(self: Stops, *_: Any, **__: Any) -> None:
-        if Stops.fails and self.number == last_step - 1:
-            raise InterruptedError
-
-    setattr(Stops, fails_in, fail)
+    for hook in (fails_in, counts_in):
+        setattr(Stops, hook, lambda self, *_, hook=hook, **__: self.act(hook))
 
     def fit(*callbacks: Any) -> list[float]:
         which_fit.as_in_a_new_process()
@@ -576,6 +582,38 @@ def go_on_with_many_weights(folder: str, width: int, devices: int) -> list[str]:
     with replaced(which_fit, "tell_once", said.append):
         until_it_ends(fit, (2,))
     return said
+
+
+def test_what_is_put_back_stays_where_no_step_follows(workers: Workers, tmp_path: Path) -> None:
+    """Keras looks for another step of a source of unknown length, and on JAX then sets the state of the last one."""
+    plain, interrupted = workers.abreast.run(end_after_the_last_batch, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def end_after_the_last_batch(folder: str) -> list[dict[str, list[float]]]:
+    """In a worker: histories of trainings whose rate each epoch changes, without an end and with one after the last batch."""
+    import grain
+    import keras
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    rows = [(np.array([number], "float32"), np.ones(1, "float32")) for number in range(6)]
+    batches = grain.MapDataset.source(rows).batch(2).to_iter_dataset()
+
+    def fit(number: int, *callbacks: Any) -> dict[str, list[float]]:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        abreast.parallelize(model, 1)
+        rate = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.5 * rate)
+        history: dict[str, list[float]] = model.fit(batches, epochs=3, verbose=0, callbacks=[rate, *callbacks]).history
+        return history
+
+    def checkpointed(number: int, interrupt: Interrupt) -> dict[str, list[float]]:
+        return fit(number, interrupt, abreast.Checkpoint(folder, every=1))
+
+    return [fit(0), until_it_ends(checkpointed, (3,))]
 
 
 def test_a_source_that_shuffles_at_the_end_of_an_epoch_does_so_once(workers: Workers, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_checkpoint_gets_its_name_when_all_have_written(folder: Path) -> None:
         writer.write("fit", state(writer))
         writer._wait()
         before = checkpoint_names(folder)
-        writer.settle()
+        assert writer.settle() and not writer.settle()
         writer._wait()
         return before, checkpoint_names(folder) if writer._job.rank == 0 else ["fit"]
 
@@ -145,6 +145,20 @@ def test_without_room_nothing_is_written(
     assert in_all_ranks(folder, lambda writer: writer.write_now("fit", state(writer))) == [False] * _SIZE
     assert "the disk has 10 free" in capsys.readouterr().err
     assert [each.name for each in folder.iterdir() if each.is_dir()] == []
+
+
+def test_parts_that_do_not_fit_together_are_no_checkpoint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def work(writer: PartWriter) -> bool:
+        own = state(writer)
+        tensors = {f"another {name}": array for name, array in own.tensors.items()} if writer._job.rank else own.tensors
+        writer._ranks = (
+            {f"another {name}": rank for name, rank in writer._ranks.items()} if writer._job.rank else writer._ranks
+        )
+        return writer.write_now("fit", Snapshot(tensors, {}))
+
+    assert in_all_ranks(folder, work) == [False] * _SIZE
+    assert "the parts of a checkpoint do not fit together: another model/" in capsys.readouterr().err
+    assert checkpoint_names(folder) == []
 
 
 def test_an_end_before_all_have_written_leaves_the_older_checkpoint(folder: Path) -> None:

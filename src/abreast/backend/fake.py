@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from abreast.backend.contract import Kind, Placement, StepFunction
-from abreast.backend.instruments import DeviceTimes, NoSums
+from abreast.backend.instruments import Defaults, DeviceTimes
 from abreast.errors import BackendError, LaunchError
 from abreast.shares import shares_of
 from abreast.staging import Stage
@@ -209,7 +209,7 @@ def _take(batches: Iterator[Any], stage: Stage[StagedBatch]) -> StagedBatch:
     return put(PlainBatch(next(batches)))
 
 
-class FakeInstruments(NoSums):
+class FakeInstruments(Defaults):
     """See `instruments.py`."""
 
     def __init__(self, backend: FakeBackend) -> None:

@@ -90,6 +90,10 @@ class Instruments(Protocol[Mark, RandomState]):
         """Between two steps of a call: let the model's variables have the values of all replicas. Every process calls it."""
         ...
 
+    def keep_assigned(self, model: Any) -> None:
+        """Variables were assigned between two steps: they keep these values also where no other step follows."""
+        ...
+
     def adds_up(self, model: Any) -> bool:
         """Whether replicas keep sums of their own that `read_sums` does not give: `rest` rounds them, so a checkpoint waits."""
         ...
@@ -102,8 +106,8 @@ class Instruments(Protocol[Mark, RandomState]):
         """Let replicas have parts of sums that the variables have, if there are as many of them as replicas."""
         ...
 
-    def rounds_anew(self, model: Any, placement: Placement) -> str | None:
-        """What rounds otherwise where a training goes on in a new process, though the devices are the same; None if nothing."""
+    def rounds_anew(self, model: Any, placement: Placement, steps: int) -> str | None:
+        """What rounds otherwise where a training goes on in a new process on the same devices, after `steps` of an epoch."""
         ...
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
@@ -130,8 +134,11 @@ class Instruments(Protocol[Mark, RandomState]):
         ...
 
 
-class NoSums:
-    """For `Instruments` of a backend whose replicas keep no sums of their own between two steps."""
+class Defaults:
+    """For `Instruments` of a backend that keeps nothing beside a model's variables between two steps."""
+
+    def keep_assigned(self, model: Any) -> None:
+        pass
 
     def adds_up(self, model: Any) -> bool:
         return False
@@ -142,5 +149,5 @@ class NoSums:
     def write_sums(self, sums: Sums, model: Any) -> None:
         pass
 
-    def rounds_anew(self, model: Any, placement: Placement) -> str | None:
+    def rounds_anew(self, model: Any, placement: Placement, steps: int) -> str | None:
         return None

@@ -31,7 +31,8 @@ NOTHING = Answer(False, None)
 class Agreement:
     """The answers during one `fit`. While an older checkpoint is being written, in any process, no time makes one due.
 
-    `is_busy`: whether this process writes. `settle` is called, in all processes at the same step, where none does.
+    `is_busy`: whether this process writes. `settle` is called, in all processes at the same step, where none does; it returns
+    whether rank 0 then begins to give one its name.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Agreement:
         every: Every,
         job: Job | None,
         is_busy: Callable[[], bool] = lambda: False,
-        settle: Callable[[], None] = lambda: None,
+        settle: Callable[[], bool] = lambda: False,
     ) -> None:
         self._every = every
         self._job = job
@@ -53,6 +54,10 @@ class Agreement:
     def steps_done(self, number: int) -> None:
         self._steps_since += number
         self._steps_alone += number
+
+    def validation_step_done(self) -> None:
+        """Processes of a job ask one another during a validation, too."""
+        self._steps_alone += 1
 
     def saved(self) -> None:
         """A checkpoint has been taken."""
@@ -69,9 +74,7 @@ class Agreement:
             return _answer(due, None)
         told = [json.loads(each) for each in self._job.exchange("asks for checkpoints", self._own())]
         self._steps_alone, self._steps_apart = 0, told[0]["steps"]
-        is_busy = any(each["busy"] for each in told)
-        if not is_busy:
-            self._settle()
+        is_busy = any(each["busy"] for each in told) or self._settle()
         late = told[0]["late"] and not is_busy
         return Answer(due or late, next((each["asked"] for each in told if each["asked"]), None))
 

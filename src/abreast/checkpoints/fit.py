@@ -97,6 +97,7 @@ class KeptFit:
     def validation_step_begins(self) -> None:
         """In a validation, only a signal takes a checkpoint: the weights, and all else as it was before the validation."""
         before = self._before_validation
+        self._agreement.validation_step_done()
         if before is None or (asked := self._agreement.answer().asked) is None:
             return
         self._store(RunningFit.merged(before, self._running.read_variables()), asked)
@@ -109,7 +110,7 @@ class KeptFit:
             self._resume = None
 
     def repeated_step_ends(self) -> None:
-        """The callbacks of the step that is repeated have run: none of them ends the epoch there."""
+        """Callbacks of the step that is repeated have run: none of them ends the epoch there."""
         if self._resume is not None and threading.get_ident() == self._thread:
             self._running.model.stop_training = self._resume.values["stop_training"]
 
@@ -131,6 +132,8 @@ class KeptFit:
         self._agreement.steps_done(number)
 
     def _done_logs(self) -> dict[str, Any]:
+        """The logs of the step that is repeated. The callbacks have run that act at its begin."""
+        self.repeated_step_ends()
         logs: dict[str, Any] = self._running.logs
         return logs
 

@@ -5,12 +5,14 @@ The system releases the lock when the process ends, however it ends. The lock fi
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
 import socket
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -19,6 +21,7 @@ from abreast.errors import CheckpointError
 from abreast.stderr import tell_once
 
 LOCK = ".lock"
+_SEEN_SECONDS = 10.0
 _CANNOT_LOCK = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -52,12 +55,25 @@ class FolderLock:
                 os.close(held[0])
 
 
-def written_by(folder: str | os.PathLike[str]) -> str:
+def holder_of(folder: str | os.PathLike[str]) -> str:
     """What the holder of a folder's lock wrote into it; empty if nobody holds it, or if there is no such folder."""
     try:
         return (Path(folder) / LOCK).read_text(errors="replace")[:1000]
     except OSError:
         return ""
+
+
+def is_held_by(folder: str | os.PathLike[str], holder: str) -> bool:
+    """Whether this host, too, sees the lock that `holder` wrote. A network's file system may know of it late."""
+    end = time.monotonic() + _SEEN_SECONDS
+    while holder_of(folder) != holder:
+        if time.monotonic() > end:
+            return False
+        with contextlib.suppress(OSError):
+            for path in (Path(folder).parent, folder):
+                os.listdir(path)  # lets the system ask the server again
+        time.sleep(0.1)
+    return True
 
 
 # By folder, the descriptor of its lock file, and how many blocks of this process hold it.
@@ -85,6 +101,7 @@ def _locked(folder: Path) -> int:
         with write_errors(folder):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
+            os.fsync(descriptor)  # other hosts read it
     except BaseException:
         os.close(descriptor)
         raise

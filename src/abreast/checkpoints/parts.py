@@ -1,15 +1,16 @@
-"""Writes the checkpoints of a job: every process writes a part of a large state.
+"""Writes the checkpoints of a job: every process writes a part of a large state, and rank 0 alone a small one.
 
-All processes call the same methods in the same order, between two steps. Rank 0 makes the hidden folder, a thread of each process
-writes its part beside the training, and when all parts are on the disk, rank 0 gives the checkpoint its name. If a process dies
-before, the older checkpoints stay. Not here: one process that writes all (`writer.py`), and the files (`write.py`).
+All processes call the same methods in the same order, between two steps. Of a large state, rank 0 makes the hidden folder, and a
+thread of each process writes its part beside the training. When the processes next ask one another and all parts are on the disk,
+rank 0 gives the checkpoint its name. If a process dies before, the older checkpoints stay. Not here: one process that writes all
+(`writer.py`), and the files (`write.py`).
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from abreast.backend.contract import Job
+from abreast.checkpoints.files import write_errors
 from abreast.checkpoints.policy import Policy
 from abreast.checkpoints.snapshot import Snapshot
 from abreast.checkpoints.write import (
@@ -29,8 +31,9 @@ from abreast.checkpoints.write import (
 )
 from abreast.checkpoints.writer import GOES_ON, Writer
 from abreast.errors import CheckpointError
+from abreast.stderr import tell
 
-_LEAST_ELEMENTS = 1 << 24  # of a part: fewer are written as fast by one process
+_LEAST_ELEMENTS = 1 << 24  # of a part in the mean: fewer are written as fast by one process
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,11 @@ class PartWriter(Writer):
     def __init__(self, policy: Policy, fit: int, job: Job) -> None:
         super().__init__(policy, fit)
         self._job = job
+        self._folder = Path(policy.folder)
         self._ranks: Mapping[str, int] = {}
         self._pending: _Pending | None = None
-        self._own: dict[str, Any] = {}  # what this process has written of it, or its error
+        self._own: dict[str, Any] = {}  # what this process has written of it
+        self._problem: tuple[str, str | None] | None = None  # why it could not
         self._is_named = False
 
     def wanted(self, num_elements: Mapping[str, int]) -> Iterable[str]:
@@ -59,75 +64,111 @@ class PartWriter(Writer):
 
     def write(self, name: str, snapshot: Snapshot) -> bool:
         self._finish()
-        return self._is_begun(name, snapshot, GOES_ON)
+        if self._num_parts > 1:
+            return self._is_begun(name, snapshot, GOES_ON)
+        return self._job.rank > 0 or super().write(name, snapshot)
 
     def write_now(self, name: str, snapshot: Snapshot) -> bool:
         self._finish()
-        if not self._is_begun(name, snapshot):
-            return False
-        self._finish("")
-        return self._job.exchange("names a checkpoint", b"named" if self._is_named else b"")[0] != b""
+        if self._num_parts > 1:
+            if self._is_begun(name, snapshot):
+                self._finish("")
+        else:
+            self._is_named = self._job.rank == 0 and super().write_now(name, snapshot)
+        return self._is_so_on_rank_0("names a checkpoint", self._is_named)
 
-    def settle(self, before: str = GOES_ON) -> None:
-        """Let rank 0 give the checkpoint its name when all processes have written their parts of it."""
+    def settle(self, before: str = GOES_ON) -> bool:
+        """Let rank 0 give the checkpoint its name that all processes have written; False if there is none."""
         if self._pending is None:
-            return
+            return False
         self._wait()
-        written = self._job.exchange("has written its part of a checkpoint", json.dumps(self._own).encode())
+        told = self._job.exchange("has written its part of a checkpoint", json.dumps(self._problem).encode())
         pending, self._pending = self._pending, None
+        problem = next((found for each in told if (found := json.loads(each))), None)
         if self._job.rank == 0:
-            self._begin(lambda: self._told(lambda: self._name(pending, [json.loads(each) for each in written]), before))
+            self._begin(lambda: self._told(lambda: self._name(pending, problem), before))
+        return True
 
     def close(self) -> None:
-        super().close()
-        if self._pending is not None and self._job.rank == 0:  # an error has ended the fit
-            abandon_checkpoint(self._pending.folder)
+        try:
+            super().close()
+        finally:
+            if self._pending is not None and self._job.rank == 0:  # an error has ended the fit
+                abandon_checkpoint(self._pending.folder)
+
+    @property
+    def _num_parts(self) -> int:
+        return 1 + max(self._ranks.values(), default=0)
 
     def _finish(self, before: str = GOES_ON) -> None:
         self.settle(before)
         self._wait()
 
+    def _is_so_on_rank_0(self, doing: str, is_so: bool) -> bool:
+        return self._job.exchange(doing, b"yes" if is_so else b"")[0] != b""
+
     def _is_begun(self, name: str, snapshot: Snapshot, before: str = "") -> bool:
         """Write in a thread of each process; False if rank 0 cannot make the folder."""
         rank, ranks = self._job.rank, self._ranks
         own = {each: array for each, array in snapshot.tensors.items() if ranks.get(each, 0) == rank}
-        sizes = self._job.exchange(
-            "sums the bytes of a checkpoint", str(sum(each.nbytes for each in own.values())).encode()
-        )
-        is_made = rank or self._told(lambda: self._make(name, sum(map(int, sizes))), before)
-        if not self._job.exchange("begins a checkpoint", b"begun" if is_made else b"")[0]:
+        num_bytes = str(sum(each.nbytes for each in own.values())).encode()
+        sizes = self._job.exchange("sums the bytes of a checkpoint", num_bytes)
+        is_made = rank == 0 and self._is_made(name, sum(map(int, sizes)), before)
+        self._is_named = False
+        if not self._is_so_on_rank_0("begins a checkpoint", is_made):
             return False
-        folder = part_of(Path(self._policy.folder), name)
-        self._pending, self._is_named, self._spare = _Pending(folder, snapshot, ranks), False, own
-        self._begin(lambda: self._write_part(folder, own, 1 + max(ranks.values(), default=0)))
+        folder = part_of(self._folder, name)
+        self._pending, self._spare = _Pending(folder, snapshot, ranks), own
+        self._begin(lambda: self._write_part(folder, own, self._num_parts))
         return True
 
-    def _make(self, name: str, num_bytes: int) -> None:
-        folder = Path(self._policy.folder)
-        make_checkpoint_folder(folder)
-        begin_checkpoint(folder, name, num_bytes)
+    def _is_made(self, name: str, num_bytes: int, before: str) -> bool:
+        try:
+            make_checkpoint_folder(self._folder)
+            begin_checkpoint(self._folder, name, num_bytes)
+        except CheckpointError as error:
+            tell(f"{before}{error}")
+            return False
+        return True
 
     def _write_part(self, folder: Path, own: Mapping[str, np.ndarray], count: int) -> None:
+        rank, self._problem = self._job.rank, None
         try:
-            self._own = write_tensors(folder, own, self._job.rank, count) if self._job.rank < count else {}
+            if rank < count:
+                self._own = write_tensors(folder, own, rank, count)
+            if 0 < rank < count:
+                with write_errors(self._folder):
+                    _note(folder, rank).write_text(json.dumps(self._own))
         except CheckpointError as error:
-            self._own = {"error": [f"rank {self._job.rank}: {error.message}", error.hint]}
+            self._problem = f"rank {rank}: {error.message}", error.hint
         except BaseException as error:
             self._error = error
 
-    def _name(self, pending: _Pending, parts: list[dict[str, Any]]) -> None:
-        """Raises the error of a part if there is one."""
+    def _name(self, pending: _Pending, problem: tuple[str, str | None] | None) -> None:
+        """Raises the problem of a process if there is one."""
         try:
-            if errors := [part["error"] for part in parts if "error" in part]:
-                raise CheckpointError(*errors[0])
+            if problem is not None:
+                raise CheckpointError(*problem)
+            written = [self._own, *self._notes(pending)]
             rest = [name for name in pending.snapshot.tensors if name not in pending.ranks]
-            written = [part for part in parts if part]
             path = commit_checkpoint(pending.folder, written, pending.snapshot.values, [*pending.ranks, *rest])
         except BaseException:
             abandon_checkpoint(pending.folder)
             raise
         self._is_named = True
         self._remove_old(path.name)
+
+    def _notes(self, pending: _Pending) -> Iterator[dict[str, Any]]:
+        """What the other processes have written, from files of theirs, which are removed."""
+        for rank in range(1, 1 + max(pending.ranks.values())):
+            note = _note(pending.folder, rank)
+            with write_errors(self._folder):
+                yield json.loads(note.read_text())
+                note.unlink()
+
+
+def _note(folder: Path, rank: int) -> Path:
+    return folder / f"part-{rank:05d}.json"
 
 
 def ranks_of(num_elements: Mapping[str, int], size: int) -> dict[str, int]:

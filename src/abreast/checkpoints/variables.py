@@ -71,6 +71,7 @@ def write(model: Any, arrays: Mapping[str, Any]) -> None:
     variables = dict(zip(named, _named(model).values(), strict=True))
     for name, variable in variables.items():
         variable.assign(named[name])
+    instruments.keep_assigned(model)
     instruments.write_sums([(variables[name], parts) for name, parts in _below("sums/", arrays).items()], model)
     instruments.write_buffers(model, _below("buffers/", arrays))
 

@@ -215,11 +215,13 @@ class _NthFit:
         found = newest_good(self._policy.folder, prefix_of(self._number)) if self._is_writer else None
         if self._job is None:
             return found or (None, None)
-        own = json.dumps(["" if found is None else found[0], lock.written_by(self._policy.folder)])
-        name, holder = json.loads(self._job.exchange("looks for a checkpoint", own.encode())[0])
-        if holder != lock.written_by(self._policy.folder):
+        own = ("" if found is None else found[0], lock.holder_of(self._policy.folder)) if self._is_writer else None
+        name, holder = json.loads(self._job.exchange("looks for a checkpoint", json.dumps(own).encode())[0])
+        sees = lock.is_held_by(self._policy.folder, holder)
+        told = self._job.exchange("finds the folder of checkpoints", b"yes" if sees else b"")
+        if b"" in told:
             raise CheckpointError(
-                f"rank 0 keeps checkpoints in {self._policy.folder}, and rank {self._job.rank} sees another folder there",
+                f"rank 0 keeps checkpoints in {self._policy.folder}, and rank {told.index(b'')} sees another folder there",
                 "name a folder that all hosts of the job share",
             )
         if not name:
@@ -318,8 +320,8 @@ class _NthFit:
         )
 
     def _say_what_is_rounded(self, model: Any, saved: Snapshot) -> None:
-        what = self._placement.backend.instruments.rounds_anew(model, self._placement)
-        if what and self._is_writer and not saved.values["finished"]:
+        what = self._placement.backend.instruments.rounds_anew(model, self._placement, saved.values["steps"])
+        if what and self._is_writer and not self._has_ended(saved):
             tell_once(f"{what}: this fit goes on to rounding, not bit for bit")
 
     def _save(self, state: Snapshot, wait: bool) -> str | None:

@@ -237,6 +237,10 @@ def _manifest_of(
     tensors = [manifests.tensor_from_json(each) for one in written for each in one["tensors"]]
     if order is not None:
         place = {name: number for number, name in enumerate(order)}
+        if strays := place.keys() ^ {tensor.place.name for tensor in tensors}:
+            raise CheckpointError(
+                f"the parts of a checkpoint do not fit together: {min(strays)} is in one of two lists"
+            )
         tensors.sort(key=lambda tensor: place[tensor.place.name])
     files = tuple(manifests.file_from_json(one["file"]) for one in written)
     manifest = Manifest(now(), versions(), values, files, tuple(tensors))

@@ -39,8 +39,9 @@ class Writer:
         """The names of the variables that this process writes, of all, of which the number of elements is given."""
         return num_elements
 
-    def settle(self) -> None:
+    def settle(self) -> bool:
         """Called where no process of the job writes: alone, there is nothing to agree on."""
+        return False
 
     def take_spare(self) -> Mapping[str, Any]:
         """The arrays of the last checkpoint, if it is written: the next one is copied into them."""

@@ -10,14 +10,14 @@ import jax
 import numpy as np
 
 from abreast.backend.contract import Placement
-from abreast.backend.instruments import DeviceTimes, NoSums, Tracer
+from abreast.backend.instruments import Defaults, DeviceTimes, Tracer
 from abreast.backend.jax import all_reduce
 from abreast.backend.jax.devices import OF_ALL_PROCESSES, platform, replicated_over, sharded_over
 from abreast.backend.jax.trace import JaxTracer
 from abreast.feed import HostBatch
 
 
-class JaxInstruments(NoSums):
+class JaxInstruments(Defaults):
     """See `backend/instruments.py`. JAX has no global random generator: keys are Keras's variables."""
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
@@ -60,6 +60,11 @@ class JaxInstruments(NoSums):
 
     def rest(self, model: Any) -> None:
         model.jax_state_sync()
+
+    def keep_assigned(self, model: Any) -> None:
+        # At the end of an epoch, Keras sets the state that it has kept, of the last step, though variables were assigned since.
+        if state := getattr(model, "_jax_state", None):
+            model._jax_state = dict(zip(state, model._get_jax_state(**dict.fromkeys(state, True)), strict=True))
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         pass  # Keras's `fit` has built it

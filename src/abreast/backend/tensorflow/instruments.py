@@ -13,7 +13,7 @@ from keras import tree
 from tensorflow.python.eager import context
 
 from abreast.backend.contract import Placement
-from abreast.backend.instruments import DeviceTimes, NoSums, Sums, Tracer
+from abreast.backend.instruments import Defaults, DeviceTimes, Sums, Tracer
 from abreast.backend.tensorflow import all_reduce
 from abreast.backend.tensorflow.build import build, is_built
 from abreast.backend.tensorflow.devices import computes_on_gpus, device_names, tf_names
@@ -22,7 +22,7 @@ from abreast.backend.tensorflow.variables import Variables
 from abreast.feed import HostBatch
 
 
-class TensorFlowInstruments(NoSums):
+class TensorFlowInstruments(Defaults):
     """See `backend/instruments.py`. `rest` adds up what the replicas of a model have accumulated."""
 
     def __init__(self, rest: Callable[[Any], None], variables: Mapping[Any, Variables]) -> None:
@@ -69,7 +69,7 @@ class TensorFlowInstruments(NoSums):
 
     def read_sums(self, model: Any) -> Sums:
         variables = self._variables.get(model)
-        return () if variables is None else variables.read_sums()
+        return self._due_sums.get(model) or (() if variables is None else variables.read_sums())
 
     def write_sums(self, sums: Sums, model: Any) -> None:
         self._due_sums[model] = sums
@@ -81,7 +81,7 @@ class TensorFlowInstruments(NoSums):
         if variables is not None and sums is not None and all(variables.has(variable) for variable, _ in sums):
             variables.write_sums(self._due_sums.pop(model))
 
-    def rounds_anew(self, model: Any, placement: Placement) -> str | None:
+    def rounds_anew(self, model: Any, placement: Placement, steps: int) -> str | None:
         job = placement.backend.job
         return (
             None

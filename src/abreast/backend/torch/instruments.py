@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from abreast.backend.contract import Placement
-from abreast.backend.instruments import DeviceTimes, NoSums, Tracer
+from abreast.backend.instruments import Defaults, DeviceTimes, Tracer
 from abreast.backend.torch import seeds
 from abreast.backend.torch.buffers import Buffers
 from abreast.backend.torch.devices import device_names
@@ -26,7 +26,7 @@ from abreast.feed import HostBatch
 RandomState = tuple[Any, ...]
 
 
-class TorchInstruments(NoSums):
+class TorchInstruments(Defaults):
     """See `backend/instruments.py`. `mode_of` gives the mode of a placement; `leader` has workers, if any are there.
 
     `launched` gives this process's part in a job of a launcher, or None. `rest` brings accumulated gradients together.
@@ -101,7 +101,7 @@ class TorchInstruments(NoSums):
         known = team_model_of(model)
         return known is not None and known.step.holds_gradients
 
-    def rounds_anew(self, model: Any, placement: Placement) -> str | None:
+    def rounds_anew(self, model: Any, placement: Placement, steps: int) -> str | None:
         if placement.num_devices < 3 or is_small(model.trainable_weights):  # of two numbers, the order does not count
             return None
         return "the first steps add up the gradients of the devices in another order"
