@@ -584,6 +584,37 @@ def go_on_with_many_weights(folder: str, width: int, devices: int) -> list[str]:
     return said
 
 
+def test_an_attribute_that_changes_in_a_later_fit_is_announced(workers: Workers, tmp_path: Path) -> None:
+    """The step of the first fit is compiled with its former value, that of a restart in the second one with the present one."""
+    said = workers.abreast.run(anneal_in_a_second_fit, folder=str(tmp_path))
+    is_compiled = workers.backend != "torch"
+    assert [each.partition(", and")[0] for each in said] == ["BatchNormalization.momentum has changed"] * is_compiled
+
+
+def anneal_in_a_second_fit(folder: str) -> list[str]:
+    """In a worker: what is said where a callback sets an attribute before the first step of a second fit."""
+    import keras
+
+    import abreast
+    from abreast.checkpoints import model_attributes
+    from abreast.replacing import replaced
+
+    class Anneals(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.model.layers[0].momentum = 0.5 + 0.4 / (epoch + 1)
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization(momentum=0.9), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    abreast.parallelize(model, 2)
+    x = np.ones((8, 3), "float32")
+    said: list[str] = []
+    with replaced(model_attributes, "tell_once", said.append):
+        for epoch in range(2):
+            callbacks = [Anneals(), abreast.Checkpoint(folder, every=100)]
+            model.fit(x, x[:, :1], initial_epoch=epoch, epochs=epoch + 1, verbose=0, callbacks=callbacks)
+    return said
+
+
 def test_what_is_put_back_stays_where_no_step_follows(workers: Workers, tmp_path: Path) -> None:
     """Keras looks for another step of a source of unknown length, and on JAX then sets the state of the last one."""
     plain, interrupted = workers.abreast.run(end_after_the_last_batch, folder=str(tmp_path))

@@ -91,8 +91,10 @@ class KeptFit:
     def validation_begins(self) -> None:
         self.put_back_again(epoch_over=True)
         small, model = self._running.read_small(self._epoch, self._steps, validating=True), self._running.model
-        self._before_validation = RunningFit.merged(small, variables.read_changed_by_validation(model))
-        self._take_if_due(self._agreement.answer(), lambda: RunningFit.merged(small, self._running.read_variables()))
+        self._before_validation = Snapshot(
+            {**variables.read_changed_by_validation(model), **small.tensors}, small.values
+        )
+        self._take_if_due(self._agreement.answer(), lambda: self._running.with_variables(small))
 
     def validation_step_begins(self) -> None:
         """In a validation, only a signal takes a checkpoint: the weights, and all else as it was before the validation."""
@@ -100,7 +102,7 @@ class KeptFit:
         self._agreement.validation_step_done()
         if before is None or (asked := self._agreement.answer().asked) is None:
             return
-        self._store(RunningFit.merged(before, self._running.read_variables()), asked)
+        self._store(self._running.with_variables(before), asked)
 
     def put_back_again(self, epoch_over: bool = False) -> None:
         """The callbacks of the step that was repeated have run: what they changed is put back."""

@@ -8,9 +8,11 @@ A compiled step has the attributes that it was compiled with; that of a restart 
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import keras
 
@@ -24,6 +26,11 @@ from abreast.stderr import tell_once
 
 _NOT_SETTINGS = ("built", "stop_training", "history", "train_function", "test_function", "predict_function")
 
+# By model, its training step and what its parts had when that was compiled; nothing here keeps a model.
+_compiled: WeakKeyDictionary[Any, tuple[weakref.ref[Any], list[tuple[weakref.ref[Any], dict[str, Any]]]]] = (
+    WeakKeyDictionary()
+)
+
 
 class ModelAttributes:
     """The attributes of all parts of a model. Made when a `fit` begins: what does not change from then on is the script's."""
@@ -34,7 +41,6 @@ class ModelAttributes:
         self._begin = [(each, _contents(each)) for each in _parts(model)]
         self._of_compile = _of_compile(model)
         self._step: Any = None
-        self._compiled = self._begin
         self._held: dict[int, dict[str, Any]] = {}
 
     def hold(self) -> None:
@@ -45,9 +51,14 @@ class ModelAttributes:
         self._held = {}
 
     def step_done(self) -> None:
-        """A training step has been done, which is compiled if it was made anew."""
-        if (step := self._model.train_function) is not self._step:
-            self._step, self._compiled = step, [(each, _contents(each)) for each in _parts(self._model)]
+        """A training step has been done, which is compiled if it was made anew; an earlier `fit` may have compiled it."""
+        if (step := self._model.train_function) is self._step:
+            return
+        self._step = step
+        known = _compiled.get(self._model)
+        if known is None or known[0]() is not step:
+            parts = [(weakref.ref(each), _contents(each)) for each in _parts(self._model)]
+            _compiled[self._model] = weakref.ref(step), parts
 
     def replaced(self) -> list[str]:
         """The classes of layers, losses, metrics and optimizers that the model had when the `fit` began, and has no more."""
@@ -94,7 +105,9 @@ class ModelAttributes:
     def _say_what_is_compiled(self, now: Mapping[int, Mapping[str, Any]]) -> None:
         if self._step is None or self._model.run_eagerly or keras.backend.backend() == "torch":
             return
-        for part, contents in self._compiled:
+        for reference, contents in _compiled[self._model][1]:
+            if (part := reference()) is None:
+                continue
             present = now[id(part)] if id(part) in now else _contents(part)
             for name in present.keys() & contents.keys():
                 compiles_anew = name == "trainable" and keras.backend.backend() == "jax"

@@ -45,10 +45,12 @@ class RunningFit:
 
     def read(self, epoch: int, steps: int) -> Snapshot:
         """The state between two steps: `epoch` runs, and `steps` of it are done."""
-        return self.merged(self.read_small(epoch, steps), self.read_variables())
+        return self.with_variables(self.read_small(epoch, steps))
 
-    def read_variables(self) -> dict[str, Any]:
-        return variables.read(self.model, self.spare(), self.wanted)
+    def with_variables(self, small: Snapshot) -> Snapshot:
+        """A state with the variables as they are now, first: the same names stay in the same order in every checkpoint."""
+        arrays = variables.read(self.model, self.spare(), self.wanted)
+        return Snapshot({**arrays, **small.tensors}, {**small.values, "optimizers": optimizers.read(self.model)})
 
     def read_small(self, epoch: int, steps: int, validating: bool = False) -> Snapshot:
         """The same without variables. `validating`: Keras has begun a validation, of which no step is done."""
@@ -70,7 +72,6 @@ class RunningFit:
             "rows": rows.read(self.callbacks.callbacks),
             "attributes": self.attributes.read(tensors),
             "replaced": self._replaced(),
-            "optimizers": optimizers.read(self.model),
         }
         return Snapshot(tensors, values)
 
@@ -85,11 +86,6 @@ class RunningFit:
         )
         begin = self.fingerprint()["settings"]
         return {name: value for name, value in _compiled_settings(self.model).items() if begin.get(name) != value}
-
-    @staticmethod
-    def merged(small: Snapshot, arrays: Mapping[str, Any]) -> Snapshot:
-        """Variables first: the same names stay in the same order in every checkpoint."""
-        return Snapshot({**arrays, **small.tensors}, small.values)
 
     def go_to(self, saved: Snapshot) -> None:
         """Let the sources begin at their places in the epoch that comes next."""

@@ -195,6 +195,7 @@ def _is_announcement(line: str) -> bool:
             "another order",
             "may be others than",
             "saved as one sum",
+            "may be compiled with its former value",
         )
     )
 
