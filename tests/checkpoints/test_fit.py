@@ -615,6 +615,41 @@ def anneal_in_a_second_fit(folder: str) -> list[str]:
     return said
 
 
+@pytest.mark.torch
+def test_a_wrapped_module_goes_on_in_a_second_fit(workers: Workers, tmp_path: Path) -> None:
+    """A restart does not train in the first fit, so the module is not in the mode that a training leaves."""
+    if workers.backend != "torch":
+        pytest.skip("for PyTorch's modules")
+    plain, interrupted = workers.abreast.run(fit_a_module_twice, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def fit_a_module_twice(folder: str) -> list[list[float]]:
+    """In a worker: the losses of a second fit, without an end and with one."""
+    import keras
+    import torch
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    def fit(number: int, *callbacks: Any) -> list[float]:
+        keras.utils.set_random_seed(1)
+        module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
+        layers = [keras.layers.TorchModuleWrapper(module, output_shape=(None, 4)), keras.layers.Dense(1)]
+        model = keras.Sequential([keras.Input((3,)), *layers])
+        model.compile("sgd", "mse")
+        abreast.parallelize(model, 1)
+        x = np.random.default_rng(1).normal(size=(8, 3)).astype("float32")
+        for _ in range(2):
+            losses: list[float] = model.fit(x, x[:, :1], 2, 1, verbose=0, callbacks=list(callbacks)).history["loss"]
+        return losses
+
+    def checkpointed(number: int, interrupt: Interrupt) -> list[float]:
+        return fit(number, interrupt, abreast.Checkpoint(folder, every=1))
+
+    return [fit(0), until_it_ends(checkpointed, (6,))]
+
+
 def test_what_is_put_back_stays_where_no_step_follows(workers: Workers, tmp_path: Path) -> None:
     """Keras looks for another step of a source of unknown length, and on JAX then sets the state of the last one."""
     plain, interrupted = workers.abreast.run(end_after_the_last_batch, folder=str(tmp_path))

@@ -75,6 +75,7 @@ _LEFT_OUT = frozenset(
         ),
     )
 )
+_MODE = ".training"  # of a module of torch inside a layer, which each call of the layer sets
 _LONGEST = 30  # characters of a text that can be a setting, unlike an identifier of a run
 _DEEPEST = 6
 
@@ -91,7 +92,8 @@ def settings(model: Any) -> dict[str, str]:
         for place, module in _modules(layer):
             if id(module) not in known:
                 known.add(id(module))
-                found.update(_of_attributes(f"{start}.{place}", module, known, 0))
+                of_module = _of_attributes(f"{start}.{place}", module, known, 0)
+                found.update((name, value) for name, value in of_module if not name.endswith(_MODE))
     return found
 
 
