@@ -218,3 +218,21 @@ def weights_after_two_averaging_fits(devices: int) -> dict[str, Any]:
     for _ in range(2):
         model.fit(x, x[:, :1], batch_size=8, verbose=0)
     return {str(i): np.array(each) for i, each in enumerate(model.weights)}
+
+
+def weights_that_begin_alike(devices: int) -> dict[str, Any]:
+    import keras
+    import numpy as np
+
+    import abreast
+
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential(
+        [keras.Input((6,)), keras.layers.Dense(6, "tanh"), keras.layers.Dense(6), keras.layers.Dense(1)]
+    )
+    model.layers[1].kernel.assign(model.layers[0].kernel)
+    model.compile("sgd", "mse")
+    abreast.parallelize(model, devices)
+    x = np.random.default_rng(0).normal(size=(44, 6)).astype("float32")
+    model.fit(x, x[:, :1], batch_size=8, verbose=0)
+    return {str(i): np.array(each) for i, each in enumerate(model.weights)}

@@ -98,6 +98,12 @@ def test_a_second_fit_after_averaged_weights_trains(workers: Workers) -> None:
     assert compare(one, four, TOLERANCES["float32"]).verdict == "equal"
 
 
+def test_two_variables_may_begin_as_one_array(workers: Workers) -> None:
+    """JAX: the same, where the script assigns one variable to another before the first step."""
+    one, four = (workers.abreast.run(probes.weights_that_begin_alike, devices=devices) for devices in (1, 4))
+    assert compare(one, four, TOLERANCES["float32"]).verdict == "equal"
+
+
 def test_predict_gives_all_rows_in_order(contract: Contract) -> None:
     """PyTorch under Keras 3.16's DDP: `predict` returns the rows of one rank."""
     contract.holds(Case(script="evaluate_and_predict_first", rows=23, batch_size=9, epochs=1), 4)

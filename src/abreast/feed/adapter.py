@@ -19,6 +19,7 @@ from abreast.errors import DataError
 from abreast.feed.batch import HostBatch, names
 from abreast.feed.form import batch_of, form_of
 from abreast.feed.habits import Habits
+from abreast.feed.in_process import drawn_per_batch
 from abreast.feed.own_batches import OwnBatches
 from abreast.feed.pace import Pace
 from abreast.feed.parts import COMPARED_ROWS
@@ -148,10 +149,8 @@ class Feed(DataAdapter):  # type: ignore[misc]  # Keras has no types
         """The global generators that the source has drawn from for batches that were not taken yet."""
         if self._iterator is None or not self._iterator.pipeline.is_ahead:
             return ()
-        if getattr(self.adapter, "_shuffle", None) == "batch":  # Keras draws an order for each batch
-            return {"jax": ("numpy",), "torch": ("framework",)}.get(keras.backend.backend(), ())
         draws = self._open.habits.draws
-        return () if draws is None else draws.by_source
+        return drawn_per_batch(self.adapter) or (() if draws is None else draws.by_source)
 
     @property
     def checksum(self) -> int | None:

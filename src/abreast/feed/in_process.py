@@ -1,11 +1,14 @@
 """Sources that run the user's Python code in this process, where it can see the changes that callbacks and steps make.
 
-Arrays, `ImageRecords`, Grain, and sources with workers run no such code here, or are read ahead by plain Keras too.
+`ImageRecords`, Grain, and sources with workers run no such code here, or are read ahead by plain Keras too; so do arrays, unless
+Keras draws an order of rows for each batch.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import keras
 
 from abreast.feed.tf_data import pipeline
 from abreast.keras_private.data_adapters import (
@@ -27,7 +30,16 @@ def runs_here(adapter: DataAdapter) -> bool:
         return bool(adapter._dataloader.num_workers == 0)
     if isinstance(adapter, TFDatasetAdapter):
         return _calls_python(adapter.get_tf_dataset())
+    if drawn_per_batch(adapter):
+        return True
     return not any(kind.__module__.startswith(("abreast.", "keras.")) for kind in _own_kinds(adapter))
+
+
+def drawn_per_batch(adapter: DataAdapter) -> tuple[str, ...]:
+    """The global generators from which Keras draws an order of rows for each batch of arrays, in the thread that asks for it."""
+    if getattr(adapter, "_shuffle", None) != "batch":
+        return ()
+    return {"jax": ("numpy",), "torch": ("framework",)}.get(keras.backend.backend(), ())
 
 
 def _own_kinds(adapter: DataAdapter) -> list[type]:

@@ -36,7 +36,7 @@ from abreast.backend.jax.instruments import JaxInstruments
 from abreast.backend.jax.job import refuse_other_jobs
 from abreast.backend.jax.launched import Launched, held_variables, refuse_eager
 from abreast.backend.jax.staged import StagedBatch, padded
-from abreast.backend.jax.step import Newest, Steps
+from abreast.backend.jax.step import Newest, Steps, apart
 from abreast.backend.tensorflow.guard import keep_off_gpus
 from abreast.errors import BackendError
 from abreast.feed import Feed, HostBatch, Part, ReadsParts, array_parts, dataset_views, own_reading
@@ -146,8 +146,10 @@ class JaxBackend:
             refuse_eager(model)
             self._launched.agree_on_variables(held_variables(model))
             return
-        for variable in held_variables(model):
-            variable._value = jax.device_put(variable._value, replicated)
+        variables = held_variables(model)
+        [values] = apart([[variable._value for variable in variables]])
+        for variable, value in zip(variables, values, strict=True):
+            variable._value = jax.device_put(value, replicated)
 
     def step_function(self, kind: Kind, model: Any, placement: Placement) -> StepFunction:
         _announce(model, placement)

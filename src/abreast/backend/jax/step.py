@@ -156,7 +156,7 @@ class Steps:
 
     def _read(self, state: Any) -> None:
         self._newest.variables = _variables(self._model, self._kind)
-        groups = zip(_apart(state), self._newest.variables, strict=True)
+        groups = zip(apart(state), self._newest.variables, strict=True)
         shown = None if self._launched is None else self._launched.handed
         self._newest.values = tuple(_Values(self._onto_devices(list(values), of), shown) for values, of in groups)
 
@@ -170,8 +170,11 @@ class Steps:
         return [launched.onto_mesh(value, self._replicated) for value in values]
 
 
-def _apart(state: Any) -> list[list[Any]]:
-    """The values, with a copy of each that two variables have, as after a `fit` that averages: steps use their memory up."""
+def apart(state: Any) -> list[list[Any]]:
+    """The values, with a copy of each that two variables have, as after a `fit` that averages: steps use their memory up.
+
+    What is put on several devices afterwards may still share memory, with no object to tell it.
+    """
     seen: set[int] = set()
 
     def own(value: Any) -> Any:
