@@ -10,6 +10,7 @@ import pytest
 
 from tests.checkpoints.running import running
 from tests.harness.folder import Folder, Result
+from tests.harness.installed import skip_unless_installed
 
 RUN = ("-m", "abreast", "run", "--checkpoint", "ckpt")
 BOTH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=lambda number: number.name)
@@ -59,6 +60,79 @@ def test_a_signal_outside_of_a_fit_ends_the_script_at_once_with_75(folder: Folde
     end = stopped(folder, "import time\nprint('ready')\ntime.sleep(60)\n", "ready", number)
     assert end.code == 75
     assert end.err == f"abreast: {number.name} asked for an end outside of a fit: what was saved before counts\n"
+
+
+# C++ that initializes an extension module may abort where Python code that it calls raises an exception.
+IN_AN_EXTENSION = """
+import importlib.util, os, signal, sys, time, types
+from importlib.machinery import ExtensionFileLoader
+
+class Loader(ExtensionFileLoader):
+    def create_module(self, spec):
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            end = time.monotonic() + float(sys.argv[1])
+            while time.monotonic() < end:
+                time.sleep(0.01)
+        except BaseException:
+            os._exit(3)
+        print("initialized")
+        return types.ModuleType(spec.name)
+
+importlib.util.module_from_spec(importlib.util.spec_from_loader("own", Loader("own", "own.so")))
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("seconds", ["0.2", "2.5"])
+def test_a_signal_waits_until_an_extension_module_is_initialized(folder: Folder, seconds: str) -> None:
+    with running(folder, *RUN, folder.write("train.py", IN_AN_EXTENSION), seconds) as script_runs:
+        end = script_runs.end(20)
+    assert (end.code, end.out) == (75, "initialized\n")
+    assert end.err == "abreast: SIGTERM asked for an end outside of a fit: what was saved before counts\n"
+
+
+# The signal comes in the middle of an initialization of a framework, which calls Python code.
+IN_A_FRAMEWORK = """
+import os, signal, sys
+from importlib.machinery import ExtensionFileLoader
+from abreast.checkpoints.extensions import initializes_extension
+left = 30
+
+def count(frame, event, argument):
+    global left
+    if event == "call" and initializes_extension(frame.f_back):
+        left -= any(each.startswith(sys.argv[1]) for each in extensions(frame))
+        if left == 0:
+            sys.setprofile(None)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+def extensions(frame):
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), ExtensionFileLoader):
+            yield getattr(frame.f_locals["self"], "name", "")
+        frame = frame.f_back
+
+sys.setprofile(count)
+__import__(sys.argv[2])
+sys.setprofile(None)
+print("never", left)
+"""
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize(
+    ("extension", "module"),
+    [
+        pytest.param("jaxlib._hlo", "jax", marks=pytest.mark.jax),
+        pytest.param("torch", "torch", marks=pytest.mark.torch),
+    ],
+)
+def test_a_signal_while_a_framework_is_imported(folder: Folder, extension: str, module: str) -> None:
+    skip_unless_installed(module)
+    with running(folder, *RUN, folder.write("train.py", IN_A_FRAMEWORK), extension, module) as script_runs:
+        end = script_runs.end(60)
+    assert (end.code, end.out) == (75, ""), end.err
 
 
 @BOTH

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from abreast.checkpoints.extensions import initializes_extension
 from abreast.checkpoints.long_calls import seen_at_once, set_default_action
 from abreast.stderr import tell, tell_once
 
@@ -23,6 +24,7 @@ EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: try again
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 # A shell, Slurm or a supervisor sends one signal to a whole group, so a process may get it twice.
 _TOGETHER_SECONDS = 1.0
+_AGAIN_SECONDS = 0.02
 _CALL_SECONDS = 6.0  # after these, a call outside of every `fit` is not waited for any more
 
 
@@ -38,12 +40,13 @@ class _Asked:
     """What the signals of this process have asked, while they are watched."""
 
     def __init__(self) -> None:
-        self.process = os.getpid()
+        self.process, self.thread = os.getpid(), threading.get_ident()
         self.signal: str | None = None
         self.at_seconds = 0.0
         self.was_raised = False
         self.handlers: dict[int, Callable[..., Any]] = {}  # of the script, by signal
         self.is_in_handler = False
+        self.is_put_off = self._comes_again = False  # until an extension module is initialized
         self.num_fits = 0
 
     def take(self, number: int, frame: Any) -> None:
@@ -57,10 +60,20 @@ class _Asked:
             if theirs is None:
                 _die(number)
             return
-        if self._note(number):
+        is_again, self._comes_again = self._comes_again, False
+        if not is_again and self._note(number):
             _die(number)
         if self.num_fits == 0 and theirs is None and not self.was_raised:
-            self.interrupt()
+            self.is_put_off = initializes_extension(frame)
+            if not self.is_put_off:
+                self.interrupt()
+            timer = threading.Timer(_AGAIN_SECONDS, self._come_again, (number,))
+            timer.daemon = True
+            timer.start()
+
+    def _come_again(self, number: int) -> None:
+        self._comes_again = True
+        signal.pthread_kill(self.thread, number)
 
     def _note(self, number: int) -> bool:
         """Keep the name of the first signal; returns whether this is a second one."""
@@ -82,6 +95,7 @@ class _Asked:
     def watch(self) -> None:
         """In a thread, from the first signal on: what Python's handler, which waits for the end of a long call, cannot do."""
         time.sleep(_TOGETHER_SECONDS)
+        self._wait_for_extension()
         if self is not _asked:
             return
         if self.process != 1:  # the kernel keeps default actions from the first process
@@ -91,6 +105,14 @@ class _Asked:
         time.sleep(_CALL_SECONDS)
         if self is _asked and self.signal is None and self.num_fits == 0 and not self.handlers:
             _end_here()
+
+    def _wait_for_extension(self) -> None:
+        """Until then, the signal comes again and again, and may not have its default action."""
+        end = time.monotonic() + _CALL_SECONDS
+        while self.is_put_off:
+            if time.monotonic() > end:
+                _end_here()
+            time.sleep(_AGAIN_SECONDS)
 
 
 _asked: _Asked | None = None
