@@ -186,8 +186,8 @@ def _judge(training: Training, draw: Draw) -> None:
         draw.problems.append(f"exit code {draw.code}: {training.said()[-2000:]}")
     elif draw.number not in draw.said:
         draw.problems.append(f"no line names {draw.number}: {training.said()[-2000:]}")
-    is_long_step = draw.phase in ("compile", "steps", "validation", "epoch end") and "saved as" in draw.said
-    if draw.steps > 1 or (draw.seconds > _LIMIT_SECONDS and not is_long_step):
+    ends_after_step = "saved as" in draw.said  # which may take long, as the first one, which compiles
+    if draw.steps > 1 or (draw.seconds > _LIMIT_SECONDS and not ends_after_step):
         draw.problems.append(f"{draw.steps} steps and {draw.seconds:.1f} s from the signal to the end")
 
 
