@@ -45,7 +45,7 @@ class KeptFit:
         opens: Callable[[Any], None],
         parts: Callable[[Any], RunningFit],
     ) -> None:
-        self.first, self.last = _First(self), _Last(self)
+        self.first, self.last = _First(self), _Last(self) if resume is None else _LastOfResumed(self)
         self._agreement = agreement
         self._save = save
         self._resume = resume
@@ -182,9 +182,7 @@ class _First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no ty
 
 
 class _Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Runs after the callbacks of the user, at the ends of batches too: but Keras need not wait for each step because of it."""
-
-    async_safe = True  # Keras then calls it in another thread, where no callback of the user has such a hook
+    """Runs after the callbacks of the user."""
 
     def __init__(self, fit: KeptFit) -> None:
         super().__init__()
@@ -192,6 +190,12 @@ class _Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no typ
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._fit.fit_begins(self._model)
+
+
+class _LastOfResumed(_Last):
+    """Runs at the ends of batches too, but Keras need not wait for each step because of it."""
+
+    async_safe = True  # Keras then calls it in another thread, where no callback of the user has such a hook
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._fit.repeated_step_ends()
