@@ -682,6 +682,126 @@ def end_after_the_last_batch(folder: str) -> list[dict[str, list[float]]]:
     return [fit(0), until_it_ends(checkpointed, (3,))]
 
 
+def test_a_later_fit_without_a_checkpoint_begins_as_it_did(workers: Workers, tmp_path: Path) -> None:
+    """The first fit is not trained again, and its model is compiled anew: on PyTorch, that seeds the other devices."""
+    plain, interrupted = workers.abreast.run(fit_and_tune, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def fit_and_tune(folder: str) -> list[list[float]]:
+    """In a worker: losses of a second fit with random layers, without an end and with one before its first checkpoint."""
+    import keras
+
+    import abreast
+    from tests.checkpoints.interrupt import Interrupt, until_it_ends
+
+    def fit(number: int, *callbacks: Any) -> list[float]:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+        abreast.parallelize(model, 2)
+        x = np.random.default_rng(1).normal(size=(16, 8)).astype("float32")
+        for rate in (0.1, 0.01):
+            model.compile(keras.optimizers.SGD(rate), "mse")
+            losses: list[float] = model.fit(x, x[:, :1], 4, 1, verbose=0, callbacks=list(callbacks)).history["loss"]
+        return losses
+
+    def checkpointed(number: int, interrupt: Interrupt) -> list[float]:
+        return fit(number, interrupt, abreast.Checkpoint(folder, every=100))
+
+    return [fit(0, Interrupt(None)), until_it_ends(checkpointed, (6,))]
+
+
+def test_what_devices_add_up_in_a_validation_is_not_what_metrics_were_before(workers: Workers, tmp_path: Path) -> None:
+    plain, interrupted = workers.abreast.run(stop_in_a_later_validation, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def stop_in_a_later_validation(folder: str) -> list[list[dict[str, list[float]]]]:
+    """In a worker: histories of two fits on two devices, without a signal and with one in the second one's first validation.
+
+    No callback looks at the steps: each device goes on adding up its own.
+    """
+    import keras
+
+    import abreast
+    from abreast.checkpoints import stop, which_fit
+    from abreast.checkpoints.fit import KeptFit
+    from abreast.replacing import replaced
+
+    def fit(*callbacks: Any) -> list[dict[str, list[float]]]:
+        which_fit.as_in_a_new_process()
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=["mae"])
+        abreast.parallelize(model, 2)
+        x = np.random.default_rng(1).normal(size=(12, 3)).astype("float32")
+        settings: dict[str, Any] = {"validation_data": (x[::-1], x[:, :1]), "verbose": 0, "callbacks": list(callbacks)}
+        return [model.fit(x, x[:, :1], 4, 2, **settings).history for _ in range(2)]
+
+    steps: list[int] = []
+
+    def count(self: Any) -> None:
+        steps.append(1)
+        validation_step_begins(self)
+
+    validation_step_begins = KeptFit.validation_step_begins
+    plain = fit()
+    # Each validation has three steps, and each fit has two: the eighth step is one of the second fit's first.
+    asked = replaced(stop, "requested", lambda: "SIGTERM" if len(steps) == 8 else None)
+    with replaced(KeptFit, "validation_step_begins", count), asked, pytest.raises(stop.Interrupted):
+        fit(abreast.Checkpoint(folder, every=100))
+    return [plain, fit(abreast.Checkpoint(folder, every=100))]
+
+
+def test_sums_of_an_epoch_that_is_over_are_not_written_to_the_next(workers: Workers, tmp_path: Path) -> None:
+    plain, interrupted = workers.abreast.run(add_up_to_the_last_batch, folder=str(tmp_path))
+    assert plain == interrupted
+
+
+def add_up_to_the_last_batch(folder: str) -> list[dict[str, list[float]]]:
+    """In a worker: histories on two devices, without an end and with one after the last batch of a source of unknown length.
+
+    No callback looks at the steps. The second process gets a signal where the next epoch begins.
+    """
+    import grain
+    import keras
+
+    import abreast
+    from abreast.checkpoints import stop, which_fit
+    from abreast.checkpoints.fit import KeptFit
+    from abreast.replacing import replaced
+
+    rows = [(np.array([number], "float32"), np.ones(1, "float32")) for number in range(12)]
+    batches = grain.MapDataset.source(rows).batch(4).to_iter_dataset()
+
+    def fit(*callbacks: Any) -> dict[str, list[float]]:
+        which_fit.as_in_a_new_process()
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.01), "mse", metrics=["mae"])
+        abreast.parallelize(model, 2)
+        history: dict[str, list[float]] = model.fit(batches, epochs=2, verbose=0, callbacks=list(callbacks)).history
+        return history
+
+    def end(self: Any, step: int) -> None:
+        step_begins(self, step)
+        if step == 3:
+            raise InterruptedError
+
+    def ask(self: Any, epoch: int) -> None:
+        asked.append(epoch)
+        epoch_begins(self, epoch)
+
+    step_begins, epoch_begins, asked = KeptFit.step_begins, KeptFit.epoch_begins, list[int]()
+    plain = fit()
+    with replaced(KeptFit, "step_begins", end), pytest.raises(InterruptedError):
+        fit(abreast.Checkpoint(folder, every=1))
+    request = replaced(stop, "requested", lambda: "SIGTERM" if asked and asked[-1] else None)
+    with replaced(KeptFit, "epoch_begins", ask), request, pytest.raises(stop.Interrupted):
+        fit(abreast.Checkpoint(folder, every=100))
+    return [plain, fit(abreast.Checkpoint(folder, every=100))]
+
+
 def test_a_source_that_shuffles_at_the_end_of_an_epoch_does_so_once(workers: Workers, tmp_path: Path) -> None:
     plain, interrupted = workers.abreast.run(shuffle_in_a_hook, folder=str(tmp_path))
     assert plain == interrupted

@@ -50,6 +50,10 @@ class RunningFit:
     def with_variables(self, small: Snapshot) -> Snapshot:
         """A state with the variables as they are now, first: the same names stay in the same order in every checkpoint."""
         arrays = variables.read(self.model, self.spare(), self.wanted)
+        for (
+            name
+        ) in small.tensors:  # what a variable was before a validation: devices have added up to another sum since
+            arrays.pop(f"sums/{name}", None)
         return Snapshot({**arrays, **small.tensors}, {**small.values, "optimizers": optimizers.read(self.model)})
 
     def read_small(self, epoch: int, steps: int, validating: bool = False) -> Snapshot:

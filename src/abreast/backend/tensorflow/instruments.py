@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras import tree
 from tensorflow.python.eager import context
 
+from abreast import exact
 from abreast.backend.contract import Placement
 from abreast.backend.instruments import Defaults, DeviceTimes, Sums, Tracer
 from abreast.backend.tensorflow import all_reduce
@@ -28,7 +29,8 @@ class TensorFlowInstruments(Defaults):
     def __init__(self, rest: Callable[[Any], None], variables: Mapping[Any, Variables]) -> None:
         self._rest = rest
         self._variables = variables  # of each model that has a place
-        self._due_sums: WeakKeyDictionary[Any, Sums] = WeakKeyDictionary()  # of models without one
+        # Of models without one: variables, their parts and sums.
+        self._due_sums: WeakKeyDictionary[Any, list[tuple[Any, np.ndarray, np.ndarray]]] = WeakKeyDictionary()
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
         if placement is None:
@@ -69,25 +71,30 @@ class TensorFlowInstruments(Defaults):
 
     def read_sums(self, model: Any) -> Sums:
         variables = self._variables.get(model)
-        return self._due_sums.get(model) or (() if variables is None else variables.read_sums())
+        return self._valid_due_sums(model) or (() if variables is None else variables.read_sums())
 
     def write_sums(self, sums: Sums, model: Any) -> None:
-        self._due_sums[model] = sums
+        self._due_sums[model] = [(variable, parts, np.array(variable)) for variable, parts in sums]
         self.write_due_sums(model)
 
     def write_due_sums(self, model: Any) -> None:
         """The variables of a model may have a place now: let replicas have what `write_sums` got before."""
-        variables, sums = self._variables.get(model), self._due_sums.get(model)
-        if variables is not None and sums is not None and all(variables.has(variable) for variable, _ in sums):
-            variables.write_sums(self._due_sums.pop(model))
+        variables, due = self._variables.get(model), self._valid_due_sums(model)
+        if variables is not None and all(variables.has(variable) for variable, _ in due):
+            self._due_sums.pop(model, None)
+            variables.write_sums(due)
+
+    def _valid_due_sums(self, model: Any) -> Sums:
+        """The parts that wait for a place, of variables that still have their sum: an epoch's end resets metrics."""
+        due = self._due_sums.get(model, ())
+        return [(variable, parts) for variable, parts, total in due if np.array_equal(variable, total)]
 
     def rounds_anew(self, model: Any, placement: Placement, steps: int) -> str | None:
         job = placement.backend.job
-        return (
-            None
-            if job is None or job.size == 1
-            else "sums of metrics and of accumulated gradients begin with one sum of all"
-        )
+        adds_up = steps or any(each.gradient_accumulation_steps for each in exact.optimizers(model))
+        if job is None or job.size == 1 or not adds_up:
+            return None
+        return "sums of metrics and of accumulated gradients begin with one sum of all devices"
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
         if not is_built(model):

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import torch
 
+from abreast.backend.torch import messages
 from abreast.keras_private import global_state
 from abreast.keras_private.seeds import set_random_seed
 
@@ -79,14 +80,20 @@ class Generators(NamedTuple):
 
 
 def go_on_with(model: Any, states: list[Generators] | None) -> None:
-    """Let the workers take these states when they get the model, unless the user seeds before."""
-    vars(model)[_GO_ON_WITH] = (_num_seeded, states)
+    """Let the workers take these states when they get the model, unless the user seeds or changes it before, which seeds anew."""
+    # With the object of `compile` itself: once it is gone, another one may have its identity.
+    vars(model)[_GO_ON_WITH] = _moment(model), getattr(model, "_compile_config", None), states
 
 
 def to_go_on_with(model: Any) -> list[Generators] | None:
     """The states given to `go_on_with`, of ranks 1 and up."""
-    count, states = vars(model).get(_GO_ON_WITH, (None, None))
-    return states if count == _num_seeded else None
+    moment, _, states = vars(model).get(_GO_ON_WITH, (None, None, None))
+    return states if states and moment == _moment(model) else None
+
+
+def _moment(model: Any) -> Any:
+    """What changes where the workers are seeded."""
+    return _num_seeded, messages.identity(model)
 
 
 @functools.cache
