@@ -107,7 +107,10 @@ class Instruments(Protocol[Mark, RandomState]):
         ...
 
     def rounds_anew(self, model: Any, placement: Placement, steps: int) -> str | None:
-        """What rounds otherwise where a training goes on in a new process on the same devices, after `steps` of an epoch."""
+        """The sums that are rounded otherwise where a training goes on in a new process on as many devices, in words; or None.
+
+        `steps`: those of the present epoch that are done.
+        """
         ...
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:

@@ -67,9 +67,8 @@ class Agreement:
     def answer(self, at_end: bool = False) -> Answer:
         """Called between two steps, in all processes at the same; `at_end`: of an epoch."""
         due = self._steps_since >= self._due_steps or (at_end and self._every.is_epoch)
-        if self._job is None:  # after almost every step, nothing: finding that out has to be quick
-            asked, is_late = stop.requested(), time.monotonic() >= self._late_at
-            return _answer(due or self._is_late, asked) if due or asked or is_late else NOTHING
+        if self._job is None:
+            return _answer(due or self._is_late, stop.requested())
         if not (at_end or self._steps_alone >= self._steps_apart):
             return _answer(due, None)
         told = [json.loads(each) for each in self._job.exchange("asks for checkpoints", self._own())]

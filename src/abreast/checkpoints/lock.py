@@ -56,7 +56,7 @@ class FolderLock:
 
 
 def holder_of(folder: str | os.PathLike[str]) -> str:
-    """What the holder of a folder's lock wrote into it; empty if nobody holds it, or if there is no such folder."""
+    """The text that the holder of a folder's lock wrote into it; empty if nobody holds it, or if there is no such folder."""
     try:
         return (Path(folder) / LOCK).read_text(errors="replace")[:1000]
     except OSError:

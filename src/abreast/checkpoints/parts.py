@@ -78,7 +78,7 @@ class PartWriter(Writer):
         return self._is_so_on_rank_0("names a checkpoint", self._is_named)
 
     def settle(self, before: str = GOES_ON) -> bool:
-        """Let rank 0 give the checkpoint its name that all processes have written; False if there is none."""
+        """Let rank 0 give its name to the checkpoint that all processes have written; False if there is none."""
         if self._pending is None:
             return False
         self._wait()
@@ -159,7 +159,7 @@ class PartWriter(Writer):
         self._remove_old(path.name)
 
     def _notes(self, pending: _Pending) -> Iterator[dict[str, Any]]:
-        """What the other processes have written, from files of theirs, which are removed."""
+        """Descriptions of the parts of the other processes, from small files beside them, which are removed."""
         for rank in range(1, 1 + max(pending.ranks.values())):
             note = _note(pending.folder, rank)
             with write_errors(self._folder):

@@ -92,7 +92,7 @@ def to_go_on_with(model: Any) -> list[Generators] | None:
 
 
 def _moment(model: Any) -> Any:
-    """What changes where the workers are seeded."""
+    """A value that is another one once the workers have been, or will be, seeded anew."""
     return _num_seeded, messages.identity(model)
 
 
