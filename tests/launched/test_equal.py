@@ -81,11 +81,13 @@ def listened_while_two_hosts_trained_alike(script: str, backend: str) -> set[str
     try:
         with slow_link() as link:
             alone = start(script, None, 0, 1, backend=backend)
-            ranks = [
-                start(script, rank, 20000, 2, backend=backend, cpu_devices=2, host=host)
-                for rank, host in enumerate(link.hosts)
-            ]
+            ranks: list[subprocess.Popen[str]] = []
             listeners: set[str] = set()
+            for rank, host in enumerate(link.hosts):
+                ranks.append(start(script, rank, 20000, 2, backend=backend, cpu_devices=2, host=host))
+                # Rank 0 listens until the other comes: it is seen, however soon both then close their listeners.
+                while not listeners and ranks[0].poll() is None:
+                    listeners.update(listening(host))
             while ranks[0].poll() is None:
                 listeners |= {address for host in link.hosts for address in listening(host)}
                 time.sleep(0.1)
