@@ -26,6 +26,17 @@ def test_a_fit_that_fails_leaves_the_last_finished_step(workers: Workers, source
 
 
 @pytest.mark.in_turn
+def test_a_first_step_that_fails_leaves_the_weights_of_a_model_with_averages(workers: Workers) -> None:
+    """At the end of `fit`, Keras replaces weights by averages; on JAX after failures, too."""
+    end = workers.abreast.run(end_of_first_step)
+    assert end["kind"] == "KeyboardInterrupt"
+    assert PLANTED in end["message"]
+    assert end["missing"] == []
+    assert end["difference"] == 0.0
+    assert end["next_difference"] > 1e-4
+
+
+@pytest.mark.in_turn
 @pytest.mark.parametrize("call", ["evaluate", "predict"])
 def test_a_failing_evaluate_or_predict_changes_no_weight(workers: Workers, call: str) -> None:
     end = workers.abreast.run(end_of_call, call=call)
@@ -98,6 +109,25 @@ def end_of_fit(source: str, step: int) -> dict[str, Any]:
     if step:
         finished.fit(x[: 16 * step], y[: 16 * step], batch_size=16, shuffle=False, verbose=0)
     end["difference"] = largest_difference(after, state(finished) if step else before)
+    return end | standing(model, x, y)
+
+
+def end_of_first_step() -> dict[str, Any]:
+    """A signal that comes while the step is compiled, which takes longest."""
+    import keras
+
+    model, x, y = task()
+    steps: list[int] = []
+
+    def loss(y: Any, predicted: Any) -> Any:
+        return planted(KeyboardInterrupt) if steps else keras.losses.mean_squared_error(y, predicted)
+
+    model.compile(keras.optimizers.Adam(0.01, use_ema=True), loss)
+    before = model.get_weights()
+    callback = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: steps.append(batch))
+    end = end_of(lambda: model.fit(x, y, batch_size=16, shuffle=False, verbose=0, callbacks=[callback]))
+    steps.clear()
+    end["difference"] = largest_difference(model.get_weights(), before)
     return end | standing(model, x, y)
 
 

@@ -19,6 +19,7 @@ from abreast.backend.contract import Kind, Placement
 from abreast.backend.jax.devices import platform, replicated_over, sharded_over
 from abreast.backend.jax.launched import Launched, program_digest
 from abreast.backend.jax.staged import Rows, StagedBatch
+from abreast.exact import optimizers
 from abreast.exact.local_norm import local_batch_norm
 from abreast.feed import take
 from abreast.staging import Stage
@@ -122,7 +123,12 @@ class Steps:
         """As Keras calls it: with the values of the variables, which it has taken out of the model."""
         if state is not self._newest.values:  # Keras read the variables anew: a callback may have assigned to them.
             self._read(state)
-        return self.run(batches), self._newest.values
+        try:
+            return self.run(batches), self._newest.values
+        except BaseException:
+            self._newest.put_back()  # before `settle`: the end of Keras's `fit` reads the variables, also after a failure
+            _set_averages_of_no_step(self._model)
+            raise
 
     def _step(self, batches: Iterator[Any]) -> Any:
         newest = self._newest
@@ -183,6 +189,16 @@ def apart(state: Any) -> list[list[Any]]:
         return jax.numpy.copy(value) if is_shared else value
 
     return [list(map(own, values)) for values in state]
+
+
+def _set_averages_of_no_step(model: Any) -> None:
+    """Make averaged weights the weights themselves, where no step was: Keras's `fit` sets the averages, which are zeros."""
+    for optimizer in optimizers(model):
+        if getattr(optimizer, "use_ema", False) and int(optimizer.iterations) == 0:
+            pairs = zip(optimizer._trainable_variables, optimizer._model_variables_moving_average, strict=False)
+            for variable, average in pairs:
+                if average is not None:
+                    average.assign(variable)
 
 
 def _variables(model: Any, kind: Kind) -> tuple[list[Any], ...]:
