@@ -50,6 +50,12 @@ def test_a_seed_set_after_a_state_was_put_back_holds(workers: Workers) -> None:
     np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("change", ["freeze", "seed", "another layer"])
+def test_a_state_read_after_a_change_and_before_its_step_repeats_a_training(workers: Workers, change: str) -> None:
+    one, other = workers.abreast.run(trained_from_a_state_after, change=change)
+    np.testing.assert_array_equal(one, other)
+
+
 def _noisy(source: str) -> Any:
     import random
 
@@ -129,6 +135,29 @@ def trained_from_a_state(source: str) -> list[Any]:
         state.put_back()
         if puts_draws_back:
             draws.put_back(model)
+    return found
+
+
+def trained_from_a_state_after(change: str) -> list[Any]:
+    """A fit after a change that seeds the workers anew, and the same fit from the state that was read between the two."""
+    import keras
+
+    from abreast.state import RandomState, TrainingState
+
+    model = _model("torch", 3)
+    _fit(model)
+    if change == "freeze":
+        model.layers[-1].trainable = False
+    elif change == "seed":
+        keras.utils.set_random_seed(5)
+    else:
+        model.layers[-2].activation = lambda x: keras.ops.tanh(x) / 2
+    state, draws = TrainingState.read(model), RandomState.read(model)
+    found = []
+    for _ in range(2):
+        found.append(_fit(model))
+        state.put_back()
+        draws.put_back(model)
     return found
 
 

@@ -76,14 +76,21 @@ def _interrupted(draw: Draw, folder: Path) -> tuple[dict[str, Any], list[str]]:
         try:
             with _stopping(moments, kind, happened):
                 found = _run(draw, work, devices, checkpoints)
-        except _Crash:
-            continue
         except stop.Interrupted:
             happened.append("signal")
+            continue
+        except Exception as error:
+            if not _is_of_crash(error):
+                raise
             continue
         happened.append("ended before")
         return found, happened
     return _run(draw, work, draw.devices[-1], checkpoints), happened
+
+
+def _is_of_crash(error: BaseException | None) -> bool:
+    """Whether a crash led to it: on JAX with averages, the end of Keras's `fit` fails after one between a step and its state."""
+    return error is not None and (isinstance(error, _Crash) or _is_of_crash(error.__context__))
 
 
 def _run(draw: Draw, work: Path, devices: int, checkpoints: Path | None = None) -> dict[str, Any]:

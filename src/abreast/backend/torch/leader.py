@@ -84,7 +84,11 @@ class Leader:
         """The state of the workers' random generators; None if the model's next step seeds them."""
         with self.step_lock:
             team_model, team = team_model_of(model), self._usable_team
-            return to_go_on_with(model) if team_model is None or team is None else team.random_states(team_model)
+            if team_model is None or team is None:
+                return to_go_on_with(model)
+            # What was changed since the last step is sent now: to send a model seeds the workers.
+            step = team_model.step
+            return team.random_states(team.team_model(model, step.link.num_replicas, step.global_batch_norm, look=True))
 
     def set_random_states(self, model: Any, states: list[Generators] | None) -> None:
         """Put back what `random_states` returned: the model's next step sends it anew, perhaps to other workers."""
