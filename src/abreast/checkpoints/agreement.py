@@ -68,9 +68,13 @@ class Agreement:
         """Called between two steps, in all processes at the same; `at_end`: of an epoch."""
         due = self._steps_since >= self._due_steps or (at_end and self._every.is_epoch)
         if self._job is None:
-            return _answer(due or self._is_late, stop.requested())
+            # At every step: few calls.
+            asked = stop.requested()
+            if not due and time.monotonic() >= self._late_at:
+                due = not self._is_busy()
+            return Answer(due, asked) if due or asked else NOTHING
         if not (at_end or self._steps_alone >= self._steps_apart):
-            return _answer(due, None)
+            return Answer(due, None) if due else NOTHING
         told = [json.loads(each) for each in self._job.exchange("asks for checkpoints", self._own())]
         self._steps_alone, self._steps_apart = 0, told[0]["steps"]
         is_busy = any(each["busy"] for each in told) or self._settle()
@@ -88,7 +92,3 @@ class Agreement:
         steps = max(1, min(_MOST_STEPS, int(_BETWEEN_SECONDS / max(step_seconds, 1e-9))))
         own = {"late": self._is_late, "busy": self._is_busy(), "asked": stop.requested(), "steps": steps}
         return json.dumps(own).encode()
-
-
-def _answer(is_due: bool, asked: str | None) -> Answer:
-    return Answer(is_due, asked) if is_due or asked else NOTHING

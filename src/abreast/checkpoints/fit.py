@@ -21,6 +21,7 @@ from abreast.checkpoints.agreement import NOTHING, Agreement, Answer
 from abreast.checkpoints.moment import RunningFit
 from abreast.checkpoints.snapshot import Snapshot
 from abreast.feed import DoneStep, Feed
+from abreast.keras_private.callback_lists import default
 from abreast.keras_private.epochs import notes_of_logs, noting
 from abreast.stderr import tell_once
 
@@ -155,7 +156,19 @@ class KeptFit:
             stop.end(name)
 
 
-class _First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+class _WithoutBatches(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Has no hooks around batches. Keras's own methods that do nothing take two calls each, at every step."""
+
+    @default
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        pass
+
+    @default
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        pass
+
+
+class _First(_WithoutBatches):
     """Runs before the callbacks of the user. Without hooks at the ends of batches, Keras need not wait for each step."""
 
     def __init__(self, fit: KeptFit) -> None:
@@ -181,7 +194,7 @@ class _First(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no ty
         self._fit.validation_step_begins()
 
 
-class _Last(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+class _Last(_WithoutBatches):
     """Runs after the callbacks of the user."""
 
     def __init__(self, fit: KeptFit) -> None:

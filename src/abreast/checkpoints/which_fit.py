@@ -367,7 +367,9 @@ def _surround(arguments: dict[str, Any], fit: KeptFit, until_end: ExitStack) -> 
     """Put a callback before those of the user, and one after them."""
     callbacks = arguments["callbacks"]
     if not isinstance(callbacks, keras.callbacks.CallbackList):
-        arguments["callbacks"] = [fit.first, *listed(callbacks), fit.last]
+        # A `Checkpoint` has done its part: Keras would call it at every step.
+        others = [each for each in listed(callbacks) if type(each) is not Checkpoint]
+        arguments["callbacks"] = [fit.first, *others, fit.last]
         return
     until_end.callback(setattr, callbacks, "callbacks", callbacks.callbacks)
     callbacks.callbacks = [fit.first, *callbacks.callbacks, fit.last]

@@ -1,13 +1,16 @@
-"""Whether a `CallbackList` calls hooks of batches in the thread that trains, or in threads of its own."""
+"""How a `CallbackList` calls hooks of batches: in the thread that trains or in threads of its own; `default` marks a method
+that is no hook."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from typing import Any
 
+from keras.src.utils.python_utils import default
+
 from abreast.replacing import replaced
 
-__all__ = ["called_at_once"]
+__all__ = ["called_at_once", "default"]
 
 
 def called_at_once(callbacks: Any) -> AbstractContextManager[None]:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from abreast.keras_private.trainers import EpochIterator
 
@@ -78,14 +77,14 @@ Note = Callable[
     [Callable[..., Any], tuple[Any, ...]], Any
 ]  # gets a step and its arguments, and returns what Keras gets
 
-_notes: WeakKeyDictionary[Any, Note] = WeakKeyDictionary()  # by model
+_notes: dict[int, Note] = {}  # by identity of a model, which `noting` keeps
 
 
 def noted(model: Any, step: Callable[..., Any]) -> Callable[..., Any]:
     """A training step that is called by the `noting` around it. A model's steps may be made anew in the middle of a `fit`."""
 
     def step_or_note(*arguments: Any) -> Any:
-        note = _notes.get(model)
+        note = _notes.get(id(model))
         return step(*arguments) if note is None else note(step, arguments)
 
     return step_or_note
@@ -94,15 +93,15 @@ def noted(model: Any, step: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def noting(model: Any, note: Note | None) -> Iterator[None]:
     """Inside, training steps of a model are called by `note`; with None, they are called as without it."""
-    before = _notes.pop(model, None)
+    before = _notes.pop(id(model), None)
     if note is not None:
-        _notes[model] = note
+        _notes[id(model)] = note
     try:
         yield
     finally:
-        _notes.pop(model, None)
+        _notes.pop(id(model), None)
         if before is not None:
-            _notes[model] = before
+            _notes[id(model)] = before
 
 
 def notes_of_logs(note: Callable[[Any], None], done_logs: Callable[[], dict[str, Any]], stand_in: type) -> Note:
