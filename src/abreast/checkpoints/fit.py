@@ -159,11 +159,11 @@ class KeptFit:
 class _WithoutBatches(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
     """Has no hooks around batches. Keras's own methods that do nothing take two calls each, at every step."""
 
-    @default
+    @default  # type: ignore[untyped-decorator]
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         pass
 
-    @default
+    @default  # type: ignore[untyped-decorator]
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         pass
 
