@@ -1,7 +1,7 @@
-"""The agreement of a launcher's processes while they train: they compare what must be alike, and a difference is an error.
+"""Agreement of a launcher's processes while they train: they compare their batches, steps and values; a difference is an error.
 
-Each process runs the user's script. Variables that a script has set between two calls become those of rank 0; batches, the
-steps themselves, and what code between the steps sets must be alike. Not here: how messages travel (`exchange.py`). Imports no
+Each process runs the user's script. Variables that a script set between two calls get rank 0's values. Batches, the steps
+themselves, and values that code sets between the steps must be equal. Not here: how messages travel (`exchange.py`). Imports no
 framework.
 """
 
@@ -27,7 +27,7 @@ _SETTINGS = (
 class Seen:
     """The record of a call in this process: a checksum of its batches, and one for each variable that was set between steps.
 
-    `doubtful`: variables that were set, or only read, as where a callback saves them. Their values at the end are compared.
+    `doubtful`: variables that were set or only read, for example by a callback that saves them. Their final values are compared.
     """
 
     batches: int = 0
@@ -35,29 +35,29 @@ class Seen:
     doubtful: set[str] = field(default_factory=set)
 
 
-UNSEEN = 0  # in place of a program that was not looked at
+UNSEEN = 0  # the checksum of a program that was not read
 
 
 @dataclass(frozen=True)
 class Program:
-    """The steps of a process: their settings by name, and a checksum of these."""
+    """The steps of a process: their settings by name, and a checksum of the settings."""
 
     checksum: int
     settings: Mapping[str, str]
 
     @staticmethod
     def of(settings: Mapping[str, str], left_by_steps: Container[str] = ()) -> Program:
-        """`left_by_steps`: names of settings that do not count, since they may follow from a process's own rows."""
+        """The program with these settings, without `left_by_steps`: their values may follow from a process's own rows."""
         counting = {name: value for name, value in settings.items() if name not in left_by_steps}
         return Program(digest_of_text(json.dumps(counting, sort_keys=True)), counting)
 
 
 class Agreement:
-    """Comparisons of this process's calls with those of the others."""
+    """Comparisons of this process's calls with the calls of the other processes."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._thread: int | None = None  # that of the call that runs
+        self._thread: int | None = None  # the thread of the running call
         self._seen = Seen()
         self._starts = False  # whether the next step is the first one of a call
         self.present: Callable[[str], int] = lambda name: 0  # the checksum of a variable's present value
@@ -68,9 +68,9 @@ class Agreement:
         return self._exchange.exchange(doing, own)[0].decode()
 
     def begins_call(self, names: Sequence[str], changed: Mapping[int, int]) -> tuple[list[int], list[int]]:
-        """The variables that a process has set since the last step, and those of them that are not alike everywhere.
+        """Indices of the variables that any process set since the last step, and of those whose values differ between processes.
 
-        `names`: every variable, with its shape and type. `changed`: the checksums of those that this process has set.
+        `names`: every variable, with its shape and type. `changed`: checksums of the variables that this process set, by index.
         """
         self._refuse_threads()
         self._starts = True
@@ -103,7 +103,7 @@ class Agreement:
         )
 
     def before_step(self, batch: int, program: Callable[[], Program] | int) -> None:
-        """Before the first step of a call, all processes must have the same batch and program. `batch` is a checksum."""
+        """Count a step. Before the first one of a call, compare batch and program. `batch` is a checksum."""
         self._seen.batches = digest_of_text(str(batch), self._seen.batches)
         if self._starts:
             self._starts = False
@@ -111,15 +111,15 @@ class Agreement:
         self._exchange.num_steps += 1
 
     def assigned(self, name: str, checksum: Callable[[int], int]) -> None:
-        """A variable was set between steps. `checksum` continues one over its value."""
+        """Record that a variable was set between steps. `checksum` extends an earlier checksum by its value."""
         self._seen.assigned[name] = checksum(self._seen.assigned.get(name, 0))
 
     def read_or_assigned(self, name: str) -> None:
-        """A variable was set between steps, or only read."""
+        """Record that a variable was set between steps, or only read."""
         self._seen.doubtful.add(name)
 
     def call_ended(self, failed: bool, program: Program | int = UNSEEN) -> None:
-        """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
+        """End a call of this process. Unless it failed, wait for its end in all processes, and compare their records."""
         if self._thread not in (None, threading.get_ident()):
             return  # it was refused
         try:
@@ -129,7 +129,7 @@ class Agreement:
             self._thread, self._seen, self._starts = None, Seen(), False
 
     def _check_same(self, moment: str, program: Program | int) -> None:
-        """Raises `DataError` or `ModelError` if another process did something else than this one."""
+        """Compare the records of all processes. Raises `DataError` or `ModelError` if one differs from rank 0's."""
         number = program if isinstance(program, int) else program.checksum
         own = json.dumps([self._seen.batches, number, self._seen.assigned, sorted(self._seen.doubtful)])
         of_all = [json.loads(each) for each in self._exchange.exchange(moment, own.encode())]
@@ -165,7 +165,7 @@ class Agreement:
             )
         own = json.dumps(program.settings).encode()
         of_all = [json.loads(each) for each in self._exchange.exchange("names its settings", own)]
-        for name, value in of_all[0].items():  # what only some processes have may be left by steps on their own rows
+        for name, value in of_all[0].items():  # a setting of only some processes may come from steps on their own rows
             values = [each.get(name) for each in of_all]
             if None not in values and (other := _first_unlike(values)) is not None:
                 raise ModelError(
@@ -175,7 +175,7 @@ class Agreement:
 
 
 def _first_unlike(values: Sequence[Any]) -> int | None:
-    """The first rank whose value is not that of rank 0."""
+    """The first rank whose value differs from rank 0's."""
     return next((rank for rank, value in enumerate(values) if value != values[0]), None)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from abreast.backend.registry import BackendName
 from abreast.provenance import package_versions
 
-# Where the CUDA of a wheel is its own package, its number is in the name.
+# If CUDA is a package of its own, its version is part of the package's name.
 _JAX_PLUGINS = {
     **{f"jax-cuda{number}-plugin": f"CUDA {number}" for number in (12, 13)},
     **{f"jax-rocm{number}-plugin": f"ROCm {number}" for number in (60, 7, 8)},
@@ -26,12 +26,12 @@ _DISTRIBUTIONS: dict[BackendName, tuple[str, ...]] = {
 
 
 def distribution_of(name: BackendName) -> tuple[str, str] | None:
-    """Name and version of the package that brings a framework, as `("tensorflow-cpu", "2.21.0")`; None without one."""
+    """Name and version of the package that provides a framework, such as `("tensorflow-cpu", "2.21.0")`; None without one."""
     return next(iter(package_versions(*_DISTRIBUTIONS[name]).items()), None)
 
 
 def gpu_build(name: BackendName) -> str | None:
-    """What a framework was built for, as `CUDA 12.8` or `ROCm 6.3`; None for a build that uses the CPU alone."""
+    """The platform that a framework was built for, such as `CUDA 12.8` or `ROCm 6.3`; None for a CPU-only build."""
     return _GPU_BUILDS[name]()
 
 

@@ -1,7 +1,7 @@
-"""The seam: what a framework must do so that models train, and everything above need not ask which one runs.
+"""The interface that a framework implements to train models. The code above it does not depend on which framework runs.
 
-`registry.py` lists the backends, `jax/`, `tensorflow/` and `torch/` implement this, `fake.py` does for tests. Not here: what only
-looks on (`instruments.py`). Importing this loads neither Keras nor a framework.
+`registry.py` lists the backends. `jax/`, `tensorflow/` and `torch/` implement this; `fake.py` does so for tests. Not here:
+measurements (`instruments.py`). Importing this loads neither Keras nor a framework.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Kind = Literal["train", "test", "predict"]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a model lives: one replica per device; how BatchNormalization counts rows; how far its feed works ahead.
+    """A model's devices, one replica on each; how BatchNormalization counts rows; how far the model's feed works ahead.
 
-    `check_rows`: whether backends whose replicas see their own rows look first for layers that relate rows. `source`: whether
-    each process of a launcher reads the whole data, or rows of its own.
+    `check_rows`: whether backends whose replicas see only their own rows first search for layers that relate rows. `source`:
+    whether each process of a launcher reads the whole data, or rows of its own.
     """
 
     backend: Backend[Any]
@@ -40,7 +40,7 @@ class Placement:
 
     @property
     def is_per_host(self) -> bool:
-        """Whether each process gives rows of its own."""
+        """Whether each process supplies rows of its own."""
         return self.source == "per-host"
 
     @property
@@ -52,9 +52,9 @@ class Placement:
 class StepFunction:
     """The steps of one kind of a model. Until `Backend.settle`, the backend may hold the model's variables.
 
-    `run` has one shape: it takes the next `steps_per_execution` batches of an iterator, or as many as there are, and returns
-    the logs of the last step; of `predict` the outputs for all rows. Raises `StopIteration` where no batch is left.
-    `for_keras` does the same in the shape in which Keras's trainer of the backend calls `model.train_function`.
+    `run` takes the next `steps_per_execution` batches of an iterator, or the remaining ones, and returns the logs of the last
+    step; for `predict`, the outputs for all rows. Raises `StopIteration` if no batch remains. `for_keras` does the same with
+    the signature by which Keras's trainer of the backend calls `model.train_function`.
     """
 
     run: Callable[[Iterator[Any]], Any]
@@ -62,7 +62,7 @@ class StepFunction:
 
 
 class Job(Protocol):
-    """The processes that a launcher started, as one of them sees them. All make the same calls in the same order."""
+    """The processes that a launcher started, seen from one of them. All make the same calls in the same order."""
 
     predicts_for_rank_0: bool
     """Whether `predict` runs for rank 0 alone: the other processes then keep none of its outputs."""
@@ -74,27 +74,27 @@ class Job(Protocol):
     def size(self) -> int: ...
 
     def exchange(self, doing: str, own: bytes) -> list[bytes]:
-        """A short message of each rank, in their order. Raises `WorkerError` if another process is `doing` something else."""
+        """A short message from each rank, in rank order. Raises `WorkerError` if another process is `doing` something else."""
         ...
 
     def failed(self, why: str) -> None:
-        """This process is about to raise an error that the others do not have: they end, and name it."""
+        """Announce an error that only this process is about to raise: the others end, and name it."""
         ...
 
     def share_variables(self, model: Any, placement: Placement) -> None:
-        """Between two steps: give every process the variables of rank 0, those of the optimizer too."""
+        """Between two steps: give every process rank 0's variables, including the optimizer's."""
         ...
 
 
 class Backend(Protocol[Staged]):
-    """One framework. A placement is made once per `DataParallel`; models come to it when they are first used."""
+    """One framework. Each `DataParallel` makes one placement; a model joins it when it is first used."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def steps_run_python(self) -> bool:
-        """Whether each step runs the model's own Python code; else only the first one does, which compiles."""
+        """Whether each step runs the model's Python code; otherwise only the first step does, which compiles."""
         ...
 
     @property
@@ -105,11 +105,11 @@ class Backend(Protocol[Staged]):
         ...
 
     def device_names(self) -> tuple[str, ...]:
-        """Every device that this process can drive, as `gpu:0` or `cpu:0`, without taking their memory."""
+        """Every device that this process can drive, such as `gpu:0` or `cpu:0`, found without taking its memory."""
         ...
 
     def join(self, world: World) -> tuple[str, ...]:
-        """Take part in a job whose processes somebody else started; returns a name per device of all. Raises `LaunchError`."""
+        """Join a job whose processes a launcher started; returns the names of the devices of all. Raises `LaunchError`."""
         ...
 
     @property
@@ -118,11 +118,11 @@ class Backend(Protocol[Staged]):
         ...
 
     def install(self, devices: tuple[str, ...]) -> None:
-        """Let Keras's trainer of this backend accept our feed; hide all other accelerators if nothing has started yet."""
+        """Make Keras's trainer of this backend accept our feed; hide all other accelerators if the framework has not started."""
         ...
 
     def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
-        """Inside, the framework's own means to place Keras models lead to `num_devices` devices of abreast, or are refused."""
+        """Inside, the framework's own ways to place Keras models use `num_devices` devices of abreast, or are refused."""
         ...
 
     def source(self, adapter: Any, placement: Placement | None = None) -> Callable[[], Iterator[Any]]:
@@ -134,7 +134,7 @@ class Backend(Protocol[Staged]):
         ...
 
     def stage(self, placement: Placement) -> Stage[Staged]:
-        """How batches are staged on the devices of a placement."""
+        """The functions that stage batches on the devices of a placement."""
         ...
 
     def place(self, model: Any, placement: Placement) -> None:
@@ -150,5 +150,5 @@ class Backend(Protocol[Staged]):
         ...
 
     def close(self, placement: Placement) -> None:
-        """Give back the processes that the placement holds. A backend of one process has none."""
+        """End the processes that the placement holds. A backend of one process has none."""
         ...

@@ -1,6 +1,6 @@
-"""Messages that the processes of a launcher give one another, all in one order, over a board that a framework provides.
+"""Messages between the processes of a launcher, in one order, over a board that a framework provides.
 
-Not here: what they compare (`agreement.py`), and how a process notices that another one has left (`leaving.py`).
+Not here: comparisons of the messages (`agreement.py`), and how a process notices that another one has left (`leaving.py`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from abreast.errors import AbreastError, WorkerError
 from abreast.hosts.meeting import Meeting
 
 _LOOK_SECONDS = 1.0
-_END = b"\n"  # of what a process is doing, in a message
+_END = b"\n"  # ends the part of a message that names the process's activity
 
 
 class Board(Protocol):
-    """Values under keys, which each process of a job writes and all read. Any thread may call these.
+    """Values under keys that each process of a job writes and all read. Any thread may call the methods.
 
-    A method raises, any exception, where the board cannot be reached.
+    A method raises an exception of any type if the board cannot be reached.
     """
 
     def write(self, key: str, value: bytes) -> None: ...
@@ -32,7 +32,7 @@ class Board(Protocol):
     def erase(self, key: str) -> None: ...
 
     def close(self) -> None:
-        """All processes have written their last: this one needs the board no more."""
+        """Release the board, after all processes have written their last message."""
         ...
 
 
@@ -43,7 +43,7 @@ class Exchange:
     """The number of devices of each process. Each backend sets it."""
 
     def __init__(self, meeting: Meeting, board: Callable[[], Board]) -> None:
-        """From here on the end of any process is known to all, also while `board` connects this one to the others."""
+        """Watch for the end of any process from now on, also while `board` connects this one to the others."""
         self.rank, self.size = meeting.member.rank, meeting.member.size
         self.num_steps = self.num_messages = 0
         self.leaving = Leaving(meeting, lambda: (self.num_steps, self.num_messages))
@@ -52,13 +52,13 @@ class Exchange:
         self.leaving.close = self._board.close
 
     def exchange(self, doing: str, own: bytes) -> list[bytes]:
-        """The messages of all ranks, in their order. Raises `WorkerError` if another process is `doing` something else."""
+        """The messages of all ranks, in rank order. Raises `WorkerError` if another process is `doing` something else."""
         self.num_messages += 1
         number = self.num_messages
         with self.leaving.waiting(), self._naming():
             self._board.write(_key(number, self.rank), doing.encode() + _END + own)
             found = [message.split(_END, 1) for message in self._messages(number)]
-            if number > 1:  # all have read the message before: they have written this one
+            if number > 1:  # all processes have written this message, so they have read the one before
                 self._board.erase(_key(number - 1, self.rank))
         rank = next((rank for rank, (theirs, _) in enumerate(found) if theirs != found[0][0]), None)
         if rank is not None:
@@ -66,14 +66,14 @@ class Exchange:
         return [message for _, message in found]
 
     def _messages(self, number: int) -> list[bytes]:
-        """The messages of all; short waits let Ctrl+C through. Raises `WorkerError` where one can never come."""
+        """The messages of all ranks; short waits let Ctrl+C through. Raises `WorkerError` if one can never arrive."""
         keys = [_key(number, rank) for rank in range(self.size)]
         known = False
         while True:
             found = self._board.read(keys, _LOOK_SECONDS)
             if found is not None:
                 return found
-            if known:  # before this look: what the process that is gone has written was there
+            if known:  # known before this read, which included all messages of the process that is gone
                 self.leaving.raise_if_gone()
             known = self.leaving.is_anybody_gone()
             for rank in range(self.size):
@@ -85,12 +85,12 @@ class Exchange:
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
-        """Raises `WorkerError`, which names the process that is gone, where the board cannot be reached."""
+        """Inside, if the board cannot be reached, raise a `WorkerError` that names the process that is gone."""
         try:
             yield
         except AbreastError:
             raise
-        except Exception as error:  # any of the framework's
+        except Exception as error:  # any exception of the framework
             why = str(error).partition("\n")[0]
             raise WorkerError(f"{self.leaving.who_is_gone()}: {why}", HINT) from error
 

@@ -1,4 +1,4 @@
-"""A backend for tests, with devices, times and failures that a test chooses. NumPy only: no Keras, no framework, no thread.
+"""A backend for tests; a test chooses its devices, times and failures. NumPy only: no Keras, no framework, no thread.
 
 Its models are linear and learn by gradient descent, so that a test can check every number by hand. Each device computes the
 sums of its own rows, and the step adds them up: a replica without rows adds nothing.
@@ -33,7 +33,7 @@ Array = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
 @dataclass
 class FakeSettings:
-    """The choices of a test: the number of devices, the seconds that actions take, and failures by the number of their call."""
+    """A test's choices: the number of devices, the seconds that actions take, and failures by call number."""
 
     devices: int = 2
     put_seconds: float = 0.0
@@ -76,7 +76,7 @@ class PlainBatch:
 
 @dataclass
 class StagedBatch:
-    """Each device's shard, and how many of its rows count."""
+    """Each device's shard, and the number of its valid rows."""
 
     shards: list[Any]
     counts: tuple[int, ...]
@@ -85,13 +85,13 @@ class StagedBatch:
 
 @dataclass(frozen=True)
 class FakeMark:
-    """When each device will have finished (`perf_counter_ns`)."""
+    """The time when each device finishes (`perf_counter_ns`)."""
 
     ends_ns: tuple[int, ...]
 
 
 class FakeBackend:
-    """See `contract.py`. `staged_bytes` is what lies on the devices and waits for its step; `log` names the calls, in order."""
+    """See `contract.py`. `staged_bytes`: bytes on the devices that wait for their step. `log`: the names of calls, in order."""
 
     name: Final = "fake"
     steps_run_python: Final = True
@@ -200,7 +200,7 @@ class FakeBackend:
 
 
 def _take(batches: Iterator[Any], stage: Stage[StagedBatch]) -> StagedBatch:
-    """The next batch of any iterator; that of a feed is staged already."""
+    """The next batch of any iterator, staged; a feed's batch is staged already."""
     if "abreast.feed" in sys.modules:
         from abreast.feed import take
 

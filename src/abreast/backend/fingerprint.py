@@ -1,7 +1,7 @@
 """The fingerprint of a model's steps: the settings of its layers, losses, metrics and optimizer, by name.
 
-Processes that run one script compare them, where no compiled program holds them. Left out is what may differ: names, seeds,
-paths, tensors (a step may keep those of its own rows), and objects of other packages.
+Processes that run one script compare these settings if no compiled program contains them. Left out are settings that may differ:
+names, seeds, paths, tensors (a step may keep tensors of its own rows), and objects of other packages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PARTS = (
     keras.constraints.Constraint,
 )
 _OTHERS = ("builtins", "keras", "tensorflow", "jax", "numpy", "abreast")
-# Besides names: what Keras and torch find out by themselves, or set while a model is built and called.
+# Besides names: attributes that Keras and torch choose themselves, or set while a model is built and called.
 _LEFT_OUT = frozenset(
     (
         *LEFT_BY_CALLS,
@@ -69,19 +69,19 @@ _LEFT_OUT = frozenset(
             "_input_spec",
             "_flat_losses",
             "_inbound_nodes",
-            "_jit_compile",  # of a model inside of another one, Keras finds it out when it saves
+            "_jit_compile",  # of a model inside another model, Keras chooses it when it saves
             "_jax_state",
             "_jax_state_synced",
         ),
     )
 )
-_MODE = ".training"  # of a module of torch inside a layer, which each call of the layer sets
-_LONGEST = 30  # characters of a text that can be a setting, unlike an identifier of a run
+_MODE = ".training"  # attribute of a torch module inside a layer; each call of the layer sets it
+_LONGEST = 30  # characters of a text that counts as a setting; longer texts may identify a run
 _DEEPEST = 6
 
 
 def settings(model: Any) -> dict[str, str]:
-    """Each setting as a text, in an order that is the same in all processes."""
+    """Each setting as a text; the order is the same in all processes."""
     layers = list(model._flatten_layers())
     found = {"number of layers": str(len(layers))}
     known: set[int] = set(map(id, layers))
@@ -103,7 +103,7 @@ def changed(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
 
 
 def _modules(layer: Any) -> Iterator[tuple[str, Any]]:
-    """The modules of torch inside a layer that wraps them."""
+    """The torch modules inside a layer that wraps them, by name."""
     named: Any = () if isinstance(layer, keras.Model) else getattr(layer, "named_modules", tuple)()
     return ((name, each) for name, each in named if not isinstance(each, keras.Layer) and "_torch_params" not in name)
 
@@ -115,7 +115,7 @@ def _of_attributes(start: str, value: Any, known: set[int], depth: int) -> Itera
 
 
 def _of_class(kind: type) -> dict[str, Any]:
-    """The numbers that the script's own classes hold, which an object may replace by numbers of its own."""
+    """The numbers in attributes of the script's own classes; an object may replace them by its own."""
     own = [each for each in reversed(kind.__mro__) if _is_of_script(each)]
     return {name: value for each in own for name, value in vars(each).items() if isinstance(value, bool | int | float)}
 

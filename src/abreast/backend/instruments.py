@@ -1,6 +1,6 @@
-"""Instruments of a backend, which only look on: times of devices, the profiler, the random generator, all-reduce timed alone.
+"""Instruments of a backend: device times, the profiler, random generators, the time of all-reduce, and state for checkpoints.
 
-Training works without all of it; the timeline, the doctor and `abreast machine` read it. Imports no framework.
+Training works without them. The timeline, the doctor, `abreast machine` and checkpoints use them. Imports no framework.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ Sums = Sequence[tuple[Any, Any]]  # variables, each with the parts of its sum as
 
 @dataclass(frozen=True)
 class DeviceTimes:
-    """The devices that `mark` and `finished` time, and whether all-reduce is timed apart from computing."""
+    """The devices that `mark` and `finished` time, and whether all-reduce is timed separately from computing."""
 
     devices: tuple[str, ...]
     all_reduce: bool
-    notes: tuple[str, ...] = ()  # what cannot be measured, for the user
+    notes: tuple[str, ...] = ()  # texts for the user that name times that cannot be measured
 
 
 class Tracer(Protocol):
     """A framework's profiler that runs."""
 
     def begin_step(self, number: int) -> None:
-        """Give what follows, until `end_step`, the name of a step."""
+        """Record the events until `end_step` under this step."""
         ...
 
     def end_step(self) -> None: ...
 
     def stop(self) -> str | None:
-        """Write the profiler's files and return how to open them; None in a thread that cannot stop it.
+        """Write the profiler's files and return instructions to open them; None in a thread that cannot stop it.
 
-        A second call returns the same.
+        A second call returns the same text.
         """
         ...
 
@@ -53,45 +53,45 @@ class Kept(Protocol):
 
 
 class Instruments(Protocol[Mark, RandomState]):
-    """The instruments of one backend: `Mark` is work on devices that it can wait for, `RandomState` that of its generator."""
+    """The instruments of one backend. `Mark`: work on devices that it can wait for. `RandomState`: its generators' state."""
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
-        """The device times that can be measured without a profiler, for a placement or (None) for plain Keras."""
+        """The device times that can be measured without a profiler, for a placement or, with None, for plain Keras."""
         ...
 
     def mark(self, outputs: Any) -> Mark | None:
-        """Note, without waiting, the work that ends with a step's outputs; None when it had ended as the step returned."""
+        """Mark, without waiting, the work that ends with a step's outputs; None if the work ended before the step returned."""
         ...
 
     def finished(self, mark: Mark) -> tuple[int, ...]:
-        """Wait for marked work, in any thread. Returns when each device had done it (`perf_counter_ns`), or one time for all."""
+        """Wait for marked work, in any thread. Returns each device's finish time (`perf_counter_ns`), or one time for all."""
         ...
 
     def trace(self, logdir: str) -> Tracer:
-        """Start the framework's profiler; raises `BackendError` when one runs already."""
+        """Start the framework's profiler; raises `BackendError` if one runs already."""
         ...
 
     def random_state(self, model: Any) -> RandomState | None:
-        """The state of the framework's global random generator, in each process that steps of a model draw in.
+        """The state of the framework's global random generator, in each process where a model's steps draw.
 
-        None where the framework has none. Without a model: of this process alone.
+        None if the framework has no such generator. Without a model: the state of this process only.
         """
         ...
 
     def set_random_state(self, state: RandomState | None, model: Any) -> None:
-        """Put back what `random_state` returned. Processes of the backend's own take it over at the model's next step."""
+        """Restore the result of `random_state`. The backend's own worker processes take it over at the model's next step."""
         ...
 
     def keep_buffers(self, model: Any) -> Kept | None:
-        """Keep what layers hold outside of Keras's variables, as PyTorch's modules do; None where there is no such thing."""
+        """Keep the state of layers outside Keras's variables, such as buffers of PyTorch's modules; None if there is none."""
         ...
 
     def rest(self, model: Any) -> None:
-        """Between two steps of a call: let the model's variables have the values of all replicas. Every process calls it."""
+        """Between two steps of a call: combine the values of all replicas in the model's variables. Every process calls it."""
         ...
 
     def keep_assigned(self, model: Any) -> None:
-        """Variables were assigned between two steps: they keep these values also where no other step follows."""
+        """Keep values that were assigned to variables between two steps, even if no other step follows."""
         ...
 
     def adds_up(self, model: Any) -> bool:
@@ -99,46 +99,46 @@ class Instruments(Protocol[Mark, RandomState]):
         ...
 
     def read_sums(self, model: Any) -> Sums:
-        """The parts that `rest` would add up, of variables in which each replica has its own."""
+        """Each variable that holds a separate sum per replica, with the parts that `rest` would add up."""
         ...
 
     def write_sums(self, sums: Sums, model: Any) -> None:
-        """Let replicas have parts of sums that the variables have, if there are as many of them as replicas."""
+        """Give the replicas the parts of the variables' sums, if there are as many parts as replicas."""
         ...
 
     def rounds_anew(self, model: Any, placement: Placement, steps: int) -> str | None:
-        """The sums that are rounded otherwise where a training goes on in a new process on as many devices, in words; or None.
+        """A text that names sums that round differently after a restart on as many devices; None if there are none.
 
-        `steps`: those of the present epoch that are done.
+        `steps`: the finished steps of the present epoch.
         """
         ...
 
     def build(self, model: Any, first_batch: Callable[[], HostBatch]) -> None:
-        """Make the variables that the first step would make, where Keras makes none before; only there, a batch is read."""
+        """Make the variables that the first step would make. Reads a batch only if Keras has not made them before."""
         ...
 
     def view(self, variable: Any) -> np.ndarray:
-        """The value of a Keras variable, without a copy where it is in memory of the host; valid until the next step."""
+        """The value of a Keras variable, without a copy if it is in host memory; valid until the next step."""
         ...
 
     def read_buffers(self, model: Any) -> dict[str, Any]:
-        """Copies, as NumPy arrays, of what layers hold outside of Keras's variables."""
+        """Copies, as NumPy arrays, of the state of layers outside Keras's variables."""
         ...
 
     def write_buffers(self, model: Any, values: Mapping[str, Any]) -> None:
-        """Set what `read_buffers` returned. Raises `CheckpointError` if the model has other buffers."""
+        """Set the buffers that `read_buffers` returned. Raises `CheckpointError` if the model has other buffers."""
         ...
 
     def all_reduce_seconds(self, placement: Placement, size_bytes: int) -> float:
-        """Seconds in which the devices sum float32 numbers of that size, one buffer of each, with nothing else running.
+        """Seconds to sum one float32 buffer of that size per device over all devices, with nothing else running.
 
-        0 where this process does not lead all devices.
+        0 if this process does not lead all devices.
         """
         ...
 
 
 class Defaults:
-    """For `Instruments` of a backend that keeps nothing beside a model's variables between two steps."""
+    """Defaults for `Instruments` of a backend that keeps no state besides a model's variables between two steps."""
 
     def keep_assigned(self, model: Any) -> None:
         pass

@@ -12,9 +12,9 @@ from abreast.launchers import World
 def join(
     world: World, framework: str, version: str, devices: int, *, beside_store: bool | None = None
 ) -> hosts.Meeting:
-    """Meet all ranks, and compare what must be the same: versions, the script, Keras's settings. See `hosts.meet`.
+    """Meet all ranks, and compare versions, the script and Keras's settings, which must be the same. See `hosts.meet`.
 
-    `framework` is its name as people write it, and `devices` the number of devices of this process.
+    `framework` is the framework's name for people, and `devices` the number of devices of this process.
     """
     versions = {"abreast": __version__, "Keras": keras.__version__, framework: version}
     settings = {

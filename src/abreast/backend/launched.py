@@ -1,7 +1,7 @@
-"""A process that a launcher started, as one of its job: what every backend does alike.
+"""A process that a launcher started, as a member of its job: the part that all backends share.
 
-Rank 0's order of the data, and its findings about a model, count. Not here: how processes compare (`agreement.py`), and what the
-steps of a framework exchange (`*/launched.py`). Imports no framework.
+All processes use rank 0's order of the data and its findings about a model. Not here: how processes compare (`agreement.py`),
+and the exchanges in a framework's steps (`*/launched.py`). Imports no framework.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from abreast.shares import Shares
 
 
 class LaunchedProcess:
-    """The part of `contract.Job` that needs no framework. `num_devices` has the number of devices of each process."""
+    """The part of `contract.Job` that needs no framework. `num_devices`: the number of devices of each process."""
 
     def __init__(self, job: Exchange) -> None:
         self.job = job
@@ -45,7 +45,7 @@ class LaunchedProcess:
         self.job.leaving.failed(why)
 
     def agree_on_order(self) -> None:
-        """An epoch begins: shuffle as rank 0 does."""
+        """Begin an epoch: shuffle in rank 0's order."""
         order.restore(self._agreement.of_rank_0("begins an epoch", order.save()))
 
     def agree_on_relations(self, model: Any) -> None:
@@ -59,18 +59,18 @@ class LaunchedProcess:
         return self._relations.get(model) or None
 
     def own_rows(self, rows: int) -> range:
-        """The rows of a global batch that this process reads: those of its devices, or the first as a stand-in for none.
+        """The rows of a global batch that this process reads: its devices' rows; without any, row 0 as a stand-in.
 
-        All rows where the first device has only one: a row alone does not show whether a layer relates rows.
+        All rows if the first device has only one: a single row does not show whether a layer relates rows.
         """
         shares = Shares(rows, self.num_devices)
         return range(rows) if shares.counts[0] < 2 else shares.rows_of(self.rank) or range(1)
 
     def kept_outputs(self, outputs: Any, counts: Sequence[int] | None) -> Any:
-        """The outputs of `predict` that this process keeps, of those for all rows of a global batch.
+        """The outputs of `predict` that this process keeps, selected from `outputs` for all rows of a global batch.
 
-        `counts`: the rows that each process gave to it, which then keeps the outputs for its own; None keeps all. While rank 0
-        alone asks for them, another process keeps none.
+        `counts`: the number of rows from each process; each then keeps the outputs for its own rows. With None, it keeps all.
+        While only rank 0 asks for outputs, the other processes keep none.
         """
         if self.rank and self.predicts_for_rank_0:
             return tree.map_structure(lambda leaf: leaf[:0], outputs)
@@ -81,7 +81,7 @@ class LaunchedProcess:
 
 
 def _names(num_devices: Sequence[int]) -> tuple[str, ...]:
-    """The names of all devices, as `rank:1`, or `rank:1/0` and `rank:1/1` where a process has several."""
+    """The names of all devices: `rank:1`, or `rank:1/0` and `rank:1/1` if a process has several."""
     several = max(num_devices) > 1
     return tuple(
         f"rank:{rank}" + (f"/{i}" if several else "") for rank, count in enumerate(num_devices) for i in range(count)

@@ -1,8 +1,8 @@
-"""The end of a process in a job of several: a good end waits for the others, and a bad one of any process soon ends all.
+"""The end of a process in a job of several: a normal end waits for the others, and the failure of any process soon ends all.
 
-A process that waits for one that is gone may wait for ever. JAX alone also waits at the exit until all processes are there, and
-ends a process by SIGABRT, with C++ frames, when another is gone. So each process says how it ends, and hears the same of the
-others; `hosts/watch.py` tells it, and who has died or is silent.
+A process that waits for one that is gone may wait for ever. JAX also waits at its exit for all processes, and ends a process by
+SIGABRT, with C++ frames, when another one is gone. So each process announces how it ends, and learns how the others end.
+`hosts/watch.py` carries these messages, and reports processes that died or are silent.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from abreast.limits import hang_seconds
 from abreast.stderr import tell
 
 _WELL = " ended"
-_KNOWN_SECONDS = 10  # after an error of the framework's, until it is known who is gone
-_RAISE_SECONDS = 3  # that a call has to raise after somebody is gone; a thread that still waits then waits for ever
-_BETWEEN_SECONDS = 5  # that a process which is in no call has to begin one, and to raise there
-_WELL_SECONDS = 12  # the same where another process has ended well, and may have done its part of the call
-_SOON_SECONDS = 6  # that rank 0, whose end lets JAX abort the others, leaves them to end by themselves
+_KNOWN_SECONDS = 10  # limit to learn which process is gone after an error of the framework
+_RAISE_SECONDS = 3  # limit for a call to raise after a process is gone; a thread that still waits then waits for ever
+_BETWEEN_SECONDS = 5  # limit for a process outside a call to begin one, and to raise there
+_WELL_SECONDS = 12  # `_RAISE_SECONDS` if the other process ended normally: it may have done its part of the call
+_SOON_SECONDS = 6  # time that rank 0 gives the others to end by themselves: its own end lets JAX abort them
 HINT = "the first error is in the output of the process that ended first"
 
 
 class Leaving:
     """The end of this process in its job. `progress` returns the numbers of steps and messages that this process has begun.
 
-    `close` is called at a good end, when all have ended well. It does nothing until it is set.
+    `close` is called at a normal end, after all processes have ended normally. By default it does nothing.
     """
 
     def __init__(self, meeting: Meeting, progress: Callable[[], tuple[int, int]]) -> None:
         self.close: Callable[[], None] = lambda: None
         self._rank, self._process = meeting.member.rank, os.getpid()
-        self._waits = False  # for a message of another process
-        self._since: float | None = None  # this process waits for one that is gone
+        self._waits = False  # whether this process waits for a message
+        self._since: float | None = None  # since when this process waits for one that is gone
         self._cause: str | None = None  # the end of another process that ends this one
         self._ends = False
-        self.in_call = False  # every call is one of all processes, so none may leave during it
+        self.in_call = False  # all processes make each call together, so none may leave during it
         self._watch = Watch(meeting, hang_seconds(), lambda: "{} {}".format(*progress()), self._look)
         self._watch.begin()
-        atexit.register(self._leave)  # before what JAX registered, which waits too
+        atexit.register(self._leave)  # runs before JAX's own exit function, which waits too
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Inside, this process waits for a message of another one, which then may not have left."""
+        """Inside, this process waits for messages: if a sender is gone, this process soon ends."""
         self._waits = True
         try:
             yield
@@ -58,7 +58,7 @@ class Leaving:
             self._waits = False
 
     def progress(self, rank: int) -> tuple[int, int]:
-        """The numbers of steps and messages that a process had begun a moment ago."""
+        """The numbers of steps and messages that a process had begun at its last report."""
         steps, _, messages = self._watch.notes.get(rank, "0 0").partition(" ")
         return int(steps), int(messages)
 
@@ -72,22 +72,22 @@ class Leaving:
         return self._gone() is not None
 
     def raise_if_gone(self) -> None:
-        """Raises `WorkerError` if a process is gone, without which no call can end."""
+        """Raise `WorkerError` if a process is gone: no call can end without it."""
         gone = self._gone()
         if gone is not None:
             self._cause = self._cause or gone
             raise WorkerError(_in_a_call(self._cause), HINT)
 
     def failed(self, why: str) -> None:
-        """Let the others know at once why this process cannot go on."""
+        """Tell the others at once why this process cannot continue."""
         self._say(f" ended by an error: {why}")
 
     def _gone(self) -> str | None:
-        """The first process that is known to be gone, with how it went."""
+        """A text on the first process known to be gone, and how it ended; None if all are there."""
         return self._cause or self._bad() or next(iter(self._last_words()), None)
 
     def _bad(self) -> str | None:
-        """The end of another process that makes this one's a bad one, too."""
+        """A text on a process that died, is silent or failed, so that this one must fail too; None without one."""
         return self._watch.lost() or next((words for words in self._last_words() if not words.endswith(_WELL)), None)
 
     def _last_words(self) -> list[str]:
@@ -110,7 +110,7 @@ class Leaving:
 
     def _look(self) -> None:
         """End this process, from another thread, if another one is gone and no call has raised that in time."""
-        waits = self.in_call or self._waits  # for one that is gone: it may wait for ever
+        waits = self.in_call or self._waits  # a wait for a process that is gone may last for ever
         gone = self._gone() if waits else self._lost_between()
         if gone is None or self._ends:
             self._since = None
@@ -122,7 +122,7 @@ class Leaving:
             threading.Thread(target=self._exit, name="abreast-exit", daemon=True).start()
 
     def _lost_between(self) -> str | None:
-        """A process that is gone while this one is in no call; None after a call has raised that: the script may handle it."""
+        """A process lost while this one is in no call; None after a call has raised this, which the script may handle."""
         return self._watch.lost() if self._cause is None else None
 
     def _report(self, why: str) -> None:

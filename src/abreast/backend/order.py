@@ -1,6 +1,7 @@
 """The random state that sources shuffle with (Python's, NumPy's and PyTorch's), as a text that rank 0 gives to the others.
 
-A `DataLoader` shuffles with PyTorch's on any backend. Imports no framework: it counts where the user's script has imported it.
+A `DataLoader` shuffles with PyTorch's generator on any backend, so it is included if the user's script has imported PyTorch.
+Imports no framework.
 """
 
 from __future__ import annotations

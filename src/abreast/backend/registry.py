@@ -1,6 +1,6 @@
-"""The one list of frameworks, and the backend of each. Everything else that needs their names reads them here.
+"""The one list of frameworks, and the backend of each. All other code reads their names here.
 
-Importing this loads neither Keras nor a framework. Not here: what a backend does (`contract.py`, `instruments.py`).
+Importing this loads neither Keras nor a framework. Not here: the methods of a backend (`contract.py`, `instruments.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BackendName = Literal["jax", "tensorflow", "torch"]
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
 TITLES: dict[BackendName, str] = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
-# The extras of abreast that bring a build for NVIDIA's GPUs. PyTorch's build on PyPI is one.
+# The extras of abreast with a build for NVIDIA's GPUs. PyTorch's build on PyPI is such a build.
 CUDA_EXTRAS: dict[BackendName, str] = {"jax": "jax-cuda", "tensorflow": "tensorflow-cuda", "torch": "torch"}
 # One compiled program drives all devices, so layers and losses see the rows of all of them.
 SEE_ALL_ROWS: frozenset[str] = frozenset({"jax"})
@@ -41,7 +41,7 @@ KERAS_HAS_A_WAY: tuple[BackendName, ...] = ("jax", "tensorflow")
 
 
 def current_backend() -> Backend[Any]:
-    """The backend that Keras was imported with; raises `BackendError` for one that we do not know."""
+    """The backend that Keras was imported with; raises `BackendError` for an unknown one."""
     import keras
 
     name = keras.backend.backend()
@@ -55,19 +55,19 @@ def current_backend() -> Backend[Any]:
 
 
 def title(name: str) -> str:
-    """A framework's name as it is written in a sentence; an unknown name as it is."""
+    """A framework's name for a sentence, such as `PyTorch`; an unknown name unchanged."""
     return next((TITLES[known] for known in BACKENDS if known == name), name)
 
 
 def installed() -> tuple[BackendName, ...]:
-    """The frameworks that are there, found without importing them."""
+    """The installed frameworks, found without importing them."""
     return tuple(name for name in BACKENDS if _is_installed(name))
 
 
 def require(backend: str, chooses: str = "--backend ") -> None:
-    """Raise `NotInstalledError` unless the framework is installed; looks for it without importing it.
+    """Raise `NotInstalledError` unless the framework is installed; does not import it.
 
-    `chooses`: the words that choose another framework, before its name.
+    `chooses`: the words before a framework's name that choose it.
     """
     if not _is_installed(backend):
         others = ", ".join(f"{chooses}{name}" for name in installed())
@@ -77,7 +77,7 @@ def require(backend: str, chooses: str = "--backend ") -> None:
 
 
 def _is_installed(name: str) -> bool:
-    """A folder of that name without `__init__.py`, as an uninstallation may leave, has no origin."""
+    """Whether a module is installed. A folder without `__init__.py`, as an uninstallation may leave, does not count."""
     try:
         spec = importlib.util.find_spec(name)
     except ValueError:  # a stand-in in `sys.modules`, as tests put there
@@ -86,7 +86,7 @@ def _is_installed(name: str) -> bool:
 
 
 def no_backend() -> NotInstalledError:
-    """The error where no framework is installed."""
+    """The error for an environment without a framework."""
     return NotInstalledError(f"none of {_either(BACKENDS)} is installed", _install_command(BACKENDS[0]))
 
 

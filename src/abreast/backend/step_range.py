@@ -13,7 +13,7 @@ from typing import Any
 
 
 class StepRange:
-    """The range of the present step. `annotate(number)` is the profiler's context for a step; NVTX is used only on a GPU."""
+    """The range of the present step. `annotate(number)` returns the profiler's context for a step; NVTX only on a GPU."""
 
     def __init__(self, annotate: Callable[[int], AbstractContextManager[Any]], on_gpu: bool) -> None:
         self._annotate = annotate

@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs that the driver sees and a framework cannot use: why, and the command that repairs it. No framework is imported.
+"""NVIDIA GPUs that the driver sees and a framework cannot use, with the reason and a command that helps. Imports no framework.
 
 Not here: the devices that a framework does use (`Backend.device_names`).
 """
@@ -16,13 +16,13 @@ from abreast.installing import install_command
 from abreast.provenance import package_versions
 from abreast.units import counted
 
-# Packages of CPU builds, which an installation of the extra would leave in the way. PyTorch's has the name of the CUDA build.
+# Packages of CPU builds, which would stay beside the extra's build. PyTorch's has the same name as its CUDA build.
 _IN_THE_WAY = ("tensorflow-cpu", "tf-nightly-cpu", "torch")
 
 
 @dataclass(frozen=True)
 class UnusedGpus:
-    """`message` and `hint` as those of an error."""
+    """A finding, with `message` and `hint` like an error's."""
 
     message: str
     hint: str
@@ -32,9 +32,9 @@ class UnusedGpus:
 
 
 def unused_gpus(framework: str, *, computes_on_cpu: bool) -> UnusedGpus | None:
-    """The GPUs of this machine that a framework cannot use; None where there are none, or it may use them.
+    """The GPUs of this machine that a framework cannot use; None if there are none, or if it may use them.
 
-    Where it is not known whether the framework `computes_on_cpu`, only a build that cannot use GPUs is reported.
+    With `computes_on_cpu` false (also if unknown), only a build that cannot use GPUs is reported.
     """
     name = next((known for known in BACKENDS if known == framework), None)
     gpus = () if name is None or _are_hidden(name) else list_nvidia_devices()
@@ -59,7 +59,7 @@ def _are_hidden(name: BackendName) -> bool:
 def _shortcoming(name: BackendName) -> str | None:
     if not (gpu_build(name) or "").startswith("CUDA"):
         return "its build has no CUDA"
-    # The others bring CUDA's libraries with their CUDA build.
+    # The other frameworks install CUDA's libraries with their CUDA build.
     if name == "tensorflow" and not package_versions("nvidia-cudnn-cu12") and not _can_load("libcudnn.so.9"):
         return "CUDA's libraries, which its build loads, are not installed"
     return None
@@ -74,7 +74,7 @@ def _can_load(library: str) -> bool:
 
 
 def _remedy(name: BackendName) -> str:
-    """Commands for a build with CUDA. Where there is one already, they bring its newest version."""
+    """Commands that install a build with CUDA, or the newest version if there is one already."""
     package, _ = distribution_of(name) or (name, "")
     uninstall = f"pip uninstall --yes {package} && " if package in _IN_THE_WAY else ""
     return (

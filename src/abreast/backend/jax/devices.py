@@ -14,9 +14,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from abreast.backend.jax import cpu_threads
 from abreast.device_list import list_devices
 
-# The GPUs that JAX was started with, if we chose them; it numbers them from 0.
+# The GPUs that abreast chose for JAX, if any; JAX numbers them from 0.
 VISIBLE: list[str] = []
-# The names of the devices of all processes, in JAX's order, if a launcher started several.
+# Device names of all processes, in JAX's order, if a launcher started several processes.
 OF_ALL_PROCESSES: list[str] = []
 
 
@@ -27,7 +27,7 @@ def device_names() -> tuple[str, ...]:
 
 
 def platform() -> str:
-    """The kind of device that JAX runs on, as it is written in a device's name."""
+    """The kind of device that JAX runs on, as written in a device's name."""
     name = jax.default_backend()
     return "gpu" if name in ("cuda", "rocm") else name
 
@@ -37,7 +37,7 @@ def index_of(name: str) -> int:
 
 
 def gpus_of_driver() -> tuple[str, ...]:
-    """NVIDIA GPUs that JAX would find, while it has not started: asking JAX itself would take memory of every one."""
+    """NVIDIA GPUs that JAX would find, read before it starts: a query to JAX itself would take memory on every GPU."""
     platforms: Any = getattr(jax.config, "jax_platforms", None)
     if backends_are_initialized() or platforms == "cpu" or not _has_cuda():
         return ()
@@ -57,11 +57,11 @@ def _mesh(devices: tuple[str, ...]) -> Mesh:
 
 @lru_cache(maxsize=64)
 def sharded_over(devices: tuple[str, ...]) -> NamedSharding:
-    """An equal part of the rows on each device."""
+    """A sharding with an equal part of the rows on each device."""
     return NamedSharding(_mesh(devices), PartitionSpec("batch"))
 
 
 @lru_cache(maxsize=64)
 def replicated_over(devices: tuple[str, ...]) -> NamedSharding:
-    """The whole array on each device."""
+    """A sharding with the whole array on each device."""
     return NamedSharding(_mesh(devices), PartitionSpec())

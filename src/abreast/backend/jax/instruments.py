@@ -41,7 +41,7 @@ class JaxInstruments(Defaults):
             mark.block_until_ready()
             return (perf_counter_ns(),)
         times = []
-        for index in range(num_devices):  # one that is done before an earlier one looks as late
+        for index in range(num_devices):  # a device that finishes before one of lower index gets that one's time
             mark.addressable_data(index).block_until_ready()
             times.append(perf_counter_ns())
         return tuple(times)
@@ -62,7 +62,7 @@ class JaxInstruments(Defaults):
         model.jax_state_sync()
 
     def keep_assigned(self, model: Any) -> None:
-        # At the end of an epoch, Keras sets the state that it has kept, of the last step, though variables were assigned since.
+        # At the end of an epoch, Keras sets the state that it kept from the last step, and would undo later assignments.
         if state := getattr(model, "_jax_state", None):
             model._jax_state = dict(zip(state, model._get_jax_state(**dict.fromkeys(state, True)), strict=True))
 

@@ -1,4 +1,4 @@
-"""A job of several processes of JAX: how a process joins it, and the service of JAX as its board (`exchange.py`). Imports JAX."""
+"""A job of several JAX processes: how a process joins it, and JAX's service as its board (`exchange.py`). Imports JAX."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from abreast.launchers import World, address_of_rank_0, own_devices, read_world
 from abreast.launchers.route import with_port
 
 _CORE: Any = vars(xla_bridge)["_jax"]
-_HEARTBEAT_SECONDS = 7 * 24 * 3600  # JAX would end this process by SIGABRT; `leaving.py` notices who is gone
+_HEARTBEAT_SECONDS = (
+    7 * 24 * 3600
+)  # JAX would end this process by SIGABRT; `leaving.py` notices processes that are gone
 _CONNECT_SECONDS = 300
 _ATTEMPTS = 5  # another program may take a port before the service does
 
 
 class Job(Exchange):
-    """The messages of one job. They go over the service of JAX, not over the devices."""
+    """The messages of one job, sent over JAX's service, not over the devices."""
 
     def __init__(self, world: World) -> None:
         meeting = _met(world)
@@ -63,9 +65,9 @@ class _Service:
         self._client.key_value_delete(key)
 
     def close(self) -> None:
-        """Keep JAX from waiting at its exit until all are there once more: for minutes, if one dies now.
+        """Keep JAX's exit from waiting for all processes again, which would take minutes if one died now.
 
-        Nothing may end its service before the process of rank 0 ends, which is hidden: JAX would abort those that are left.
+        The service must not end before rank 0's process does, and that end is hidden: JAX would abort the remaining processes.
         """
         state = distributed.global_state
         if self._is_end_hidden:
@@ -75,7 +77,7 @@ class _Service:
 
 
 def refuse_other_jobs() -> None:
-    """Raises `LaunchError` if the script itself has made JAX a part of a job: each process would train by itself."""
+    """Raise `LaunchError` if the script itself has joined JAX to a job: each process would train by itself."""
     if distributed.global_state.client is not None:
         raise LaunchError(
             "jax.distributed.initialize was called before abreast could join the processes",
@@ -86,9 +88,9 @@ def refuse_other_jobs() -> None:
 
 
 def _met(world: World) -> Meeting:
-    """The meeting before JAX joins its processes. Raises `LaunchError` where this process cannot join."""
+    """The meeting of the processes before JAX joins them. Raises `LaunchError` if this process cannot join."""
     refuse_other_jobs()
-    address_of_rank_0(world)  # without one, nothing below helps
+    address_of_rank_0(world)  # raises if there is none
     if xla_bridge.backends_are_initialized():
         raise LaunchError(
             f"{world.source} started {world.size} processes, and JAX has started in this one before it could join them",
@@ -125,12 +127,12 @@ def _joined(meeting: Meeting, port: int) -> _Service:
         ) from error
     state.client, state.process_id, state.num_processes = client, own.rank, own.size
     state.coordinator_address = with_port(address, port)
-    # Else JAX aborts this process when rank 0 ends, before `leaving.py` can say so.
+    # Without this, JAX aborts this process when rank 0 ends, before `leaving.py` can report it.
     return _Service(client, is_end_hidden=hide_end(address, port) > 0)
 
 
 def _port_of_service(meeting: Meeting) -> int:
-    """The port of JAX's service, which rank 0 starts here at a free one."""
+    """The port of JAX's service, which rank 0 starts here at a free port."""
     own = meeting.member
     port = 0
     if own.rank == 0:
@@ -148,7 +150,7 @@ def _port_of_service(meeting: Meeting) -> int:
 
 
 def _connect() -> None:
-    """Let the processes connect to one another. Gloo prints that to the standard output, where a script's data goes."""
+    """Connect the processes to one another. Redirects Gloo's message about it to stderr: stdout is for the script's data."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:
@@ -160,9 +162,9 @@ def _connect() -> None:
 
 
 def of_rank_0(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Rank 0's value, bit for bit, over the devices. All processes call this, with values of one shape and type of integers.
+    """Rank 0's value, bit for bit, sent over the devices. All processes call this with integers of one shape and type.
 
-    JAX's own broadcast demands as many devices in each process.
+    JAX's own broadcast requires the same number of devices in each process.
     """
     mesh = Mesh(np.array(jax.devices()), ("batch",))
     source = next(device for device in jax.devices() if device.process_index == 0)
@@ -174,7 +176,7 @@ def of_rank_0(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _use_address(address: str) -> None:
-    """Let the processes' connections on the CPU use the interface of `address`. JAX would take that of the host's own name."""
+    """Use the interface of `address` for the processes' connections on the CPU. JAX would use that of the host's name."""
     _CORE.make_gloo_tcp_collectives = functools.partial(_CORE.make_gloo_tcp_collectives, hostname=address)
 
 

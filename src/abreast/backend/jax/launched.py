@@ -1,8 +1,8 @@
-"""Processes that a launcher started: each runs the user's script, and drives its devices in one mesh over those of all processes.
+"""Processes that a launcher started: each runs the user's script, and drives its devices in one mesh over all processes.
 
-Arrays of the mesh exist inside of steps only. Everywhere else a variable, a log or a prediction is this process's copy, so that
-what a script computes with it is plain Keras. Rank 0's order of the data and weights count; batches, and what code between steps
-sets, must be the same in all processes, and are compared.
+Arrays of the mesh exist inside steps only. Everywhere else a variable, a log or a prediction is this process's copy, so a script
+computes with it as in plain Keras. All processes use rank 0's order of the data and its weights. Batches, and values that code
+sets between steps, must be the same in all processes, and are compared.
 
 Not here: how processes join a job (`job.py`), leave it (`../leaving.py`), and compare (`../agreement.py`). Imports JAX.
 """
@@ -38,7 +38,7 @@ class Blocks:
 
 
 class Launched(LaunchedProcess):
-    """This process as one of its job."""
+    """This process as a member of its job."""
 
     def __init__(self, world: World) -> None:
         job = Job(world)
@@ -51,22 +51,22 @@ class Launched(LaunchedProcess):
         self.agree_on_variables(held_variables(model))
 
     def explained(self, error: Exception) -> Exception:
-        """The error of a step whose sums did not arrive names the process that is gone; any other stays."""
+        """A `WorkerError` that names the process that is gone, if a step's sums did not arrive; any other error unchanged."""
         text = str(error).splitlines()[0]
         if "Gloo" not in text and "NCCL" not in text:
             return error
         return WorkerError(f"{self.job.leaving.who_is_gone()}: {text}", HINT)
 
     def own_rows(self, rows: int) -> range:
-        """The rows of a global batch on this process's devices, which have equally many; the first as a stand-in for none."""
+        """The rows of a global batch on this process's devices, equally many on each; without any, row 0 as a stand-in."""
         each = shares_of(rows, len(self.names)).padded_rows // len(self.names)
         own = range(self._first_device * each, min(rows, (self._first_device + len(self._local_devices)) * each))
         return own or range(1)
 
-    # Batches of which each process gives its own rows
+    # Batches with rows from each process
 
     def put_own(self, batch: HostBatch, each: int = 0) -> StagedBatch:
-        """A batch's rows on this process's devices: `each` on every one, or as many as are needed."""
+        """A batch's rows on this process's devices: `each` rows on every device, or more if needed."""
         each = max(each, -(-batch.rows // len(self._local_devices)))
         data = tree.map_structure(lambda leaf: None if leaf is None else self._blocks(leaf, each), batch.data)
         return StagedBatch(data, batch.rows, each)
@@ -98,20 +98,20 @@ class Launched(LaunchedProcess):
     # Arrays in and out of the mesh
 
     def onto_mesh(self, value: Any, replicated: Any) -> Any:
-        """A value that all processes hold alike, on all devices. Nothing is sent."""
+        """A value that is equal in all processes, placed on all devices. Nothing is sent."""
         if isinstance(value, jax.Array) and value.sharding == replicated:
             return value
         copies = [jax.device_put(value, device) for device in self._local_devices]
         return jax.make_array_from_single_device_arrays(copies[0].shape, replicated, copies)
 
     def own_copy(self, array: Any) -> Any:
-        """This process's copy of an array that is whole on each device. A step that failed has used up what it got."""
+        """This process's copy of an array that is whole on each device. Arrays that a failed step deleted stay as they are."""
         if not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_deleted():
             return array
         return array.addressable_data(0)
 
     def handed(self, array: Any) -> Any:
-        """This process's copy of a variable's value, remembered: as long as a variable holds it, all processes hold the same."""
+        """This process's copy of a variable's value, noted: while the variable holds it, all processes hold the same value."""
         own = self.own_copy(array)
         number = id(own)
         self._handed[number] = ref(own, lambda _: self._handed.pop(number, None))
@@ -124,7 +124,7 @@ class Launched(LaunchedProcess):
     # What must be the same in all processes
 
     def agree_on_variables(self, variables: Sequence[Any]) -> None:
-        """A call begins: variables that a script has set get the values of rank 0, unless all processes set the same."""
+        """Begin a call: variables that a script set get rank 0's values, unless all processes set the same values."""
         changed = {i: array_digest(v._value) for i, v in enumerate(variables) if not self.is_as_handed(v._value)}
         names = [f"{v.path} {tuple(v.shape)} {v.dtype}" for v in variables]
         all_changed, differ = self._agreement.begins_call(names, changed)
@@ -145,16 +145,16 @@ class Launched(LaunchedProcess):
         return iter([jax.numpy.asarray(part.copy().view(each.dtype).reshape(each.shape)) for part, each in parts])
 
     def before_step(self, batch: int, program: int) -> None:
-        """Before the first step of a call, all processes must have the same batch and program. Both are checksums."""
+        """Count a step. Before the first one of a call, compare batch and program, which are checksums."""
         self.job.leaving.in_call = True  # also after a call that a callback made
         self._agreement.before_step(batch, program)
 
     def assigned(self, name: str, value: Any) -> None:
-        """A variable was set between steps."""
+        """Record that a variable was set between steps."""
         self._agreement.assigned(name, partial(array_digest, value))
 
     def call_ended(self, failed: bool) -> None:
-        """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
+        """End a call of this process. Unless it failed, wait for its end in all processes, and compare their records."""
         try:
             self._agreement.call_ended(failed)
         finally:
@@ -162,14 +162,14 @@ class Launched(LaunchedProcess):
 
 
 def held_variables(model: Any) -> list[Any]:
-    """The variables of a model and its optimizer, except those whose values a step has taken."""
+    """The variables of a model and its optimizer, except variables whose values a step has taken."""
     optimizer = getattr(model, "optimizer", None)
     variables = [*model.variables, *(optimizer.variables if optimizer is not None else [])]
     return [variable for variable in variables if variable._value is not None]
 
 
 def refuse_eager(model: Any) -> None:
-    """Raises `BackendError` for a model whose steps are not compiled: they cannot use arrays of other processes."""
+    """Raise `BackendError` for a model whose steps are not compiled: they cannot use arrays of other processes."""
     if model.run_eagerly or not model.jit_compile:
         raise BackendError(
             "JAX cannot train over several processes in steps that are not compiled",
@@ -178,5 +178,5 @@ def refuse_eager(model: Any) -> None:
 
 
 def program_digest(program: Any, *arguments: Any) -> int:
-    """A checksum of a compiled step: it holds every number that is no variable, such as the rate of a Dropout."""
+    """A checksum of a compiled step, which contains every constant, such as the rate of a Dropout."""
     return digest_of_text(program.lower(*arguments).as_text())

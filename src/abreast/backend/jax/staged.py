@@ -1,4 +1,4 @@
-"""A batch on its way to the mesh, padded so that each device has as many rows. Not here: who puts it there (`backend.py`)."""
+"""A batch on its way to the mesh, padded to the same number of rows per device. Not here: the copy itself (`backend.py`)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Rows = int | tuple[tuple[int, int], ...]
 
 @dataclass
 class StagedBatch:
-    """Arrays sharded over the mesh, padded to divide by its devices. The batch is their first `rows` rows, or several ranges."""
+    """Arrays sharded over the mesh, padded to a multiple of its devices. The batch is `rows`: their first rows, or ranges."""
 
     data: Any
     rows: Rows
     padded_rows: int
-    digest: int = 0  # of the batch, where several processes compare theirs
+    digest: int = 0  # checksum of the batch, if several processes compare their batches
 
 
 def padded(array: np.ndarray[Any, Any], wanted: slice, first: int = 0) -> np.ndarray[Any, Any]:
-    """Rows of a padded batch. `array` has the batch's own rows from `first` on.
+    """Rows of a padded batch. `array` holds the batch's own rows from `first` on.
 
-    The last row is repeated: any value will do (it is cut off), but a real one cannot make a NaN.
+    The padding repeats the last row. It is cut off later, so any value works, but a real row cannot cause a NaN.
     """
     found = array[max(0, wanted.start - first) : max(0, wanted.stop - first)]
     missing = wanted.stop - wanted.start - len(found)

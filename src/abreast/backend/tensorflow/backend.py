@@ -1,8 +1,8 @@
-"""TensorFlow: one process drives all devices; a step is one graph in which every replica works on its rows.
+"""TensorFlow: one process drives all devices; a step is one graph, and every replica in it works on its rows.
 
-Here: devices, and what Keras's trainer calls. Copies to devices are in `staging.py`, the making of variables in `build.py`, the
-step itself in `step.py`. Losses, metrics and BatchNormalization are made exact by `exact`. Of several processes, each does so
-with its own devices and rows (`launched.py`).
+Here: devices, and the functions that Keras's trainer calls. `staging.py` copies to devices, `build.py` makes variables, `step.py`
+has the step. `exact` makes losses, metrics and BatchNormalization exact. With several processes, each drives its own devices and
+works on its own rows (`launched.py`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TensorFlowBackend:
     def __init__(self) -> None:
         self._variables: WeakKeyDictionary[Any, Variables] = WeakKeyDictionary()
         self.instruments = TensorFlowInstruments(self._rest, self._variables)
-        self._specs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of an adapter's batches
+        self._specs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by adapter: the specs of its batches
         self._installed = False
         self._launched: Launched | None = None
 
@@ -93,14 +93,14 @@ class TensorFlowBackend:
 
     def install(self, devices: tuple[str, ...]) -> None:
         if devices[0].startswith("gpu:"):
-            with contextlib.suppress(RuntimeError):  # it has started, with the memory of all of them
+            with contextlib.suppress(RuntimeError):  # TensorFlow has started, and holds memory of all GPUs
                 gpus = tf.config.list_physical_devices("GPU")
                 tf.config.set_visible_devices([gpus[int(name.removeprefix("gpu:"))] for name in devices], "GPU")
         if self._installed:
             return
         self._installed = True
         grow_memory()
-        exact.install()  # before anybody replaces one of these functions for a while
+        exact.install()  # before other code replaces one of these functions for a while
         tensorflow_functions.install()
         tensorflow_variables.install()
         epoch_iterator: Any = TFEpochIterator
@@ -119,11 +119,11 @@ class TensorFlowBackend:
             if not isinstance(self.data_adapter, Feed):
                 return plain_iterator(self)
             iterator = iter(self.data_adapter)
-            iterator.hands_staged = True  # only `predict` takes batches out of it by `next`
+            iterator.hands_staged = True  # only `predict` takes batches from it by `next`
             return iterator
 
         epoch_iterator.__init__, epoch_iterator._get_iterator = init, get_iterator
-        for name in ("reset_metrics", "_get_metrics_result_or_logs"):  # an epoch begins and ends with these
+        for name in ("reset_metrics", "_get_metrics_result_or_logs"):  # called at the beginning and end of an epoch
             setattr(TensorFlowTrainer, name, self._at_rest(getattr(TensorFlowTrainer, name)))
 
     def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
@@ -132,12 +132,12 @@ class TensorFlowBackend:
     def source(self, adapter: Any, placement: Placement | None = None) -> Callable[[], Iterator[Any]]:
         launched = None if placement is not None and placement.is_per_host else self._launched
         if not isinstance(adapter, (ArrayDataAdapter, TFDatasetAdapter)):
-            # Keras leads these through tf.data, which would copy each batch once more and bury what their code raises.
-            # To know the types for that, it reads first batches: a source that draws from a random generator notices.
+            # Keras passes these through tf.data, which would copy each batch once more and hide errors of their code.
+            # To learn the types, it reads first batches, and a source may draw random numbers for them: do the same.
             if isinstance(adapter, (GeneratorDataAdapter, PyDatasetAdapter, TorchDataLoaderAdapter)):
                 with contextlib.suppress(
                     TypeError, ValueError
-                ):  # arrays that no step takes: the first batch says which
+                ):  # arrays that no step accepts; the first batch reports them
                     self._specs[adapter] = adapter.get_tf_dataset().element_spec
 
             def numpy_epoch() -> Iterator[Any]:
@@ -214,7 +214,7 @@ class TensorFlowBackend:
                 with AT_WORK:
                     self._check_rows(check, model, taken, placement)
                 if not check.is_due:
-                    programs.clear()  # traced for batches of one row, which show nothing
+                    programs.clear()  # traced for batches of one row, which show no relations
                     if self._launched is not None:
                         self._launched.agree_on_relations(model)
 
@@ -256,7 +256,7 @@ class TensorFlowBackend:
         return StepFunction(run, predict if kind == "predict" else run)
 
     def _expected(self, source: Any) -> list[Any]:
-        """Specs of every batch of a source, where Keras knows them before the first."""
+        """Specs of all batches of a source, if Keras knows them before the first batch."""
         specs = tree.flatten(self._specs.get(source.adapter, ())) if hasattr(source, "adapter") else []
         return [spec for spec in specs if hasattr(spec, "shape")]
 
@@ -271,7 +271,7 @@ class TensorFlowBackend:
                     lambda leaf: None if leaf is None else to_device(leaf), batch.first_rows(count)
                 )
 
-        # A number that all processes know: rank 0 has that many rows at least, and its findings count.
+        # `counts[0]` is known to all processes: rank 0 has at least that many rows, and its findings are used.
         check(batch.rows if is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
 
     def settle(self, model: Any, placement: Placement, failed: bool) -> None:
@@ -283,7 +283,7 @@ class TensorFlowBackend:
         pass
 
     def _at_rest(self, plain: Callable[..., Any]) -> Callable[..., Any]:
-        """A method that reads or assigns to variables, while another thread may trace the same model."""
+        """A method that reads variables or assigns to them, made safe while another thread traces the same model."""
 
         @functools.wraps(plain)
         def method(model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -313,7 +313,7 @@ class TensorFlowBackend:
 
 
 class _InTurn:
-    """The batches of `predict`, which Keras takes itself and hands over in a list; those of `predict_on_batch` are plain."""
+    """The batches of `predict`, which Keras itself takes and passes as a list; batches of `predict_on_batch` are plain."""
 
     def __init__(self, batches: list[Any]) -> None:
         self._batches = iter(batches)
@@ -334,7 +334,7 @@ def _joined(outputs: list[Any]) -> Any:
 
 
 def _refuse(strategy: Any) -> None:
-    """Raise `ModelError` for a strategy of the user's: Keras would ask that strategy for batches."""
+    """Raise `ModelError` for a strategy of the user: Keras would ask that strategy for batches."""
     if strategy is not _PLAIN_STRATEGY:
         raise ModelError(
             f"a model belongs to a tf.distribute.{type(strategy).__name__}, and abreast distributes it, too",
@@ -344,7 +344,7 @@ def _refuse(strategy: Any) -> None:
 
 
 def _dense(leaf: Any) -> Any:
-    """A leaf of a source's batch; a tensor stays one, so that nothing of it passes through Python."""
+    """A leaf of a source's batch; a tensor stays a tensor, so that its data does not pass through Python."""
     if leaf is None or isinstance(leaf, tf.experimental.Optional):
         return None
     if isinstance(leaf, tf.distribute.DistributedValues):
@@ -358,7 +358,7 @@ def _dense(leaf: Any) -> Any:
 
 
 def _to_the_end(adapter: Any, batches: Any) -> Iterator[Any]:
-    """An epoch of a source; of a `DataLoader` also its end, at which a sampler draws once more, as plain Keras reads it."""
+    """An epoch of a source. A `DataLoader` is read to its end, as in plain Keras: its sampler draws once more there."""
     batches = iter(batches)
     for number, batch in enumerate(batches, start=1):
         if isinstance(adapter, TorchDataLoaderAdapter) and number == adapter.num_batches:

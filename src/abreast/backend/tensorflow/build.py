@@ -20,7 +20,7 @@ from abreast.keras_private.models import KerasTensor
 
 def build(kind: Kind, model: Any, batch: HostBatch) -> None:
     """Make every variable of the model, its losses, metrics and optimizer, before any is placed."""
-    with inlined(num_replicas=1):  # a function under `tf.function` would keep what it met here
+    with inlined(num_replicas=1):  # a function under `tf.function` would keep the trace made here
         _build_parts(kind, model, batch)
 
 
@@ -44,7 +44,7 @@ def _build_parts(kind: Kind, model: Any, batch: HostBatch) -> None:
 
 
 def _trace(step: Callable[[Any], Any], batch: HostBatch) -> None:
-    """Make what a step makes, as with plain Keras: the model's `call` may lack, or call less."""
+    """Make the variables that a step makes, as plain Keras does: the model may have no `call`, or one that calls fewer layers."""
     data = tree.map_structure(to_device, batch.data)
     tf.function(lambda batch: step(batch), autograph=False).get_concrete_function(data)
 

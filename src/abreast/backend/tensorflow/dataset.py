@@ -1,4 +1,4 @@
-"""`tf.data` pipelines: of a source's batches, for plain Keras on TensorFlow, and of arrays from a batch on."""
+"""`tf.data` pipelines: a source's batches for plain Keras on TensorFlow, and arrays that begin at a later batch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def dataset(begin: Callable[[], Iterator[Any]], like: Any) -> Any:
 
 
 def arrays_after(adapter: Any, skips: Skips) -> Any:
-    """Keras's pipeline of arrays without its first batches, whose places are drawn, and whose rows are not gathered."""
+    """Keras's pipeline of arrays without its first batches: their places are drawn, but their rows are not gathered."""
     owner: Any = tf.data.Dataset
     plain = vars(owner)["zip"]
     zipped = []
@@ -42,7 +42,7 @@ def arrays_after(adapter: Any, skips: Skips) -> Any:
         zipped.append(places.skip(skips.num_batches))
         return plain.__func__((zipped[-1], arrays), *args, **kwargs)
 
-    owner.zip = staticmethod(rest)  # Keras calls it with the places of each batch's rows, and with the arrays
+    owner.zip = staticmethod(rest)  # Keras calls it with two datasets: the places of each batch's rows, and the arrays
     try:
         dataset = adapter.get_tf_dataset()
     finally:
@@ -53,7 +53,7 @@ def arrays_after(adapter: Any, skips: Skips) -> Any:
 
 
 def watched(dataset: Any, begin: Callable[[], Callable[[Any], None]]) -> Any:
-    """The same batches, each also passed as NumPy arrays to a function. `begin` returns it when an iterator begins."""
+    """The same batches, each also passed as NumPy arrays to a function, which `begin()` returns at an iterator's first batch."""
     shows: list[Callable[[Any], None]] = []
 
     def show(number: Any, *leaves: Any) -> Any:

@@ -6,7 +6,7 @@ import functools
 
 import tensorflow as tf
 
-OWN: list[str] = []  # TensorFlow's names of the devices of this process, where a launcher started several
+OWN: list[str] = []  # TensorFlow's names of this process's devices, if a launcher started several processes
 
 
 def device_names() -> tuple[str, ...]:
@@ -18,19 +18,19 @@ def device_names() -> tuple[str, ...]:
 
 
 def visible_gpus() -> tuple[str, ...]:
-    """Names by the driver's numbers; TensorFlow numbers the visible ones from 0."""
+    """Names of the visible GPUs by the driver's numbers; TensorFlow numbers the visible GPUs from 0."""
     gpus = tf.config.list_physical_devices("GPU")
     return tuple(f"gpu:{gpus.index(gpu)}" for gpu in tf.config.get_visible_devices("GPU"))
 
 
 @functools.cache
 def computes_on_gpus() -> bool:
-    """As `visible_gpus`, for every step; asked when TensorFlow has started, and can no longer change them."""
+    """Whether there are visible GPUs, cached for every step. Call it after TensorFlow has started: they no longer change."""
     return bool(visible_gpus())
 
 
 def tf_names(devices: tuple[str, ...]) -> tuple[str, ...]:
-    """TensorFlow's own names of devices; of those of all processes, this process's."""
+    """TensorFlow's own names of these devices; in a job of several processes, the names of this process's devices."""
     if devices[0].startswith("rank:"):
         return tuple(OWN)
     visible = visible_gpus()
@@ -38,7 +38,7 @@ def tf_names(devices: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def grow_memory() -> None:
-    """Let TensorFlow take GPU memory as it needs it, where that can still be chosen."""
+    """Make TensorFlow allocate GPU memory as needed, if that can still be chosen."""
     for gpu in tf.config.get_visible_devices("GPU"):
         try:
             tf.config.experimental.set_memory_growth(gpu, True)

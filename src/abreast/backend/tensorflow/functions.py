@@ -1,7 +1,7 @@
 """Functions under `tf.function` that a step over several devices calls: their Python runs as part of the step.
 
 Replicas cannot exchange values inside a separate graph, and a graph made earlier keeps the variables of one replica. Arguments,
-results and converted `if` and `for` are those of `tf.function`. Not here: steps (`step.py`), and the callers of `inlined`
+results and converted `if` and `for` are the same as in `tf.function`. Not here: steps (`step.py`), and the callers of `inlined`
 (`turns.py`, `probe.py`).
 """
 
@@ -49,7 +49,7 @@ def inlined(num_replicas: int) -> Iterator[None]:
 
 
 def in_a_step() -> bool:
-    """Whether this thread is inside of `inlined`."""
+    """Whether this thread is inside `inlined`."""
     return bool(getattr(_thread, "num_replicas", 0))
 
 
@@ -75,7 +75,7 @@ def _run(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs
 
 @contextmanager
 def _own_errors() -> Iterator[None]:
-    """Raise our errors as they are: AutoGraph wraps every error of a type that it does not know in one of its own."""
+    """Raise our errors unchanged: AutoGraph wraps each error of an unknown type in an error of its own."""
     try:
         yield
     except StagingError as error:
@@ -86,7 +86,7 @@ def _own_errors() -> Iterator[None]:
 
 @contextmanager
 def _autograph(function: Any) -> Iterator[Callable[..., Any]]:
-    """The Python of a function. In a graph, `if` and `for` on tensors become operations, except with `autograph=False`."""
+    """The Python code of a function. In a graph, `if` and `for` on tensors become operations, except with `autograph=False`."""
     python, options = function.python_function, function._experimental_autograph_options
     if tf.executing_eagerly():
         yield python
@@ -126,7 +126,7 @@ def _without_mask(leaf: Any) -> Any:
 
 
 def _checked(plain: Callable[..., Any], function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a concrete function, which no longer has Python. Raises `ModelError` if it holds variables of the model."""
+    """Call a concrete function, which has no Python code any more. Raises `ModelError` if it holds variables of the model."""
     if _thread.num_replicas > 1:
         for variable in function.variables:
             if hasattr(variable, OWNER):

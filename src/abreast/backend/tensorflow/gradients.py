@@ -1,4 +1,4 @@
-"""The gradients of all replicas, summed before an optimizer gets them, so that each replica's optimizer works as on one device.
+"""The gradients of all replicas, summed before an optimizer gets them: each replica's optimizer works as on one device.
 
 Clipping, loss scaling, weight decay, averages and constraints then need no code of ours. Not here: how sums are made
 (`reduce.py`).
@@ -23,7 +23,7 @@ from abreast.keras_private.optimizers import BaseOptimizer, LossScaleOptimizer
 
 
 class SharedGradients:
-    """Gives the optimizers of a model, while a step is traced, the sums over all replicas; without a model, does nothing."""
+    """Gives a model's optimizers the sums over all replicas while a step is traced; without a model, does nothing."""
 
     def __init__(self, model: Any, variables: Variables, reducer: Reducer) -> None:
         self._model = model
@@ -37,8 +37,8 @@ class SharedGradients:
         changed = exact.optimizers(self._model) if self._model is not None else []
         for optimizer in changed:
             optimizer.__dict__["apply"] = functools.partial(self._apply, turns, optimizer, optimizer.apply)
-            # Keras would sum over TensorFlow's replicas: here one, so a copy. TensorFlow registers a gradient for that copy,
-            # which would keep the graph alive for ever.
+            # Keras would sum over TensorFlow's replicas. Here there is one, so Keras would copy, and TensorFlow would register a
+            # gradient for that copy, which would keep the graph alive for ever.
             for one in _with_inner(optimizer):
                 one.__dict__["_all_reduce_sum_gradients"] = list
         try:
@@ -85,7 +85,7 @@ class SharedGradients:
             sums = self._reducer.sum_gradients(dense)
             rows = [list(row) for row in zip(*copies, strict=True)]
             for row, total_row, sum_row in zip(rows, self._reducer.sum_gradients(rows), sums, strict=True):
-                # A loss-scaling optimizer leaves out a step that overflows: each replica goes on with what it has.
+                # A loss-scaling optimizer skips a step that overflows: each replica then keeps its own accumulated gradients.
                 is_applied = inner is optimizer or optimizer.check_finite(sum_row)
                 for copy, total in zip(row, total_row, strict=True):
                     with tf.device(copy.device):
@@ -107,7 +107,7 @@ class SharedGradients:
 
 @functools.cache
 def _install() -> None:
-    """Refuse, in a replica's step, an optimizer that would not get the sums. Runs once per process."""
+    """Make an optimizer that would not get the sums raise an error in a replica's step. Runs once per process."""
     for kind in (BaseOptimizer, LossScaleOptimizer):
         kind.apply = _refused_unless_led(kind.apply)
 

@@ -1,4 +1,4 @@
-"""Keep TensorFlow off the GPUs in a process where it only serves tf.data: it would take all of their memory.
+"""Keep TensorFlow off the GPUs in a process that uses it only for tf.data: it would allocate all GPU memory.
 
 This module does not import TensorFlow, which the process may import later, or never.
 """

@@ -24,12 +24,12 @@ from abreast.feed import HostBatch
 
 
 class TensorFlowInstruments(Defaults):
-    """See `backend/instruments.py`. `rest` adds up what the replicas of a model have accumulated."""
+    """See `backend/instruments.py`. `rest` adds up the sums that the replicas of a model have accumulated."""
 
     def __init__(self, rest: Callable[[Any], None], variables: Mapping[Any, Variables]) -> None:
         self._rest = rest
-        self._variables = variables  # of each model that has a place
-        # Of models without one: variables, their parts and sums.
+        self._variables = variables  # of each placed model
+        # For models not yet placed: variables, with the parts of their sums, and the sums.
         self._due_sums: WeakKeyDictionary[Any, list[tuple[Any, np.ndarray, np.ndarray]]] = WeakKeyDictionary()
 
     def device_times(self, placement: Placement | None) -> DeviceTimes:
@@ -53,7 +53,7 @@ class TensorFlowInstruments(Defaults):
         return TensorFlowTracer(logdir)
 
     def random_state(self, model: Any) -> tuple[Any, ...] | None:
-        # Where operations without a seed of their own get one: among them the shuffling of a dataset.
+        # Source of seeds for operations without a seed of their own, such as the shuffling of a dataset.
         generator = getattr(context.context(), "_rng", None)
         state: tuple[Any, ...] | None = None if generator is None else generator.getstate()
         return state
@@ -61,7 +61,7 @@ class TensorFlowInstruments(Defaults):
     def set_random_state(self, state: tuple[Any, ...] | None, model: Any) -> None:
         if state is not None:
             context.context()._rng.setstate(state)
-            context.context().clear_kernel_cache()  # a kernel that has drawn with a seed draws on with the same seed
+            context.context().clear_kernel_cache()  # a cached kernel would continue its own sequence for the same seed
 
     def keep_buffers(self, model: Any) -> None:
         return None
@@ -78,14 +78,14 @@ class TensorFlowInstruments(Defaults):
         self.write_due_sums(model)
 
     def write_due_sums(self, model: Any) -> None:
-        """The variables of a model may have a place now: let replicas have what `write_sums` got before."""
+        """Give the replicas the parts that `write_sums` got earlier, if the model's variables are placed by now."""
         variables, due = self._variables.get(model), self._valid_due_sums(model)
         if variables is not None and all(variables.has(variable) for variable, _ in due):
             self._due_sums.pop(model, None)
             variables.write_sums(due)
 
     def _valid_due_sums(self, model: Any) -> Sums:
-        """The parts that wait for a place, of variables that still have their sum: an epoch's end resets metrics."""
+        """The waiting parts of variables that still have their sum: the end of an epoch resets metrics."""
         due = self._due_sums.get(model, ())
         return [(variable, parts) for variable, parts, total in due if np.array_equal(variable, total)]
 
@@ -101,8 +101,8 @@ class TensorFlowInstruments(Defaults):
             build("train", model, first_batch())
 
     def view(self, variable: Any) -> np.ndarray:
-        tensor = tf.convert_to_tensor(variable.value)  # of a variable, the array would be a copy
-        return np.asarray(tensor.__array__())  # which is a number for a scalar
+        tensor = tf.convert_to_tensor(variable.value)  # an array made from the variable would be a copy
+        return np.asarray(tensor.__array__())  # `__array__` returns a number for a scalar
 
     def read_buffers(self, model: Any) -> dict[str, Any]:
         return {}

@@ -1,7 +1,7 @@
-"""Ctrl+C while the main thread waits inside of TensorFlow for a step, and the step for another process.
+"""Ctrl+C while the main thread waits inside TensorFlow for a step, and the step waits for another process.
 
-Python handles a signal only when the main thread gets back to it. The number of a signal is written to a socket at once, and an
-exchange that waits reads it there.
+Python handles a signal only when the main thread returns to Python code. But Python writes the signal's number to a socket at
+once, and a waiting exchange reads it there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 
 
 class Interrupts:
-    """Made in the main thread; elsewhere, and where somebody else handles Ctrl+C, it notices nothing."""
+    """Notices Ctrl+C. It notices nothing if it is made outside the main thread, or if other code handles Ctrl+C."""
 
     def __init__(self) -> None:
         self._signals, sender = socket.socketpair()
@@ -24,16 +24,16 @@ class Interrupts:
         before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         if before != -1:
             signal.set_wakeup_fd(before)
-        self._sender = sender  # as long as signals are written to it
+        self._sender = sender  # kept open, because signals are written to it
 
     def forget(self) -> None:
-        """Python has handled all signals so far: its main thread calls this."""
+        """Forget earlier signals. The main thread calls this, so Python has handled all of them."""
         with contextlib.suppress(BlockingIOError):
             while self._signals.recv(256):
                 pass
 
     def look(self) -> None:
-        """Raises `KeyboardInterrupt` if Ctrl+C was pressed since `forget`."""
+        """Raise `KeyboardInterrupt` if Ctrl+C was pressed since `forget`."""
         with contextlib.suppress(BlockingIOError):
             if signal.SIGINT in self._signals.recv(256, socket.MSG_PEEK) and _is_plain():
                 raise KeyboardInterrupt

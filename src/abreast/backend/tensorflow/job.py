@@ -1,4 +1,4 @@
-"""A job of several processes of TensorFlow: the connections of a process, and its devices. Imports TensorFlow."""
+"""A job of several TensorFlow processes: the connections of a process, and its devices. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from abreast.launchers import World, own_devices
 
 
 class Job(Exchange):
-    """The messages of one job. `reach` says which of the devices of all processes this process has."""
+    """The messages of one job. `reach`: this process's replicas among those of all processes."""
 
     def __init__(self, world: World) -> None:
         own = _own_devices(world)
@@ -32,7 +32,7 @@ class Job(Exchange):
         self._hosts = meeting.hosts
         self.interrupts = Interrupts()
         ends = connecting.connections.before, connecting.connections.after
-        # `leaving` notices a process that is silent, and ends this one.
+        # No time limit: `leaving` notices a silent process, and ends this one.
         self.ring = ring = Ring(world.rank, world.size, ends, float("inf"), self.interrupts.look, self._lost)
         self.reach = Reach(sum(counts[: world.rank]), sum(counts), Processes(ring))
         OWN[:] = tf_names(own)

@@ -1,8 +1,8 @@
 """Processes that a launcher started: each runs the user's script, and drives its devices in a graph of its own.
 
-Rank 0's order of the data, weights and findings about the model count; batches, and what code between steps sets, must be the
-same in all processes, and are compared. Not here: how processes join (`job.py`), and what steps exchange (`processes.py`).
-Imports TensorFlow.
+All processes use rank 0's order of the data, its weights and its findings about the model. Batches, and values that code sets
+between steps, must be the same in all processes, and are compared. Not here: how processes join (`job.py`), and the exchanges in
+steps (`processes.py`). Imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from abreast.shares import counts_of_own
 
 
 class Launched(LaunchedProcess):
-    """This process as one of its job."""
+    """This process as a member of its job."""
 
     job: Job
 
     def __init__(self, world: World, variables: Mapping[Any, Variables]) -> None:
         job = Job(world)
         super().__init__(job)
-        self._variables = variables  # of each model that has a place
+        self._variables = variables  # of each placed model
         self.reach = job.reach
         self._held = HeldValues()
-        self._kinds: WeakKeyDictionary[Any, set[Kind]] = WeakKeyDictionary()  # of the steps that a model has made
-        self._left: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # settings that steps leave on a model
+        self._kinds: WeakKeyDictionary[Any, set[Kind]] = WeakKeyDictionary()  # by model: the kinds of steps it has made
+        self._left: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # by model: settings that its steps changed
         self._set: dict[int, ref[Any]] = {}  # variables that were set since the last step that reads them
         tensorflow_variables.ON_ASSIGNMENT.append(self._assigned)
 
@@ -58,11 +58,11 @@ class Launched(LaunchedProcess):
         variables.complete()
         self.agree_on_variables(variables)
 
-    # What rank 0 decides
+    # Values from rank 0
 
     @contextmanager
     def seeds_of_rank_0(self) -> Iterator[None]:
-        """Inside, TensorFlow's random operations get the seeds that they get on rank 0. Data sets that shuffle are made there."""
+        """Inside, TensorFlow's random operations get the same seeds as on rank 0. Make datasets that shuffle in this context."""
         running = context.context()
         before = running._seed, getattr(running, "_rng", None)
         state = None if before[1] is None else before[1].getstate()
@@ -78,7 +78,7 @@ class Launched(LaunchedProcess):
                 running._seed, running._rng = before
 
     def agree_on_variables(self, variables: Variables) -> None:
-        """A call begins: variables that a script has set get the values of rank 0, unless all processes set the same."""
+        """Begin a call: variables that a script set get rank 0's values, unless all processes set the same values."""
         everything = variables.all()
         names = [f"{variable.path} {tuple(variable.shape)} {variable.dtype}" for variable in everything]
         values = {place: self._held.digest(variable) for place, variable in enumerate(everything)}
@@ -95,25 +95,25 @@ class Launched(LaunchedProcess):
         return found.view(value.dtype).reshape(value.shape)
 
     def complete(self, staged: StagedBatch, rows: tuple[int, ...]) -> None:
-        """Note how many rows each process gives to a step, where they are its own."""
+        """Note how many rows of its own each process gives to a step."""
         staged.counts = counts_of_own(rows, self.num_devices)
         staged.digest = digest_of_text(str(rows))
 
-    # What must be the same in all processes
+    # Comparisons between processes
 
     def before_step(self, batch: int, model: Any) -> None:
-        """Before the first step of a call, all processes must have the same batch and settings. `batch` is a checksum."""
+        """Count a step. Before the first one of a call, compare batch and settings. `batch` is a checksum."""
         self.job.leaving.in_call = True  # also after a call that a callback made
         self._held.forget()
         self._agreement.before_step(batch, lambda: Program.of(fingerprint.settings(model), self._left.get(model, ())))
 
     def _assigned(self, variable: Any) -> None:
-        """A variable was set outside of steps, maybe before the first step of a call."""
+        """Note a variable that was set outside steps, maybe before the first step of a call."""
         number = id(variable)
         self._set[number] = ref(variable, lambda _: self._set.pop(number, None))
 
     def note_assigned(self, variables: Variables) -> None:
-        """A step begins: what was set since the last one must be the same in all processes."""
+        """Begin a step: record the variables set since the last one, for a comparison between processes."""
         for variable in self._taken_from_set(variables.all()) if self._set else ():
             self._agreement.assigned(variable.path, partial(array_digest, variable._value))
 
@@ -121,7 +121,7 @@ class Launched(LaunchedProcess):
         return [variable for variable in variables if self._set.pop(id(variable), None) is not None]
 
     def call_ended(self, failed: bool, variables: Variables | None) -> None:
-        """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
+        """End a call of this process. Unless it failed, wait for its end in all processes, and compare their records."""
         try:
             self._agreement.call_ended(failed)
             if not failed and variables is not None:
@@ -131,13 +131,13 @@ class Launched(LaunchedProcess):
 
     @contextmanager
     def preparing(self, model: Any) -> Iterator[None]:
-        """Inside, calls of a model look at this process's rows. What they leave on one that runs eagerly is no setting."""
+        """Inside, calls of a model see this process's rows. Attributes that they change on an eager model are no settings."""
         with self._noting_left(model) if model.run_eagerly else nullcontext():
             yield
 
     @contextmanager
     def stepping(self, kind: Kind, model: Any) -> Iterator[None]:
-        """Inside, a step runs. What the first one of its kind leaves on the model is no setting."""
+        """Inside, a step runs. Attributes that the first step of its kind changes on the model are no settings."""
         kinds = self._kinds.setdefault(model, set())
         with nullcontext() if kind in kinds else self._noting_left(model), self._explained():
             yield
@@ -151,11 +151,11 @@ class Launched(LaunchedProcess):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Inside, the error of a step whose exchange failed names the process that is gone, and Ctrl+C ends a step that waits."""
+        """Inside, Ctrl+C ends a waiting step, and the error of a step whose exchange failed names the process that is gone."""
         self.job.interrupts.forget()
         try:
             yield
-        except (tf.errors.OpError, RuntimeError):  # the latter where Ctrl+C comes while TensorFlow makes the former
+        except (tf.errors.OpError, RuntimeError):  # RuntimeError: Ctrl+C during the making of an OpError
             failed = self.job.ring.error
             if failed is None:
                 raise

@@ -1,7 +1,8 @@
-"""Strategies of `tf.distribute` that place nothing: a script's own ones become these, and abreast places its models.
+"""Strategies of `tf.distribute` that place nothing: they replace a script's own strategies, and abreast places its models.
 
-A `TakenOver` has the class that the script named, so that `isinstance` holds; scopes, data sets and numbers of replicas are those
-of abreast. Loops that call `run` are refused. Not here: which names become what (`strategies.py`). Imports TensorFlow.
+A `TakenOver` is an instance of the class that the script named, so `isinstance` holds. Its scopes, data sets and number of
+replicas are those of abreast. Loops that call `run` are refused. Not here: the names that are replaced (`strategies.py`). Imports
+TensorFlow.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def around() -> Any:
 
 
 def enter(strategy: Any) -> None:
-    """Be in a strategy's scope from now on."""
+    """Enter a strategy's scope."""
     _scopes().append(strategy)
 
 
@@ -43,7 +44,7 @@ def _scopes() -> list[Any]:
 
 
 class TakenOver(tf.distribute.Strategy):  # type: ignore[misc]  # TensorFlow has no types
-    """A strategy over `num_replicas` devices; without its own, abreast has `num_devices` of them."""
+    """A strategy with abreast's `num_devices` replicas, unless a subclass has another number."""
 
     num_devices: ClassVar[int]
     title: ClassVar[str]
@@ -119,7 +120,7 @@ class MirroredStrategy(TakenOver, tf.distribute.MirroredStrategy):  # type: igno
 
 
 class OneDeviceStrategy(TakenOver, tf.distribute.OneDeviceStrategy):  # type: ignore[misc]
-    """One replica, as the script says: its batches and learning rates stay what they are."""
+    """One replica, as the script asks: its batches and learning rates stay unchanged."""
 
     title = "tf.distribute.OneDeviceStrategy"
 
@@ -132,7 +133,7 @@ class OneDeviceStrategy(TakenOver, tf.distribute.OneDeviceStrategy):  # type: ig
 
 
 def joined(dataset: Any, count: int) -> Any:
-    """The global batches of a data set of replicas' batches: each is the rows of the next `count`, in their order."""
+    """The global batches of a data set of replicas' batches: each joins the rows of the next `count` batches, in order."""
     if count == 1:
         return dataset
     specs = dataset.element_spec

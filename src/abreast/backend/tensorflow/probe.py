@@ -64,10 +64,10 @@ class TensorFlowProbe:
 
 
 class _Seeds:
-    """The generator from which TensorFlow takes operation seeds when a global seed is set; private for this thread.
+    """TensorFlow's generator of operation seeds, used when a global seed is set; this thread gets a private one.
 
-    Restoring the user's generator afterwards would not do: a source in another thread may draw from it meanwhile, and a kernel
-    that was made for a seed continues with it.
+    Restoring the user's generator afterwards would not work: a source in another thread may draw from it meanwhile, and a kernel
+    that was made for a seed continues its sequence.
     """
 
     def __init__(self, plain: random.Random) -> None:
@@ -79,7 +79,7 @@ class _Seeds:
 
 
 def _others(model: Any) -> dict[str, Any]:
-    """`{place: variable}` of TensorFlow's own variables that layers hold, alone or in containers, and Keras does not track."""
+    """TensorFlow variables that layers hold and Keras does not track, alone or in containers, as `{place: variable}`."""
     known = {id(variable._value) for variable in model.variables}
     found: dict[int, tuple[str, Any]] = {}
     for layer in model._flatten_layers():

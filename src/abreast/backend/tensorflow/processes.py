@@ -1,6 +1,6 @@
-"""Sums and gathers over processes inside of a step, as operations that call Python: a ring of sockets makes them.
+"""Sums and gathers over processes inside a step: operations that call Python, which sends over a ring of sockets.
 
-Every process makes them in the order in which the step was traced. XLA cannot compile such operations. Imports TensorFlow.
+Every process runs them in the order in which the step was traced. XLA cannot compile such operations. Imports TensorFlow.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _HOST = "/CPU:0"
 
 
 class Processes:
-    """The exchanges of one process's steps with those of the others."""
+    """The exchanges between one process's steps and the steps of the others."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
-        self._last: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # of each graph, what the last exchange gave
+        self._last: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # by graph: the operation of the last exchange
 
     def sum(self, tensors: Sequence[Any]) -> list[Any]:
         """The sums of tensors over all processes, in one message for each type."""
@@ -36,7 +36,7 @@ class Processes:
         return [totals[place] for place in range(len(tensors))]
 
     def rows(self, tensor: Any) -> Any:
-        """The rows of all processes in the order of the ranks; they may have different numbers of them."""
+        """The rows of all processes in rank order; their numbers of rows may differ."""
         if tensor.dtype == tf.string:
             raise ModelError(
                 "text cannot be gathered from several processes",
@@ -47,7 +47,7 @@ class Processes:
         return gathered
 
     def in_order(self, branching: Callable[[], Any]) -> Any:
-        """The result of a function that builds a `tf.cond` with exchanges in its branches: they come after those before it."""
+        """The result of a function that builds a `tf.cond` with exchanges in its branches; earlier exchanges run before them."""
         with self._after_the_last():
             result = branching()
         self._note(tf.nest.flatten(result)[0])
@@ -84,7 +84,7 @@ class Processes:
 
 @dataclass(frozen=True)
 class Reach:
-    """The replicas of this process: those from `first` on, of `total`. Without `processes` it has all."""
+    """The replicas of this process: those from number `first` on, out of `total`. Without `processes`, it has all."""
 
     first: int
     total: int

@@ -1,4 +1,4 @@
-"""Sums over replicas: those of one TensorFlow process by NCCL on GPUs, else on one device; then those of all processes.
+"""Sums over replicas: first within one TensorFlow process, by NCCL on GPUs, else on one device; then over all processes.
 
 The callers pass the values of all replicas, after the last replica has arrived.
 """
@@ -19,7 +19,7 @@ _key_bases = count(1000, 1000)
 
 
 class _Strategy(tf.distribute.MirroredStrategy):  # type: ignore[misc]  # TensorFlow has no types
-    """A `MirroredStrategy` with its own collective keys, so that a process may have several.
+    """A `MirroredStrategy` with its own collective keys, so that a process can have several such strategies.
 
     Two strategies with the same keys and different numbers of devices disagree about the size of one group.
     """
@@ -50,7 +50,7 @@ def add_in_order(values: Sequence[Any]) -> Any:
 
 
 class Reducer:
-    """All-reduce over devices, which are given by TensorFlow's names, and over those of other processes."""
+    """All-reduce over devices, given by TensorFlow's names, and over the devices of other processes."""
 
     def __init__(self, devices: tuple[str, ...], processes: Processes | None = None) -> None:
         self._devices = devices
@@ -62,9 +62,9 @@ class Reducer:
         return [row[0] for row in self._sum_columns([tuple(values)])]
 
     def sum_gradients(self, values: list[list[Any]]) -> list[list[Any]]:
-        """For each replica, the sums of the gradients; all replicas give theirs in one order.
+        """The sums of the gradients, returned once per replica; all replicas pass their gradients in one order.
 
-        Gradients of embeddings (`IndexedSlices`) are joined, and not made dense.
+        Gradients of embeddings (`IndexedSlices`) are joined, not made dense.
         """
         columns = list(zip(*values, strict=True))
         dense = [column for column in columns if isinstance(column[0], (tf.Tensor, tf.Variable))]
@@ -79,7 +79,7 @@ class Reducer:
         ]
 
     def sum_once(self, columns: list[tuple[Any, ...]]) -> list[Any]:
-        """The sums of several tensors, each given once per replica of this process; all in one message."""
+        """The sums of several tensors, each passed once per replica of this process; all go in one message."""
         own = [add_in_order(column) for column in columns]
         return own if self._processes is None else self._processes.sum(own)
 

@@ -1,4 +1,4 @@
-"""A batch is cut into one shard per device and copied there, for `Backend.stage`."""
+"""Cuts a batch into one shard per device and copies the shards there, for `Backend.stage`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from abreast.shares import Shares, shares_of
 
 
 def put_shards(batch: HostBatch, placement: Placement, first: int = 0) -> StagedBatch:
-    """A batch on its way to the devices of this process, the first of which has the number `first` of all: one shard on each."""
+    """A batch on its way to this process's devices, one shard on each; `first` is their first index among all devices."""
     shares = shares_of(batch.rows, placement.num_devices)
     own = range(first, first + len(tf_names(placement.devices)))
     if batch.held is None:
@@ -28,7 +28,7 @@ def put_shards(batch: HostBatch, placement: Placement, first: int = 0) -> Staged
 
 
 def put_own_shards(batch: HostBatch, placement: Placement) -> StagedBatch:
-    """A batch of this process's own rows on its devices. The rows of the others are not known yet."""
+    """A batch of this process's own rows on its devices. The row counts of the other processes are not known yet."""
     return _put(batch, placement, [_leaves(data) for data in batch.cut(len(tf_names(placement.devices)))], ())
 
 

@@ -1,7 +1,7 @@
 """One step of a model over several TensorFlow devices, as one graph in each process.
 
-Every replica runs forward and backward on its rows. When all replicas have arrived, they exchange sums of gradients, and whatever
-else `exact` asks for. Then each replica runs the optimizer by itself, on equal gradients. Not here: variables
+Every replica runs forward and backward on its rows. When all replicas have arrived, they exchange sums of gradients and the other
+values that `exact` needs. Then each replica runs the optimizer by itself, on equal gradients. Not here: variables
 (`variables.py`), turns and links (`turns.py`), gradients (`gradients.py`), staging (`staging.py`).
 """
 
@@ -32,8 +32,8 @@ from abreast.errors import ModelError
 class StagedBatch:
     """One shard per device of this process, its tensors in the order of `structure`.
 
-    `counts`: the number of valid rows of each shard, also of other processes. `digest` is that of the batch, where several
-    processes compare theirs.
+    `counts`: the number of valid rows of each shard, also of other processes. `digest`: the batch's checksum, if processes
+    compare their batches.
     """
 
     structure: Any
@@ -61,7 +61,7 @@ class Program:
         self._traces: dict[str, tuple[list[Any], Any]] = {}
 
     def __call__(self, staged: StagedBatch, expected: list[Any]) -> Any:
-        """Run one step. `expected` are the known specs of the source's batches; they save traces."""
+        """Run one step. `expected`: the known specs of the source's batches, which save traces."""
         tensors = [tensor for shard in staged.shards for tensor in shard]
         counts = _counts(staged.counts)
         if self.model.run_eagerly:
@@ -104,14 +104,14 @@ class Program:
             return self._results(structure, counts, tensors)
 
     def _begin_sums(self) -> None:
-        """The sums of metrics so far are known to every process, and count in the first one."""
+        """Count the sums of metrics so far in the first process only: every process has them."""
         for variable in self.variables.metric_sums if self.reach.first else ():
             first = self.variables.copies(variable)[0]
             with tf.device(first.device):
                 first.assign(tf.zeros_like(first))
 
     def _end_sums(self) -> list[Any]:
-        """Let every process know what metrics have added up; returns that."""
+        """Add up the sums of metrics over all replicas, set them in every process, and return them."""
         variables = self.variables.metric_sums
         totals = self._reducer.sum_once([self.variables.copies(variable) for variable in variables])
         for variable, total in zip(variables, totals, strict=True):
@@ -182,7 +182,7 @@ class Program:
         return self.model.predict_step(data)
 
     def _average_states(self, counts: Any, total_rows: Any, relations: exact.Relations | None) -> None:
-        """Set the states that replicas changed by their own rows, mostly moving statistics, to the mean weighted by rows."""
+        """Set states that replicas changed by their own rows, mostly moving statistics, to their mean weighted by rows."""
         if self.placement.num_devices == 1:
             return
         variables = exact.diverging_variables(self.model, self.placement.batch_norm == "global", relations)
@@ -236,7 +236,7 @@ def _metric_results(model: Any) -> dict[str, Any]:
 
 
 def _packed(structure: Any, tensors: list[Any]) -> Any:
-    """The tensors in the places of a structure's zeros, and None where the structure has None."""
+    """The structure with the tensors in place of its zeros; None stays."""
     remaining = iter(tensors)
     return tree.map_structure(lambda leaf: None if leaf is None else next(remaining), structure)
 
@@ -279,7 +279,7 @@ def _average(values: list[Any], weights: list[Any]) -> Any:
 
 
 def _draw_apart(first_replica: int) -> None:
-    """Let TensorFlow's own random operations of this trace draw other numbers than those of other processes."""
+    """Make TensorFlow's own random operations of this trace draw different numbers in each process."""
     graph = tf.compat.v1.get_default_graph()
     if first_replica and graph.seed is not None:
         graph.seed += first_replica * _SEED_STRIDE

@@ -1,8 +1,8 @@
-"""Which strategies of `tf.distribute` abreast takes over in a script, and which it refuses by name, with the lines to change.
+"""Strategies of `tf.distribute` in a script: those that abreast takes over, and those that it refuses, with lines to change.
 
-Inside `taking_over`, the names of the strategies stand for classes of ours, which the script may call, subclass and compare with.
-Keras and TensorFlow themselves see no strategy. Not here: what a strategy does that is taken over (`own_strategies.py`).
-Imports TensorFlow and Keras.
+Inside `taking_over`, the names of the strategies refer to our classes, which the script may call, subclass and compare with.
+Keras and TensorFlow themselves see no strategy. Not here: the classes themselves (`own_strategies.py`). Imports TensorFlow and
+Keras.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from abreast.replacing import replaced
 
 _HOSTS = "abreast joins the processes of a launcher itself (docs/guides/launchers.md): "
 _MIRRORED = "write tf.distribute.MirroredStrategy(), which abreast takes over, or leave the strategy and its scope out"
-# Of all names of a strategy, what to write in its place.
+# Refused strategies, each with the hint that names a replacement.
 _REFUSED = {
     "MultiWorkerMirroredStrategy": _HOSTS + _MIRRORED,
     "ParameterServerStrategy": _HOSTS + _MIRRORED,
@@ -41,7 +41,7 @@ _made_in: WeakKeyDictionary[Any, TakenOver] = WeakKeyDictionary()
 
 @contextmanager
 def taking_over(num_devices: int) -> Iterator[None]:
-    """Inside, strategies that a script makes lead to `num_devices` devices of abreast, or are refused."""
+    """Inside, strategies that a script makes use `num_devices` devices of abreast, or are refused."""
     TakenOver.num_devices = num_devices
     with ExitStack() as stack:
         for module, title in _modules():
@@ -67,7 +67,7 @@ def _modules() -> list[tuple[Any, str]]:
 
 
 def _own(name: str, plain: Any, title: str) -> Any:
-    """What a name stands for; None if it stays."""
+    """The object that replaces a name of `tf.distribute`; None if the name stays unchanged."""
     if name in _REFUSED:
         return _refused(plain, title, _REFUSED[name])
     if name in _TAKEN_OVER:
@@ -83,7 +83,7 @@ def _own(name: str, plain: Any, title: str) -> Any:
 
 
 def _refused(plain: Any, title: str, hint: str) -> Any:
-    """A class in place of a strategy that cannot be made."""
+    """A subclass of a refused strategy, whose construction raises `ModelError`."""
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         raise ModelError(f"the script makes a {title}, which abreast cannot take over", hint)
@@ -92,7 +92,7 @@ def _refused(plain: Any, title: str, hint: str) -> Any:
 
 
 def _in_scope(plain: Callable[[], Any], own: Callable[[Any], Any]) -> Callable[[], Any]:
-    """A function that answers the script, in the scope of a strategy, as if that one placed models."""
+    """A replacement of `plain`: in a strategy's scope it gives the script `own(strategy)`, as if that strategy placed models."""
 
     @functools.wraps(plain)
     def asked() -> Any:
@@ -111,7 +111,7 @@ def _set_strategy(plain: Callable[[Any], None], strategy: Any) -> None:
 
 
 def _show_strategies_to_models(stack: ExitStack) -> None:
-    """Let `model.distribute_strategy` answer the script with the strategy in whose scope the model was made."""
+    """Make `model.distribute_strategy` return to the script the strategy in whose scope the model was made."""
     plain_init, plain = TensorFlowTrainer.__init__, TensorFlowTrainer.distribute_strategy
 
     @functools.wraps(plain_init)
@@ -129,5 +129,5 @@ def _show_strategies_to_models(stack: ExitStack) -> None:
 
 
 def _asked_by_library() -> bool:
-    """Whether the caller of the function that asks is Keras, TensorFlow or abreast."""
+    """Whether Keras, TensorFlow or abreast called the function that calls this one."""
     return str(sys._getframe(2).f_globals.get("__name__")).startswith(_LIBRARIES)

@@ -36,7 +36,7 @@ class Summaries:
 
     @contextmanager
     def of_rank(self, first: int) -> Iterator[None]:
-        """Inside, the only replica of a process writes if it is the first one of all."""
+        """Inside, the process's only replica writes summaries if it is the first replica of all."""
         before = _now.is_recording_distribution_strategy
         if first > 0:
             _now.is_recording_distribution_strategy = False

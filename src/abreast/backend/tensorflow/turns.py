@@ -1,8 +1,8 @@
 """Replicas of one TensorFlow step that take turns in one Python process, and the exchanges between them.
 
-Each replica runs in a thread of its own, one at a time, until it needs values of the others. When all have arrived, the caller's
-thread combines their values, and the replicas continue. Inside a `tf.function` this builds one graph over several devices.
-Not here: the contents of a step (`step.py`).
+Each replica runs in a thread of its own, one at a time, until it needs values from the others. When all have arrived, the
+caller's thread combines their values, and the replicas continue. Inside a `tf.function` this builds one graph over several
+devices. Not here: the contents of a step (`step.py`).
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def _with_gradient(tensor: Any, forward: Callable[[Any], Any], backward: Callabl
     if not (tensor.dtype.is_floating or tensor.dtype.is_complex):
         return forward(tensor)
 
-    # At every exchange, `tf.custom_gradient` would search the other replicas' part of the graph for variables.
+    # `tf.custom_gradient` would search the other replicas' part of the graph for variables at every exchange.
     with record.stop_recording():
         result = tf.identity(forward(tensor))
     record.record_operation("AbreastMeeting", [result], [tensor], lambda gradient: [backward(gradient)])

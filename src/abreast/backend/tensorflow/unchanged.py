@@ -1,8 +1,8 @@
-"""Checksums of variables at the beginning of a call, at little cost for those that nobody has changed since the last one ended.
+"""Checksums of variables at the beginning of a call, cheap for variables that have not changed since the last call ended.
 
-TensorFlow writes to the memory of a variable only while nobody else holds its value. So while we hold the value, every
-assignment, also one by `tf.Variable.assign`, gives the variable other memory. Of a large variable with the same memory, some
-numbers are read and not all. Variables with sparse updates never share their memory: they are always read.
+TensorFlow writes to a variable's memory only while no other code holds its value. So while abreast holds the value, every
+assignment, also by `tf.Variable.assign`, gives the variable new memory. If a large variable still has the same memory, only some
+of its numbers are read. Variables with sparse updates never share their memory: they are always read in full.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from abreast.feed import array_digest
 
-_LARGE_BYTES = 1 << 16  # reading fewer takes as long as looking at their address
+_LARGE_BYTES = 1 << 16  # reading a smaller variable takes as long as finding its address
 _SAMPLED = 256  # numbers
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -26,10 +26,10 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes
 
 
 class HeldValues:
-    """The values of large variables as they were when a call ended. Forget them before a step: it would have to copy them."""
+    """The values of large variables at the end of a call. Forget them before a step, or it must copy the variables."""
 
     def __init__(self) -> None:
-        # By the identity of a plain variable: a reference to it, and its value.
+        # By the identity of a plain variable: a weak reference to it, and its value.
         self._held: dict[int, tuple[Any, Any]] = {}
 
     def hold(self, variables: Iterable[Any]) -> None:
@@ -46,7 +46,7 @@ class HeldValues:
         self._held.clear()
 
     def digest(self, variable: Any) -> int:
-        """A checksum of a Keras variable: of some of its numbers where its value is the held one, else of all."""
+        """A checksum of a Keras variable: of some of its numbers if its value is still the held one, else of all."""
         value = _read(variable._value)
         _, held = self._held.get(id(variable._value), (None, None))
         if held is None or _address(value) != _address(held):
@@ -66,6 +66,6 @@ def _read(plain: Any) -> Any:
 
 
 def _address(value: Any) -> int | None:
-    """Where the numbers of a tensor lie, on the CPU or a GPU: the first field of what DLPack gives."""
+    """The memory address of a tensor's numbers, on the CPU or a GPU: the first field of its DLPack struct."""
     managed = _pointer(tf.experimental.dlpack.to_dlpack(value), b"dltensor")
     return ctypes.c_void_p.from_address(managed).value

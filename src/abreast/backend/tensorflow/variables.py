@@ -1,10 +1,9 @@
 """A model's variables on several devices of one TensorFlow process.
 
-A Keras variable keeps its plain TensorFlow variable, which is the first replica's; the other replicas have copies. Outside of
-steps only the plain variable counts, and the user may change it. The next step begins by copying its value to the copies
-(`work`). After the last step, the sums that the replicas accumulated are added up in the plain variable (`rest`). While a step is
-traced, a Keras variable holds the variable of the replica whose turn it is, so that layers, metrics and optimizers work as on
-one device. Not here: steps.
+A Keras variable keeps its plain TensorFlow variable, which is the first replica's; the other replicas have copies. Outside steps
+only the plain variable counts, and the user may change it. The next step begins by copying its value to the copies (`work`).
+After the last step, the replicas' accumulated sums are added up in the plain variable (`rest`). While a step is traced, a Keras
+variable holds the variable of the running replica, so layers, metrics and optimizers work as on one device. Not here: steps.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from abreast.keras_private.optimizers import identify_variables
 AT_WORK = threading.RLock()
 
 
-# Called with a Keras variable, where something outside of steps assigns to it or to the plain variable in it.
+# Functions that get a Keras variable after an assignment to it, or to its plain variable, outside steps.
 ON_ASSIGNMENT: list[Callable[[Any], None]] = []
 
 
@@ -65,7 +64,7 @@ def install() -> None:
 
 
 def _noticed(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of TensorFlow's own variables that assigns."""
+    """An assigning method of TensorFlow's variables, replaced by one that notices the assignment."""
 
     @functools.wraps(plain)
     def assign(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -100,9 +99,7 @@ class Variables:
         self._of_plain: dict[int, Any] = {}
         self._locks: list[Any] = []
         self._has_added = False
-        self.is_partial = (
-            False  # whether `gradient_sums` are this process's own, and those of other processes are missing
-        )
+        self.is_partial = False  # whether `gradient_sums` hold this process's part only
         self._spread: Callable[[], None] | None = None
         self._gather: Callable[[], None] | None = None
         self._complete: Callable[[], None] | None = None
@@ -122,7 +119,7 @@ class Variables:
             variable._value = copies.values[index or 0]
 
     def has(self, variable: Any) -> bool:
-        """Whether a Keras variable has a place."""
+        """Whether a Keras variable is placed."""
         return id(variable) in self._copies
 
     def add_optimizer(self, optimizer: Any) -> None:
@@ -134,7 +131,7 @@ class Variables:
         return [variable for variable, _ in self._copies.values()]
 
     def of_plain(self, plain: Any) -> Any:
-        """The Keras variable that keeps a plain variable."""
+        """The Keras variable that holds a plain variable."""
         return self._of_plain[id(plain)]
 
     def copies(self, variable: Any) -> tuple[Any, ...]:
@@ -143,7 +140,7 @@ class Variables:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Held during a step and while values are copied or summed: one thread at a time, for all models that share variables."""
+        """A lock for steps, copies and sums of values: one thread at a time, over all models that share variables."""
         with ExitStack() as stack:
             for lock in self._locks:
                 stack.enter_context(lock)
@@ -157,9 +154,9 @@ class Variables:
                 self._spread = self._spread or self._function(self._give)
                 self._spread()
             if self._reach.first and not self.is_partial:
-                for variable in self.gradient_sums:  # what is known to all processes counts in the first one
+                for variable in self.gradient_sums:  # sums that all processes have count in the first process only
                     first = self.copies(variable)[0]
-                    # Not `assign`, which would pass for the user's.
+                    # Not `assign`, which would be noticed as an assignment of the user.
                     tf.raw_ops.AssignVariableOp(resource=first.handle, value=tf.zeros_like(first))
             self.is_spread = True
         self.is_partial = bool(self.gradient_sums) and self._reach.processes is not None
@@ -174,7 +171,7 @@ class Variables:
             self._has_added = False
 
     def read_sums(self) -> Sums:
-        """Each variable whose parts `rest` would add up, with its parts, one per replica; none over several processes."""
+        """The variables whose parts `rest` would add up, with one part per replica; none in a job of several processes."""
         if not self._has_added or self._reach.processes is not None or len(self.devices) == 1:
             return []
         with self.turn():
@@ -182,7 +179,7 @@ class Variables:
             return [(variable, np.stack([np.array(copy) for copy in self.copies(variable)])) for variable in sums]
 
     def write_sums(self, sums: Sums) -> None:
-        """Let each replica have its part again, after `rest`; parts of another number of replicas stay added up."""
+        """Give each replica its part again, after `rest`; parts of another number of replicas stay added up."""
         with self.turn():
             for variable, parts in sums:
                 copies = self.copies(variable)
@@ -192,7 +189,7 @@ class Variables:
                         copy.assign(part)
 
     def complete(self) -> None:
-        """After `rest`, in every process: add up the `gradient_sums` of all."""
+        """After `rest`: add up the `gradient_sums` of all processes. Every process calls it."""
         if self.is_partial:
             with self.turn():
                 self.is_partial = False
@@ -306,7 +303,7 @@ def _move(variable: Any, device: str) -> None:
 
 
 def _adopt(optimizer: Any) -> None:
-    """Renew the optimizer's index, whose keys are identities of TensorFlow's variables: some of these were recreated."""
+    """Renew the optimizer's index. Its keys are identities of TensorFlow variables, and some of those were recreated."""
     for one in (optimizer, getattr(optimizer, "inner_optimizer", None)):
         if one is not None and one.built:
             identify_variables(one)

@@ -22,6 +22,6 @@ def seconds(group: dist.ProcessGroup | None, size_bytes: int) -> float:
         dist.barrier(group=group)
         start = time.perf_counter()
         dist.all_reduce(values, group=group)
-        values[0].item()  # waits for a GPU
+        values[0].item()  # waits for the GPU
         times.append(time.perf_counter() - start)
     return statistics.median(times[1:])

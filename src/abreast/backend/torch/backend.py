@@ -1,7 +1,7 @@
-"""PyTorch: a process per device. The caller's process is rank 0 and keeps the user's model; workers step along.
+"""PyTorch: a process per device. The caller's process is rank 0 and keeps the user's model; workers run the same steps.
 
-Keras's own trainer runs `fit` here, in rank 0; its step function cuts each batch and leads all ranks through it. Who takes
-part differs by mode (`mode.py`): this process alone, workers that it leads, or processes that a launcher started.
+Keras's own trainer runs `fit` in rank 0. Its step function cuts each batch and leads all ranks through the step. The mode
+(`mode.py`) decides which ranks there are: this process alone, workers that it leads, or processes that a launcher started.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class TorchBackend:
         keep_off_gpus()
         seeds.install()
         keras_ddp.install()
-        exact.install()  # before anybody replaces one of these functions for a while
+        exact.install()  # before other code replaces one of these functions for a while
         _install()
 
     def taking_over(self, num_devices: int) -> AbstractContextManager[None]:
@@ -135,7 +135,7 @@ class TorchBackend:
         return StepFunction(run, for_keras)
 
     def accept_state(self) -> None:
-        """The user's code runs next: what it finds in Python is what all ranks have."""
+        """Record, before the user's code runs, that all ranks have the present Python state."""
         ranks = self._ranks
         if (model := ranks.step_lock.last_model()) is not None:
             with ranks.step_lock:
@@ -152,7 +152,7 @@ class TorchBackend:
             if self._launched is not None:
                 self._launched.call_ended(model, failed)
         if failed:
-            self.instruments.stop_trace()  # here: only the thread that started it can
+            self.instruments.stop_trace()  # in this thread, because only the thread that started it can stop it
             with suppress(Exception):
                 global_state.set_global_attribute("torch_device", None)
 
@@ -163,7 +163,7 @@ class TorchBackend:
 
 
 def _as_keras_would(leaf: Any) -> Any:
-    """A NumPy view of a dataset's tensor as it is, where torch has its type; else converted as Keras does."""
+    """A NumPy view of a dataset's tensor, if torch has its type; else an array converted as Keras does."""
     if leaf is None or (leaf.dtype.kind in "biuf" and leaf.dtype.name not in ("uint16", "uint32", "uint64")):
         return leaf
     with keras.device("cpu"):
@@ -172,7 +172,7 @@ def _as_keras_would(leaf: Any) -> Any:
 
 @functools.cache
 def _install() -> None:
-    """Let Keras hand a feed's batches on as they were staged, not as plain arrays."""
+    """Make Keras pass a feed's batches on in their staged form, not as plain arrays."""
     epoch_iterator: Any = TorchEpochIterator
     plain = epoch_iterator.__next__
 
@@ -182,7 +182,7 @@ def _install() -> None:
         try:
             begin_step, end_step, iterator = next(self._epoch_iterator)
         except StopIteration:
-            if not self.data_adapter.users_code_between_steps:  # else it has run since the last step
+            if not self.data_adapter.users_code_between_steps:  # else that code has run since the last step
                 BACKEND.accept_state()
             raise
         if isinstance(iterator, DoneStep):

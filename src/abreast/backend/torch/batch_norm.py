@@ -1,7 +1,7 @@
 """Torch's own batch normalization inside a replica's step: over the rows of all replicas, as `exact` does for Keras's layer.
 
-Modules inside `keras.layers.TorchModuleWrapper` use it. With `batch_norm="local"` it is torch's own, except where a replica has
-one value per channel, which torch refuses. Not here: the buffers of modules (`buffers.py`).
+Modules inside `keras.layers.TorchModuleWrapper` use it. With `batch_norm="local"` torch's own function runs, except if a replica
+has one value per channel, which torch refuses. Not here: the buffers of modules (`buffers.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _plain_sync = _synchronized.forward
 
 @functools.cache
 def install() -> None:
-    """Replace torch's functions by these; outside of a replica's step they behave as torch's own. Runs once per process."""
+    """Replace torch's functions by these; outside a replica's step they behave like torch's own. Runs once per process."""
     _functional_module.batch_norm, torch.batch_norm = _functional, _operation
     _functional_module._verify_batch_size = _verify
     _synchronized.forward = _sync
@@ -33,7 +33,7 @@ def install() -> None:
 
 @functools.cache
 def allow_tracing() -> None:
-    """Let `torch.compile` trace these functions. By their names it takes them for torch's own, and would not look inside."""
+    """Let `torch.compile` trace these functions. By their names it would take them for torch's own, and not look inside."""
     rules: Any = torch._dynamo.trace_rules.get_torch_obj_rule_map()
     for ours, plain in ((_functional, _plain_functional), (_operation, _plain_operation)):
         if ours in rules:
@@ -46,7 +46,7 @@ def _sync(module: Any, inputs: Any) -> Any:
 
 
 def _verify(size: Any) -> None:
-    """Torch's check of the batch size, by the rows of all replicas: this replica's one row may be one of many."""
+    """Torch's check of the batch size, over the rows of all replicas: a replica with one row may be one of many."""
     running = exact.current()
     if running is None or running.total_rows == 1:
         _plain_verify(size)

@@ -88,7 +88,7 @@ class Buffers:
     # Changes from outside of a step.
 
     def mark(self) -> None:
-        """Record that all ranks have the present buffers."""
+        """Record that all ranks have the buffers' present values."""
         self._marks = [(tensor, tensor._version) for tensor in self.tensors()]
 
     def changed(self) -> list[int]:

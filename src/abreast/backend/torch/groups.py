@@ -25,9 +25,9 @@ _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 @dataclass(frozen=True)
 class Span:
-    """The ranks of one process and its workers among those of all processes: `counts` has the number of each process.
+    """The ranks of one process and its workers among all ranks. `counts`: the number of ranks of each process.
 
-    `address` and `port` are those of torch's store, where these processes meet under `prefix`.
+    `address` and `port` belong to torch's store, where these processes meet under `prefix`.
     """
 
     process: int
@@ -59,7 +59,7 @@ class Groups:
 
     def __init__(self, rank: int, size: int, rendezvous: str, team: int, backend: str) -> None:
         self.rank = rank
-        # A file, and not a TCP store, which would listen on a port. gloo and NCCL bind to loopback: the ranks share a host.
+        # A file, not a TCP store, which would listen on a port. gloo and NCCL bind to loopback, because the ranks share a host.
         for variable in _INTERFACES:
             os.environ.setdefault(variable, "lo")
         own_group.note()
@@ -92,9 +92,9 @@ class Groups:
 
 
 class SpanGroups:
-    """The groups of the ranks of several processes: of all, of the processes alone, and of a process with its workers.
+    """The groups of the ranks of several processes: all ranks, the processes without workers, and one process with its workers.
 
-    A group that somebody else made, as Ray Train, is used as it is. It has one rank per process.
+    A group that other code made, such as Ray Train, is used unchanged. It has one rank per process.
     """
 
     def __init__(self, rank: int, span: Span, team: int, backend: str) -> None:
@@ -104,7 +104,7 @@ class SpanGroups:
             own_group.note()
             dist.init_process_group(backend, store=span.store(team), rank=rank, world_size=span.size, timeout=PATIENCE)
         self._link = TorchLink(dist.group.WORLD, rank, span.size)
-        # The group of the process first: torch names it by the number of groups that this rank has.
+        # The process's own group comes first: torch names a group by the number of groups that this rank has.
         self._team = self._of_process() if span.counts[span.process] > 1 else None
         is_all = span.callers == [*range(span.size)]
         self._callers = dist.group.WORLD if is_all else dist.new_group(span.callers, timeout=PATIENCE)

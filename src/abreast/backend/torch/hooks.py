@@ -1,4 +1,4 @@
-"""PyTorch hooks of a script. Hooks of a model's modules travel with it; other hooks cannot work as on one device."""
+"""PyTorch hooks of a script. Hooks of a model's modules are sent with it; other hooks cannot work as on one device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Hooks:
         self._count, self._names = RemovableHandle.next_id, _names(model)
 
     def have_changed(self, model: Any) -> bool:
-        """Whether the script has set hooks since. They are compared only if PyTorch's count of registered hooks has grown."""
+        """Whether the script has set hooks since then. They are compared only if PyTorch's count of registered hooks grew."""
         if self._count == RemovableHandle.next_id:
             return False
         self._count = RemovableHandle.next_id
@@ -42,7 +42,7 @@ def _for_all() -> list[Any]:
 
 
 def check_hooks(model: Any) -> None:
-    """Refuse hooks on gradients of weights, which would see one replica's part only; warn of hooks for all modules."""
+    """Refuse hooks on gradients of weights, which would see only one replica's part; warn of hooks for all modules."""
     for weight in model.trainable_variables:
         if any(getattr(weight.value, name, None) for name in _OF_WEIGHTS):
             raise ModelError(

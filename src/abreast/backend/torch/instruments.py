@@ -22,14 +22,14 @@ from abreast.backend.torch.team_model import team_model_of
 from abreast.backend.torch.trace import TorchTracer
 from abreast.feed import HostBatch
 
-# Of this process, of its workers, and in a job that of its rank's layers. NumPy arrays and plain values, which a file can hold.
+# States of this process, of its workers and, in a job, of its rank's layers: NumPy arrays and plain values, for a file.
 RandomState = tuple[Any, ...]
 
 
 class TorchInstruments(Defaults):
-    """See `backend/instruments.py`. `mode_of` gives the mode of a placement; `leader` has workers, if any are there.
+    """See `backend/instruments.py`. `mode_of` returns the mode of a placement; `leader` has the workers, if there are any.
 
-    `launched` gives this process's part in a job of a launcher, or None. `rest` brings accumulated gradients together.
+    `launched` returns this process's part in a launcher's job, or None. `rest` collects accumulated gradients from all ranks.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TorchInstruments(Defaults):
 
     def mark(self, outputs: Any) -> torch.cuda.Event | None:
         if not torch.cuda.is_initialized():
-            return None  # on the CPU a step has ended when its call returns
+            return None  # a step on the CPU has ended when its call returns
         event = torch.cuda.Event()
         event.record()
         return event
@@ -102,7 +102,9 @@ class TorchInstruments(Defaults):
         return known is not None and known.step.holds_gradients
 
     def rounds_anew(self, model: Any, placement: Placement, steps: int) -> str | None:
-        if placement.num_devices < 3 or is_small(model.trainable_weights):  # of two numbers, the order does not count
+        if placement.num_devices < 3 or is_small(
+            model.trainable_weights
+        ):  # a sum of two does not depend on their order
             return None
         return "the first steps add up the gradients of the devices in another order"
 

@@ -24,8 +24,8 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 def choose_interface(master_addr: str, environ: MutableMapping[str, str], *, several_hosts: bool = False) -> None:
     """Choose loopback for ranks on one host, and the interface towards rank 0 for several hosts, unless the user chose one.
 
-    The name of rank 0's host may stand for the loopback there. With `several_hosts`, it then takes the interface of the default
-    route. NCCL finds the interfaces between hosts by itself, and may use more than one.
+    The name of rank 0's host may mean the loopback on that host. With `several_hosts`, the host then uses the interface of its
+    default route. NCCL finds the interfaces between hosts by itself, and may use more than one.
     """
     if master_addr in _LOOPBACK:
         environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -49,8 +49,10 @@ def check_interface(environ: MutableMapping[str, str]) -> None:
 
 
 def check_between_hosts(master_addr: str, environ: Mapping[str, str]) -> None:
-    """Raise `LaunchError` for an interface of the user's at which no process of another host reaches this one."""
-    names = "" if master_addr in _LOOPBACK else environ.get("GLOO_SOCKET_IFNAME", "")  # hosts that are one
+    """Raise `LaunchError` if the user chose an interface at which processes of other hosts cannot reach this one."""
+    names = (
+        "" if master_addr in _LOOPBACK else environ.get("GLOO_SOCKET_IFNAME", "")
+    )  # loopback: all processes are on this host
     for name in filter(None, names.split(",")):
         address = _ipv4_address(name)
         is_loopback = address is not None and address[0] == _LOOPBACK_NET

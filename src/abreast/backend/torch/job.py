@@ -1,4 +1,4 @@
-"""A job of several processes of PyTorch: how a process joins it, and torch's store as its board (`exchange.py`)."""
+"""A job of several PyTorch processes: how a process joins it, and torch's store as its board (`exchange.py`)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from abreast.hosts.listener import listening
 from abreast.launchers import World
 
 _JOIN = timedelta(minutes=30)
-_ANSWER = timedelta(seconds=10)  # of the store, which has what is asked for
+_ANSWER = timedelta(seconds=10)  # limit for an answer of the store; it has the value already
 _FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 1e-4, 2e-2
 
 
 class Job(Exchange):
-    """The messages of one job. They go over a store of torch on rank 0."""
+    """The messages of one job, sent over a store of torch on rank 0."""
 
     def __init__(self, world: World, num_devices: int) -> None:
         beside_store = True if dist.is_initialized() else None
@@ -39,7 +39,7 @@ class Job(Exchange):
         return _Board(store)
 
     def span(self) -> Span:
-        """The ranks of this process."""
+        """The ranks of this process and its workers among all ranks."""
         store = self._store
         while isinstance(store, dist.PrefixStore):  # type: ignore[attr-defined]
             store = store.underlying_store
@@ -47,9 +47,9 @@ class Job(Exchange):
 
 
 def _announced(meeting: Meeting) -> Callable[[], Any]:
-    """A function that connects to the store: that of an existing group, as Ray Train's, or a new one, whose port all now know.
+    """A function that connects to the store of an existing group, such as Ray Train's, or to a new store.
 
-    Rank 0 has the new one, on the address that the others reach.
+    Rank 0 has the new store, at the address that the others reach; all ranks have exchanged its port.
     """
     c10d: Any = dist
     if dist.is_initialized():
@@ -65,7 +65,7 @@ class Unreachable(ConnectionError):
 
 
 class _Board:
-    """See `Board`. Its own connection: that of the process group may wait for long."""
+    """See `Board`. It has a connection of its own, because the process group's may be blocked for long."""
 
     def __init__(self, store: Any) -> None:
         self._store = store.clone()
@@ -77,7 +77,7 @@ class _Board:
         self._ask("set", key, value)
 
     def read(self, keys: Sequence[str], seconds: float) -> list[bytes] | None:
-        # Not `wait`, which prints lines where its time is over.
+        # Not `wait`, which prints lines after a timeout.
         deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE_SECONDS
         while not self._ask("check", list(keys)):
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Steps that several ranks take together, as this process takes part in them. Not here: one rank's own part (`step.py`)."""
+"""Steps that several ranks run together, seen from this process. Not here: one rank's own part (`step.py`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from abreast.staging import Stage
 class Moment:
     """The place of a step in its call. `look`: the user's code may have changed the model since its last step.
 
-    `checked`: the batch was looked at for layers that relate its rows. `by_hand`: it is the only one of its call
+    `checked`: the batch was checked for layers that relate its rows. `by_hand`: it is the only step of its call
     (`train_on_batch`).
     """
 
@@ -42,11 +42,11 @@ class Ranks(Protocol):
     def prepared(
         self, kind: Kind, model: Any, placement: Placement, taken: Taken[StagedBatch], moment: Moment
     ) -> Callable[[], Any]:
-        """Give all ranks the model and their shards; what is returned runs the step."""
+        """Give all ranks the model and their shards; returns a function that runs the step."""
         ...
 
     def accept_state(self, model: Any) -> None:
-        """The user's code runs next: what it finds in Python is what all ranks have."""
+        """Record, before the user's code runs, that all ranks have the present Python state."""
         ...
 
     def kept_outputs(self, outputs: Any, counts: Sequence[int] | None) -> Any:
@@ -66,7 +66,7 @@ class JointSteps:
         ranks: Ranks,
         counts: Callable[[tuple[int, ...]], tuple[int, ...]] = tuple,
     ) -> None:
-        """`counts`: the rows of all devices, of processes that have so many rows of their own."""
+        """`counts` turns the number of rows of each process into the number of rows of each device."""
         self._kind, self._model, self._placement = kind, model, placement
         self._counts = counts
         self._stage, self._ranks = stage, ranks
@@ -115,19 +115,19 @@ class JointSteps:
         def first(count: int) -> Any:
             return begin_copy(batch.first_rows(count), here()).ready()
 
-        # A number that all processes know: rank 0 has that many rows at least, and its findings count.
+        # All processes know this number: rank 0 has at least that many rows, and its findings are used.
         self._check(batch.rows if is_whole else counts[0], counts[0], batch.num_bytes, first, probe)
 
 
 def times_of_rank(rank: int, device: str, placement: Placement) -> DeviceTimes:
-    """The times of the device of one rank, the caller's: it does not see the others."""
+    """The times of the caller's device, of rank `rank`: the caller does not see the other devices."""
     on_cpu = device.startswith("cpu")
     told = "its waiting for other ranks is all-reduce" if on_cpu else "all-reduce on GPUs is not told apart"
     return DeviceTimes((placement.devices[rank],), on_cpu, (f"only rank {rank} is seen; {told}",))
 
 
 def _build(model: Any, batch: HostBatch) -> None:
-    """Create the variables of a model that `predict` meets unbuilt."""
+    """Create the variables of a model that is not built yet, as may be at `predict`."""
     if not all(layer.built for layer in model._flatten_layers()):
         with torch.no_grad():
             row = begin_copy(batch.first_rows(1), here())

@@ -1,9 +1,9 @@
 """Keras's own data parallelism on PyTorch, kept off the models that abreast trains and off the process groups that it makes.
 
 Since 3.16, Keras wraps a model in DistributedDataParallel and sums its metrics over all ranks wherever torch.distributed is
-initialized. A placed model would then be averaged and summed twice. In the caller's process of a team any other model would
-wait for workers that know nothing of it. Where the user initialized torch.distributed, Keras does with other models what it
-does without abreast. Older Keras does none of this. Imports Keras, `own_group`.
+initialized. A placed model would then be averaged and summed twice. In the caller's process of a team, any other model would
+wait for workers that do not have it. If the user initialized torch.distributed, Keras treats other models as it does without
+abreast. Older Keras does none of this. Imports Keras, `own_group`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _placed: WeakSet[Any] = WeakSet()
 
 @functools.cache
 def install() -> None:
-    """Put these methods in Keras's place, where it has them. Once per process."""
+    """Replace Keras's methods by these, if it has them. Runs once per process."""
     if not hasattr(TorchTrainer, "_initialize_ddp"):
         return
     fix_start_method()
@@ -35,9 +35,9 @@ def install() -> None:
 
 
 def keep_off(model: Any) -> None:
-    """Let abreast train a model alone, also one that Keras has wrapped before.
+    """Keep Keras's data parallelism off a model, also if Keras has wrapped it before.
 
-    Raises `ModelError` where a `keras.distribution` is set: Keras's data adapters would cut its batches, too.
+    Raises `ModelError` if a `keras.distribution` is set: Keras's data adapters would cut its batches, too.
     """
     keras_distribution.refuse_current()
     if getattr(model, "ddp_model", None) is not None:
@@ -48,7 +48,7 @@ def keep_off(model: Any) -> None:
 def _unless_ours(plain: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(plain)
     def initialize_ddp(model: Any) -> None:
-        _placed.discard(model)  # Keras makes its own step function, so the model is placed no longer
+        _placed.discard(model)  # Keras makes its own step function, so the model is no longer placed
         if not own_group.exists():
             plain(model)
 

@@ -1,8 +1,8 @@
 """Processes that a launcher started: each runs the user's script, and drives its devices as a part of all ranks.
 
-A process with several devices leads a team of workers. Each process reads the same global batches and hands out its own rows of
-them. Rank 0's order of the data and weights count; what else must be alike in all processes is compared (`../agreement.py`). Each
-process has its own Python state, and callbacks run in each. Imports torch.
+A process with several devices leads a team of workers. Each process reads the same global batches and distributes its own rows of
+them. All processes use rank 0's order of the data and its weights; other values that must be equal are compared
+(`../agreement.py`). Each process has its own Python state, and callbacks run in each. Imports torch.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from abreast.shares import counts_of_own, shares_of
 from abreast.staging import Stage
 from abreast.stderr import tell_once
 
-_LOOK_SECONDS = 1.0  # between two looks at the settings of a model that a script trains batch by batch
+_LOOK_SECONDS = 1.0  # between two comparisons of the settings of a model that a script trains batch by batch
 _OTHER_DRAWS = (
     "random layers go on not exactly on all but the first device of each process: they draw other numbers there\n"
     "hint: start one process for each device"
@@ -59,7 +59,7 @@ class Launched(LaunchedProcess):
         self._devices = devices
         if devices[0].startswith("gpu:"):
             torch.cuda.set_device(int(devices[0].removeprefix("gpu:")))
-        address, chosen = address_of_rank_0(world)[0], dict(os.environ)  # by the user
+        address, chosen = address_of_rank_0(world)[0], dict(os.environ)  # `chosen`: the user's variables
         choose_interface(address, os.environ, several_hosts=not world.is_on_one_host)
         job = Job(world, len(devices))
         super().__init__(job)
@@ -67,7 +67,7 @@ class Launched(LaunchedProcess):
         with job.leaving.waiting():
             if not world.is_on_one_host:
                 self._check_interface(address, chosen)
-            # With workers anywhere, all make their team at the first step: each waits there for the others.
+            # If any process has workers, all make their teams at the first step, where each waits for the others.
             self._team = Team(devices, hang_seconds(), self._span) if max(job.num_devices) == 1 else None
         self._begins = False  # whether the next step is the first one of a call
         self._looks = True
@@ -88,14 +88,14 @@ class Launched(LaunchedProcess):
         team, is_global = self._team_for(placement), placement.batch_norm == "global"
         self._agree_on_variables(team, model, is_global, self._known(model, is_global))
 
-    # What must be alike in all processes
+    # Comparisons between processes
 
     def call_begins(self) -> None:
-        """The next step is the first one of a call, also of one inside of another."""
+        """Mark the next step as the first one of a call, also of a call inside another."""
         self._begins = True
 
     def call_ended(self, model: Any, failed: bool) -> None:
-        """A call has ended here. If it ended well, wait until it has in all processes, and compare what they saw."""
+        """End a call of this process. Unless it failed, wait for its end in all processes, and compare their records."""
         known = team_model_of(model)
         try:
             program = UNSEEN if failed or known is None or not self._looks else _program(model, known)
@@ -105,9 +105,9 @@ class Launched(LaunchedProcess):
             self.job.leaving.in_call = False
 
     def _agree_on_variables(self, team: Team, model: Any, global_batch_norm: bool, known: TeamModel | None) -> bool:
-        """Variables that a script has set since the last step get the values of rank 0, unless all processes set the same.
+        """Give variables that a script set since the last step rank 0's values, unless all processes set the same values.
 
-        Returns whether the model is new to a process, and then has to be to all.
+        Returns whether the model is new to a process: then it must be new to all.
         """
         variables = messages.numbered_variables(model)
         buffers = Buffers(model, global_batch_norm).tensors()
@@ -120,12 +120,12 @@ class Launched(LaunchedProcess):
         return len(all_changed) == len(tensors)
 
     def _known(self, model: Any, global_batch_norm: bool) -> TeamModel | None:
-        """The model as it was at its last step; None if it is new, or has other variables since."""
+        """The model as of its last step; None if it is new, or if its variables were replaced since."""
         known = team_model_of(model)
         return known if known and known.is_of(model, self._span.size, global_batch_norm) else None
 
     def _note_assigned(self, known: TeamModel, look: bool) -> None:
-        """Note what the user's code has set since the last step of a call."""
+        """Record the tensors that the user's code set since the last step of a call."""
         if look:
             known.note_writes()
         variables, buffers = known.changed()
@@ -136,7 +136,7 @@ class Launched(LaunchedProcess):
             name, tensor = named[i]
             if i in assigned:
                 self._agreement.assigned(name, partial(array_digest, tensor))
-            else:  # its memory was asked for, to read it or to write to it
+            else:  # its memory was requested, for reading or for writing
                 self._agreement.read_or_assigned(name)
 
     def _is_time_to_look(self) -> bool:
@@ -158,12 +158,12 @@ class Launched(LaunchedProcess):
             staged.digest = batch.compared
         team = self._team
         if team is not None and not team.closed:
-            with suppress(ChannelClosed):  # the step will say why, and sends the batch again if it can
+            with suppress(ChannelClosed):  # the step reports the cause, or sends the batch again
                 staged.sent, staged.team = team.send_shards(shards), team
         return staged
 
     def _cut(self, batch: HostBatch, placement: Placement) -> tuple[list[Any], tuple[int, ...]]:
-        """The shards of this process's devices, and the rows of all devices: none yet where each process has rows of its own."""
+        """The shards of this process's devices, and the row counts of all devices; none yet if each process has its own rows."""
         if placement.is_per_host:
             return batch.cut(len(self._devices)), ()
         shares = shares_of(batch.rows, self._span.size)
@@ -173,7 +173,7 @@ class Launched(LaunchedProcess):
         ], shares.counts
 
     def _counts(self, rows: tuple[int, ...]) -> tuple[int, ...]:
-        """The rows of all devices where each process has rows of its own, so many."""
+        """The number of rows of each device, given the number of rows of each process."""
         return counts_of_own(rows, self.num_devices)
 
     def drawn(self, placement: Placement) -> bytes | None:
@@ -223,7 +223,7 @@ class Launched(LaunchedProcess):
 
     @contextmanager
     def _own_draws(self) -> Iterator[None]:
-        """All processes shuffle alike, while their layers must draw different numbers."""
+        """Inside, torch's generator on the CPU is this rank's own: layers draw different numbers per rank, shuffles the same."""
         draws, shuffles = self.read_draws(), torch.get_rng_state()
         torch.set_rng_state(draws)
         try:
@@ -233,7 +233,7 @@ class Launched(LaunchedProcess):
             torch.set_rng_state(shuffles)
 
     def read_draws(self) -> torch.Tensor:
-        """The state of the generator that this rank's layers draw from. It begins anew when the script seeds."""
+        """The state of the generator from which this rank's layers draw. It restarts when the script seeds."""
         if self._seeded != seeded():
             self._draws, self._seeded = _draws(self._span.first), seeded()
         return self._draws
@@ -245,11 +245,11 @@ class Launched(LaunchedProcess):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Name the process that is gone where a connection is, and let the others know of a worker that is."""
+        """Inside, an error about a lost connection names the process that is gone; the other processes hear of a lost worker."""
         try:
             yield
         except WorkerError as error:
-            if error.rank is None:  # of no worker
+            if error.rank is None:  # not about a worker
                 raise
             if _is_about_connection(error):
                 raise WorkerError(self.job.leaving.who_is_gone(), HINT) from error
@@ -281,7 +281,7 @@ class Launched(LaunchedProcess):
         return team
 
     def close(self) -> None:
-        """End the workers; a later step starts others."""
+        """End the workers; a later step starts new ones."""
         with self.step_lock:
             if self._team is not None and len(self._devices) > 1:
                 self._team.close()
@@ -312,7 +312,7 @@ def _program(model: Any, known: TeamModel | None) -> Program:
 
 
 def _is_about_connection(error: WorkerError) -> bool:
-    """Whether a worker raised because another one is gone."""
+    """Whether a worker raised because another process is gone."""
     return "raised RuntimeError" in error.message and messages.about_connection(RuntimeError(error.message))
 
 

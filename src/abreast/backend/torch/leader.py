@@ -1,4 +1,4 @@
-"""Several devices in one script: this process is rank 0 and leads workers of its own, one per further device.
+"""Several devices in one script: this process is rank 0 and leads its own workers, one per further device.
 
 Not here: the workers themselves (`team.py`). Imports torch.
 """
@@ -29,7 +29,7 @@ from abreast.staging import Stage
 
 
 class Leader:
-    """See `mode.py`. One team serves all placements on its first devices; a placement on others ends it."""
+    """See `mode.py`. One team serves all placements on its first devices; a placement on other devices ends it."""
 
     def __init__(self) -> None:
         self.step_lock = StepLock()
@@ -44,7 +44,7 @@ class Leader:
         staged = StagedBatch(begin_copy(shards[0], placement.devices[0]), counts)
         team = self.team
         if team is not None and not team.closed and team.devices[: placement.num_devices] == placement.devices:
-            with suppress(ChannelClosed):  # the step will say why, and sends the batch again if it can
+            with suppress(ChannelClosed):  # the step reports the cause, or sends the batch again
                 staged.sent, staged.team = team.send_shards(shards), team
         return staged
 
@@ -86,12 +86,12 @@ class Leader:
             team_model, team = team_model_of(model), self._usable_team
             if team_model is None or team is None:
                 return to_go_on_with(model)
-            # What was changed since the last step is sent now: to send a model seeds the workers.
+            # Changes since the last step are sent now, because sending the model later would seed the workers again.
             step = team_model.step
             return team.random_states(team.team_model(model, step.link.num_replicas, step.global_batch_norm, look=True))
 
     def set_random_states(self, model: Any, states: list[Generators] | None) -> None:
-        """Put back what `random_states` returned: the model's next step sends it anew, perhaps to other workers."""
+        """Restore the states that `random_states` returned: the model's next step sends them, perhaps to new workers."""
         with self.step_lock:
             forget(model)
             go_on_with(model, states)
@@ -104,7 +104,7 @@ class Leader:
             return self._team_for(placement).all_reduce_seconds(placement.num_devices, size_bytes)
 
     def close(self) -> None:
-        """End the workers; a later step starts others."""
+        """End the workers; a later step starts new ones."""
         with self.step_lock:
             if self.team is not None:
                 self.team.close()
@@ -116,7 +116,7 @@ class Leader:
         return team if team is not None and team.is_usable else None
 
     def _team_for(self, placement: Placement) -> Team:
-        """The running team when the placement's devices are its first ones; else a new one in its place."""
+        """The running team if the placement's devices are its first devices; else a new team that replaces it."""
         team = self._usable_team
         if team is None or team.devices[: placement.num_devices] != placement.devices:
             while self._is_used_by_another_thread():

@@ -17,7 +17,7 @@ from abreast import spans
 class TorchLink:
     """`exact.ReplicaLink` over a process group. Without a group (one device) every call is the identity.
 
-    `waiting` is entered around everything that may wait for other ranks. A watchdog blames a rank that is not waiting.
+    `waiting` is entered around all code that may wait for other ranks. A watchdog blames a rank that is not waiting.
     """
 
     rows_are_known = True
@@ -30,7 +30,7 @@ class TorchLink:
 
     @contextmanager
     def meeting(self) -> Iterator[None]:
-        """`waiting` without any computation inside; records a span."""
+        """`waiting` around an exchange without computation; records a span."""
         with self.waiting(), _span():
             yield
 

@@ -23,7 +23,7 @@ STATE = 13  # a pickled `(key, changes)`: changes in rank 0's Python state
 RELATIONS = 14  # a pickled `(key, relations)`: the layers that work on the rows of all ranks
 SETTINGS = 15  # the pickled result of `settings.read` on rank 0
 SEED = 16  # the pickled number that the user seeded with
-GENERATORS = 17  # a pickled `seeds.Generators` to go on with; of None, the worker answers with its own
+GENERATORS = 17  # a pickled `seeds.Generators` to continue with; if it is None, the worker answers with its own
 
 KINDS = {"train": TRAIN, "test": TEST, "predict": PREDICT}
 _HEAD = struct.Struct("<q?i")

@@ -21,13 +21,13 @@ from abreast.staging import Stage
 
 @dataclass
 class StagedBatch:
-    """This rank's shard on its way to its device, and those that `team` has in its workers' memory, if it had started."""
+    """This rank's shard on its way to its device, and the shards in the memory of `team`'s workers, if the team had started."""
 
     own: StagedShard
     counts: tuple[int, ...]
     team: Team | None = None
     sent: SentShards | None = None
-    digest: int = 0  # of the global batch, where several processes compare theirs
+    digest: int = 0  # checksum of the global batch, if several processes compare their batches
 
     def discard(self) -> None:
         """Give back the workers' memory."""

@@ -1,4 +1,4 @@
-"""Whether abreast made torch's default process group, or the user did."""
+"""A note of whether abreast or the user made torch's default process group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of which a launched process reads its own rows only, with the random draws of a whole read. Imports Keras and torch."""
+"""Sources from which a launched process reads only its own rows, with the draws of a full read. Imports Keras and torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from abreast.shares import OwnRows
 
 
 def parts_of(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
-    """The parts of an epoch; None for a source that only a read of all rows shows."""
+    """The parts of an epoch; None for a source that must be read in full."""
     if (own := own_reading(adapter, own_rows)) is not None:
         return own.parts(on_cpu(own.adapter.get_torch_dataloader()))
     if not isinstance(adapter, (ReadsParts, ArrayDataAdapter)):
@@ -32,9 +32,9 @@ def parts_of(adapter: Any, own_rows: OwnRows) -> Iterator[Part] | None:
 
 
 def on_cpu(loader: Any) -> Iterator[Any]:
-    """The batches of a loader, on the CPU: Keras alone would move each to the first GPU.
+    """The batches of a loader, on the CPU: plain Keras would move each to the first GPU.
 
-    Begun at once, as Keras does: a loader draws a seed when it begins, which moves the shuffles after it.
+    The loader's iterator is made at once, as Keras does: it draws a seed, which changes later shuffles.
     """
     with keras.device("cpu"):
         return _each_on_cpu(iter(loader))
@@ -47,7 +47,7 @@ def _each_on_cpu(batches: Iterator[Any]) -> Iterator[Any]:
                 batch = next(batches)
             except StopIteration:
                 return
-            except ValueError as error:  # Keras has converted the arrays, and said it in fewer words
+            except ValueError as error:  # Keras's message says less
                 words, _, dtype = str(error).partition("Invalid dtype: ")
                 if words or not dtype:
                     raise

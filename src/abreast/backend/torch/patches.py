@@ -32,7 +32,7 @@ Patches = dict[Any, set[str]]  # modules and classes, and the names in them
 
 _MISSING = object()
 
-# A place that was patched once stays watched, because the script may restore the original.
+# A place that was patched once stays watched: the script may restore the original.
 _KNOWN: Patches = {}
 
 
@@ -43,7 +43,7 @@ def find() -> None:
 
 
 def known() -> Patches:
-    """The places that hold, or once held, something of the user's."""
+    """The places that hold, or once held, code or values of the user."""
     return {owner: {*names} for owner, names in _KNOWN.items()}
 
 

@@ -38,7 +38,7 @@ def dump_model(model: Any, beside: Sequence[Any] = ()) -> bytes:
     """A model with all of its state: weights, optimizer, compiled losses and metrics, and the user's own code.
 
     Attributes whose name starts with `_abreast` are left out, and so are compiled functions, callbacks and gradients.
-    The values of `beside` that can travel are included and may refer to the same objects: see `load_model_and`.
+    The values of `beside` that can be sent are included, and may refer to the same objects: see `load_model_and`.
     """
     return _Writer().write(model, [each for each in beside if can_travel(each)])
 
@@ -58,7 +58,7 @@ def can_travel(value: Any) -> bool:
         return True
     try:
         _Writer().write(None, [value])
-    except Exception:  # any that the user's own `__reduce__` raises
+    except Exception:  # any error of the user's own `__reduce__`
         return False
     return True
 
@@ -179,7 +179,7 @@ def _state(value: Any) -> dict[str, Any]:
 
 
 def _without_decay(optimizer: Any) -> list[int]:
-    """Indices, among the weights that an optimizer trains, of those that a script excluded from weight decay."""
+    """Indices, among an optimizer's weights, of the weights that a script excluded from weight decay."""
     excluded = getattr(optimizer, "_exclude_from_weight_decay", ())
     weights = getattr(optimizer, "_trainable_variables", ())
     return [index for index, weight in enumerate(weights) if optimizer._var_key(weight) in excluded]

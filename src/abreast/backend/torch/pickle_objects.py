@@ -1,6 +1,6 @@
-"""How single objects are pickled that pickle cannot write, or writes wrongly: tensors, arrays, code, locks, callbacks, caches.
+"""Rules for objects that pickle cannot write, or writes wrongly: tensors, arrays, code, locks, callbacks, caches.
 
-Each rule has a function that describes the object and, where needed, one that makes it again in the other process.
+Each rule has a function that describes the object and, where needed, a function that makes it again in the other process.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from abreast.keras_private.torch import TorchModuleWrapper
 
 
 class _Draws(TorchDispatchMode):
-    """Notes whether an operation of this thread may draw random numbers. With some arguments such an operation draws none."""
+    """Notes operations of this thread that may draw random numbers. With some arguments such an operation draws none."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -67,7 +67,7 @@ class TorchProbe:
             self.rewind_generators()
 
     def _assignable(self) -> list[Any]:
-        """Parameters that a user's own step may change past Keras, with one of PyTorch's optimizers."""
+        """Parameters that a user's own step may change without Keras, with one of PyTorch's optimizers."""
         return list(self._model.parameters()) if self._with_gradients else []
 
     def rewind_generators(self) -> None:
@@ -82,7 +82,7 @@ class TorchProbe:
         return ""
 
     def knows(self, member: Any) -> bool:
-        """True for PyTorch's own BatchNorm: `batch_norm.py` lets it see the rows of all replicas, or they are to be local."""
+        """True for PyTorch's own BatchNorm: `batch_norm.py` gives it the rows of all replicas, unless local ones are wanted."""
         return isinstance(member, TorchModuleWrapper) and any(
             isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in member.modules()
         )

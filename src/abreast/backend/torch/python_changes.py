@@ -40,7 +40,7 @@ def apply_changes(model: Any, data: bytes) -> None:
 def load_with_modules(data: bytes) -> Any:
     """The model of `PythonState.dump_model`; applies the changes that came with it to this process's modules."""
     model, beside = load_model_and(data)
-    for change in beside:  # one by one: a path may lead through code that an earlier change brings
+    for change in beside:  # one by one: a path may lead through code that an earlier change sets
         _apply(model, [(change.part, change.paths, change.edit)])
     return model
 

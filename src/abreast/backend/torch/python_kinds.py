@@ -41,7 +41,7 @@ def is_watched(value: Any) -> bool:
 
 @functools.cache
 def _is_left_out(kind: type) -> bool:
-    """Whether values of a class are not watched: they cannot change, Keras or a step makes them, or they are process-specific."""
+    """Whether values of a class are not watched: they are immutable, made by Keras or a step, or process-specific."""
     if issubclass(kind, _IMMUTABLE) or issubclass(kind, _OF_KERAS):
         return True
     module = kind.__module__.partition(".")[0]

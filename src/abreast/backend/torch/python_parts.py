@@ -262,7 +262,7 @@ def slot_names(kind: type) -> tuple[str, ...]:
 
 @functools.cache
 def _hidden() -> frozenset[str]:
-    """Attributes of every layer and torch module that lead to no user's value which other attributes do not lead to."""
+    """Attributes of every layer and torch module that add no user's values: other attributes lead to all of them."""
     import keras
 
     everywhere = {*vars(keras.layers.Layer(name="bare")), *vars(torch.nn.Module())}

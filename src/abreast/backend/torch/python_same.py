@@ -1,4 +1,4 @@
-"""The comparison of values in `PythonState`: when two values count as the same.
+"""The comparison of values in `PythonState`: the rule by which two values count as the same.
 
 Values are compared by Python's `==`, except where a class defines its own, and except for tensors that a step left.
 """

@@ -1,4 +1,4 @@
-"""The Python state that a model's steps read, watched in rank 0: the workers must get every change that a callback makes in it.
+"""The Python state that a model's steps read, watched in rank 0: the workers must get every change that a callback makes to it.
 
 The state is every value that can be reached from the model: values that its objects hold (losses, metrics and optimizer among
 them), and values that their functions read: globals, variables of outer functions, defaults, classes, and code that the script
@@ -53,7 +53,7 @@ class PythonState:
         self._list()
 
     def dump_model(self) -> bytes:
-        """The model, with the values that a process which imports the user's modules does not find there."""
+        """The model, with values that a process does not find by importing the user's modules."""
         return dump_model(self._model(), self._beside())
 
     def dump_changes(self) -> bytes | None:

@@ -41,7 +41,7 @@ class Watched:
         return (*parent.path(), step)
 
     def paths(self) -> tuple[Path, ...]:
-        """All paths to a value that is held in several places: models that are sent one by one may have separate copies there."""
+        """All paths to a value that is held in several places: models that are sent one by one may have separate copies of it."""
         if self.root is not None:
             return ((self.root,),)
         return tuple((*parent.path(), step) for (_, step), parent in [*self.edges.items()][:_MOST_PATHS])

@@ -1,5 +1,5 @@
 """Random generators of the ranks: code without a seed of its own draws different numbers on each rank, and restarts when the
-user seeds. Here too: the state of a rank's generators, for `state.py`.
+user seeds. Also here: the state of a rank's generators, for `state.py`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from abreast.backend.torch import messages
 from abreast.keras_private import global_state
 from abreast.keras_private.seeds import set_random_seed
 
-TorchState = tuple[torch.Tensor, list[torch.Tensor]]  # of the CPU's generator, and of those of the GPUs
+TorchState = tuple[torch.Tensor, list[torch.Tensor]]  # states of the CPU's generator and of the GPUs' generators
 
 _num_seeded = 0
 _GO_ON_WITH = "_abreast_generators"  # an attribute of a model
 
 
 def seeded() -> tuple[int, int]:
-    """The number of times this process was seeded, and the last seed; if the value changes, the workers get a new seed."""
+    """How often this process was seeded, and the last seed; if the value changes, the workers get a new seed."""
     return _num_seeded, torch.initial_seed()
 
 
 def seed_of(model: Any) -> int:
-    """The user's seed, moved on by the steps of a training: a model that is sent again repeats no random numbers."""
+    """The user's seed, changed by the number of training steps: a model that is sent again repeats no random numbers."""
     optimizer = getattr(model, "optimizer", None)
     return torch.initial_seed() + 7919 * (0 if optimizer is None else int(optimizer.iterations))
 
@@ -55,7 +55,7 @@ def write_torch(state: TorchState) -> None:
 
 
 class Generators(NamedTuple):
-    """The state of a rank's generators, those that `seed_rank` seeds. Keras's is None until Keras makes it."""
+    """The states of the generators that `seed_rank` seeds. Keras's is None until Keras makes it."""
 
     torch: TorchState
     numpy: Any
@@ -80,19 +80,19 @@ class Generators(NamedTuple):
 
 
 def go_on_with(model: Any, states: list[Generators] | None) -> None:
-    """Let the workers take these states when they get the model, unless the user seeds or changes it before, which seeds anew."""
-    # With the object of `compile` itself: once it is gone, another one may have its identity.
+    """Give the workers these states together with the model, unless the user seeds or changes the model before."""
+    # Keeps the object of `compile`: after its end, another object could have its identity.
     vars(model)[_GO_ON_WITH] = _moment(model), getattr(model, "_compile_config", None), states
 
 
 def to_go_on_with(model: Any) -> list[Generators] | None:
-    """The states given to `go_on_with`, of ranks 1 and up."""
+    """The states of ranks 1 and up that `go_on_with` got; None if they no longer apply."""
     moment, _, states = vars(model).get(_GO_ON_WITH, (None, None, None))
     return states if states and moment == _moment(model) else None
 
 
 def _moment(model: Any) -> Any:
-    """A value that is another one once the workers have been, or will be, seeded anew."""
+    """A value that changes whenever the workers are, or will be, seeded again."""
     return _num_seeded, messages.identity(model)
 
 

@@ -1,4 +1,4 @@
-"""One rank's part of a step: forward, backward and update of its replica, in step with the other ranks.
+"""One rank's part of a step: forward, backward and update of its replica, together with the other ranks.
 
 The same code runs in the caller's process (rank 0) and in the workers. Not here: cutting and sending batches (`backend.py`,
 `team.py`, `worker.py`).
@@ -146,7 +146,7 @@ class ReplicaStep:
         return logs
 
     def _updates_now(self) -> bool:
-        """Whether this step changes the weights. With gradient accumulation, most steps do not, and need no exchange."""
+        """Whether this step changes the weights. With gradient accumulation, most steps do not, and exchange nothing."""
         optimizer = self.model.optimizer
         steps = getattr(optimizer, "gradient_accumulation_steps", None)
         if not steps or isinstance(optimizer, LossScaleOptimizer):
@@ -186,7 +186,7 @@ def _unpacked(shard: Any) -> Any:
 
 
 def _copied(weight: Any) -> Any:
-    """Weights of rows that Keras may multiply by a mask in place: not those of the source, and not those backward needs."""
+    """A copy of sample weights, for a mask that Keras multiplies in place: the source and backward need the original."""
     return tree.map_structure(lambda leaf: None if leaf is None else leaf.clone(), weight)
 
 

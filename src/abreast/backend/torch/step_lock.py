@@ -1,4 +1,4 @@
-"""Whose step it is: ranks meet in one order, whichever thread of this process trains. Imports no framework."""
+"""A lock around steps: ranks meet in one order, whichever thread of this process trains. Imports no framework."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LULL_SECONDS = 1.0
 
 
 class StepLock:
-    """A thread holds it (`with step_lock`) for a step. It remembers the last step, and the model of each thread's last one."""
+    """A lock that a thread holds during a step. It remembers the last step, and the model of each thread's last step."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -25,7 +25,7 @@ class StepLock:
         self._condition.release()
 
     def note_step(self, model: Any) -> None:
-        """A step of this thread has ended."""
+        """Record the end of a step of this thread."""
         self._thread, self._ended = threading.get_ident(), monotonic()
         self._stepped.model = weakref.ref(model)
 
@@ -36,9 +36,9 @@ class StepLock:
 
     @property
     def is_of_another_thread(self) -> bool:
-        """Whether another thread makes steps. One that makes none may wait for ours, as in a callback."""
+        """Whether another thread ran a step in the last second. An idle thread may be waiting for ours, as in a callback."""
         return self._thread != threading.get_ident() and monotonic() - self._ended < _LULL_SECONDS
 
     def let_others(self) -> None:
-        """Let other threads have the lock for a moment; this one holds it before and after."""
+        """Release the lock for other threads for a moment; this thread holds it before and after."""
         self._condition.wait(_LULL_SECONDS / 10)

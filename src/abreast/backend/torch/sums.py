@@ -173,7 +173,7 @@ def _sum_bucket(group: dist.ProcessGroup, bucket: Any, begun_ns: list[int]) -> t
 
 
 class State:
-    """Metric states, which each rank adds to, and which must hold the sum over ranks after a step.
+    """Metric states: each rank adds to them, and after a step they must hold the sum over ranks.
 
     Also states that follow a replica's own rows (moving statistics of local BatchNormalization), as means over the rows.
     """

@@ -1,7 +1,7 @@
 """The caller's side of PyTorch training: its process with its model, and the workers that run the same steps.
 
-A team is started once for its devices and serves every later `fit`. Where a launcher started several processes, the team of each
-is a part of all ranks; what is sent here goes from a caller to its own workers. Not here: a rank's work on its shard (`step.py`).
+A team is started once for its devices and serves every later `fit`. If a launcher started several processes, the team of each
+is a part of all ranks; messages go from a caller to its own workers only. Not here: a rank's work on its shard (`step.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from abreast.backend.torch.team_model import TeamModel, forget, keep, team_model
 from abreast.cpu import num_cores
 from abreast.errors import BackendError, WorkerError
 
-TEAM = "the team"  # what errors call the workers of one process among several
+TEAM = "the team"  # name in errors of one process's workers, if there are several processes
 _START_SECONDS = 180.0
 _PAUSE_SECONDS = 200e-6
 _LULL_SECONDS = 1.0
@@ -53,7 +53,7 @@ SentShards = list[bytes]  # the descriptors of a batch's shards in the workers' 
 
 
 class Team:
-    """The workers of `devices[1:]`; this process is on `devices[0]`. `span` is the place of all these among other processes."""
+    """The workers of `devices[1:]`; this process is on `devices[0]`. `span`: the place of these ranks among all processes'."""
 
     def __init__(self, devices: tuple[str, ...], hang_seconds: float, span: Span | None = None) -> None:
         if not sys.platform.startswith("linux"):
@@ -126,7 +126,7 @@ class Team:
     ) -> TeamModel:
         """The model on the first `size` ranks, sent to the workers unless they have it in its present state.
 
-        `look`: the user's code may have changed the model since its last step. `anew`: send it in any case.
+        `look`: the user's code may have changed the model since its last step. `anew`: always send it.
         """
         team_model = team_model_of(model)
         fits = team_model is not None and team_model.step.buffers.fits() and not anew
@@ -232,7 +232,7 @@ class Team:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can make a step: it runs, and belongs to this process."""
+        """Whether the team can run a step: it is not closed, and belongs to this process."""
         return not (self.closed or self.job.failure or self.job.forked)
 
     def allow_waiting(self, prefetch: int) -> None:
@@ -296,14 +296,14 @@ class Team:
         return result
 
     def all_reduce_seconds(self, size: int, size_bytes: int) -> float:
-        """The seconds that the first `size` ranks, which have trained together, take to sum a buffer."""
+        """Seconds that the first `size` ranks take to sum a buffer; they must have trained together before."""
         self.job.check()
         with self._translated(), self.job.work(first=True):
             self._send_all(range(1, size), messages.SUM, (size, size_bytes))
             return all_reduce.seconds(self.groups.link(size).group, size_bytes)
 
     def random_states(self, team_model: TeamModel) -> list[seeds.Generators]:
-        """The state of the random generators on ranks 1 and up of those that have the model."""
+        """The states of the random generators of the workers that have the model (ranks 1 and up)."""
         ranks = self._workers(team_model.size)
         with self._translated(), self.job.work():
             self._send_all(ranks, messages.GENERATORS, None)

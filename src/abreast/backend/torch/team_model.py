@@ -14,7 +14,7 @@ from abreast.backend.torch.memory import Memory
 from abreast.backend.torch.python_state import PythonState
 from abreast.backend.torch.step import ReplicaStep
 
-# The attribute in which a model keeps it. It refers to the model, so a table would keep both alive for ever.
+# The model's attribute for its `TeamModel`, which refers to the model: a global table would keep both alive for ever.
 _TEAM_MODEL = "_abreast_team_model"
 
 
@@ -28,7 +28,7 @@ def keep(model: Any, team_model: TeamModel) -> None:
 
 
 def forget(model: Any) -> None:
-    """Let the model be sent anew, and the workers free their copies of it."""
+    """Make the workers free their copies of the model; its next step sends it again."""
     team_model: TeamModel | None = vars(model).pop(_TEAM_MODEL, None)
     if team_model is not None:
         team_model.forget()
@@ -37,7 +37,7 @@ def forget(model: Any) -> None:
 class TeamModel:
     """A model on the ranks: this process's step, and the state of its variables when the ranks last agreed.
 
-    `python_state` is None where there are no workers to keep in that state.
+    `python_state` is None if there are no workers that need it.
     """
 
     forget: Callable[[], Any] = staticmethod(
@@ -60,7 +60,7 @@ class TeamModel:
         self.remember()
 
     def is_of(self, model: Any, *options: Any) -> bool:
-        """Whether the model has the layers and variables that it had, and its buffers still fit."""
+        """Whether the model still has the same layers, variables and `options`, and its buffers still fit."""
         return bool(self.identity == messages.identity(model, *options)) and self.step.buffers.fits()
 
     @contextmanager

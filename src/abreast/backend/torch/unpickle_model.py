@@ -36,7 +36,7 @@ def load_changes(data: bytes, at: Callable[[Any], Any]) -> list[Any]:
 
 
 def namespace(name: str, number: int | None) -> dict[str, Any]:
-    """The globals of the caller's functions in this process: those of a module, or those of its `__main__`, by number."""
+    """The globals of the caller's functions in this process: a module's, or those of its `__main__` by number."""
     if number is None:
         return vars(importlib.import_module(name))
     return _NAMESPACES.setdefault((name, number), {})

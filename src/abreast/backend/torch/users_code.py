@@ -1,4 +1,4 @@
-"""The names that the user's own functions read, and which modules are the user's.
+"""The names that the user's own functions read, and the test for modules of the user.
 
 A module is the user's if neither Python nor an installed package provides it.
 """

@@ -1,7 +1,7 @@
 """The program of a PyTorch worker process: one per device after the first, each with a replica of the caller's model.
 
-The first is of the caller's own process (`team.py`), which sends the workers their commands. torch and Keras are imported late,
-because the parent already waits for this process.
+The first device belongs to the caller's own process (`team.py`), which sends the workers their commands. torch and Keras are
+imported late, because the parent already waits for this process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Replicas:
         else:
             span = groups.Span(**{**options["span"], "counts": tuple(options["span"]["counts"])})
             self.groups = groups.SpanGroups(span.first + worker.rank, span, options["team"], options["backend"])
-        gc.freeze()  # imported objects stay for ever; a collection then examines only models
+        gc.freeze()  # imported objects stay for ever; later collections examine only models
 
     def serve(self) -> None:
         """Run rank 0's commands until it closes the channel."""
