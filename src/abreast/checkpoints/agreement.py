@@ -1,6 +1,6 @@
-"""Whether a checkpoint is due, and whether a signal has asked for an end: the same answer in all processes of a job.
+"""The decision that a checkpoint is due or that a signal asks for the end: the same in all processes of a job.
 
-Rank 0's clock counts. Processes that a launcher started agree after a number of steps that rank 0 gives: those of half a second.
+Rank 0's clock decides. Processes that a launcher started agree after a number of steps that rank 0 sets to about half a second.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _MOST_STEPS = 1000
 @dataclass(frozen=True)
 class Answer:
     is_due: bool
-    asked: str | None  # the signal that asks for an end, in any process
+    asked: str | None  # the signal that asks for the end, in any process
 
 
 NOTHING = Answer(False, None)
 
 
 class Agreement:
-    """The answers during one `fit`. While an older checkpoint is being written, in any process, no time makes one due.
+    """The answers during one `fit`. While any process still writes an older checkpoint, the clock makes none due.
 
-    `is_busy`: whether this process writes. `settle` is called, in all processes at the same step, where none does; it returns
-    whether rank 0 then begins to give one its name.
+    `is_busy`: whether this process writes. `settle` is called in all processes at the same step, when none writes; it returns
+    whether rank 0 then begins to name a checkpoint.
     """
 
     def __init__(
@@ -56,19 +56,19 @@ class Agreement:
         self._steps_alone += number
 
     def validation_step_done(self) -> None:
-        """Processes of a job ask one another during a validation, too."""
+        """Count a step of a validation: processes of a job also ask one another there."""
         self._steps_alone += 1
 
     def saved(self) -> None:
-        """A checkpoint has been taken."""
+        """Record that a checkpoint was taken."""
         self._steps_since = 0
         self._late_at = time.monotonic() + (self._every.seconds or math.inf)
 
     def answer(self, at_end: bool = False) -> Answer:
-        """Called between two steps, in all processes at the same; `at_end`: of an epoch."""
+        """The answer between two steps. All processes call this after the same step; `at_end`: at the end of an epoch."""
         due = self._steps_since >= self._due_steps or (at_end and self._every.is_epoch)
         if self._job is None:
-            # At every step: few calls.
+            # Runs at every step, so it makes few calls.
             asked = stop.requested()
             if not due and time.monotonic() >= self._late_at:
                 due = not self._is_busy()

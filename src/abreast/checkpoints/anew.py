@@ -1,3 +1,3 @@
-"""How to train from the beginning again, as the hints of errors say it."""
+"""The words in the hints of errors for training from the beginning again."""
 
 ANEW = "begin anew in another folder, or with abreast run --checkpoint-reset"

@@ -12,14 +12,14 @@ from abreast.errors import CheckpointError
 
 
 class Checkpoint(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Saves all that a `fit` is, and goes on from there when the script runs again, on any number of devices.
+    """Saves the whole state of a `fit`, and continues from it when the script runs again, on any number of devices.
 
-    Saved are weights, optimizer, metrics, `History`, random generators, the place in the data, and the states of the other
-    callbacks. The n-th `fit` of a process that uses the folder goes on from the checkpoints of the n-th; one that had ended is
-    not trained again. See the guide on checkpoints for what is exact.
+    It saves weights, optimizer, metrics, `History`, random generators, the place in the data, and the states of the other
+    callbacks. The n-th `fit` of a process that uses the folder continues from the checkpoints of the earlier n-th `fit`; a `fit`
+    that had ended is not trained again. The guide on checkpoints lists what is exact.
 
     Args:
-        folder: where checkpoints go; it may be new. One job at a time uses it.
+        folder: the folder for checkpoints; it may be new. One job at a time uses it.
         every: `"30s"`, `"10min"` or `"1h"`, a number of steps, or `"epoch"`.
         keep: the number of checkpoints of a running `fit` that stay. The last state of each `fit` that has ended stays too.
 
@@ -45,7 +45,7 @@ class Checkpoint(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has n
     def __init__(self, folder: str | os.PathLike[str], every: int | str = "10min", keep: int = 3) -> None:
         super().__init__()
         self.policy = Policy(folder, every, keep)
-        self.is_active = False  # in a `fit` that keeps checkpoints
+        self.is_active = False  # whether it is in a `fit` that keeps checkpoints
 
     def on_train_begin(self, logs: Any = None) -> None:
         if not (self.is_active or is_off()):

@@ -1,7 +1,7 @@
-"""The state of the callbacks of a `fit`: what a callback returns from `get_state`, or else its attributes.
+"""The states of a `fit`'s callbacks: the result of a callback's `get_state`, or else its attributes.
 
 Lists, dictionaries, sets and arrays are filled in place, because the script may hold them too. Attributes that are neither data
-nor unchanged objects are reported once: after a restart they are as the script makes them.
+nor unchanged objects are reported once: after a restart they have the values that the script sets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _METHODS = ("get_state", "set_state")
 
 
 class CallbackStates:
-    """The states of the callbacks of one `fit`. Made when it begins: what does not change from then on is the script's."""
+    """The states of the callbacks of one `fit`. Made when it begins: values that do not change later come from the script."""
 
     def __init__(self, callbacks: Sequence[Any], model: Any, sources: Sequence[Any] = ()) -> None:
         self.callbacks = tuple(callbacks)
@@ -47,7 +47,7 @@ class CallbackStates:
         ]
 
     def check(self, saved: Sequence[Mapping[str, Any]]) -> None:
-        """Raise `CheckpointError` if the callbacks are of other classes than those of a checkpoint."""
+        """Raise `CheckpointError` if the classes of the callbacks differ from those in a checkpoint."""
         own, theirs = [_name(each) for each in self.callbacks], [each["class"] for each in saved]
         if own != theirs:
             raise CheckpointError(
@@ -56,7 +56,7 @@ class CallbackStates:
             )
 
     def write(self, saved: Sequence[Mapping[str, Any]], arrays: Mapping[str, Any]) -> None:
-        """Set what `read` returned."""
+        """Restore the states that `read` returned."""
         for callback, each in zip(self.callbacks, saved, strict=True):
             if "state" in each:
                 callback.set_state(unpack(each["state"], arrays))
@@ -64,7 +64,7 @@ class CallbackStates:
                 _set(callback, name, unpack(packed, arrays))
 
     def read_reached(self, arrays: MutableMapping[str, Any]) -> dict[str, Any]:
-        """The data of the script that the callbacks, or the code of steps, have changed, as JSON."""
+        """The script's data that callbacks or the code of steps have changed, as JSON."""
         found = {}
         for name, value in self._reached.read().items():
             try:
@@ -94,7 +94,7 @@ class CallbackStates:
             if name in KERASS_OWN:
                 continue
             if isinstance(value, keras.Variable):
-                value = keras.ops.convert_to_numpy(value)  # which `_set` assigns
+                value = keras.ops.convert_to_numpy(value)  # `_set` assigns the array
             try:
                 found[name] = pack(value, f"{path}/{name}", arrays)
             except CannotPackError:
@@ -103,7 +103,7 @@ class CallbackStates:
         return {"attributes": found}
 
     def _is_setting(self, number: int, name: str, value: Any) -> bool:
-        """Whether an attribute is the object that the script has given, and of a kind that no hook changes."""
+        """Whether an attribute need not be saved: an object that is saved elsewhere, or the script's unchanged object."""
         is_keras = type(value).__module__.partition(".")[0] in ("keras", "abreast")
         if is_keras or holds_variables(value) or is_object(value):  # see `reached.py`
             return True
@@ -122,7 +122,7 @@ def _packed_state(callback: Any, path: str, arrays: MutableMapping[str, Any]) ->
 
 def _report(callback: Any, name: str, value: Any) -> None:
     if type(callback).__module__.partition(".")[0] == "keras":
-        return  # files and writers, which Keras opens anew
+        return  # files and writers; Keras opens them again
     tell_once(
         f"checkpoints leave out {_name(callback)}.{name} (a {type(value).__qualname__}): after a restart it is as the script "
         "makes it\nhint: give the callback get_state() and set_state(state), whose state is plain data"
@@ -131,7 +131,7 @@ def _report(callback: Any, name: str, value: Any) -> None:
 
 def _set(callback: Any, name: str, value: Any) -> None:
     present = vars(callback).get(name)
-    if callable(getattr(present, "assign", None)):  # a variable of Keras or TensorFlow, which others may hold, too
+    if callable(getattr(present, "assign", None)):  # a variable of Keras or TensorFlow; other objects may hold it, too
         present.assign(value)
     elif not fill(present, value):
         vars(callback)[name] = value

@@ -26,7 +26,7 @@ _SAME_BYTES = {
     "bfloat16": "BF16",
     "float8_e4m3fn": "F8_E4M3",
     "float8_e5m2": "F8_E5M2",
-    # safetensors has no types for these, or packs several into a byte: their bytes are stored, one per element.
+    # Types that safetensors lacks, or packs into bytes: their bytes are stored, one per element.
     "float8_e3m4": "U8",
     "float8_e4m3": "U8",
     "float8_e4m3b11fnuz": "U8",
@@ -39,7 +39,7 @@ _SAME_BYTES = {
 }
 # Integers of less than a byte are stored as numbers of one byte, so that every tool reads the same numbers.
 _SAME_NUMBERS = {"int2": ("I8", np.int8), "int4": ("I8", np.int8), "uint2": ("U8", np.uint8), "uint4": ("U8", np.uint8)}
-# The numbers of bits that an element uses of its byte.
+# The number of bits of its byte that an element uses.
 _BITS = {"bool": 1, "int2": 2, "uint2": 2, "int4": 4, "uint4": 4} | {
     name: int(name[5]) for name in ("float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn")
 }
@@ -48,7 +48,7 @@ NAMES = frozenset({*_SAME_BYTES, *_SAME_NUMBERS})
 
 @dataclass(frozen=True)
 class StoredType:
-    """A type by name, its name in safetensors, the type of its elements in memory, and of the stored ones."""
+    """A type: its name, its name in safetensors, the dtype of its elements in memory, and the dtype of the stored elements."""
 
     name: str
     in_safetensors: str
@@ -57,7 +57,7 @@ class StoredType:
 
 
 def stored_type(name: str) -> StoredType:
-    """How a type is stored. Raises `KeyError` for a name that no checkpoint has."""
+    """The stored form of a type. Raises `KeyError` for an unknown name."""
     in_memory = _dtype(name)
     if name in _SAME_NUMBERS:
         in_safetensors, stored = _SAME_NUMBERS[name]
@@ -66,7 +66,7 @@ def stored_type(name: str) -> StoredType:
 
 
 def type_of(tensor: str, array: np.ndarray) -> StoredType:
-    """How an array is stored. Raises `CheckpointError` if its type is none that a checkpoint can hold."""
+    """The stored form of an array's type. Raises `CheckpointError` if a checkpoint cannot hold that type."""
     name = array.dtype.name
     if name not in NAMES or _dtype(name) != array.dtype.newbyteorder("="):
         hint = f"cast it to one of {', '.join(sorted(NAMES))}"
@@ -75,7 +75,7 @@ def type_of(tensor: str, array: np.ndarray) -> StoredType:
 
 
 def check_elements(name: str, stored: np.ndarray) -> None:
-    """Raise `ValueError` if a stored element has more bits than the type `name`, as a bool that is 2."""
+    """Raise `ValueError` if a stored element has more bits than the type `name`, such as a bool that is 2."""
     if name not in _BITS or not stored.size:
         return
     if stored.dtype.kind not in "iu":

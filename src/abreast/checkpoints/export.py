@@ -1,7 +1,7 @@
 """Makes an ordinary `.keras` file from a checkpoint: builds its model through Keras, and fills it with the tensors.
 
-Keras builds it in its safe mode: no code from a checkpoint is run. A model of classes that Keras does not find is built by its
-own script, and filled with `fill`.
+Keras builds it in its safe mode: no code from a checkpoint runs. If Keras does not find a model's classes, the model's own script
+builds it, and `fill` fills it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MODEL, _OPTIMIZER = "model/", "optimizer/"
 
 
 def export(folder: str | os.PathLike[str], target: str | os.PathLike[str], name: str | None = None) -> str:
-    """Write the model of a checkpoint, whole, as a `.keras` file, and return the checkpoint's name.
+    """Write a checkpoint's model as a `.keras` file, completely or not at all, and return the checkpoint's name.
 
     Args:
         folder: the folder of the checkpoints.
@@ -84,7 +84,7 @@ def _built(snapshot: Snapshot, path: Path) -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    """The first sentence of the error that came first: Keras wraps it once for each layer around it."""
+    """The first sentence of the first error: Keras wraps that error once per enclosing layer."""
     while error.__context__ is not None:
         error = error.__context__
     return str(error).strip().partition("\n")[0].partition(". ")[0][:300]

@@ -1,4 +1,4 @@
-"""All calls on files of checkpoints: those that change them, which tests record and replay, and those that read."""
+"""All calls on files of checkpoints: calls that change files, which tests record and replay, and calls that read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CheckpointFiles(Files):
-    """The calls of a writer and of `prune`."""
+    """The calls that a writer and `prune` make."""
 
     def make_new_folder(self, path: Path) -> None:
         path.mkdir()
@@ -31,7 +31,7 @@ class CheckpointFiles(Files):
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder, by name."""
+    """The entries of a folder, sorted by name."""
     with os.scandir(folder) as found:
         return sorted(found, key=lambda entry: entry.name)
 
@@ -46,7 +46,7 @@ def is_folder(path: Path) -> bool:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[tuple[int, int]]:
-    """The descriptor of a regular file, and its length. Links, pipes and devices are an `OSError`."""
+    """The descriptor of a regular file, and its length. Raises `OSError` for links, pipes and devices."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         found = os.fstat(descriptor)
@@ -70,7 +70,7 @@ def read_into(descriptor: int, buffer: memoryview) -> int:
 
 @contextlib.contextmanager
 def write_errors(folder: Path, needed_bytes: int | None = None, doing: str = "write a checkpoint to") -> Iterator[None]:
-    """Turn an `OSError` of writing into a `CheckpointError`, which says how many bytes are needed if there is no room."""
+    """Turn an `OSError` of writing into a `CheckpointError`, which states the bytes needed if there is no room."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a `fit` is: its model, optimizer, source and framework, as JSON. A checkpoint of another one is refused by name."""
+"""The fingerprint of a `fit`: its model, optimizer, source and framework, as JSON. A checkpoint of another `fit` is refused."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from abreast.feed import Feed
 from abreast.feed.fingerprint import source_fingerprint
 
 _MOST_SHOWN = 3
-LAYOUT = 1  # changes with the values that a checkpoint holds
+LAYOUT = 1  # version of the set of values in a checkpoint
 
 
 def take(model: Any, feed: Feed, begin: Mapping[str, str], callbacks: Mapping[str, Any]) -> dict[str, Any]:
-    """The fingerprint of a `fit` whose model is built, and had the settings `begin` when the `fit` began."""
-    own_rows = feed.stage.processes  # where each process gives rows of its own: a checkpoint has those of rank 0
+    """The fingerprint of a `fit` whose model is built. `begin`: the model's settings at the beginning of the `fit`."""
+    own_rows = feed.stage.processes  # set if each process gives rows of its own; a checkpoint has rank 0's source
     return {
         "layout": LAYOUT,
         "backend": current_backend().name,
@@ -33,9 +33,9 @@ def take(model: Any, feed: Feed, begin: Mapping[str, str], callbacks: Mapping[st
 
 
 def of_callbacks(callbacks: Sequence[Any]) -> dict[str, Any]:
-    """The settings of Keras's callbacks before their `fit`: numbers, what they watch and when they save.
+    """The settings of Keras's callbacks before their `fit`: numbers, watched metrics and save frequencies.
 
-    Those of other callbacks may differ from run to run, as a time does.
+    Settings of other callbacks are left out: they may differ from run to run, like a time.
     """
     of_keras = [each for each in callbacks if type(each).__module__.partition(".")[0] == "keras"]
     return {
@@ -50,7 +50,7 @@ _TEXTS = ("monitor", "mode", "save_freq")
 
 
 def check_writer(saved: Mapping[str, Any], name: str) -> None:
-    """Raise `CheckpointError` for a checkpoint of another framework or version, before anything of it is read."""
+    """Raise `CheckpointError` for a checkpoint of another framework or version, before its content is used."""
     if saved.get("layout") != LAYOUT:
         raise CheckpointError(
             f"the checkpoint {name} was written by another version of abreast, whose values this one does not know",
@@ -65,7 +65,7 @@ def check_writer(saved: Mapping[str, Any], name: str) -> None:
 
 
 def check(saved: Mapping[str, Any], own: Mapping[str, Any], name: str) -> None:
-    """Raise `CheckpointError` that names what differs between a checkpoint and the `fit` that would go on from it."""
+    """Raise a `CheckpointError` that names the differences between a checkpoint and the `fit` that would continue from it."""
     for part, what in _PARTS.items():
         changed = _changes(saved[part], own[part]) if own[part] is not None else []
         if changed:
@@ -76,7 +76,7 @@ def check(saved: Mapping[str, Any], own: Mapping[str, Any], name: str) -> None:
 
 
 def check_replaced(saved: Mapping[str, str], own: Mapping[str, str]) -> None:
-    """Raise `CheckpointError` for a model that had other settings when callbacks had replaced parts of it."""
+    """Raise `CheckpointError` if settings that callbacks changed by replacing parts of the model differ from the present ones."""
     if changed := _changes(saved, own):
         raise CheckpointError(
             f"callbacks had changed the model before the checkpoint, and a restart cannot do so: {_listed(changed)}",

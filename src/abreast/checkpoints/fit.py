@@ -1,9 +1,9 @@
-"""A `fit` that writes checkpoints and goes on from one: two callbacks around those of the user, and what they decide.
+"""A `fit` that writes checkpoints and continues from one: two callbacks around those of the user, and their decisions.
 
-A checkpoint is taken before a step, when the callbacks of the step before have run, and before an epoch; one that is due waits
-for the next update of the weights, where devices keep the gradients that they accumulate apart. An epoch that an
-earlier run has begun goes on after its last step; Keras's loop repeats that step without training (`keras_private/epochs.py`).
-Not here: which `fit` of the script this is (`which_fit.py`), what a checkpoint holds (`moment.py`).
+A checkpoint is taken before a step, after the callbacks of the previous step, and before an epoch. If devices keep accumulated
+gradients separately, a checkpoint waits for the next update of the weights. An epoch that an earlier run began continues after
+its last finished step; Keras's loop repeats that step without training (`keras_private/epochs.py`). Not here: the number of the
+`fit` in the script (`which_fit.py`), the content of a checkpoint (`moment.py`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _ADDED_UP = (
     "the signal came between two updates of the weights: the gradients that devices have accumulated are saved as one sum, and "
     "the training goes on to rounding, not exactly, as without the signal"
 )
-Save = Callable[[Snapshot, bool], str | None]  # a state, and whether to wait until it is on the disk; its name if it is
+Save = Callable[[Snapshot, bool], str | None]  # of a state, and whether to wait for the disk; returns its name
 
 
 class KeptFit:
-    """One `fit`. `resume` is the state to go on from, or None.
+    """One `fit`. `resume` is the state to continue from, or None.
 
-    `opens` is called before the callbacks of the user; `parts` makes the parts that are saved, of a built model, after them.
+    `opens` is called before the user's callbacks. After them, `parts` makes the parts of a built model that are saved.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class KeptFit:
         self._thread = threading.get_ident()
 
     def fit_begins(self, model: Any) -> None:
-        """All callbacks have had their `on_train_begin`."""
+        """Begin the `fit`, after all callbacks had their `on_train_begin`."""
         self._running = self._parts(model)
         self._running.train.step_begins = self.step_begins
         if self._resume is not None:
@@ -68,13 +68,13 @@ class KeptFit:
             self._running.go_to(self._resume)
 
     def noting(self, model: Any) -> AbstractContextManager[None]:
-        """Surrounds the `fit`: its steps are counted, and not done again."""
+        """A context for the `fit`: it counts steps, and repeats none that is done."""
         return noting(model, notes_of_logs(self._step_done, self._done_logs, DoneStep))
 
     def epoch_begins(self, epoch: int) -> None:
         has_trained, self._epoch, self._steps = self._steps > 0, epoch, 0
         self._before_validation = None
-        if has_trained:  # `History` has the epoch before, too
+        if has_trained:  # `History` includes the previous epoch now
             self._take_if_due(self._agreement.answer(at_end=True), lambda: self._running.read(epoch, 0))
         if self._resume is not None:
             self._running.write(self._resume)
@@ -82,7 +82,7 @@ class KeptFit:
                 self._resume = None
 
     def step_begins(self, step: int) -> None:
-        """All steps before this one are done, their callbacks have run, and no batch of this one is taken."""
+        """Take a checkpoint if one is due: earlier steps and their callbacks are done, and this step's batch is not taken yet."""
         if self._resume is not None:
             self.put_back_again()
         self._steps = step
@@ -98,7 +98,7 @@ class KeptFit:
         self._take_if_due(self._agreement.answer(), lambda: self._running.with_variables(small))
 
     def validation_step_begins(self) -> None:
-        """In a validation, only a signal takes a checkpoint: the weights, and all else as it was before the validation."""
+        """In a validation, only a signal causes a checkpoint: its state is that from before the validation, with the weights."""
         before = self._before_validation
         self._agreement.validation_step_done()
         if before is None or (asked := self._agreement.answer().asked) is None:
@@ -106,23 +106,23 @@ class KeptFit:
         self._store(self._running.with_variables(before), asked)
 
     def put_back_again(self, epoch_over: bool = False) -> None:
-        """The callbacks of the step that was repeated have run: what they changed is put back."""
+        """Restore the saved state again, after the callbacks of the repeated step may have changed it."""
         if self._resume is not None:
             self._running.write(self._resume, move=False, epoch_over=epoch_over)
             self._steps = self._resume.values["steps"]
             self._resume = None
 
     def repeated_step_ends(self) -> None:
-        """Callbacks of the step that is repeated have run: none of them ends the epoch there."""
+        """Keep callbacks of the repeated step from ending the epoch there."""
         if self._resume is not None and threading.get_ident() == self._thread:
             self._running.model.stop_training = self._resume.values["stop_training"]
 
     def training_ends(self) -> None:
-        """No callback of the user has had its `on_train_end` yet."""
+        """Note the weights before the user's callbacks get their `on_train_end`."""
         self._weights_at_end = variables.checksum(self._running.model)
 
     def finished(self) -> Snapshot:
-        """The state of the `fit` that has ended; `changed_at_end`: whether callbacks have set its weights then."""
+        """The state of the ended `fit`. Its value `changed_at_end`: whether callbacks set weights in `on_train_end`."""
         state = self._running.read(self._epoch + 1, 0)
         changed = self._weights_at_end != variables.checksum(self._running.model)
         return Snapshot(state.tensors, {**state.values, "changed_at_end": changed})
@@ -135,7 +135,7 @@ class KeptFit:
         self._agreement.steps_done(number)
 
     def _done_logs(self) -> dict[str, Any]:
-        """The logs of the step that is repeated. The callbacks have run that act at its begin."""
+        """The logs of the repeated step. Callbacks at its beginning have run."""
         self.repeated_step_ends()
         logs: dict[str, Any] = self._running.logs
         return logs
@@ -157,7 +157,7 @@ class KeptFit:
 
 
 class _WithoutBatches(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Has no hooks around batches. Keras's own methods that do nothing take two calls each, at every step."""
+    """A callback without hooks around batches: Keras's empty methods would cost two calls each at every step."""
 
     @default  # type: ignore[untyped-decorator]
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -169,7 +169,7 @@ class _WithoutBatches(keras.callbacks.Callback):  # type: ignore[misc]  # Keras 
 
 
 class _First(_WithoutBatches):
-    """Runs before the callbacks of the user. Without hooks at the ends of batches, Keras need not wait for each step."""
+    """Runs before the user's callbacks. It has no hooks at the ends of batches, so Keras does not wait for each step."""
 
     def __init__(self, fit: KeptFit) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ class _First(_WithoutBatches):
 
 
 class _Last(_WithoutBatches):
-    """Runs after the callbacks of the user."""
+    """Runs after the user's callbacks."""
 
     def __init__(self, fit: KeptFit) -> None:
         super().__init__()
@@ -206,15 +206,15 @@ class _Last(_WithoutBatches):
 
 
 class _LastOfResumed(_Last):
-    """Runs at the ends of batches too, but Keras need not wait for each step because of it."""
+    """Runs at the ends of batches too, but does not make Keras wait for each step."""
 
-    async_safe = True  # Keras then calls it in another thread, where no callback of the user has such a hook
+    async_safe = True  # Keras calls it in another thread, unless a callback of the user has such a hook
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._fit.repeated_step_ends()
 
 
 def build(model: Any, feed: Feed, saved: Snapshot) -> None:
-    """Make the variables that the first step would make, as it had where a state was saved."""
+    """Make the variables that the first step would make, because the saved run had made them."""
     current_backend().instruments.build(model, feed.first_batch)
     optimizers.build(model, saved.values["optimizers"])

@@ -1,4 +1,4 @@
-"""A folder of checkpoints: which there are, the newest good one, and the removal of old ones."""
+"""A folder of checkpoints: their names, the newest good one, and the removal of old ones."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def checkpoint_names(folder: str | os.PathLike[str]) -> list[str]:
 
 
 def newest_good(folder: str | os.PathLike[str], prefix: str = "") -> tuple[str, Snapshot] | None:
-    """Name and content of the newest checkpoint that can be read; None if there is none at all whose name has the prefix.
+    """Name and content of the newest readable checkpoint whose name has the prefix; None if no checkpoint has the prefix.
 
-    Each newer one that cannot be read is reported on stderr. Raises `CheckpointError` if there are checkpoints and none can be
-    read: a training that began anew would lose them silently.
+    Newer ones that cannot be read are reported on stderr. Raises `CheckpointError` if there are checkpoints, but none is
+    readable: a training from the beginning would lose them silently.
     """
     names = [name for name in checkpoint_names(folder) if name.startswith(prefix)]
     for name in reversed(names):
@@ -54,7 +54,7 @@ def newest_good(folder: str | os.PathLike[str], prefix: str = "") -> tuple[str, 
 
 
 def prune(folder: str | os.PathLike[str], keep: int) -> list[str]:
-    """Remove all but the newest `keep` checkpoints, and return the names of the removed ones.
+    """Remove all checkpoints except the newest `keep`, and return the names of the removed ones.
 
     The newest good one stays, however old it is, and so does the last state of each `fit` that has ended (`...-final`), which
     is not counted. The newest good one is found by reading. Raises `CheckpointError` if another job uses the folder.
@@ -99,7 +99,7 @@ def _newest_good_name(folder: Path, names: list[str]) -> str | None:
 
 
 def _remove(folder: Path, name: str, files: CheckpointFiles) -> None:
-    """Remove a checkpoint so that it is never half there: its name first, durably."""
+    """Remove a checkpoint so that no part of it remains visible: first its name, durably."""
     gone = folder / f".{name}{GONE}"
     files.rename(folder / name, gone)
     files.sync_folder(folder)

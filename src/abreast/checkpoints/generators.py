@@ -1,4 +1,4 @@
-"""The random generators of a training as plain values, which a checkpoint holds: see `state.RandomState`."""
+"""The random generators of a training as plain values, for a checkpoint: see `state.RandomState`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from abreast.state import RandomState
 
 @dataclass(frozen=True)
 class Generators:
-    """Reads and sets all random generators; a state is opaque here."""
+    """Reads and sets all random generators; the states are opaque."""
 
     read: Callable[[], Any]
     put_back: Callable[[Any], None]
 
 
 def read(model: Any) -> dict[str, Any]:
-    """The state of Python's, NumPy's, the framework's and Keras's generators, and of PyTorch's workers for a model if given."""
+    """The states of Python's, NumPy's, the framework's and Keras's generators; with a model, also of its PyTorch workers."""
     state = RandomState.read(model)
     return {"python": state.python, "numpy": state.numpy, "framework": state.framework, "keras": state.keras_value}
 
 
 def write(model: Any, saved: dict[str, Any]) -> None:
-    """Set what `read` returned."""
+    """Set the states that `read` returned."""
     own = None if saved["keras"] is None else _keras_generator()
     RandomState(saved["python"], saved["numpy"], saved["framework"], own, saved["keras"]).put_back(model)
 

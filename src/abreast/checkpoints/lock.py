@@ -26,9 +26,9 @@ _CANNOT_LOCK = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class FolderLock:
-    """Hold a folder of checkpoints until the end of the block, also if this process holds it already.
+    """Holds a folder of checkpoints until the end of the block; a process may hold it several times.
 
-    Raises `CheckpointError` that names process and host if another process holds it.
+    Raises a `CheckpointError` with process and host if another process holds it.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -56,7 +56,7 @@ class FolderLock:
 
 
 def holder_of(folder: str | os.PathLike[str]) -> str:
-    """The text that the holder of a folder's lock wrote into it; empty if nobody holds it, or if there is no such folder."""
+    """The text that the holder of a folder's lock wrote into it; empty if there is no holder, or no such folder."""
     try:
         return (Path(folder) / LOCK).read_text(errors="replace")[:1000]
     except OSError:
@@ -64,25 +64,25 @@ def holder_of(folder: str | os.PathLike[str]) -> str:
 
 
 def is_held_by(folder: str | os.PathLike[str], holder: str) -> bool:
-    """Whether this host, too, sees the lock that `holder` wrote. A network's file system may know of it late."""
+    """Whether this host sees the lock that `holder` wrote; waits up to 10 s, because a network file system may show it late."""
     end = time.monotonic() + _SEEN_SECONDS
     while holder_of(folder) != holder:
         if time.monotonic() > end:
             return False
         with contextlib.suppress(OSError):
             for path in (Path(folder).parent, folder):
-                os.listdir(path)  # lets the system ask the server again
+                os.listdir(path)  # makes the system ask the server again
         time.sleep(0.1)
     return True
 
 
-# By folder, the descriptor of its lock file, and how many blocks of this process hold it.
+# By folder: the descriptor of its lock file, and the number of blocks in this process that hold it.
 _held: dict[Path, list[int]] = {}
 _changing = threading.Lock()
 
 
 def _after_fork() -> None:
-    """A forked process does not hold the lock, so that it does not keep it from the next job if it outlives this one."""
+    """Release the lock in a forked process, which could outlive this one and block the next job."""
     global _changing
     _changing = threading.Lock()
     for descriptor, _ in _held.values():
@@ -101,7 +101,7 @@ def _locked(folder: Path) -> int:
         with write_errors(folder):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
-            os.fsync(descriptor)  # other hosts read it
+            os.fsync(descriptor)  # for readers on other hosts
     except BaseException:
         os.close(descriptor)
         raise
@@ -124,5 +124,5 @@ def _holder(descriptor: int) -> str:
     try:
         found = json.loads(os.pread(descriptor, 1000, 0))
         return f"process {int(found['pid'])} on host {str(found['host'])[:200]}"
-    except (ValueError, KeyError, TypeError):  # it begins or ends at this moment
+    except (ValueError, KeyError, TypeError):  # the holder is just taking or releasing the lock
         return "a process that does not name itself"

@@ -1,6 +1,6 @@
-"""What a signal does while the main thread is in a long call, as of a compiler: Python's own handlers wait for the end of it.
+"""Signals while the main thread is in a long call, such as a compiler's: Python's own handlers run only after that call.
 
-A thread reads the numbers of signals from a pipe, into which Python writes them at once (`signal.set_wakeup_fd`).
+A thread reads the signals' numbers from a pipe; Python writes them to it at once (`signal.set_wakeup_fd`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-_numbers: frozenset[int] = frozenset()  # the signals that are seen now
+_numbers: frozenset[int] = frozenset()  # the signals that are watched now
 _fork = threading.local()
 
 
 @contextmanager
 def seen_at_once(numbers: Collection[int], act: Callable[[], None]) -> Iterator[None]:
-    """Inside, the first of these signals calls `act` in a thread, at once. Only for the main thread."""
+    """Inside, the first of these signals calls `act` in a thread at once. Only the main thread may enter this."""
     global _numbers
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -32,12 +32,12 @@ def seen_at_once(numbers: Collection[int], act: Callable[[], None]) -> Iterator[
     finally:
         _numbers = frozenset()
         if (now := signal.set_wakeup_fd(before)) not in (writing, before):
-            signal.set_wakeup_fd(now)  # of the script, as asyncio's
+            signal.set_wakeup_fd(now)  # the script's, such as asyncio's
         os.close(writing)
 
 
 def set_default_action(number: int) -> None:
-    """What `signal.signal(number, SIG_DFL)` does, in any thread: that function works in the main thread only."""
+    """Set a signal's default action from any thread; `signal.signal(number, SIG_DFL)` works in the main thread only."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         library.signal.restype = ctypes.c_void_p
@@ -57,7 +57,7 @@ def _before_fork() -> None:
 
 
 def _in_child() -> None:
-    """Take the pipe from a forked child: its own signals would count as those of its parent. Until here, they wait."""
+    """Detach a forked child from the pipe: its signals would count as its parent's. They are blocked until then."""
     if _numbers:
         signal.set_wakeup_fd(-1)
     _after_fork()

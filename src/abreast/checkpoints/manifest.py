@@ -1,6 +1,6 @@
-"""`manifest.json`: what a checkpoint consists of, with the length and checksum of each file and tensor, and its values.
+"""`manifest.json`: the files and tensors of a checkpoint with their lengths and checksums, and its values.
 
-Its last field is the SHA-256 of all bytes before it, so that a change of any bit is noticed.
+Its last field is the SHA-256 of all bytes before it, so a change of any bit is noticed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """`tensors` are in the order of the snapshot, which may be another one than in the files."""
+    """The content of `manifest.json`. `tensors` are in the snapshot's order, which may differ from the order in the files."""
 
     written_at: str
     written_by: Mapping[str, str]
@@ -83,7 +83,7 @@ def to_bytes(manifest: Manifest) -> bytes:
 
 
 def from_bytes(data: bytes) -> Manifest:
-    """The manifest in a file's bytes. Raises `ValueError` if any bit of them has changed, or if they make no sense."""
+    """The manifest in a file's bytes. Raises `ValueError` if any bit has changed, or if the content is invalid."""
     body = data[: -len(_seal(b""))]
     if data != body + _seal(body):
         raise ValueError(f"its {len(data)} bytes do not fit their SHA-256")
@@ -102,7 +102,7 @@ def from_bytes(data: bytes) -> Manifest:
 
 
 class UnknownVersionError(ValueError):
-    """A version of the format that this abreast does not know."""
+    """An error for a version of the format that this abreast does not know."""
 
 
 def file_to_json(file: FileEntry) -> dict[str, Any]:

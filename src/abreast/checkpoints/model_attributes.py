@@ -1,8 +1,8 @@
-"""Attributes that callbacks change on a model's layers, losses, metrics and optimizers: a `trainable`, a rate that is annealed.
+"""Attributes that callbacks change on a model's layers, losses, metrics and optimizers: a `trainable`, an annealed rate.
 
-Plain data is saved if it has changed since the `fit` began, and set again. What begins with an underscore is Keras's own, unless
-only code of the user's class uses it.
-A compiled step has the attributes that it was compiled with; that of a restart is compiled with those of the checkpoint.
+Plain data that has changed since the `fit` began is saved, and restored. A name that begins with an underscore is Keras's own,
+unless only code of the user's class uses it. A compiled step keeps the attribute values from its compilation; after a restart,
+the step is compiled with the checkpoint's values.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from abreast.stderr import tell_once
 
 _NOT_SETTINGS = ("built", "stop_training", "history", "train_function", "test_function", "predict_function")
 
-# By model, its training step and what its parts had when that was compiled; nothing here keeps a model.
+# By model: its training step, and its parts' attributes when that step was compiled. All references are weak.
 _compiled: WeakKeyDictionary[Any, tuple[weakref.ref[Any], list[tuple[weakref.ref[Any], dict[str, Any]]]]] = (
     WeakKeyDictionary()
 )
 
 
 class ModelAttributes:
-    """The attributes of all parts of a model. Made when a `fit` begins: what does not change from then on is the script's."""
+    """The attributes of all parts of a model. Made when a `fit` begins: values that do not change later come from the script."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        # With the objects themselves: an identity may come again once its object is gone.
+        # Keeps the objects themselves: after an object's end, another one could have its identity.
         self._begin = [(each, _contents(each)) for each in _parts(model)]
         self._of_compile = _of_compile(model)
         self._step: Any = None
         self._held: dict[int, dict[str, Any]] = {}
 
     def hold(self) -> None:
-        """Remember the values as they are when the `fit` begins: `write` puts them back where a state does not have them."""
+        """Remember the values at the beginning of the `fit`: `write` restores them if a saved state lacks them."""
         self._held = {id(each): copies(dict(_attributes(each))) for each, _ in self._begin}
 
     def let_go(self) -> None:
         self._held = {}
 
     def step_done(self) -> None:
-        """A training step has been done, which is compiled if it was made anew; an earlier `fit` may have compiled it."""
+        """After a training step: if the step function is new, note the attributes with which it was compiled."""
         if (step := self._model.train_function) is self._step:
             return
         self._step = step
@@ -61,15 +61,15 @@ class ModelAttributes:
             _compiled[self._model] = weakref.ref(step), parts
 
     def replaced(self) -> list[str]:
-        """The classes of layers, losses, metrics and optimizers that the model had when the `fit` began, and has no more."""
+        """Class names of the model's layers, losses, metrics and optimizers that were replaced since the `fit` began."""
         present = {id(each) for each in (*_parts(self._model), *_of_compile(self._model))}
         begin = (*(each for each, _ in self._begin), *self._of_compile)
         return [type(each).__name__ for each in begin if id(each) not in present]
 
     def read(self, arrays: MutableMapping[str, Any]) -> list[dict[str, Any]]:
-        """What has changed, of each part in an order that is the same in every process; arrays go to `arrays`.
+        """The changed attributes of each part, in the same order in every process; arrays go to `arrays`.
 
-        A part that was made since then, as TensorFlow makes them in the first step, has not changed.
+        A part that was made after the `fit` began, as TensorFlow does in the first step, counts as unchanged.
         """
         before = {id(each): contents for each, contents in self._begin}
         now = [(each, _contents(each)) for each in _parts(self._model)]
@@ -82,7 +82,7 @@ class ModelAttributes:
         ]
 
     def write(self, saved: Sequence[Mapping[str, Any]], arrays: Mapping[str, Any]) -> None:
-        """Set what `read` returned. Raises `CheckpointError` if the model has other parts."""
+        """Set the attributes that `read` returned. Raises `CheckpointError` if the model has other parts."""
         parts = _parts(self._model)
         if len(parts) != len(saved):
             raise CheckpointError(
@@ -96,7 +96,7 @@ class ModelAttributes:
                 setattr(each, name, unpack(packed, arrays))
 
     def _changed_since_begin(self, part: Any) -> dict[str, Any]:
-        """The former values of what a restart has changed by now, as hooks of callbacks do."""
+        """The held values of attributes that were changed since, for example by hooks of callbacks."""
         held, now = self._held.get(id(part), {}), dict(_attributes(part))
         return copies(
             {name: value for name, value in held.items() if name in now and content(now[name]) != content(value)}
@@ -150,7 +150,7 @@ def _attributes(part: Any) -> Iterator[tuple[str, Any]]:
 
 @functools.cache
 def _private_names(kind: type) -> frozenset[str]:
-    """The names with an underscore that the code of a user's class uses, and that of Keras's classes does not."""
+    """The names with an underscore that the code of a user's class uses and the code of Keras's classes does not."""
     users, others = set[str](), set[str]()
     for each in kind.__mro__:
         for value in vars(each).values():
@@ -161,7 +161,7 @@ def _private_names(kind: type) -> frozenset[str]:
 
 
 def _has_variables(value: Any) -> bool:
-    """Whether a value is, or contains, what Keras tracks: its variables are saved as those of the model."""
+    """Whether a value is or contains an object that Keras tracks: its variables are saved with the model."""
     return any(
         isinstance(each, keras.Layer | keras.Variable | keras.random.SeedGenerator)
         for each in keras.tree.flatten(value)
@@ -177,7 +177,9 @@ def _packed(
             try:
                 yield name, pack(value, f"{path}/{name}", arrays)
             except CannotPackError:
-                if name in before and type(value).__module__.partition(".")[0] != "keras":  # which Keras makes itself
+                if (
+                    name in before and type(value).__module__.partition(".")[0] != "keras"
+                ):  # Keras makes its own objects again
                     tell_once(_LEFT_OUT.format(f"{type(part).__name__}.{name}", type(value).__qualname__))
 
 

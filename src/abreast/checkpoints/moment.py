@@ -1,8 +1,7 @@
-"""All that a `fit` is at one moment, as a checkpoint holds it: read from a running `fit`, and put back in another process.
+"""The state of a `fit` at one moment, as a checkpoint holds it: read from a running `fit`, and restored in another process.
 
-Variables, random generators, the places in the sources, `History`, the states of callbacks, and what callbacks changed on the
-model.
-Not here: when that happens (`fit.py`), and the files.
+It has the variables, random generators, places in the sources, `History`, states of callbacks, and the model's attributes that
+callbacks changed. Not here: the times of reading and restoring (`fit.py`), and the files.
 """
 
 from __future__ import annotations
@@ -34,30 +33,28 @@ class RunningFit:
     validation: Keeper | None
     attributes: ModelAttributes
     fingerprint: Callable[[], dict[str, Any]]
-    spare: Callable[[], Mapping[str, Any]] = dict  # the arrays of a checkpoint that is on the disk
+    spare: Callable[[], Mapping[str, Any]] = dict  # arrays of a finished checkpoint, for reuse
     wanted: variables.Wanted = iter
     logs: Any = None  # of the last step
 
     def hold(self) -> None:
-        """Before any hook of a `fit` that goes on: what a state leaves out is as it is now."""
+        """Remember the present values, before any hook of a resumed `fit`: they apply where a saved state lacks a value."""
         self.callbacks.hold()
         self.attributes.hold()
 
     def read(self, epoch: int, steps: int) -> Snapshot:
-        """The state between two steps: `epoch` runs, and `steps` of it are done."""
+        """The state between two steps: `steps` steps of the running `epoch` are done."""
         return self.with_variables(self.read_small(epoch, steps))
 
     def with_variables(self, small: Snapshot) -> Snapshot:
-        """A state with the variables as they are now, first: the same names stay in the same order in every checkpoint."""
+        """A state that begins with the present variables, so that names have the same order in every checkpoint."""
         arrays = variables.read(self.model, self.spare(), self.wanted)
-        for (
-            name
-        ) in small.tensors:  # what a variable was before a validation: devices have added up to another sum since
+        for name in small.tensors:  # values before a validation; the devices' sums have changed since
             arrays.pop(f"sums/{name}", None)
         return Snapshot({**arrays, **small.tensors}, {**small.values, "optimizers": optimizers.read(self.model)})
 
     def read_small(self, epoch: int, steps: int, validating: bool = False) -> Snapshot:
-        """The same without variables. `validating`: Keras has begun a validation, of which no step is done."""
+        """The state without variables. `validating`: Keras has begun a validation, and no step of it is done."""
         tensors: dict[str, Any] = {}
         history = self.model.history
         values = {
@@ -80,7 +77,7 @@ class RunningFit:
         return Snapshot(tensors, values)
 
     def _replaced(self) -> dict[str, str] | None:
-        """The settings that callbacks have changed with the parts of a model that they replaced: no restart puts these back."""
+        """The settings that changed because callbacks replaced parts of the model: a restart cannot restore these."""
         replaced = self.attributes.replaced()
         if not replaced:
             return None
@@ -92,16 +89,16 @@ class RunningFit:
         return {name: value for name, value in _compiled_settings(self.model).items() if begin.get(name) != value}
 
     def go_to(self, saved: Snapshot) -> None:
-        """Let the sources begin at their places in the epoch that comes next."""
+        """Make the sources begin at their saved places in the next epoch."""
         for name, keeper in self._keepers().items():
             if (packed := saved.values["places"].get(name)) is not None:
                 keeper.go_to(_unpacked(packed, saved.tensors))
 
     def write(self, saved: Snapshot, *, move: bool = True, epoch_over: bool = False, ended: bool = False) -> None:
-        """Put a state back.
+        """Restore a saved state.
 
-        Without `move`, the sources stay where they are. With `epoch_over`, the data source has had its hook at the end of the
-        epoch. A `fit` that has `ended` reads no more of its sources.
+        Without `move`, the sources stay where they are. `epoch_over`: the data source has had its hook at the end of the epoch.
+        `ended`: the `fit` has ended, and reads no more from its sources.
         """
         values, tensors = saved.values, saved.tensors
         self.attributes.write(values["attributes"], tensors)
@@ -158,13 +155,13 @@ def _unpacked(packed: Any, tensors: Mapping[str, Any]) -> Place:
 
 
 def _compiled_settings(model: Any) -> dict[str, str]:
-    """The settings of a model's losses, metrics and optimizers. Others change by themselves when they are first used."""
+    """The settings of a model's losses, metrics and optimizers. Other settings change by themselves at their first use."""
     words = ("loss", "metric", "optimizer")
     return {name: value for name, value in settings(model).items() if any(each in name for each in words)}
 
 
 def _plain(logs: Any) -> Any:
-    """Logs as Keras shows them: a number where a value is one; a metric may also give an array, or a dictionary."""
+    """Logs with plain numbers, as Keras shows them; an array or dictionary from a metric stays."""
     if isinstance(logs, Mapping):
         return {name: _plain(value) for name, value in logs.items()}
     try:

@@ -1,4 +1,4 @@
-"""Names of checkpoints: which fit of the script, which epoch and step. Sorted as text, they are in the order of their time."""
+"""Names of checkpoints, made of the numbers of fit, epoch and step. Sorted as text, they are in order of time."""
 
 from __future__ import annotations
 

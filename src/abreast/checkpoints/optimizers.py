@@ -1,6 +1,6 @@
-"""Which optimizers of a model have their variables, and for which variables of the model they were made.
+"""The built optimizers of a model, and the variables of the model that each one trains.
 
-A step of the user's may have optimizers that no other one has made variables for: they exist from its first call on.
+A user's own step may have optimizers that only its first call builds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from abreast import exact
 
 
 def read(model: Any) -> list[list[int] | None]:
-    """For each optimizer, the numbers of the variables that it trains; None for one that has not been built."""
+    """The indices of the variables that each optimizer trains; None for an optimizer that is not built."""
     numbers = {id(variable): number for number, variable in enumerate(model.variables)}
     return [
         [numbers[id(each)] for each in optimizer._trainable_variables if id(each) in numbers]
@@ -23,7 +23,7 @@ def read(model: Any) -> list[list[int] | None]:
 
 
 def build(model: Any, saved: Sequence[Sequence[int] | None]) -> None:
-    """Build each optimizer that was built where `read` returned this, if the model has those variables."""
+    """Build each optimizer that was built when `read` returned `saved`, if the model has its variables."""
     variables = model.variables
     for optimizer, numbers in zip(exact.optimizers(model), saved, strict=False):
         if numbers is not None and not optimizer.built and all(number < len(variables) for number in numbers):

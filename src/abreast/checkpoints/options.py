@@ -1,4 +1,4 @@
-"""The options of `abreast run` about checkpoints: what they ask for, and what they refuse."""
+"""The options of `abreast run` about checkpoints, their policy, and their errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def policy_of(options: argparse.Namespace) -> Policy | None:
-    """What the options ask for; None without `--checkpoint`. Raises `AbreastError` for options that cannot be honoured."""
+    """The policy that the options request; None without `--checkpoint`. Raises `AbreastError` for impossible options."""
     given = [name for name in _BESIDE_FOLDER if getattr(options, name) is not None]
     if options.checkpoint is None:
         if given:

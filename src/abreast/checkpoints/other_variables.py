@@ -22,22 +22,22 @@ _KINDS = (
 
 
 def has_variables(value: Any) -> bool:
-    """Whether a value is an object of Keras that may have variables."""
+    """Whether a value is a Keras object that may have variables."""
     return isinstance(value, _KINDS)
 
 
 def holds_variables(value: Any) -> bool:
-    """The same for a container of nothing else."""
+    """Whether a value is a non-empty container of such objects only."""
     return isinstance(value, list | tuple | dict) and bool(value) and all(map(has_variables, items(value)))
 
 
 def items(value: Any) -> list[Any]:
-    """What a container holds."""
+    """The values in a list, tuple or dictionary."""
     return list(value.values()) if isinstance(value, dict) else list(value)
 
 
 class OtherVariables:
-    """The variables of an object of Keras, but those of the model in training, of which `own` has the identities."""
+    """The variables of a Keras object, except those of the model in training; `own` returns the identities of the latter."""
 
     def __init__(self, value: Any, own: Callable[[], set[int]]) -> None:
         self._value = value
@@ -47,7 +47,7 @@ class OtherVariables:
         return [np.array(keras.ops.convert_to_numpy(each)) for each in self._variables()]
 
     def write(self, arrays: Sequence[Any]) -> None:
-        """Set what `read` returned."""
+        """Set the values that `read` returned; reports variables that do not fit."""
         if len(self._variables()) != len(arrays):
             _build_optimizers(self._value)
         variables = self._variables()

@@ -1,9 +1,9 @@
-"""Writes the checkpoints of a job: every process writes a part of a large state, and rank 0 alone a small one.
+"""Writes the checkpoints of a job: every process writes a part of a large state; rank 0 alone writes a small one.
 
-All processes call the same methods in the same order, between two steps. Of a large state, rank 0 makes the hidden folder, and a
-thread of each process writes its part beside the training. When the processes next ask one another and all parts are on the disk,
-rank 0 gives the checkpoint its name. If a process dies before, the older checkpoints stay. Not here: one process that writes all
-(`writer.py`), and the files (`write.py`).
+All processes call the same methods in the same order, between two steps. For a large state, rank 0 makes the hidden folder, and a
+thread of each process writes its part during the training. When the processes next ask one another and all parts are on disk,
+rank 0 gives the checkpoint its name. If a process dies before that, the older checkpoints stay. Not here: one process that writes
+everything (`writer.py`), and the files (`write.py`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from abreast.checkpoints.writer import GOES_ON, Writer
 from abreast.errors import CheckpointError
 from abreast.stderr import tell
 
-_LEAST_ELEMENTS = 1 << 24  # of a part in the mean: fewer are written as fast by one process
+_LEAST_ELEMENTS = 1 << 24  # smallest mean size of a part: one process writes fewer elements just as fast
 
 
 @dataclass(frozen=True)
 class _Pending:
-    """A checkpoint that has no name yet, and the rank that writes each variable. Rank 0 writes all else."""
+    """A checkpoint without a name yet, and the rank that writes each variable. Rank 0 writes all other data."""
 
     folder: Path
     snapshot: Snapshot
@@ -54,8 +54,8 @@ class PartWriter(Writer):
         self._folder = Path(policy.folder)
         self._ranks: Mapping[str, int] = {}
         self._pending: _Pending | None = None
-        self._own: dict[str, Any] = {}  # what this process has written of it
-        self._problem: tuple[str, str | None] | None = None  # why it could not
+        self._own: dict[str, Any] = {}  # description of the part that this process wrote
+        self._problem: tuple[str, str | None] | None = None  # the error if it could not
         self._is_named = False
 
     def wanted(self, num_elements: Mapping[str, int]) -> Iterable[str]:
@@ -78,7 +78,7 @@ class PartWriter(Writer):
         return self._is_so_on_rank_0("names a checkpoint", self._is_named)
 
     def settle(self, before: str = GOES_ON) -> bool:
-        """Let rank 0 give its name to the checkpoint that all processes have written; False if there is none."""
+        """Make rank 0 name the checkpoint that all processes have written; False if there is none."""
         if self._pending is None:
             return False
         self._wait()
@@ -108,7 +108,7 @@ class PartWriter(Writer):
         return self._job.exchange(doing, b"yes" if is_so else b"")[0] != b""
 
     def _is_begun(self, name: str, snapshot: Snapshot, before: str = "") -> bool:
-        """Write in a thread of each process; False if rank 0 cannot make the folder."""
+        """Start to write in a thread of each process; False if rank 0 cannot make the folder."""
         rank, ranks = self._job.rank, self._ranks
         own = {each: array for each, array in snapshot.tensors.items() if ranks.get(each, 0) == rank}
         num_bytes = str(sum(each.nbytes for each in own.values())).encode()
@@ -145,7 +145,7 @@ class PartWriter(Writer):
             self._error = error
 
     def _name(self, pending: _Pending, problem: tuple[str, str | None] | None) -> None:
-        """Raises the problem of a process if there is one."""
+        """Commit the checkpoint under its name, or abandon it and raise the error of a process."""
         try:
             if problem is not None:
                 raise CheckpointError(*problem)
@@ -159,7 +159,7 @@ class PartWriter(Writer):
         self._remove_old(path.name)
 
     def _notes(self, pending: _Pending) -> Iterator[dict[str, Any]]:
-        """Descriptions of the parts of the other processes, from small files beside them, which are removed."""
+        """Descriptions of the other processes' parts, from small files beside the parts; removes these files."""
         for rank in range(1, 1 + max(pending.ranks.values())):
             note = _note(pending.folder, rank)
             with write_errors(self._folder):
@@ -172,11 +172,11 @@ def _note(folder: Path, rank: int) -> Path:
 
 
 def ranks_of(num_elements: Mapping[str, int], size: int) -> dict[str, int]:
-    """Which of `size` processes writes each variable: neighbours in their order, about as many elements each."""
+    """The rank, out of `size` processes, that writes each variable: consecutive variables, about equally many elements each."""
     total = sum(num_elements.values())
     count = max(1, min(size, total // _LEAST_ELEMENTS))
     ends = itertools.accumulate(num_elements.values())
     middles = [end - number / 2 for end, number in zip(ends, num_elements.values(), strict=True)]
     shares = [min(count - 1, int(middle * count / total)) if total else 0 for middle in middles]
-    ranks = {share: rank for rank, share in enumerate(sorted({*shares}))}  # none writes nothing
+    ranks = {share: rank for rank, share in enumerate(sorted({*shares}))}  # so no rank is without a part
     return {name: ranks[share] for name, share in zip(num_elements, shares, strict=True)}

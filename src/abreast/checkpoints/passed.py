@@ -1,7 +1,7 @@
-"""Batches that a Python generator gave to iterators that have ended, and how another process reads them again.
+"""Batches that a Python generator gave to iterators that have ended, and their second reading in another process.
 
-A generator may keep what it drew, as an order of rows. So it is read again with the random generators as they were before each
-part. Other sources begin anew.
+A generator may keep its draws, such as an order of rows. So it is read again with the random generators in the state before each
+part. Other sources begin again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from abreast.keras_private.data_adapters import NUM_BATCHES_FOR_TENSOR_SPEC
 
 @dataclass(frozen=True)
 class Passed:
-    """A part of a generator: so many batches, and the random generators before them; None where these drew nothing."""
+    """A part of a generator: a number of batches, and the random generators' state before them; None if they drew nothing."""
 
     batches: int
     generators: Any = None
 
 
 def passed_in_all(parts: tuple[Passed, ...], batches: int, generators: Any) -> tuple[Passed, ...]:
-    """The parts with that of one more iterator, which gave so many batches. What drew nothing becomes one part."""
+    """The parts, extended by one more iterator with this number of batches. Consecutive parts without draws are joined."""
     own = int(max(0, batches - NUM_BATCHES_FOR_TENSOR_SPEC))
     if not own:
         return parts
@@ -34,7 +34,7 @@ def passed_in_all(parts: tuple[Passed, ...], batches: int, generators: Any) -> t
 
 
 def read_again(batches: Iterator[Any], parts: Sequence[Passed], generators: Generators) -> Any:
-    """The last batch of these parts. Raises `DataError` if the generator ends too early."""
+    """Read these parts again, and return their last batch. Raises `DataError` if the generator ends too early."""
     last = None
     for part in parts:
         if part.generators is not None:
@@ -44,7 +44,7 @@ def read_again(batches: Iterator[Any], parts: Sequence[Passed], generators: Gene
 
 
 class Watch:
-    """Whether an iterator draws from the random generators while it is read."""
+    """Notes in `draws` whether an iterator draws from the random generators while it is read."""
 
     def __init__(self, generators: Generators) -> None:
         self.draws = False

@@ -1,8 +1,9 @@
-"""The place in a data source: which batch comes next, and the states that the rest of its order needs.
+"""The place in a data source: the next batch, and the states that the rest of the order needs.
 
-A place is the number of batches taken from the present iterator, and the state of the random generators and of the source's own
-objects (`feed/source_state.py`) when that was made, when its first batch was read, and now. After a restart the iterator is made
-anew with the first two and moves on by that number of batches (`feed/jump.py`). Then all is set as it was at the checkpoint.
+A place is the number of batches taken from the present iterator, and the states of the random generators and of the source's own
+objects (`feed/source_state.py`) at three times: when the iterator was made, when its first batch was read, and now. After a
+restart, the iterator is made again with the first two states and skips that number of batches (`feed/jump.py`). Then the third
+state is restored.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ class Moment:
 
 @dataclass(frozen=True)
 class Place:
-    """`made` and `first`: when the iterator was made, and when its first batch was read. `now`: the source's own objects.
+    """A place. `made` and `first`: states at the iterator's creation and at its first batch. `now`: the source's own objects.
 
-    `batches` of it were taken, `steps` of them in this epoch, and `checksum` is that of the last one, if it is known.
-    `drawn_ahead`: the generators that are further than the place, because the source was read ahead.
-    `passed`: what a Python generator gave to earlier iterators, besides the batches that Keras has read to open it, with which
-    each of them begins. `opened`: the random generators before it was opened, if that drew. `draws`: whether the present iterator
-    may have drawn. `validating`: a validation has begun, before which Keras calls the hook of an epoch's end once more.
+    `batches`: batches taken from the iterator. `steps`: the steps of this epoch. `checksum`: of the last batch, if known.
+    `drawn_ahead`: the generators that are ahead of the place, because the source was read ahead.
+    `passed`: the batches that a Python generator gave to earlier iterators, without those that Keras reads to open it, with
+    which each iterator begins. `opened`: the random generators before opening, if opening drew. `draws`: whether the present
+    iterator may have drawn. `validating`: a validation has begun, before which Keras calls the hook of an epoch's end again.
     """
 
     made: Moment | None
@@ -67,14 +68,14 @@ class Place:
         return passed_in_all(self.passed, self.batches, self.made.generators if self.made and self.draws else None)
 
     def without_attributes(self) -> Place:
-        """The same without what the source's own objects have changed."""
+        """The place without the changed attributes of the source's own objects."""
         none: dict[str, Any] = {"attributes": {}}
         made, first = (each and Moment(each.generators, {**each.source, **none}) for each in (self.made, self.first))
         return replace(self, made=made, first=first, now=self.now and {**self.now, **none}, checksum=None)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Place:
-        """The place of which `values` are the fields, as plain data."""
+        """The place with these fields, given as plain data."""
         moments = {name: values[name] and Moment(**values[name]) for name in ("made", "first")}
         return Place(**{**values, **moments, "passed": tuple(Passed(**each) for each in values["passed"])})
 
@@ -95,14 +96,14 @@ _ANOTHER_BATCH = (
 class Keeper:
     """The place in one source during a `fit`. See `feed.PlaceKeeper`.
 
-    `restarts`: Keras makes a new iterator for each epoch, as in each validation, also where `steps` are set.
+    `restarts`: Keras makes a new iterator for each epoch, also if `steps` is set, as in each validation.
     """
 
     def __init__(self, feed: Feed, generators: Generators, restarts: bool = False) -> None:
         self.steps_done = 0
         self.step_begins: Callable[[int], None] = lambda step: None  # called before the batch of a step is taken
         self._restarts = restarts
-        # What a Python generator gave to the iterators before the present one, and with it when the epoch began.
+        # Batches that a Python generator gave to earlier iterators; `_given` adds those of the present one at the epoch's begin.
         self._passed: tuple[Passed, ...] = ()
         self._given: tuple[Passed, ...] = ()
         self._watch = Watch(generators)
@@ -112,10 +113,10 @@ class Keeper:
         self._source: SourceState | None = None
         self._made: Moment | None = None
         self._first: Moment | None = None
-        self._moved = 0  # batches over which the present iterator was moved
+        self._moved = 0  # batches that the present iterator skipped
         self._epochs: Any = None
         self._due: Place | None = None
-        self._stands_in = False  # whether the next iterator stands for one that an earlier run has read to its end
+        self._stands_in = False  # whether the next iterator replaces one that an earlier run read to its end
         feed.keeper, feed.keep_last = self, True
 
     @property
@@ -124,7 +125,7 @@ class Keeper:
         return self._due is not None
 
     def place(self, steps: int, validating: bool = False) -> Place:
-        """The place after `steps` of the present epoch; that of the earlier run as long as this one has not gone there."""
+        """The place after `steps` of the present epoch; the earlier run's place until this run has reached it."""
         if (due := self._due) is not None:
             is_written = self._restarts and not due.validating
             return replace(due, now=self._read_source(), validating=validating) if is_written else due
@@ -140,8 +141,8 @@ class Keeper:
     def go_to(self, place: Place) -> None:
         """Begin the next epoch at a place of an earlier run.
 
-        A source for validation is put back at once: it may share objects with the training, which goes on before. Keras calls
-        its hook of an epoch's end before each validation.
+        A source for validation is restored at once: it may share objects with the training source, which continues first. Keras
+        calls its hook of an epoch's end before each validation.
         """
         if not place.is_open:
             return
@@ -152,7 +153,7 @@ class Keeper:
             self._own(adapter).write(self._due.now)
 
     def _of_this_process(self, place: Place) -> Place:
-        """Where each process gives rows of its own, a checkpoint has the source of rank 0, whose objects are its own."""
+        """The place for this process. If each process gives rows of its own, only rank 0 uses the saved objects: they are its."""
         processes = self._feed.stage.processes
         if processes is None or processes.size == 1:
             return place
@@ -160,7 +161,7 @@ class Keeper:
         return place if processes.rank == 0 else place.without_attributes()
 
     def ended(self, place: Place) -> None:
-        """The `fit` had ended at a place of an earlier run: a later one may read the same source."""
+        """Restore the source at the place where an earlier run's `fit` ended, for a later `fit` that reads it."""
         if not place.is_open or self._feed.goes_on_over_fits or not any(place.now.values()):
             return
         if not self._feed.is_open:  # that of a validation, which Keras opens when one begins
@@ -170,7 +171,7 @@ class Keeper:
         self._own(self._feed.adapter).write(place.now)
 
     def pass_over(self, place: Place) -> None:
-        """Read a Python generator as far as a `fit` that had ended: the next one on it begins there."""
+        """Read a Python generator as far as an ended `fit` had: the next `fit` on it begins there."""
         if not (place.is_open and self._feed.goes_on_over_fits):
             return
         batches = iter(self._feed.source)
@@ -182,7 +183,7 @@ class Keeper:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """A source that an earlier run opened long ago draws as it did then, and the generators stay as they are now."""
+        """Inside, a source opens. If an earlier run opened it, it draws the same numbers, and the generators are restored."""
         before, due = self._generators.read(), self._due
         self._opened = before if due is None else due.opened
         if due is not None and due.opened is not None:
@@ -194,12 +195,12 @@ class Keeper:
             self._opened = None
 
     def opened(self, adapter: Any) -> None:
-        """The source is open, and Keras has called none of its hooks."""
+        """Note the state of a source that was just opened, before Keras calls its hooks."""
         if self._restarts:
             self._own(adapter)
 
     def enters(self, epoch_iterator: Any) -> epochs.KeptEpoch:
-        """Keras begins an epoch."""
+        """Begin an epoch for Keras, at the place of an earlier run if one is due."""
         self._epochs = epoch_iterator
         made = self._made.generators if self._made and self._watch.draws else None
         self._given = passed_in_all(self._passed, self._moved + self._feed.num_taken, made)
@@ -213,13 +214,13 @@ class Keeper:
                 source.write(due.now)
             source.begin_epoch()
         self._stands_in = due is not None and self._is_over(due)
-        # Keras counts the batches of each validation anew.
+        # Keras counts the batches of each validation from 0.
         done = () if due is None or self._restarts else (due.steps, due.batches, due.known_batches, DoneStep())
         return epochs.KeptEpoch(self.step_begins, *done)
 
     def begin(self, adapter: Any, begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._own(adapter)
-        if self._stands_in:  # Keras asks for an iterator, reads none of it, and then asks for the one of the next epoch
+        if self._stands_in:  # Keras requests an iterator, does not read it, and then requests the next epoch's
             self._stands_in = False
             self._own(adapter).end_epoch()
             return iter(())
@@ -239,7 +240,7 @@ class Keeper:
         return batches if due.batches else self._noting_first(batches)
 
     def _passed_again(self, begin: Callable[[], Iterator[Any]], due: Place) -> tuple[Passed, ...]:
-        """The parts that a Python generator gave to iterators of an earlier run; now it is read up to there."""
+        """Read a Python generator up to the place of an earlier run; returns the parts that it gave to iterators there."""
         now, batches = self._generators.read(), begin()
         deque(islice(batches, NUM_BATCHES_FOR_TENSOR_SPEC), maxlen=0)
         self._read_again(batches, due)
@@ -252,16 +253,16 @@ class Keeper:
             tell_once(_ANOTHER_BATCH)
 
     def _watched(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The same batches; of a Python generator that each epoch reads anew, it is noticed whether they draw."""
+        """The same batches; for a Python generator with `restarts`, notes whether they draw."""
         self._watch.draws = self._feed.goes_on_over_fits and not self._restarts
         return self._watch.over(batches) if self._feed.goes_on_over_fits and self._restarts else batches
 
     def _is_over(self, due: Place) -> bool:
-        """Whether the earlier run had done all steps of the epoch, and Keras had made the iterator of the next one."""
+        """Whether the earlier run had done all steps of the epoch, and Keras had made the next epoch's iterator."""
         return bool(due.steps) and not (due.batches or self._restarts or self._feed.goes_on_over_epochs)
 
     def _begins_within(self, due: Place) -> bool:
-        """Whether an iterator goes on after its first batch."""
+        """Whether the next iterator continues within the earlier run's iterator, instead of a new one."""
         return bool(due.steps) or (self._feed.goes_on_over_epochs and not self._restarts)
 
     def _move(self, adapter: Any, begin: Callable[[], Iterator[Any]], due: Place) -> Iterator[Any]:
@@ -304,7 +305,7 @@ class Keeper:
         self._own(self._feed.adapter).write(moment.source)
 
     def _read_source(self) -> Any:
-        """The state of the source's own objects. What cannot be saved of them is said once."""
+        """The state of the source's own objects. Reports once the attributes that cannot be saved."""
         source = self._own(self._feed.adapter)
         state = source.read()
         attributes = {name: value for name, value in state["attributes"].items() if _can_be_packed(value)}
@@ -330,6 +331,6 @@ def keeper_of(epoch_iterator: Any) -> Keeper | None:
 
 
 def begins(epoch_iterator: Any) -> epochs.KeptEpoch | None:
-    """Where an epoch begins that Keras enters. See `epochs.install`."""
+    """The begin of the epoch that Keras enters; None without a keeper. See `epochs.install`."""
     keeper = keeper_of(epoch_iterator)
     return None if keeper is None else keeper.enters(epoch_iterator)

@@ -1,6 +1,7 @@
-"""Python values as JSON and arrays, which is all that a checkpoint holds: `pack` and `unpack`.
+"""Python values as JSON and arrays, the only content of a checkpoint: `pack` and `unpack`.
 
-No code is stored and none runs while a value is read: a function is the name of an operation of Keras or NumPy. Not here: files.
+No code is stored, and none runs while a value is read: a function is stored as the name of a Keras or NumPy operation. Not here:
+files.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 
-_KIND = "!"  # the key that tells a packed value from a plain dictionary
+_KIND = "!"  # the key that marks a packed value, unlike a plain dictionary
 
 
 class CannotPackError(Exception):
@@ -30,7 +31,7 @@ def pack(value: Any, path: str, arrays: MutableMapping[str, Any]) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, keras.Variable):
-        raise CannotPackError(path, value)  # it is not its value
+        raise CannotPackError(path, value)  # a variable is more than its value
     if type(value) is list:
         return [pack(each, f"{path}/{i}", arrays) for i, each in enumerate(value)]
     if type(value) is dict and all(type(key) is str for key in value) and _KIND not in value:
@@ -46,7 +47,7 @@ def pack(value: Any, path: str, arrays: MutableMapping[str, Any]) -> Any:
 
 
 def unpack(packed: Any, arrays: Mapping[str, Any]) -> Any:
-    """The value that was packed. Raises `ValueError` for what `pack` does not write."""
+    """The value that was packed. Raises `ValueError` for content that `pack` does not write."""
     if isinstance(packed, list):
         return [unpack(each, arrays) for each in packed]
     if not isinstance(packed, dict):
@@ -60,7 +61,7 @@ def unpack(packed: Any, arrays: Mapping[str, Any]) -> Any:
 
 
 def copies(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies of the values that are data."""
+    """Copies of those values that are data."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         arrays: dict[str, Any] = {}
@@ -70,7 +71,7 @@ def copies(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def array_to_json(array: Any) -> list[Any]:
-    """A small array as JSON, where there is no file beside it."""
+    """A small array as JSON, for messages without a file."""
     return [array.dtype.name, list(array.shape), array.tobytes().hex()]
 
 
@@ -99,7 +100,7 @@ def _pack_items(value: Any, path: str, arrays: MutableMapping[str, Any]) -> list
 
 def _pack_pairs(value: Any, path: str, arrays: MutableMapping[str, Any]) -> list[Any]:
     if type(value) is not dict:
-        raise CannotPackError(path, value)  # a class of its own, as defaultdict, has more than its items
+        raise CannotPackError(path, value)  # a subclass, such as defaultdict, has more than its items
     return [
         [pack(key, f"{path}/key {i}", arrays), pack(each, f"{path}/{i}", arrays)]
         for i, (key, each) in enumerate(value.items())
@@ -189,7 +190,7 @@ _UNPACKED: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
 
 
 def _operation(value: Any) -> str | None:
-    """The name of an operation of Keras or NumPy, as a `ReduceLROnPlateau` keeps one."""
+    """The name of a Keras or NumPy operation, such as the one in a `ReduceLROnPlateau`; None for other values."""
     name = getattr(value, "__name__", None)
     if not callable(value) or not isinstance(name, str):
         return None

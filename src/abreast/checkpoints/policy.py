@@ -1,4 +1,4 @@
-"""Where checkpoints go, how often they are written and how many stay, as the user asks for it; and the policy of a whole script.
+"""The user's policy for checkpoints: their folder, how often they are written, and how many stay; and the policy of a script.
 
 Imports no framework: `abreast run` reads it before the script starts.
 """
@@ -19,7 +19,7 @@ _HINT = "give a number of steps, as 500, a time, as '30s', '10min' or '1h', or '
 
 @dataclass(frozen=True)
 class Every:
-    """When a checkpoint is due: after so many steps, after so many seconds, or, if both are None, at the end of each epoch."""
+    """The interval of checkpoints: a number of steps, a number of seconds, or, if both are None, an epoch."""
 
     steps: int | None = None
     seconds: float | None = None
@@ -31,7 +31,7 @@ class Every:
 
 @dataclass(frozen=True, init=False)
 class Policy:
-    """Where checkpoints go and when. The folder is absolute: a script may change its working directory."""
+    """The folder, interval and number of checkpoints. The folder is absolute: a script may change its working directory."""
 
     folder: str
     every: Every
@@ -41,7 +41,7 @@ class Policy:
     def __init__(
         self, folder: str | os.PathLike[str], every: int | str | Every = "10min", keep: int = 3, reset: bool = False
     ) -> None:
-        """Raises `CheckpointError` for a value that is not allowed. `reset`: remove older checkpoints at the first fit."""
+        """Raise `CheckpointError` for a value that is not allowed. `reset`: remove older checkpoints at the first fit."""
         for name, value in (
             ("folder", _folder_of(folder)),
             ("every", every_of(every)),
@@ -52,9 +52,9 @@ class Policy:
 
 
 def every_of(value: int | str | Every) -> Every:
-    """What a user means by `500`, `"500 steps"`, `"30s"`, `"10min"`, `"1h"` or `"epoch"`.
+    """The interval for a user's `500`, `"500 steps"`, `"30s"`, `"10min"`, `"1h"` or `"epoch"`.
 
-    Raises `CheckpointError` for anything else, and for nothing or less of it.
+    Raises `CheckpointError` for anything else, and for numbers of 0 or less.
     """
     if isinstance(value, Every):
         return value
@@ -71,7 +71,7 @@ def every_of(value: int | str | Every) -> Every:
 
 
 def _parts(value: int | str) -> tuple[float, str]:
-    """A number and its unit, without its plural's s: `step` where there is none."""
+    """A number and its unit, without a plural s; `step` is the default unit."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value, "step"
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value) if isinstance(value, str) else None
@@ -107,13 +107,13 @@ _is_off = False
 
 
 def default() -> Policy | None:
-    """What `abreast run --checkpoint` set for every fit of the script; None without it."""
+    """The policy that `abreast run --checkpoint` set for every fit of the script; None without it."""
     return _default
 
 
 @contextmanager
 def as_default(policy: Policy | None) -> Iterator[None]:
-    """Inside, `policy` is that of every fit."""
+    """Inside, `policy` is the default of every fit."""
     global _default
     before, _default = _default, policy
     try:
@@ -123,13 +123,13 @@ def as_default(policy: Policy | None) -> Iterator[None]:
 
 
 def is_off() -> bool:
-    """Whether a command only tries a script: then no `fit` writes checkpoints or goes on from one."""
+    """Whether a command only tries a script: then no `fit` writes checkpoints or continues from one."""
     return _is_off
 
 
 @contextmanager
 def switched_off() -> Iterator[None]:
-    """Inside, no `fit` writes checkpoints or goes on from one."""
+    """Inside, no `fit` writes checkpoints or continues from one."""
     global _is_off
     before, _is_off = _is_off, True
     try:

@@ -1,4 +1,4 @@
-"""The framework's random generators of the processes of a job: each has its own, and rank 0 writes those of all."""
+"""The framework's random generators in the processes of a job: each process has its own, and rank 0 writes all of them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _PREFIX = "generators/framework"
 
 
 def of_all(state: Snapshot, job: Job) -> list[Any]:
-    """The framework's generators of all ranks, in their order, as JSON. All processes call it."""
+    """The framework's generators of all ranks, in rank order, as JSON. All processes call this."""
     own = {name: array_to_json(array) for name, array in state.tensors.items() if name.startswith(_PREFIX)}
     message = json.dumps([state.values["generators"]["framework"], own]).encode()
     return [json.loads(each) for each in job.exchange("saves random generators", message)]
 
 
 def own(saved: Snapshot, job: Job) -> Snapshot:
-    """A checkpoint with the generators of this rank; those of rank 0 if another number of processes wrote it."""
+    """The checkpoint with this rank's generators, or with rank 0's if another number of processes wrote it."""
     of_ranks = saved.values.get("generators_of_ranks") or []
     if len(of_ranks) != job.size:
         if job.rank == 0:

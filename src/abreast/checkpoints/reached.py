@@ -1,9 +1,9 @@
 """Data of the script that callbacks reach: a list that a function appends to, a count in a closure, an object that it calls.
 
-The same counts for the user's code that runs in each step, as a `train_step` and a loss, unless the step is compiled.
+The same holds for the user's code in each step, such as a `train_step` and a loss, unless the step is compiled.
 
-A restart makes them anew, so what has changed since the `fit` began is saved: numbers, text, containers, arrays, generators, and
-the variables of other models, layers, metrics and optimizers. A Python generator that was read is reported.
+A restart makes these objects again, so changes since the `fit` began are saved: numbers, text, containers, arrays, generators,
+and the variables of other models, layers, metrics and optimizers. A Python generator that was read is reported.
 Not here: the attributes of the callbacks themselves (`callback_state.py`).
 """
 
@@ -22,16 +22,22 @@ from abreast.checkpoints.plain import copies
 from abreast.feed.values import content, fill, is_generator, is_object, is_plain, saved_value
 from abreast.state import grouped_variables
 
-_DEEPEST = 4  # objects within objects, and functions that call functions
-KERASS_OWN = ("_model", "model", "params", "_params", "validation_data")  # what Keras sets on callbacks itself
+_DEEPEST = 4  # levels of objects within objects, and of functions that call functions
+KERASS_OWN = (
+    "_model",
+    "model",
+    "params",
+    "_params",
+    "validation_data",
+)  # attributes that Keras itself sets on callbacks
 _NOT_USERS = ("abreast", "builtins", "grain", "jax", "keras", "numpy", "tensorflow", "torch")
 
 
 @dataclass(frozen=True)
 class _Slot:
-    """Where a value is: a cell of a closure, a global, or an attribute; or the variables of an object.
+    """The place of a value: a cell of a closure, a global, or an attribute; or the variables of an object.
 
-    `fill`: let the object that is there have the content of another one, if it can. `set` is None for what cannot be put back.
+    `fill` gives the present object the content of another one, if possible. `set` is None for a value that cannot be restored.
     """
 
     read: Callable[[], Any]
@@ -41,16 +47,16 @@ class _Slot:
 
 @dataclass(frozen=True)
 class _Walk:
-    """The way from some objects to the data that they reach: which objects it has met, and the variables of the model itself."""
+    """A walk from some objects to the data that they reach: the identities seen, and those of the model's own variables."""
 
     seen: set[int]
     own: Callable[[], set[int]]
 
 
 class Reached:
-    """The data that some objects reach. Made when a `fit` begins: what has not changed since then is as the script makes it.
+    """The data that some objects reach. Made when a `fit` begins: values that do not change later come from the script.
 
-    Left out are the variables of the model itself, and its data sources, which keep their place.
+    Left out are the variables of the model itself, and its data sources, whose places are saved elsewhere.
     """
 
     def __init__(self, roots: Sequence[Any], model: Any, sources: Sequence[Any] = ()) -> None:
@@ -63,14 +69,14 @@ class Reached:
         self._held: dict[str, Any] = {}
 
     def hold(self) -> None:
-        """Remember the values as they are when the `fit` begins: `write` puts them back where a state does not have them."""
+        """Remember the values at the beginning of the `fit`: `write` restores them if a saved state lacks them."""
         self._held = copies({name: saved_value(slot.read()) for name, slot in self._slots.items()})
 
     def let_go(self) -> None:
         self._held = {}
 
     def read(self) -> dict[str, Any]:
-        """What has changed, by name; `lost` has the names of what is no data."""
+        """The changed values by name; `lost` has the names of changed values that are no data."""
         values = {name: slot.read() for name, slot in self._slots.items()}
         changed = {name: value for name, value in values.items() if self._begin[name] != content(value)}
         kept = {name: value for name, value in changed.items() if is_plain(value) and self._slots[name].set is not None}
@@ -78,7 +84,7 @@ class Reached:
         return {name: saved_value(value) for name, value in kept.items()}
 
     def write(self, saved: dict[str, Any]) -> None:
-        """Set what `read` returned, into the objects that the script has made."""
+        """Set the values that `read` returned in the objects that the script has made."""
         changed = {name for name in self._held if content(self._slots[name].read()) != self._begin[name]}
         for name, value in {**copies({each: self._held[each] for each in changed}), **saved}.items():
             slot = self._slots.get(name)
@@ -87,7 +93,7 @@ class Reached:
 
 
 def code_of_steps(model: Any) -> list[Any]:
-    """The parts of a model whose Python code runs in each step: none of a compiled one."""
+    """The parts of a model whose Python code runs in each step; none if the steps are compiled."""
     if not model.run_eagerly and keras.backend.backend() != "torch":
         return []
     return [model, *(each for each in model._flatten_layers(include_self=False) if is_users(type(each).__module__))]
@@ -109,7 +115,7 @@ def _methods(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def _of_value(name: str, value: Any, slot: _Slot | None, walk: _Walk, depth: int) -> Iterator[tuple[str, _Slot]]:
-    """The slots of a value: itself if it is data, and what it reaches if it is a function or an object of the user's."""
+    """The slots of a value: its own if it is data; those that it reaches if it is a function or a user's object."""
     if isinstance(value, MethodType):
         yield from _of_value(f"{name}.self", value.__self__, None, walk, depth)
         value = value.__func__
@@ -168,7 +174,7 @@ def _may_have_variables(value: Any) -> bool:
 
 
 def _position(generator: GeneratorType[Any, Any, Any]) -> tuple[int, str] | None:
-    """Where the code of a generator is, and its plain variables; None at its end."""
+    """The position of a generator in its code, with its plain variables; None at its end."""
     frame = generator.gi_frame
     return (
         None if frame is None else (frame.f_lasti, repr([each for each in frame.f_locals.values() if is_plain(each)]))
@@ -188,7 +194,7 @@ def _item_slot(owner: dict[str, Any], name: str) -> _Slot:
 
 
 def _is_walked(value: Any) -> bool:
-    """Whether a value is an object of the user's whose attributes count here."""
+    """Whether a value is an object of a user's class whose attributes are watched here."""
     return (
         is_object(value)
         and is_users(type(value).__module__)
@@ -201,7 +207,7 @@ def is_users(module: str | None) -> bool:
 
 
 def names_in(code: CodeType) -> Iterator[str]:
-    """The names of globals that a function uses, with the functions inside of it."""
+    """The names of globals that a function and the functions inside it use."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, CodeType):

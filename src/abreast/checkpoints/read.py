@@ -1,4 +1,4 @@
-"""Reads a checkpoint and checks every byte of it: what it returns is what was written.
+"""Reads a checkpoint and checks every byte of it, so that it returns exactly the written content.
 
 Sizes are compared with the files before memory is allocated, names cannot lead out of the folder, and no code is run.
 """
@@ -29,7 +29,7 @@ _HINT = "use an older checkpoint; `abreast checkpoints FOLDER verify` reports wh
 def read_checkpoint(path: str | os.PathLike[str]) -> Snapshot:
     """The content of a checkpoint, given its folder.
 
-    Raises `CheckpointError` that names the file, and the tensor with its bytes there, if anything is missing or changed.
+    Raises a `CheckpointError` that names the file, and the tensor with its bytes there, if anything is missing or changed.
     """
     path = Path(path)
     manifest = read_manifest(path)
@@ -40,7 +40,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Snapshot:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a checkpoint, checked; and whether all files have their length. Raises `CheckpointError`."""
+    """The manifest of a checkpoint. Raises `CheckpointError` if it is damaged, or if a file has another length."""
     _check_folder(path)
     data = _manifest_bytes(path / MANIFEST)
     try:
@@ -125,7 +125,7 @@ def _read_file(path: Path, file: FileEntry, tensors: Sequence[TensorEntry]) -> d
 def _empty(tensor: TensorEntry, path: Path) -> np.ndarray:
     try:
         return np.empty(tensor.place.shape, stored_type(tensor.place.dtype).stored)
-    except ValueError as error:  # more axes than NumPy has, or a size beside 0 that is too large
+    except ValueError as error:  # more axes than NumPy allows, or a too large size beside a size of 0
         what = f"the tensor {tensor.place.name!r} has the shape {list(tensor.place.shape)}: {error}"
         raise CheckpointError(f"cannot read {path}: {what}", _HINT) from None
 

@@ -14,7 +14,7 @@ from abreast.units import byte_count, long_duration
 
 
 def facts(folder: str) -> list[dict[str, Any]]:
-    """Of each checkpoint: its place in the training, bytes, time, and whether manifest and lengths are right.
+    """Each checkpoint's place in the training, bytes, time, and whether its manifest and file lengths are right.
 
     Raises `CheckpointError` if there is no such folder.
     """
@@ -25,7 +25,7 @@ def facts(folder: str) -> list[dict[str, Any]]:
 
 
 def verified(folder: str) -> list[dict[str, Any]]:
-    """Of each checkpoint: whether every byte of it is as it was written, and the error if not."""
+    """For each checkpoint, whether all of its bytes are unchanged, and the error if not."""
     found = []
     for name in _names(folder):
         error = None
@@ -39,7 +39,7 @@ def verified(folder: str) -> list[dict[str, Any]]:
 
 
 def table(folder: str, found: list[dict[str, Any]]) -> str:
-    """The facts as a table, and below it the errors."""
+    """The facts as a table, with the errors below."""
     if not found:
         return f"{folder} has no checkpoints"
     rows = [("NAME", "FIT", "EPOCH", "STEP", "SIZE", "AGE", "GOOD"), *(_row(each) for each in found)]

@@ -1,4 +1,4 @@
-"""`abreast run --max-restarts N`: this process starts the script in a child, and again after a crash, while there is progress.
+"""`abreast run --max-restarts N`: runs the script in a child process, and again after a crash, as long as it makes progress.
 
 Needs Linux for `sigtimedwait` and `PR_SET_PDEATHSIG`. Imports no framework.
 """
@@ -19,10 +19,10 @@ from abreast.errors import WorkerError
 from abreast.stderr import fail, tell
 from abreast.workers.worker import die_with
 
-# In a child: the supervisor's process, and whether older checkpoints are removed already.
+# A child's environment variable: the supervisor's process id, and whether older checkpoints are removed already.
 _SUPERVISOR = "ABREAST_SUPERVISOR"
 _WAITED_FOR = {*SIGNALS, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
-_SI_KERNEL = 128  # the terminal sent it, to the child as well
+_SI_KERNEL = 128  # from the terminal, which also sends it to the child
 _USAGE, _CTRL_C = 2, 130
 _PAUSE_SECONDS = 1.0
 _LOOK_SECONDS = 5.0
@@ -30,7 +30,7 @@ _LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints that a folder has at one moment, by name and identity, the oldest first."""
+    """The checkpoints in a folder at one moment, by name and identity, oldest first."""
 
     found: tuple[tuple[str, int, int], ...]
 
@@ -47,8 +47,8 @@ class Checkpoints:
 
 
 def policy_of_this_start(policy: Policy) -> Policy | None:
-    """The policy of a process that a supervisor started, which then ends with the supervisor; None in any other process."""
-    value = os.environ.pop(_SUPERVISOR, None)  # not for the script's own children
+    """The policy of a process that a supervisor started; the process then ends with it. None in other processes."""
+    value = os.environ.pop(_SUPERVISOR, None)  # removed, so that the script's own children do not get it
     if value is None:
         return None
     process, begun = value.split(":")
@@ -82,7 +82,7 @@ def run_again(policy: Policy, max_restarts: int) -> int:
 
 
 def _goes_on(code: int, restart: int, max_restarts: int, before: Checkpoints, after: Checkpoints) -> bool:
-    """Whether to start again after a crash; says why, or why not."""
+    """Whether to start again after a crash; reports the reason."""
     how = _how(code)
     place = f"from {after.newest[0]}" if after.newest else "at its beginning: there is no checkpoint yet"
     if restart == max_restarts:
@@ -107,7 +107,7 @@ def _how(code: int) -> str:
 
 
 def _run_once(is_begun: bool) -> tuple[int, bool]:
-    """Start the child and wait for its end, passing signals on. Returns its exit code, and whether a signal asked for the end."""
+    """Run the child to its end, passing signals on. Returns its exit code, and whether a signal asked for the end."""
     environ = {**os.environ, _SUPERVISOR: f"{os.getpid()}:{'begun' if is_begun else ''}"}
     child = subprocess.Popen([sys.executable, *sys.orig_argv[1:]], env=environ)
     is_asked = False
@@ -128,7 +128,7 @@ def _signal_in_pause() -> int | None:
 
 @contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Inside, signals wait until they are asked for. A child starts so, too: none is lost before it can take them."""
+    """Inside, signals are blocked until `sigtimedwait`. A child inherits this, so it loses no signal before it has handlers."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
     try:
         yield

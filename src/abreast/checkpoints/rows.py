@@ -1,6 +1,6 @@
-"""The rows that Keras's `CSVLogger` has written: a restarted `fit` keeps those before its checkpoint, and drops later ones.
+"""The rows that Keras's `CSVLogger` has written: a restarted `fit` keeps the rows before its checkpoint, and drops later ones.
 
-The logger opens its file anew when `fit` begins, and empties it without `append=True`.
+The logger opens its file again when `fit` begins, and empties it without `append=True`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import keras
 
 
 def read(callbacks: Sequence[Any]) -> list[str | None]:
-    """The text of each logger's file; None of one that writes none in this process."""
+    """The text of each logger's file; None for a logger that writes no file in this process."""
     return [_text(each) for each in callbacks if isinstance(each, keras.callbacks.CSVLogger)]
 
 
 def write(callbacks: Sequence[Any], saved: Sequence[str | None]) -> None:
-    """Let the files have that text, and the loggers go on after it."""
+    """Set the files to that text; the loggers continue after it."""
     loggers = [each for each in callbacks if isinstance(each, keras.callbacks.CSVLogger)]
     for logger, text in zip(loggers, saved, strict=False):
         file = _file(logger)

@@ -1,4 +1,4 @@
-"""The content of a checkpoint, as it is in memory."""
+"""The content of a checkpoint in memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 class Snapshot:
     """Tensors by name, in order, and plain values: None, bool, int, float, str, and lists and dicts of them.
 
-    A name is any text, as `optimizer/adam/iteration`. A scalar has the shape `()`. NaN, infinity and integers of any size
-    are values too.
+    A name is any text, such as `optimizer/adam/iteration`. A scalar has the shape `()`. NaN, infinity and integers of any size
+    are valid values.
     """
 
     tensors: Mapping[str, np.ndarray]

@@ -1,7 +1,7 @@
 """Signals that ask a training to stop: SIGTERM and SIGUSR1, as Slurm, Kubernetes and spot machines send them.
 
-Here: the handlers, and the end of the process with 75, "try again". The training itself looks at `requested` after each step,
-writes its checkpoint and calls `end`. Imports no framework.
+Here: the handlers, and the end of the process with exit code 75, "try again". The training itself checks `requested` after each
+step, writes its checkpoint and calls `end`. Imports no framework.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 # A shell, Slurm or a supervisor sends one signal to a whole group, so a process may get it twice.
 _TOGETHER_SECONDS = 1.0
 _AGAIN_SECONDS = 0.02
-_CALL_SECONDS = 6.0  # after these, a call outside of every `fit` is not waited for any more
+_CALL_SECONDS = 6.0  # longest wait for a call outside `fit`
 
 
 class Interrupted(SystemExit):
-    """A signal asked the process to stop: it ends with 75, "try again". `is_saved`: a checkpoint was written for that."""
+    """Ends the process with 75, "try again", after a signal asked it to stop. `is_saved`: a checkpoint was written for that."""
 
     def __init__(self, is_saved: bool = False) -> None:
         super().__init__(EXIT_CODE)
@@ -37,26 +37,26 @@ class Interrupted(SystemExit):
 
 
 class _Asked:
-    """What the signals of this process have asked, while they are watched."""
+    """The requests of this process's signals, while they are watched."""
 
     def __init__(self) -> None:
         self.process, self.thread = os.getpid(), threading.get_ident()
         self.signal: str | None = None
         self.at_seconds = 0.0
         self.was_raised = False
-        self.handlers: dict[int, Callable[..., Any]] = {}  # of the script, by signal
+        self.handlers: dict[int, Callable[..., Any]] = {}  # the script's handlers by signal
         self.is_in_handler = False
         self.is_put_off = self._comes_again = False  # until an extension module is initialized
         self.num_fits = 0
 
     def take(self, number: int, frame: Any) -> None:
         """The handler of both signals."""
-        if self.is_in_handler:  # the script's handler calls the one that it has replaced, which is this
+        if self.is_in_handler:  # the script's handler has called the handler that it replaced, this one
             return
         theirs = self.handlers.get(number)
         if theirs is not None:
             self._call(theirs, number, frame)
-        if os.getpid() != self.process:  # a child that a script has forked has this handler, too
+        if os.getpid() != self.process:  # a child that the script forked has this handler, too
             if theirs is None:
                 _die(number)
             return
@@ -93,7 +93,7 @@ class _Asked:
             self.is_in_handler = False
 
     def watch(self) -> None:
-        """In a thread, from the first signal on: what Python's handler, which waits for the end of a long call, cannot do."""
+        """Runs in a thread from the first signal on: sets default actions, and ends a process stuck in a long call."""
         time.sleep(_TOGETHER_SECONDS)
         self._wait_for_extension()
         if self is not _asked:
@@ -107,7 +107,7 @@ class _Asked:
             _end_here()
 
     def _wait_for_extension(self) -> None:
-        """Until then, the signal comes again and again, and may not have its default action."""
+        """Wait until the extension module is initialized: the signal repeats, and must not have its default action before."""
         end = time.monotonic() + _CALL_SECONDS
         while self.is_put_off:
             if time.monotonic() > end:
@@ -119,17 +119,17 @@ _asked: _Asked | None = None
 
 
 def requested() -> str | None:
-    """The name of the signal that has asked the training to stop, as `SIGTERM`; None without one."""
+    """The name of the signal that asked the training to stop, such as `SIGTERM`; None without one."""
     return None if _asked is None else _asked.signal
 
 
 @contextmanager
 def watching(then_ends: bool = False) -> Iterator[None]:
-    """Inside, SIGTERM and SIGUSR1 ask for an end with 75: at once, or, `in_fit`, after the next step.
+    """Inside, SIGTERM and SIGUSR1 end the process with 75: at once, or, `in_fit`, after the next step.
 
     A second signal, more than a second later, has its default action. A handler that the script has set is called, too.
-    `then_ends`: the process ends after this, and one that was asked to ignores what comes meanwhile.
-    Only the main thread can set handlers: in other threads, and inside of another `watching`, this does nothing.
+    `then_ends`: the process ends after this; if a signal asked for the end, further signals are ignored.
+    Only the main thread can set handlers: in other threads, and inside another `watching`, this does nothing.
     """
     global _asked
     if _asked is not None or threading.current_thread() is not threading.main_thread():
@@ -148,9 +148,9 @@ def watching(then_ends: bool = False) -> Iterator[None]:
 
 @contextmanager
 def in_fit() -> Iterator[None]:
-    """Inside, a signal is only noted: the training looks at `requested` after each step, and calls `end` once it has saved.
+    """Inside, a signal is only noted: the training checks `requested` after each step, and calls `end` after it has saved.
 
-    Raises `Interrupted` at the beginning and at the end if a signal has asked for it.
+    Raises `Interrupted` at the beginning and at the end if a signal has come.
     """
     with watching():
         asked = _asked
@@ -169,9 +169,9 @@ def in_fit() -> Iterator[None]:
 
 
 def end(saved: str | None) -> NoReturn:
-    """End this process with 75, after a line that names the signal and the checkpoint `saved`; None if it could not be written.
+    """End this process with 75, after a line with the signal and the checkpoint `saved`, None if it could not be written.
 
-    Raises `Interrupted`. In a thread other than the main one, which cannot end the process by an exception, it ends here.
+    Raises `Interrupted`. Other threads than the main one cannot end the process by an exception: there, it ends at once.
     """
     how = ": no checkpoint could be written; the same command goes on from an older one, or begins anew"
     if saved is not None:
@@ -185,7 +185,7 @@ def end(saved: str | None) -> NoReturn:
 
 
 def exit_code_after(code: int) -> int:
-    """The exit code of a script that ended with `code`: 75 for one that caught `Interrupted` and ended as if all was well."""
+    """The exit code of a script that ended with `code`: 75 if it caught `Interrupted` and ended with 0."""
     return EXIT_CODE if code == 0 and _asked is not None and _asked.was_raised else code
 
 
@@ -195,7 +195,7 @@ def _interrupt_if_asked(asked: _Asked) -> None:
 
 
 def _take_signals(asked: _Asked) -> None:
-    """Set the handlers, again where a script or a framework's C++ has set another one since."""
+    """Set the handlers, also again after a script or a framework's C++ has set others."""
     for number in SIGNALS:
         before = signal.signal(number, asked.take)
         if callable(before) and not isinstance(getattr(before, "__self__", None), _Asked):
@@ -221,13 +221,13 @@ def _give_signals_back(asked: _Asked, then_ends: bool) -> None:
         if number in asked.handlers or asked.signal is None:
             signal.signal(number, asked.handlers.get(number, signal.SIG_DFL))
         elif then_ends:
-            signal.signal(number, signal.SIG_IGN)  # a signal that comes twice would end the process with another code
-        # else `asked.take` stays, and takes one that comes twice for one
+            signal.signal(number, signal.SIG_IGN)  # a repeated signal would end the process with another code
+        # else `asked.take` stays, and counts a repeated signal once
 
 
 def _die(number: int) -> NoReturn:
-    """The default action of a signal: the shell sees 128 + its number."""
+    """End the process by a signal's default action: the shell sees 128 + its number."""
     signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
     os.kill(os.getpid(), number)
-    os._exit(128 + number)  # the first process of a container, whose signals have no default action
+    os._exit(128 + number)  # in a container's first process, signals have no default action

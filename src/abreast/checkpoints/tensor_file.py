@@ -1,4 +1,4 @@
-"""The layout of one safetensors file: its header, and where each tensor is. Opens no files."""
+"""The layout of one safetensors file: its header, and the place of each tensor. Opens no files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """Name, type and shape of a tensor, and its bytes in a file: `offset` counts from the file's begin."""
+    """Name, type and shape of a tensor, and the place of its bytes: `offset` counts from the beginning of the file."""
 
     name: str
     dtype: str
@@ -60,7 +60,7 @@ def _check_name(name: str) -> None:
 
 
 def check_layout(places: Sequence[TensorPlace], file_bytes: int) -> int:
-    """The length of the header of a file with these tensors. Raises `ValueError` unless they fill the rest without gaps."""
+    """The header length of a file with these tensors. Raises `ValueError` unless they fill the rest without gaps."""
     places = sorted(places, key=lambda place: (place.offset, place.num_bytes))
     header_bytes = places[0].offset if places else file_bytes
     end = header_bytes
@@ -76,7 +76,7 @@ def check_layout(places: Sequence[TensorPlace], file_bytes: int) -> int:
 
 
 def check_header(data: bytes, places: Iterable[TensorPlace]) -> None:
-    """Raise `ValueError` unless a header describes these tensors, so that other tools read what we read."""
+    """Raise `ValueError` unless a header describes these tensors, so that other tools read the same tensors."""
     (length,) = struct.unpack_from("<Q", data)
     if length != len(data) - 8:
         raise ValueError(f"its header has {len(data) - 8} bytes and says {length}")
@@ -87,7 +87,9 @@ def check_header(data: bytes, places: Iterable[TensorPlace]) -> None:
     if not (isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())):
         raise ValueError("the metadata of its header is not text")
     expected = {place.name: _entry(_moved(place, -len(data))) for place in places}
-    if json.dumps(found, sort_keys=True) != json.dumps(expected, sort_keys=True):  # which tells 0 from false
+    if json.dumps(found, sort_keys=True) != json.dumps(
+        expected, sort_keys=True
+    ):  # JSON text, because 0 == False in Python
         raise ValueError("its header and the manifest describe different tensors")
 
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from abreast.errors import CheckpointError
 
-_EXACT = 2**53  # integers below it are exact as a double, which many readers of JSON take for every number
+_EXACT = 2**53  # smaller integers are exact as a double, the type of every number in many JSON readers
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _DEEPEST = 100
 
 
 def to_json(value: Any, where: str = "values", depth: int = 0) -> Any:
-    """The value as JSON has it. Raises `CheckpointError` that names the place of anything that is no plain value."""
+    """The value for JSON. Raises a `CheckpointError` with the place of any value that is not plain."""
     if depth > _DEEPEST:
         raise CheckpointError(f"cannot save {where[:200]}: it is nested more than {_DEEPEST} levels deep")
     if value is None or isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The variables of a training by name, read as arrays and set again: those of the model, its metrics and its optimizers.
+"""The variables of a model, its metrics and its optimizers by name: read as arrays, and set again.
 
 Variables are matched by their order, because Keras numbers the layers of a process: `dense_1` may be `dense_3` in a notebook.
 """
@@ -25,24 +25,24 @@ _GROUPS = ("model", "metrics", "optimizer")
 
 
 def read(model: Any, spare: Mapping[str, Any] = _NONE, wanted: Wanted = iter) -> dict[str, Any]:
-    """Copies of all variables and buffers, between two steps; names begin with their group, as `model/dense/kernel`.
+    """Copies of all variables and buffers, between two steps; names begin with their group, as in `model/dense/kernel`.
 
-    `spare`: what an earlier call returned and nobody needs any more, to copy into. New memory may take longer than the copy.
-    `wanted`: given the number of elements of each variable by name, the names of those to copy; by default all.
+    `spare`: unused arrays from an earlier call, to copy into: to get new memory may take longer than the copy.
+    `wanted`: a function from the number of elements of each variable, by name, to the names to copy; by default all.
     """
     instruments, named = current_backend().instruments, _named(model)
     num_elements = {name: math.prod(variable.shape) for name, variable in named.items()}
     sums = instruments.read_sums(model)
     instruments.rest(model)
     found = {name: _copy(named[name], spare.get(name)) for name in wanted(num_elements)}
-    instruments.write_sums(sums, model)  # as if nobody had read: a sum of sums is rounded otherwise
+    instruments.write_sums(sums, model)  # undo `rest`: a sum of sums rounds differently
     names = {id(variable): name for name, variable in named.items()}
     found |= {f"sums/{names[id(variable)]}": parts for variable, parts in sums}
     return found | {f"buffers/{name}": value for name, value in instruments.read_buffers(model).items()}
 
 
 def read_changed_by_validation(model: Any) -> dict[str, Any]:
-    """The same for what a validation changes: metrics, and variables that no optimizer trains, as the seeds of layers."""
+    """Copies of the variables that a validation changes: metrics, and untrained variables such as the seeds of layers."""
     current_backend().instruments.rest(model)
     layers = model._flatten_layers()
     own = {id(each) for layer in layers for each in layer._non_trainable_variables}
@@ -55,7 +55,7 @@ def read_changed_by_validation(model: Any) -> dict[str, Any]:
 
 
 def checksum(model: Any) -> int:
-    """A checksum of a model's variables, outside of steps."""
+    """A checksum of a model's variables, outside steps."""
     found = 0
     for variable in model.variables:
         found = array_digest(keras.ops.convert_to_numpy(variable), found)
@@ -63,7 +63,7 @@ def checksum(model: Any) -> int:
 
 
 def write(model: Any, arrays: Mapping[str, Any]) -> None:
-    """Set what `read` returned. Raises `CheckpointError`, and sets nothing, if the model has other variables."""
+    """Set the variables that `read` returned. If the model has other variables, raises `CheckpointError` and sets nothing."""
     instruments = current_backend().instruments
     instruments.rest(model)
     check(model, arrays)
@@ -77,7 +77,7 @@ def write(model: Any, arrays: Mapping[str, Any]) -> None:
 
 
 def check(model: Any, arrays: Mapping[str, Any]) -> None:
-    """Raise `CheckpointError` if a checkpoint's variables are not those of a model, by order, name and shape."""
+    """Raise `CheckpointError` if a checkpoint's variables differ from the model's in order, name or shape."""
     saved, own = _of_variables(arrays), _named(model)
     for (name, value), (own_name, variable) in zip(saved.items(), own.items(), strict=False):
         shape, own_shape = tuple(value.shape), tuple(variable.shape)

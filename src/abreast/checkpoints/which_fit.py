@@ -1,6 +1,6 @@
-"""Which `fit` of a script writes checkpoints, and from which it goes on: the n-th `fit` goes on from those of the n-th.
+"""The numbering of a script's `fit` calls: the n-th `fit` continues from the checkpoints of the n-th `fit` of an earlier run.
 
-A `fit` that had ended is not trained again: its last state is put back. Not here: one `fit` (`fit.py`).
+A `fit` that had ended is not trained again: its last state is restored. Not here: one `fit` (`fit.py`).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from abreast.keras_private.data_adapters import note_orders
 from abreast.state import kept_random
 from abreast.stderr import tell, tell_once
 
-_num_fits: dict[str, int] = {}  # of this process, by folder
-_interrupted: dict[str, int] = {}  # the first `fit` of this process that has failed, by folder
-_folders: dict[int, str] = {}  # of the fits that write checkpoints now, by thread
+_num_fits: dict[str, int] = {}  # by folder: the number of fits in this process
+_interrupted: dict[str, int] = {}  # by folder: the first `fit` of this process that failed
+_folders: dict[int, str] = {}  # by thread: the folder of the fit that writes checkpoints now
 _beginning = threading.Lock()
 
 
@@ -75,9 +75,9 @@ def kept(plain: Callable[..., Any], bound: Any, placement: Placement) -> Any:
 
 
 def _beside_another(folder: str) -> str | None:
-    """Where a `fit` runs that begins while another one does; None if it is alone, and then its folder is in use from now on.
+    """The relation of a new `fit` to a running one, in words; None if it is alone, and then it occupies its folder.
 
-    Which of two fits was the n-th before a restart is not known, and neither is how many a callback or a data source had called.
+    After a restart, it is unknown which of two fits was the n-th, and how many a callback or a data source had called.
     """
     thread = threading.get_ident()
     with _beginning:
@@ -100,7 +100,7 @@ _AFTER = (
 
 
 def as_in_a_new_process() -> None:
-    """Forget the fits of this process."""
+    """Forget the fits of this process, for tests."""
     _num_fits.clear()
     _interrupted.clear()
 
@@ -114,7 +114,7 @@ def _without_checkpoints(plain: Callable[..., Any], bound: Any, line: str) -> An
 
 
 def say_that_loops_are_not_kept() -> None:
-    """The script calls `train_on_batch`. Inside of a `fit`, as in a callback, what it changes is saved with the `fit`."""
+    """Report that loops with `train_on_batch` are not saved. Inside a `fit`, as in a callback, the `fit` saves their changes."""
     if default() is not None and not is_off() and threading.get_ident() not in _folders:
         tell_once(
             "checkpoints do not save loops of the script's own, as with train_on_batch: after a restart they run again from the "
@@ -139,7 +139,7 @@ def _policy(callbacks: Any) -> Policy | None:
 
 
 class _NthFit:
-    """One call of `fit` that has a policy. In a job, all processes write and read; rank 0 makes and removes checkpoints."""
+    """One call of `fit` with a policy. In a job, all processes write and read; rank 0 makes and removes checkpoints."""
 
     def __init__(self, policy: Policy, bound: Any, placement: Placement, until_end: ExitStack) -> None:
         self._policy = policy
@@ -170,7 +170,7 @@ class _NthFit:
         self._saved: Snapshot | None = found[1]
 
     def run(self, plain: Callable[..., Any]) -> Any:
-        """Call Keras's `fit`. One that is refused does not count: a corrected call is the n-th again."""
+        """Call Keras's `fit`. A call that is refused does not count: a corrected call is the n-th again."""
         try:
             history = self._run(plain)
         except CheckpointError:
@@ -199,7 +199,7 @@ class _NthFit:
         if saved is not None and self._has_ended(saved):
             return self._replayed(plain, saved)
         if saved is None and self._arguments["initial_epoch"] >= self._epochs:
-            return plain(*self._bound.args, **self._bound.kwargs)  # it trains nothing
+            return plain(*self._bound.args, **self._bound.kwargs)  # trains nothing
         self._check_last()
         self._line = f"fit {self._number} goes on from the checkpoint {self._name}"
         agreement = Agreement(self._policy.every, self._job, lambda: self._writer.is_busy, self._writer.settle)
@@ -211,7 +211,7 @@ class _NthFit:
         return history
 
     def _found(self) -> tuple[str, Snapshot] | tuple[None, None]:
-        """The newest good checkpoint of this `fit`: the one that rank 0 finds."""
+        """The newest good checkpoint of this `fit` that rank 0 finds."""
         found = newest_good(self._policy.folder, prefix_of(self._number)) if self._is_writer else None
         if self._job is None:
             return found or (None, None)
@@ -231,11 +231,11 @@ class _NthFit:
 
     @property
     def _epochs(self) -> int:
-        """The number of epochs that Keras trains."""
+        """The number of the last epoch that Keras trains."""
         return int(min(self._arguments["epochs"], keras.config.max_epochs() or self._arguments["epochs"]))
 
     def _has_ended(self, saved: Snapshot) -> bool:
-        """Whether nothing is left to train. Raises `CheckpointError` if less is asked for than an earlier run has done."""
+        """Whether no training remains. Raises `CheckpointError` if fewer epochs are requested than an earlier run did."""
         has_ended, done, asked = saved.values["finished"], saved.values["epoch"], self._epochs
         if has_ended and (saved.values["stop_training"] or done == asked):
             return True
@@ -260,7 +260,7 @@ class _NthFit:
         return False
 
     def _check_last(self) -> None:
-        """Raise `CheckpointError` if this `fit` is to train, and a later one has checkpoints: it began from another end."""
+        """Raise `CheckpointError` if a later `fit` has checkpoints: it began from another result than this `fit` will have."""
         later = [name for name in checkpoint_names(self._policy.folder) if name >= prefix_of(self._number + 1)]
         if self._is_writer and later:
             raise CheckpointError(
@@ -269,7 +269,7 @@ class _NthFit:
             )
 
     def _replayed(self, plain: Callable[..., Any], saved: Snapshot) -> Any:
-        """What the `fit` of an earlier run has left, without training."""
+        """Restore the result of an earlier run's `fit`, without training."""
         self._line = f"fit {self._number} had ended: its result is that of the checkpoint {self._name}"
         if self._number == 1:
             self._line += f"\nhint: to train anew, {ANEW}"
@@ -287,7 +287,7 @@ class _NthFit:
             tell(line)
 
     def _open(self, model: Any) -> None:
-        """The callbacks of the user have done nothing yet."""
+        """Note the model's settings, before the user's callbacks run."""
         self._settings = settings(model)
 
     def _parts(self, model: Any) -> RunningFit:
@@ -332,14 +332,14 @@ class _NthFit:
         self._write(final_name_of(self._number, state.values["epoch"]), state, finished=True, wait=True)
 
     def _form(self) -> Any:
-        """The form of a batch as JSON; None if its data is of a class of the user's, as a named tuple."""
+        """The form of a batch as JSON; None if its data has a class of the user's, such as a named tuple."""
         try:
             return pack(self._arguments["x"].form, "batch", {})
         except CannotPackError:
             return None
 
     def _write(self, name: str, state: Snapshot, finished: bool, wait: bool) -> bool:
-        """Write a checkpoint; False if that has failed, which is reported."""
+        """Write a checkpoint; False after a failure, which is reported."""
         values, tensors = self._at_begin
         more = {"fit": self._number, "finished": finished, "epochs": self._epochs, "batch": self._form(), **values}
         if self._job is not None:
@@ -364,10 +364,10 @@ class _Begun(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no ty
 
 
 def _surround(arguments: dict[str, Any], fit: KeptFit, until_end: ExitStack) -> None:
-    """Put a callback before those of the user, and one after them."""
+    """Add a callback before the user's callbacks, and one after them."""
     callbacks = arguments["callbacks"]
     if not isinstance(callbacks, keras.callbacks.CallbackList):
-        # A `Checkpoint` has done its part: Keras would call it at every step.
+        # A `Checkpoint` is not needed any more, and Keras would call it at every step.
         others = [each for each in listed(callbacks) if type(each) is not Checkpoint]
         arguments["callbacks"] = [fit.first, *others, fit.last]
         return

@@ -1,8 +1,8 @@
 """Writes a checkpoint completely or not at all, so that it also survives a power cut.
 
-Files are written into a hidden folder, each is synced to the disk, then the hidden folder, and only then it gets its name;
-syncing the folder above makes the name durable. `write_checkpoint` does all of it. In a job of several processes, one begins and
-commits, and each writes a part.
+Files are written into a hidden folder. Each file is synced to the disk, then the hidden folder, and only then the folder gets its
+name; syncing its parent folder makes the name durable. `write_checkpoint` does all of it. In a job of several processes, one
+process begins and commits, and each writes a part.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from abreast.provenance import now, versions
 PART, GONE = ".abreast-part", ".abreast-gone"  # hidden folders that are being written, or removed
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
 _CHUNK_BYTES = 8 << 20
-_MARGIN_BYTES = 1 << 20  # what the names and blocks of files take beside their content
+_MARGIN_BYTES = 1 << 20  # space for the names and blocks of files, besides their content
 _writing = threading.Lock()
 
 
 def write_checkpoint(
     folder: str | os.PathLike[str], name: str, snapshot: Snapshot, files: CheckpointFiles | None = None
 ) -> Path:
-    """Write a checkpoint, whole or not at all, and return its folder.
+    """Write a checkpoint, completely or not at all, and return its folder.
 
-    Its last part is `name`, or `name` with a number, as `name.001`, if there is one already: none is ever overwritten.
-    Raises `CheckpointError` if it cannot be written, if `name` is not a name, or if another job uses the folder.
+    The folder is called `name`, or `name.001` and so on if that name exists: no checkpoint is ever overwritten.
+    Raises `CheckpointError` if it cannot be written, if `name` is invalid, or if another job uses the folder.
     """
     folder, files = Path(folder), files or CheckpointFiles()
     sizes = [array.nbytes for array in snapshot.tensors.values()]
@@ -67,7 +67,7 @@ def make_checkpoint_folder(folder: Path, files: CheckpointFiles | None = None) -
 
 
 def begin_checkpoint(folder: Path, name: str, num_bytes: int, files: CheckpointFiles | None = None) -> Path:
-    """Make the hidden folder for the parts of a checkpoint, and return its path, which follows from `folder` and `name`.
+    """Make the hidden folder for the parts of a checkpoint, and return its path, which depends on `folder` and `name` only.
 
     Parts that dead writers left are removed. The caller holds the folder's `FolderLock` until the checkpoint is committed.
 
@@ -86,7 +86,7 @@ def begin_checkpoint(folder: Path, name: str, num_bytes: int, files: CheckpointF
 
 
 def part_of(folder: Path, name: str) -> Path:
-    """The hidden folder of a checkpoint that is being written. Raises `CheckpointError` for a name that it may not have."""
+    """The hidden folder of a checkpoint that is being written. Raises `CheckpointError` for an invalid name."""
     if not _NAME.fullmatch(name):
         hint = "use up to 150 letters, digits, dots, dashes and underscores, a letter or digit first"
         raise CheckpointError(f"a checkpoint cannot have the name {name!r:.200}", hint)
@@ -94,7 +94,7 @@ def part_of(folder: Path, name: str) -> Path:
 
 
 def check_room(folder: Path, num_bytes: int, files: CheckpointFiles | None = None) -> None:
-    """Raise `CheckpointError` unless so many bytes fit on the folder's disk."""
+    """Raise `CheckpointError` unless this many bytes fit on the folder's disk."""
     free = (files or CheckpointFiles()).free_bytes(folder)
     if free < num_bytes + _MARGIN_BYTES:
         hint = "make room, or name a folder on another disk; the checkpoints that were there are untouched"
@@ -137,9 +137,9 @@ def commit_checkpoint(
 
     Args:
         part: the hidden folder.
-        written: what `write_tensors` returned, of all processes in their order.
+        written: the results of `write_tensors` from all processes, in rank order.
         values: the plain values.
-        order: the order of all tensors; by default that of the parts.
+        order: the order of all tensors; by default the order of the parts.
     """
     files = files or CheckpointFiles()
     manifest = _manifest_of(written, values, order)
@@ -160,13 +160,13 @@ def commit_checkpoint(
 
 
 def abandon_checkpoint(part: Path, files: CheckpointFiles | None = None) -> None:
-    """Remove a hidden folder with what was written to it. Errors are ignored: the next writer removes it."""
+    """Remove a hidden folder with its content. Errors are ignored: the next writer removes it."""
     with contextlib.suppress(OSError):
         remove_folder(part, files or CheckpointFiles())
 
 
 def remove_leftovers(folder: Path, files: CheckpointFiles) -> None:
-    """Remove what dead writers left. The caller holds the folder's lock, so none of it belongs to a living one."""
+    """Remove the hidden folders of dead writers. The caller holds the folder's lock, so no living writer owns one."""
     for entry in entries(folder):
         if entry.name.startswith(".") and entry.name.endswith((PART, GONE)) and is_folder(Path(entry.path)):
             abandon_checkpoint(Path(entry.path), files)
@@ -180,7 +180,7 @@ def remove_folder(folder: Path, files: CheckpointFiles) -> None:
 
 
 class _HashedFile:
-    """A new file, and the SHA-256 of what was written to it."""
+    """A new file, and the SHA-256 of its content."""
 
     def __init__(self, path: Path, files: CheckpointFiles) -> None:
         self.num_bytes = 0
@@ -219,8 +219,8 @@ class _HashedFile:
 
 
 def _stored_bytes(array: np.ndarray, place: TensorPlace) -> memoryview:
-    """The stored bytes of an array, without a copy where it has them."""
-    # `ascontiguousarray` would make a scalar an array of one element.
+    """The stored bytes of an array, without a copy if the array has that form."""
+    # `ascontiguousarray` would turn a scalar into an array of one element.
     stored = np.asarray(array, order="C").astype(stored_type(place.dtype).stored, copy=False)
     try:
         check_elements(place.dtype, stored)
@@ -260,7 +260,7 @@ def _check_written(part: Path, manifest: Manifest) -> None:
 
 
 def _free_name(part: Path) -> Path:
-    """The first name that no checkpoint has: a rename would fail, or replace an empty folder."""
+    """The first unused name: a rename to a used name would fail, or replace an empty folder."""
     name = part.name.removeprefix(".").removesuffix(PART)
     target, number = part.with_name(name), 0
     while os.path.lexists(target):

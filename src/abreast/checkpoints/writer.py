@@ -1,7 +1,7 @@
-"""Writes checkpoints beside the training: the training thread only copies its state, a thread writes it to the disk.
+"""Writes checkpoints during the training: the training thread only copies its state, and another thread writes it to the disk.
 
-A checkpoint that cannot be written does not end the training: the older one stays, an error on stderr says why, and the next one
-is tried. Not here: the files (`write.py`), and what a checkpoint holds (`moment.py`).
+A checkpoint that cannot be written does not end the training: the older one stays, an error on stderr gives the reason, and the
+next one is tried. Not here: the files (`write.py`), and the content of a checkpoint (`moment.py`).
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ class Writer:
         return self._thread is not None and self._thread.is_alive()
 
     def wanted(self, num_elements: Mapping[str, int]) -> Iterable[str]:
-        """The names of the variables that this process writes, of all, of which the number of elements is given."""
+        """The names of the variables that this process writes, given the number of elements of each variable."""
         return num_elements
 
     def settle(self) -> bool:
-        """Called where no process of the job writes: alone, there is nothing to agree on."""
+        """Name the pending checkpoint of a job. Does nothing here: a single process has nothing to agree on."""
         return False
 
     def take_spare(self) -> Mapping[str, Any]:
-        """The arrays of the last checkpoint, if it is written: the next one is copied into them."""
+        """The arrays of the last checkpoint for reuse, if it is written completely."""
         if self.is_busy:
             return {}
         spare, self._spare = self._spare, {}
         return spare
 
     def write(self, name: str, snapshot: Snapshot) -> bool:
-        """Write in a thread, after the one before is written."""
+        """Write in a thread, after the previous checkpoint is written."""
         self._wait()
         self._spare = snapshot.tensors
         self._begin(lambda: self._told(lambda: self._written(name, snapshot), GOES_ON))
         return True
 
     def write_now(self, name: str, snapshot: Snapshot) -> bool:
-        """Write and return when it is on the disk; False if that has failed. What was trained is still in memory."""
+        """Write, and return when the checkpoint is on disk; False after a failure. The trained state stays in memory."""
         self._wait()
         return self._told(lambda: self._written(name, snapshot))
 
@@ -79,7 +79,7 @@ class Writer:
             raise error
 
     def _told(self, work: Callable[[], None], before: str = "") -> bool:
-        """Whether the work is done. An error of it is told, with some words before it."""
+        """Do the work; True if it succeeded. A `CheckpointError` is printed after `before`."""
         try:
             work()
         except CheckpointError as error:
@@ -95,7 +95,7 @@ class Writer:
         self._remove_old(path.name)
 
     def _remove_old(self, newest: str) -> None:
-        """Keep the newest ones of this fit, and the last state of each fit that has ended: it is not trained again."""
+        """Remove old checkpoints of this fit, except the newest ones and the last state of an ended fit."""
         own = [name for name in checkpoint_names(self._policy.folder) if name.startswith(prefix_of(self._fit))]
         running = [name for name in own if not is_final(name) and name != newest]
         kept = 0 if is_final(newest) else self._policy.keep - 1
