@@ -23,7 +23,7 @@ from abreast.exact.replica import is_number
 from abreast.exact.rows import RowAxis, RowRange, distance, row_axis, ways_to_cut
 from abreast.keras_private.masks import get_keras_mask, set_keras_mask
 
-THE_STEP = -1  # the number of the model's caller: a step of the user's own
+THE_STEP = -1  # the number of the model's caller: a user's own step
 _thread = threading.local()
 
 
@@ -49,7 +49,7 @@ class FullRun:
         self.tensors: dict[TensorPlace, Any] = {}
         self.callers: dict[tuple[int, int], int] = {}
         self.losses: dict[int, list[Any]] = {}  # by the member whose `add_loss` was called
-        self.adders: dict[int, int] = {}  # of these members: the watched member in whose call `add_loss` was called
+        self.adders: dict[int, int] = {}  # by the same member: the watched member that was running then
         self.owners: dict[int, int] = {}  # identity of a state -> member in whose call it changed
         self.new_states: dict[int, Any] = {}
         self.gradients: list[list[Any]] = []  # by call of an optimizer
@@ -81,7 +81,7 @@ class FullRun:
         }
 
     def tensor(self, place: TensorPlace, leaf: Any) -> Any:
-        """Record a tensor; return the tensor that the run continues with."""
+        """Record a tensor; return the tensor with which the run continues."""
         self.tensors[place] = leaf
         return leaf
 
@@ -92,7 +92,7 @@ class FullRun:
             self.losses.setdefault(number, []).append(as_array(ops.sum(each)))
 
     def note_gradients(self, gradients: Any) -> None:
-        """Replaces an optimizer's `apply`: record the gradients, change nothing."""
+        """Record the gradients in place of an optimizer's `apply`; changes no variable."""
         dense = [None if gradient is None else ops.convert_to_tensor(gradient) for gradient in gradients]
         self.gradients.append([None if gradient is None else as_array(gradient) for gradient in dense])
 

@@ -28,8 +28,8 @@ from abreast.keras_private.backend import random as keras_random
 _thread = threading.local()
 _CONTAINERS = (list, dict, set, collections.deque)
 _MOST_OBJECTS = 100_000
-_MOST_BYTES = 1 << 24  # of an array
-_MOST_NUMBERS = 4096  # of an attribute that `Snapshot.numbers` reports
+_MOST_BYTES = 1 << 24  # limit for an array
+_MOST_NUMBERS = 4096  # limit for an attribute that `Snapshot.numbers` reports
 _NOT_OWN = {
     "tensorflow",
     "torch",

@@ -1,4 +1,4 @@
-"""Replaces functions of Keras by those of this package; outside of our steps and runs they behave as Keras's own."""
+"""Replaces functions of Keras by those of this package; outside our steps and runs they behave like Keras's own."""
 
 from __future__ import annotations
 

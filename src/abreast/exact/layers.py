@@ -81,7 +81,7 @@ def exchange(running: Replica, meet: Callable[[Any], Any], tensor: Any) -> Any:
 
 
 def next_seed(generator: Any, ordered: bool = True) -> Any:
-    """The next seed; replica 0 gets Keras's, the others get different ones. The generators' states stay equal, to save one."""
+    """The next seed: replica 0 gets Keras's, the others get different ones. The generators' states stay equal: one is saved."""
     seed = _plain_next(generator, ordered)
     running = current()
     _say_random(running)
@@ -91,7 +91,7 @@ def next_seed(generator: Any, ordered: bool = True) -> Any:
 
 
 def announced(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """A random function of Keras that is announced in a replica's step, also when it is called without a seed generator."""
+    """A random function of Keras that announces its call in a replica's step, also a call without a seed generator."""
 
     @functools.wraps(plain)
     def draw(*arguments: Any, **settings: Any) -> Any:
@@ -119,7 +119,7 @@ def announce_random(model: Any) -> None:
 def diverging_variables(model: Any, global_batch_norm: bool, relations: Relations | None) -> list[Any]:
     """Variables that each replica changes by its own rows; after a step they are averaged over the rows.
 
-    These are the state of layers, and the weights that a user's own step sets itself, as the row check found.
+    These are the state of layers, and the weights that a user's own step sets itself, which the row check found.
     """
     metrics = {id(variable) for metric in leaf_metrics(model) for variable in metric.variables}
     found = {}

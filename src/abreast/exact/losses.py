@@ -64,7 +64,7 @@ def _set(name: str, value: Any) -> Iterator[None]:
 
 
 def _widen_losses(model: Any) -> None:
-    """Give losses that mix rows the rows of all replicas. The change is permanent; outside of a step it has no effect."""
+    """Give losses that mix rows the rows of all replicas. The change is permanent; outside a step it has no effect."""
     compiled = model._compile_loss
     for index, entry in enumerate(compiled._flat_losses or () if compiled is not None else ()):
         if not (isinstance(entry.loss, functools.partial) and entry.loss.func is _widened):
@@ -76,7 +76,7 @@ def _widen_losses(model: Any) -> None:
 
 def _widened(loss: Any, mixes_rows: bool, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
     running = current()
-    # The last axis, along which Keras's losses work, is that of the rows where there is no other.
+    # Keras's losses work along the last axis, which is the axis of rows if there is no other.
     along_rows = any(len(leaf.shape) < 2 for leaf in tree.flatten(y_pred))
     if running is None or running.own_step or not (mixes_rows or along_rows):
         return loss(y_true, y_pred, sample_weight)
@@ -101,14 +101,14 @@ def over_rows(options: dict[str, Any]) -> bool:
 
 
 def is_of_keras(function: Any) -> bool:
-    """Whether a function is Keras's own: for those we know what they do with rows."""
+    """Whether a function is Keras's own: for those we know how they treat rows."""
     return str(getattr(function, "__module__", "")).startswith(KERAS)
 
 
 def reduce_values(
     values: Any, sample_weight: Any = None, mask: Any = None, reduction: Any = "mean", dtype: Any = None
 ) -> Any:
-    """Replaces Keras's reduction: this replica's contribution to the reduced values of all rows."""
+    """A replacement of Keras's reduction: this replica's contribution to the reduced values of all rows."""
     running = current()
     # Losses that a layer's call computes, for `add_loss`, are means over this replica's rows, reduced by plain Keras.
     if running is None or not getattr(_thread, "contributes", None) or reduction in (None, "none"):
@@ -123,7 +123,7 @@ def reduce_values(
         values = running.link.all_sum(values) * ops.ones_like(
             mask if sample_weight is None else sample_weight, values.dtype
         )
-    if not _are_alike(values, sample_weight, mask):  # then Keras lets the rows of one meet another axis of the other
+    if not _are_alike(values, sample_weight, mask):  # Keras broadcasts the rows of one over another axis of the other
         values, sample_weight, mask = gather(running, (values, sample_weight, mask))
         with all_rows(running):
             loss = _plain_reduce(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
@@ -138,7 +138,7 @@ def reduce_values(
             float_mask = ops.divide_no_nan(
                 float_mask * ops.cast(entries, values.dtype), running.link.all_sum(ops.sum(float_mask))
             )
-        # On PyTorch Keras multiplies the weights in place, and so the metrics see them.
+        # On PyTorch, Keras multiplies the weights in place, so metrics get the product.
         weights = keras_loss.apply_mask(weights, float_mask, dtype=values.dtype, reduction="sum")
     if weights is not None:
         values, weights = keras_loss.squeeze_or_expand_to_same_rank(values, weights)
@@ -154,7 +154,7 @@ def reduce_values(
 
 
 def _are_alike(values: Any, *factors: Any) -> bool:
-    """Whether weights and masks have the axes of the values, or but a last one of one entry less or more."""
+    """Whether weights and masks have the same number of axes as the values, apart from a last axis of length 1."""
     present = [values, *(factor for factor in factors if factor is not None and len(factor.shape) > 0)]
     pairs = zip(present, present[1:] + present[:1], strict=True)
     return all(len(one.shape) == len(other.shape) for one, other in (_squeezed(*pair) for pair in pairs))
@@ -174,7 +174,7 @@ def _row_size(values: Any) -> Any:
 
 
 def add_loss(layer: Any, loss: Any) -> None:
-    """Replaces `Layer.add_loss`."""
+    """A replacement of `Layer.add_loss`: in a step, the running replica keeps the losses."""
     if (run := calls.running()) is not None:
         run.add_loss(layer, loss)
         return
@@ -207,7 +207,7 @@ def losses_go_to(running: Replica) -> Iterator[None]:
 
 
 def losses(layer: Any) -> Any:
-    """Replaces `Layer.losses`; for the model of a step, it returns this replica's shares."""
+    """A replacement of `Layer.losses`; for the model of a step, it returns this replica's shares."""
     running = current()
     if running is not None and layer is running.model:
         return (

@@ -42,7 +42,7 @@ def adds_up(metric: Any) -> bool:
         return True
     if over_rows(getattr(metric, "_fn_kwargs", {})):
         return False
-    name = getattr(function, "__name__", None)  # an object has none, as a loss, which is one number for all rows
+    name = getattr(function, "__name__", None)  # None for an object such as a loss, which is one number for all rows
     return is_of_keras(function) and name is not None and name not in _FUNCTIONS_MIXING_ROWS | LOSSES_MIXING_ROWS
 
 
@@ -139,7 +139,7 @@ def _contribution_update(metric: Any, plain: Callable[..., Any]) -> Callable[...
         running = current()
         if running is None:
             return None if is_duplicate_of_replica_0() else plain(value, sample_weight)
-        if running.own_step:  # a mean over this replica's rows
+        if running.own_step:  # the value is a mean over this replica's rows
             value = value * ops.cast(running.weight, value.dtype)
         # Keras 3.15 weights a batch by its rows if they are known when it traces, else by 1.
         return _add_mean(metric, value, by_rows=sample_weight is not None)
@@ -158,7 +158,7 @@ def _add_mean(metric: Any, contribution: Any, by_rows: bool = True) -> None:
 
 
 def _none_of_stand_in(running: Replica, data: Any) -> Any:
-    """The data with its masks; without the stand-in row on a replica that has no other."""
+    """The data with its masks; on a replica without rows, without the stand-in row."""
 
     def head(leaf: Any) -> Any:
         if len(getattr(leaf, "shape", ())) == 0:

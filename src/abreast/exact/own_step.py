@@ -21,7 +21,7 @@ def is_users(model: Any, name: str) -> bool:
 
 
 def reductions(model: Any) -> set[str]:
-    """The reductions of the compiled losses that name one."""
+    """The reductions of the compiled losses, for losses with a reduction."""
     compiled = getattr(model, "_compile_loss", None)
     losses = [entry.loss for entry in (compiled._flat_losses or () if compiled is not None else ())]
     return {str(loss.reduction or "none") for loss in losses if hasattr(loss, "reduction")}

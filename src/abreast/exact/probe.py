@@ -19,11 +19,11 @@ class Probe(Protocol):
         ...
 
     def drew(self) -> bool:
-        """Whether anything drew from these generators since then, except through Keras."""
+        """Whether any code except Keras drew from these generators since `rewind_generators`."""
         ...
 
     def foreign(self) -> str:
-        """The attribute that holds a framework variable which Keras does not track and a run changed; "" if there is none."""
+        """The attribute with a framework variable that a run changed and Keras does not track; "" if there is none."""
         ...
 
     def knows(self, member: Any) -> bool:

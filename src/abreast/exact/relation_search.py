@@ -61,7 +61,7 @@ def _relations(
         draws = drew() or probe.drew()
         found = RunDifferences(model, states, whole, runs, probe, kind)
         kept = _kept(*numbers)
-        if kept and not draws:  # does the next call read it? Run twice without putting it back in between
+        if kept and not draws:  # to see whether the next call reads it, run twice without restoring it
             snapshot.put_back()
             for _ in range(2):
                 probe.rewind_generators()
@@ -71,7 +71,7 @@ def _relations(
             found.reads_kept = any(far > found.tolerance(place) for place, far in run.distances.items())
             snapshot.put_back()
         if found.suspects():
-            again = PerturbedRun(model, states, whole, 2 * part_rows)  # generators go on, so random numbers differ
+            again = PerturbedRun(model, states, whole, 2 * part_rows)  # generators continue, so random numbers differ
             again.run(forward, data)
             found.clear(again)
     result = found.relations()

@@ -1,4 +1,4 @@
-"""The findings about a model whose parts relate the rows of a batch to one another: which members, and how.
+"""The findings about a model that relates the rows of a batch to one another: its members that do so, and how they do it.
 
 Not here: the search that makes them (`relation_search.py`), and the steps that use them (`gathered.py`).
 """
@@ -37,11 +37,11 @@ class Relations:
 
     gathered: dict[int, tuple[CallAxes, ...]] = field(default_factory=dict)
     sums: set[int] = field(default_factory=set)  # members whose added losses are sums over rows
-    refused: str = ""  # why the model cannot be trained as it is
+    refused: str = ""  # the reason why the model cannot be trained as it is
     reasons: dict[int, str] = field(default_factory=dict)
     no_means: str = ""  # a result of the user's own step that is not a mean over rows
     foreign: str = ""  # an attribute with a framework variable that a step changes and Keras does not track
-    draws: bool = False  # whether the model draws random numbers past Keras
+    draws: bool = False  # whether the model draws random numbers without Keras
     kept: str = ""  # the Python attribute in which a layer keeps results of its rows for its next call
 
     assigned: set[int] = field(default_factory=set)  # indices in `model.variables` of weights that a user's step sets

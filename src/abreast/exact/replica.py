@@ -31,7 +31,7 @@ class ReplicaLink(Protocol):
 
     @property
     def rows_are_known(self) -> bool:
-        """Whether numbers of rows are Python's; in a graph, they are tensors."""
+        """Whether numbers of rows are Python numbers; in a graph, they are tensors."""
         ...
 
     def all_sum(self, tensor: Any) -> Any:
@@ -87,7 +87,7 @@ _thread = threading.local()
 
 
 def current() -> Replica | None:
-    """The replica whose step this thread runs; None outside of steps, and while plain Keras runs on the rows of all replicas."""
+    """The replica whose step this thread runs; None outside steps, and while plain Keras runs on the rows of all replicas."""
     replica: Replica | None = getattr(_thread, "replica", None)
     return replica
 
@@ -150,7 +150,7 @@ def unpack(data: Any) -> tuple[Any, Any, Any]:
 
 
 def gather(running: Replica, data: Any, kinds: Mapping[int, str] = MappingProxyType({})) -> Any:
-    """The data of all replicas: rows in order; a number for the whole batch as mean over rows, or as sum if `kinds` says so."""
+    """The data of all replicas: rows in order; a number for a whole batch as mean over rows, or as sum if `kinds` has "sum"."""
 
     def rows_of_all(leaf: Any) -> Any:
         if not hasattr(leaf, "shape"):

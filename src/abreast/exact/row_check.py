@@ -1,7 +1,7 @@
-"""The row check, made before a model's first step on several devices: does a part of it relate the rows of a batch?
+"""The row check before a model's first step on several devices: it finds parts of the model that relate the rows of a batch.
 
-The findings are kept for the model, and reported once. Not here: how they are found (`relation_search.py`), and how steps
-use them (`gathered.py`). Imports no framework.
+The findings are kept for the model, and reported once. Not here: the search (`relation_search.py`), and the use of the findings
+in steps (`gathered.py`). Imports no framework.
 """
 
 from __future__ import annotations

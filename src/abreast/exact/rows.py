@@ -96,7 +96,7 @@ def size(values: Any) -> float:
 
 
 def follows_rows(whole: Any, parts: Sequence[Any], noise: float) -> str:
-    """How a batch's value relates to the values of its equal parts: their "mean", their "sum" or "neither"."""
+    """The relation of a batch's value to the values of its equal parts: their "mean", their "sum" or "neither"."""
     mean = sum(np.asarray(each, np.float64) for each in parts) / len(parts)
     whole = np.asarray(whole, np.float64)
     largest = max(size(each) for each in (whole, *parts))

@@ -1,4 +1,4 @@
-"""The differences between a run of a batch and runs of its parts, and which member of the model causes each.
+"""The differences between a run of a batch and runs of its parts, and the member of the model that causes each difference.
 
 Compared are the outputs of layers and operations, values between them, added losses and the layers' own states. A difference is
 attributed to the innermost member that causes it. From then on that member works on the rows of all replicas (`gathered.py`).
@@ -111,7 +111,7 @@ class RunDifferences:
         return max(self.probe.noise, 8 * coarse, _TIMES_ROUNDING * rounding)
 
     def _kind(self, whole: Any, parts: list[Any], again: Any) -> str:
-        """How a value follows its rows; `again` is the value in the further run, None before that run."""
+        """The way a value follows its rows; `again` is the value in the further run, None before that run."""
         noise = (
             self._noise if again is None else max(self._noise, _TIMES_ROUNDING * distance(_wide(whole), _wide(again)))
         )
@@ -127,7 +127,7 @@ class RunDifferences:
         return self._kind_of_all(whole, parts, again)
 
     def _scalar_kinds(self, number: int) -> list[list[str]]:
-        """How each number that a metric got follows the rows, call by call."""
+        """For each call of a metric, the ways in which its numbers follow the rows."""
         runs = [run.scalars.get(number, []) for run in (self.whole, *self.runs, self._again or self.whole)]
         kinds = []
         for turn, values in enumerate(runs[0]):

@@ -1,4 +1,4 @@
-"""Warnings that are given once per model, however many steps they concern."""
+"""Warnings that are given once per model, for any number of steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _given: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
 def warn_once(about: Any, topic: str, message: str) -> None:
-    """Warn, with the user's line as the place, unless this topic was warned of for this object before."""
+    """Warn at the user's line, unless there was a warning on this topic for this object before."""
     topics = _given.setdefault(about, set())
     if topic not in topics:
         topics.add(topic)

@@ -1,8 +1,8 @@
-"""Calls of `fit`, `evaluate` and `predict` that all processes of a launcher make together: what is theirs above the backends.
+"""Calls of `fit`, `evaluate` and `predict` that all processes of a launcher make together: the part above the backends.
 
-`call.py` prepares a call. Callbacks that write act on rank 0 (`writers.py`), `stop_training` is agreed (`stop.py`), Keras prints
-on rank 0 only (`output.py`), models are saved whole (`saving.py`), and predictions may be kept on rank 0 alone
-(`predictions.py`). Not here: what the processes exchange in a step (`backend/`). Importing this loads Keras.
+`call.py` prepares a call. Callbacks that write act on rank 0 (`writers.py`), the processes agree on `stop_training` (`stop.py`),
+Keras prints on rank 0 only (`output.py`), model files are always complete (`saving.py`), and only rank 0 may keep predictions
+(`predictions.py`). Not here: the exchanges in a step (`backend/`). Importing this loads Keras.
 """
 
 from abreast.together.call import install, take_part

@@ -1,4 +1,4 @@
-"""The preparation of a call: what each process of a job does with the arguments that the script gave."""
+"""The preparation of a call: each process of a job adapts the arguments from the script."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from abreast.together.stop import AgreedStop, may_stop_between_batches
 
 @functools.cache
 def install(rank: int) -> None:
-    """This process is one of a job. Runs once."""
+    """Prepare a process of a job: output only on rank 0, and complete model files. Runs once."""
     output.only_on_rank_0(rank)
     saving.install()
 
 
 def take_part(name: str, arguments: dict[str, Any], placement: Placement, until_end: ExitStack) -> None:
-    """Prepare a call of Keras's method `name`. In a process of no job, this changes nothing.
+    """Prepare a call of Keras's method `name`. Outside a job, this changes nothing.
 
-    Raises `BackendError` inside of a callback that acts on rank 0 alone.
+    Raises `BackendError` inside a callback that acts on rank 0 alone.
     """
     job = placement.backend.job
     if job is None:
@@ -47,7 +47,7 @@ def take_part(name: str, arguments: dict[str, Any], placement: Placement, until_
 
 
 def _agreed(job: Job, callbacks: Sequence[Any]) -> bool:
-    """Whether the processes agree after each batch to stop. Raises `ModelError` if only some of them restore a backup."""
+    """Whether the processes agree on a stop after each batch. Raises `ModelError` if only some of them restore a backup."""
     own = [sum(map(writers.restores, callbacks)), any(map(may_stop_between_batches, callbacks))]
     of_all = [json.loads(each) for each in job.exchange("begins fit", json.dumps(own).encode())]
     numbers = [number for number, _ in of_all]

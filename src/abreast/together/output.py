@@ -1,4 +1,4 @@
-"""Lines that all processes would print alike come once, from rank 0: Keras's progress, lines and warnings, and ours."""
+"""Output that is equal in all processes, printed by rank 0 only: Keras's progress, lines and warnings, and ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from abreast.stderr import leave_to_rank_0
 
 
 def only_on_rank_0(rank: int) -> None:
-    """On another rank, silence these, except Keras's warnings if the user chose what happens to warnings."""
+    """Silence this output on other ranks, except warnings if the user configured them (`-W`)."""
     if not rank:
         return
     leave_to_rank_0()

@@ -1,4 +1,4 @@
-"""`predict_on_rank_0`: predictions that only one process of a launcher keeps. Those of Keras's own `predict` are kept by all."""
+"""`predict_on_rank_0`: predictions that only rank 0 keeps. With Keras's own `predict`, all processes keep them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from abreast.placed_models import placement_of
 
 
 def predict_on_rank_0(model: Any, x: Any, **options: Any) -> Any:
-    """The predictions of a model on rank 0; None in every other process, which then needs no memory for them.
+    """The predictions of a model on rank 0; None in every other process, which saves their memory there.
 
     `model.predict` returns them in all processes. All processes make this call together.
 
@@ -20,7 +20,7 @@ def predict_on_rank_0(model: Any, x: Any, **options: Any) -> Any:
         **options: further arguments of `model.predict`, such as `batch_size`. Callbacks see no outputs on the other ranks.
 
     Returns:
-        What `model.predict` returns, or None.
+        The result of `model.predict`, or None.
 
     Raises:
         DataError: the model was placed with `source="per-host"`, so that each process predicts for rows of its own.

@@ -1,6 +1,6 @@
-"""Models that several processes save under one name: the file is whole at any moment, because each writes its own and renames it.
+"""Models that several processes save under one name: each process writes its own file and renames it, so no file is partial.
 
-Not here: files that Keras divides into several (`max_shard_size`, `zipped=False`), and those of other file systems (`gs://`).
+Not here: files that Keras divides into several (`max_shard_size`, `zipped=False`), and files on other file systems (`gs://`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 import keras
 
-_ENDINGS = (".weights.h5", ".keras", ".h5", ".hdf5")  # Keras looks at them
+_ENDINGS = (".weights.h5", ".keras", ".h5", ".hdf5")  # Keras chooses the format by the ending
 
 
 def install() -> None:
-    """Let the methods of Keras's models save whole files."""
+    """Make the methods of Keras's models save complete files."""
     model: Any = keras.Model
     model.save = _whole(model.save)
     model.save_weights = _whole(model.save_weights)
@@ -49,12 +49,12 @@ def _is_one_file(
     save_format: Any = None,
     **others: Any,
 ) -> bool:
-    """Whether Keras, with these arguments, writes one file and asks nothing. `divided` is `zipped` or `max_shard_size`."""
+    """Whether Keras, with these arguments, writes one file without a question. `divided`: `zipped` or `max_shard_size`."""
     return bool(overwrite) and divided is None and zipped in (None, True) and max_shard_size is None and not others
 
 
 def _beside(path: Any) -> Path | None:
-    """A new file beside `path`; None where Keras has to write `path` itself, or to say why it cannot."""
+    """A new file beside `path`; None if Keras must write `path` itself, or report that it cannot."""
     ending = next((each for each in _ENDINGS if str(path).endswith(each)), None)
     if not isinstance(path, str | os.PathLike) or ending is None or "://" in str(path):
         return None

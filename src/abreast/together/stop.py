@@ -1,8 +1,8 @@
-"""`stop_training` is agreed: where any process wants to stop, all stop after the same batch or epoch.
+"""Agreement on `stop_training`: if any process wants to stop, all stop after the same batch or epoch.
 
-Processes agree at the end of each epoch. They agree after each batch if a callback could stop in the middle of an epoch, as its
-code shows. Any other stop in the middle of an epoch, as by a signal handler, waits for the end of the epoch; one of Keras's own
-callbacks counts at once, because the logs are the same everywhere.
+Processes agree at the end of each epoch. They also agree after each batch if a callback's code shows that it may stop in the
+middle of an epoch. Any other stop in the middle of an epoch, for example by a signal handler, waits for the epoch's end. Stops by
+Keras's own callbacks take effect at once, because the logs are the same everywhere.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class AgreedStop(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has n
     def __init__(self, job: Job) -> None:
         super().__init__()
         self._job = job
-        self._wants = False  # whether a stop in the middle of this epoch waits for its end
-        self.waits = False  # whether such a stop has to wait
+        self._wants = False  # whether a stop waits for the end of this epoch
+        self.waits = False  # whether a stop now would have to wait
 
     @staticmethod
     def of(job: Job, after_batches: bool) -> AgreedStop:
@@ -47,7 +47,7 @@ class AgreedStop(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has n
         until_end.callback(_running.pop, model, None)
 
     def join(self, callbacks: Any, until_end: ExitStack) -> None:
-        """Be the last one of a `CallbackList` until the end."""
+        """Become the last callback of a `CallbackList` until the call's end."""
         until_end.enter_context(called_at_once(callbacks))
         callbacks.callbacks.append(self)
         until_end.callback(self._leave, callbacks)
@@ -63,7 +63,7 @@ class AgreedStop(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has n
         self.agree("ends an epoch")
 
     def on_train_end(self, logs: Any = None) -> None:
-        self._job.exchange("ends its training", b"")  # what rank 0 has written is there
+        self._job.exchange("ends its training", b"")  # waits until rank 0 has written its files
 
     def agree(self, doing: str) -> None:
         own = b"stop" if self._wants or self._model.stop_training else b""
@@ -72,7 +72,7 @@ class AgreedStop(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has n
             self._model.stop_training = True
 
     def put_off(self) -> None:
-        """Let a stop wait for the end of the epoch."""
+        """Delay a stop until the end of the epoch."""
         self._wants = True
         self._model.__dict__[_FLAG] = False
         tell_once(
@@ -82,7 +82,7 @@ class AgreedStop(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has n
 
 
 class _AgreedAfterBatches(AgreedStop):
-    """Agrees after each batch too."""
+    """An `AgreedStop` that also agrees after each batch."""
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         pass
@@ -97,7 +97,7 @@ def may_stop_between_batches(callback: Any) -> bool:
 
 
 def _functions(callback: Any) -> Iterator[tuple[str, FunctionType]]:
-    """The functions of a callback by name, without Keras's and ours. A `LambdaCallback` keeps its own as attributes."""
+    """The functions of a callback by name, except Keras's and ours. A `LambdaCallback` keeps the user's as attributes."""
     owners = [vars(callback), *(vars(kind) for kind in type(callback).__mro__)]
     for owner in owners:
         for name, value in owner.items():
@@ -119,7 +119,7 @@ def _is_known(module: Any) -> bool:
 
 
 class _Flag:
-    """`Model.stop_training`, as Keras's `fit` sees it. Everybody else sees what was set last."""
+    """`Model.stop_training`: Keras's `fit` reads a delayed stop as False; other code reads the value that was set last."""
 
     def __init__(self) -> None:
         self._of_keras: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # whether Keras's own code set it last

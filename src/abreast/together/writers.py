@@ -1,6 +1,6 @@
-"""Callbacks that write act on rank 0 alone: Keras's own, and those that say so by an attribute `abreast_writes`.
+"""Callbacks that write act on rank 0 alone: Keras's own, and callbacks with the attribute `abreast_writes`.
 
-On the other ranks they keep up with what a script may read from them. Where one fails, all processes end and name its error.
+On the other ranks they update only the attributes that a script may read. If one fails, all processes end and name its error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _here = threading.local()  # `acting`: the name of the callback that acts alone 
 
 
 def writes(callback: Any) -> bool:
-    """Whether a callback acts on rank 0 alone: as its attribute `abreast_writes` says, else if it is a writer of Keras's."""
+    """Whether a callback acts on rank 0 alone: the value of its `abreast_writes`; by default true for Keras's writers."""
     _refuse_orbax(callback)
     said = getattr(callback, "abreast_writes", None)
     return isinstance(callback, _KERAS_WRITERS) if said is None else bool(said)
@@ -77,7 +77,7 @@ def on_rank_0(callback: Any, job: Job, placement: Placement) -> Iterator[None]:
 
 
 def _muted(callback: Any) -> dict[str, Callable[..., None]]:
-    """Hooks of a callback on another rank: they do nothing except to note the model, and what a checkpoint decides."""
+    """Hooks of a callback on another rank: they only note the model, and the decisions of a `ModelCheckpoint`."""
     changed: dict[str, Callable[..., None]] = dict.fromkeys(_HOOKS, _nothing)
     changed["set_model"] = functools.partial(keras.callbacks.Callback.set_model, callback)
     if isinstance(callback, _callbacks.ModelCheckpoint):
@@ -93,7 +93,7 @@ _nothing._is_default = True  # type: ignore[attr-defined]  # Keras then need not
 
 
 def _guarded(callback: Any, job: Job) -> dict[str, Callable[..., None]]:
-    """Hooks of a callback on rank 0: those that it has, and an error of theirs is the error of all processes."""
+    """The hooks of a callback on rank 0, wrapped so that their errors end all processes."""
     hooks = {name: getattr(callback, name) for name in _HOOKS}
     return {
         name: functools.partial(_alone, callback, job, hook)
@@ -117,7 +117,7 @@ def _alone(callback: Any, job: Job, hook: Callable[..., None], *arguments: Any, 
 def _restore(
     callback: Any, job: Job, placement: Placement, own: Callable[..., None], until_end: ExitStack, logs: Any = None
 ) -> None:
-    """`on_train_begin` of a `BackupAndRestore`: rank 0 reads the backup, and all begin with what it read."""
+    """`on_train_begin` of a `BackupAndRestore`: rank 0 reads the backup, and all processes begin with its content."""
     own(logs)
     said = json.dumps(asdict(backups.restored(callback))).encode() if job.rank == 0 else b""
     found = backups.Restored(**json.loads(job.exchange("restores a backup", said)[0]))
