@@ -1,7 +1,7 @@
 """abreast: Keras 3 models train on every GPU of a machine, with TensorFlow, JAX or PyTorch underneath.
 
-The public names. Importing this loads neither Keras nor a framework: these are loaded when a name is first used. Keras, if it
-is imported later, then takes a framework that is installed (`backend_choice.py`).
+This module has the public names. Importing it loads neither Keras nor a framework: these are loaded when a name is first used.
+If Keras is imported later, it uses a framework that is installed (`backend_choice.py`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _loaded(name: str) -> Any:
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
-if not TYPE_CHECKING:  # a type checker that sees it takes every name for one of ours
+if not TYPE_CHECKING:  # with this function, a type checker would accept every name
     __getattr__ = _loaded
 
 

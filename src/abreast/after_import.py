@@ -1,4 +1,4 @@
-"""Call a function right after a module has been imported, now or later, without importing it."""
+"""Calls a function right after a module has been imported, now or later, without importing it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abreast.import_hooks import found
 
 
 def after_import(name: str, function: Callable[[ModuleType], None]) -> Callable[[], None]:
-    """Call `function(module)` once the module is imported; returns a function that ends the wait. A pair waits only once."""
+    """Call `function(module)` after the module's import; returns a function that ends the wait. A repeated pair waits once."""
     module = sys.modules.get(name)
     if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
         function(module)

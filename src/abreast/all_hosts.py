@@ -1,4 +1,4 @@
-"""`abreast devices --all-hosts`: what each process of a job has, in one table that rank 0 prints.
+"""`abreast devices --all-hosts`: the devices and versions of each process of a job, in one table that rank 0 prints.
 
 The processes meet as they do before a training, so the table also shows that they reach one another. Starts no framework.
 """
@@ -29,7 +29,7 @@ _SHOWN = ("keras", "abreast", "python")
 
 
 def devices_of_all_hosts(*, as_json: bool) -> int:
-    """Print the table, or JSON, on rank 0. Raises `LaunchError` on every rank if one does not come."""
+    """Print the table, or JSON, on rank 0. Raises `LaunchError` on every rank if one is missing."""
     world = read_world()
     ranks = _of_all(world)
     if world.rank == 0:
@@ -60,7 +60,7 @@ def _facts(world: World) -> dict[str, Any]:
 
 
 def _framework() -> dict[str, str | None]:
-    """The framework that Keras would use, with its version, and why it cannot use the GPUs, if it cannot."""
+    """The framework that Keras would use, with its version, and the reason if it cannot use the GPUs."""
     try:
         chosen = backend_choice()[0]
     except BackendError as error:
@@ -75,11 +75,11 @@ def _framework() -> dict[str, str | None]:
 
 
 def _own(world: World) -> tuple[str, ...]:
-    """The devices that a process takes."""
+    """The devices that this process would use."""
     names = tuple(device.name for device in list_devices())
     try:
         return own_devices(world, names, os.environ)
-    except AbreastError:  # more processes than devices: what they see explains it
+    except AbreastError:  # more processes than devices: the table of visible devices shows that
         return names
 
 
@@ -99,7 +99,7 @@ def _unused(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _differences(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line per fact in which a rank is not like rank 0; such a job would be refused, or would compute something else."""
+    """A line for each fact of a rank that differs from rank 0's: such a job would be refused, or would compute other results."""
     lines = []
     for each in ranks[1:]:
         names = sorted({*ranks[0]["versions"], *each["versions"]})

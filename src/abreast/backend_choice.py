@@ -1,7 +1,7 @@
 """The framework that Keras will use: the user's choice, or an installed one.
 
-Keras alone takes TensorFlow where nothing is chosen, installed or not. `import abreast` calls `watch_keras`, so that the choice
-is made when Keras is imported: until then a script may set `KERAS_BACKEND`.
+Without a choice, Keras alone uses TensorFlow, installed or not. `import abreast` calls `watch_keras`, so that the choice is made
+when Keras is imported: until then a script may set `KERAS_BACKEND`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from abreast.import_hooks import found
 
 _VARIABLE = "KERAS_BACKEND"
 _DEFAULT_OF_KERAS = "tensorflow"
-_KERAS_ALONE = ("numpy", "openvino")  # Keras runs on these, and abreast leaves it alone there
+_KERAS_ALONE = ("numpy", "openvino")  # other backends of Keras, which abreast does not change
 
 
 def choose_backend() -> str:
-    """The framework that Keras uses in this environment; for another one than Keras would take, sets `KERAS_BACKEND` and says so.
+    """The framework for Keras in this environment. If Keras would use another one, sets `KERAS_BACKEND` and reports it.
 
-    Raises `NotInstalledError` if `KERAS_BACKEND` names a framework that is not installed, or if there is none, and
+    Raises `NotInstalledError` if `KERAS_BACKEND` names a framework that is not installed, or if none is installed, and
     `BackendError` for a name that Keras does not know.
     """
     chosen, why = backend_choice()
@@ -34,7 +34,7 @@ def choose_backend() -> str:
 
 
 def backend_choice() -> tuple[str, str | None]:
-    """The framework that `choose_backend` would choose, and its line; changes nothing."""
+    """The framework that `choose_backend` would choose, and the line that it would print; changes nothing."""
     from abreast.backend.registry import BACKENDS, installed, no_backend, require
 
     if asked := os.environ.get(_VARIABLE):
@@ -56,7 +56,7 @@ def backend_choice() -> tuple[str, str | None]:
 
 
 def _check_known(name: str, choice: str) -> None:
-    """Raise `BackendError` for a name that stands for no framework. `choice`: how the user chose it."""
+    """Raise `BackendError` for an unknown framework. `choice`: the words with which the user chose it."""
     from abreast.backend.registry import BACKENDS
     from abreast.errors import BackendError
     from abreast.nearest import did_you_mean
@@ -77,7 +77,7 @@ def _line(chosen: str, there: tuple[str, ...], alone: str, is_configured: bool) 
 
 
 def _configured() -> str | None:
-    """The backend of Keras's configuration file; None where there is no file, or Keras would not read it."""
+    """The backend in Keras's configuration file; None if there is no file, or Keras could not read it."""
     import json
 
     try:
@@ -95,13 +95,13 @@ def configuration_file(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def watch_keras() -> None:
-    """Let the import of Keras begin with `choose_backend`."""
+    """Make the import of Keras begin with `choose_backend`."""
     if "keras" not in sys.modules:
         sys.meta_path.insert(0, _BeforeKeras())
 
 
 class _BeforeKeras:
-    """Finds Keras as the finders after it do, and chooses the backend when its module is executed, not when it is found."""
+    """Finds Keras like the later finders, and chooses the backend when the module is executed, not when it is found."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname != "keras":

@@ -1,7 +1,7 @@
-"""The command line: a table of commands, and what happens to their errors.
+"""The command line: a table of commands, and the handling of their errors.
 
-The options of a command and its work are in the module that the table names. Only the module of the typed command is
-imported. Data goes to stdout, everything else to stderr.
+The table names a module for each command, with its options and its work. Only the module of the typed command is imported. Data
+goes to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from abreast.errors import AbreastError
 from abreast.options import CommandParser, add_command
 from abreast.stdout import flush
 
-# The module of each command, which has `add_arguments(parser)` and `run(options)`, and the command's line in the help.
+# For each command: its module, with `add_arguments(parser)` and `run(options)`, and its line in the help.
 _COMMANDS = {
     "devices": (
         "abreast.devices_command",
@@ -74,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _run(command, options)
         flush()
-    except BrokenPipeError:  # the reader of a script's output has closed it, as `head` does
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         return 141
     except AbreastError as error:
-        from abreast.stderr import fail  # a tenth of the time that `--help` takes
+        from abreast.stderr import fail  # imported late: it takes a tenth of the time of `--help`
 
         fail(error)
         return 2
@@ -99,7 +99,7 @@ def _run(command: str, options: argparse.Namespace) -> int:
 
 
 def _check_command(parser: CommandParser, typed: Sequence[str], command: str) -> None:
-    """End the program with an error if the first word is an option of a command, or a command that we do not have."""
+    """End the program with an error if the first word is an option of a command, or an unknown command."""
     if typed[0].startswith("-"):
         if typed[0] not in parser._option_string_actions:
             hint = "options follow their command, as in `abreast run --devices 4 train.py`"
@@ -114,7 +114,7 @@ def _check_command(parser: CommandParser, typed: Sequence[str], command: str) ->
 
 
 def _parser(loaded: Iterable[str] = _COMMANDS) -> CommandParser:
-    """A parser that knows all commands by name, and the options of those that are `loaded`."""
+    """A parser with the names of all commands, and the options of the commands in `loaded`."""
     parser = CommandParser(
         prog="abreast",
         description="Train any Keras 3 model on several devices, with the result that one device gives.",

@@ -31,7 +31,7 @@ def cpu_memory_bytes(root: Path = Path("/")) -> int:
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int | None:
-    """Memory that can be taken without swapping; None where the system does not tell."""
+    """Memory that can be allocated without swapping; None if the system does not report it."""
     lines = dict(line.partition(":")[::2] for line in text_of(root / "proc/meminfo").splitlines())
     kibibytes = lines.get("MemAvailable", "").split()
     return int(kibibytes[0]) * 1024 if kibibytes else None

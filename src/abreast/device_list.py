@@ -1,6 +1,6 @@
 """The devices of this machine, as `abreast devices` lists them, and facts about each. `devices_command.py` prints them.
 
-Asks the driver (NVML) and reads the system's files, so that no framework starts and no device memory is used. Not here: the
+It asks the driver (NVML) and reads the system's files, so no framework starts and no device memory is used. Not here: the
 devices that a backend can use (`Backend.device_names`), and the choice of some of them (`device_request.py`).
 """
 
@@ -50,13 +50,13 @@ def list_devices(environ: Mapping[str, str] | None = None, root: Path = Path("/"
 
 
 def list_nvidia_devices(environ: Mapping[str, str] | None = None) -> tuple[Device, ...]:
-    """Every visible NVIDIA device; none where the CPU simulates devices."""
+    """Every visible NVIDIA device; none if the CPU simulates devices."""
     environ = os.environ if environ is None else environ
     return () if environ.get(CPU_DEVICES) else _nvidia_devices(environ)
 
 
 def _nvidia_devices(environ: Mapping[str, str]) -> tuple[Device, ...]:
-    import pynvml  # a tenth of the time that `import abreast` may take
+    import pynvml  # imported late: it would take a tenth of the time allowed for `import abreast`
 
     try:
         pynvml.nvmlInit()
@@ -71,7 +71,7 @@ def _nvidia_devices(environ: Mapping[str, str]) -> tuple[Device, ...]:
 
 @dataclass(frozen=True)
 class _Board:
-    """An NVML handle of a GPU, with the MIG instances that the GPU is divided into."""
+    """An NVML handle of a GPU, with the GPU's MIG instances."""
 
     handle: Any
     uuid: str

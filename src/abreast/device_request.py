@@ -1,4 +1,4 @@
-"""A user's request for devices, such as `"0,2"`: parsed, and the names that it chooses among the devices of a backend."""
+"""A user's request for devices, such as `"0,2"`: its parser, and the choice of names among a backend's devices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from abreast.units import counted
 
 # A user's request for devices: "auto", a number, "4", "0,2", "gpu:0,gpu:1", or a sequence of indices and names.
 DeviceSpec = str | int | Sequence[int | str]
-# The parsed request: a kind ("auto" or "gpu") means all its devices, an integer a number of devices, a tuple exactly those.
+# The parsed request: a kind ("auto" or "gpu") for all its devices, an integer for a number, a tuple for exactly these.
 ParsedRequest = str | int | tuple[int | str, ...]
 
 _FORM = 'give "auto", a number, indices as "0,2", or names as "gpu:0,gpu:1" or "cpu:0"'
@@ -35,7 +35,7 @@ def parse_devices(spec: DeviceSpec) -> ParsedRequest:
 
 
 def cpu_devices(count: Any) -> int:
-    """A number of devices to simulate. Raises `DeviceError` for all but whole numbers of at least 1."""
+    """A number of devices to simulate. Raises `DeviceError` for anything except whole numbers of at least 1."""
     whole = _whole(count)
     if whole is None or whole < 1:
         raise DeviceError(f"the CPU cannot simulate {count!r} devices", "give a whole number, at least 1, as 4")
@@ -46,12 +46,12 @@ def _whole(value: Any) -> int | None:
     """A whole number of any type; None for other values."""
     try:
         return None if isinstance(value, bool) else int(value.__index__())
-    except (AttributeError, TypeError):  # NumPy's floats have the method, and it raises
+    except (AttributeError, TypeError):  # NumPy's floats have the method, but it raises
         return None
 
 
 def choose(spec: DeviceSpec, available: Sequence[str]) -> tuple[str, ...]:
-    """The names in `available` that a request means, in its order. Raises `DeviceError` for devices that are not there."""
+    """The names in `available` that a request selects, in its order. Raises `DeviceError` for missing devices."""
     request = parse_devices(spec)
     pool = tuple(name for name in available if _kind(name) != "cpu") or tuple(available)
     if isinstance(request, str):
@@ -67,7 +67,7 @@ def choose(spec: DeviceSpec, available: Sequence[str]) -> tuple[str, ...]:
 
 
 def unused_request(spec: DeviceSpec, world: World, names: Sequence[str]) -> str | None:
-    """A line where a launcher's processes take other devices than a request means; `names` are those of all, as `rank:0/1`."""
+    """A line for the user if a launcher's processes ignore a request. `names`: all devices of the job, such as `rank:0/1`."""
     own = sum(name.partition("/")[0] == f"rank:{world.rank}" for name in names)
     if parse_devices(spec) in ("auto", own, len(names)):
         return None

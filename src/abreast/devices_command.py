@@ -1,6 +1,6 @@
 """`abreast devices`: prints the devices of this machine (`device_list.py`), as a table or as JSON.
 
-Not here: those of all hosts of a job (`all_hosts.py`).
+Not here: the devices of all hosts of a job (`all_hosts.py`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell_unused() -> None:
-    """Report GPUs that the build of the framework that Keras would use cannot use."""
+    """Report GPUs that the installed build of Keras's framework cannot use."""
     from abreast.backend.unused_gpus import unused_gpus
     from abreast.backend_choice import backend_choice
     from abreast.errors import BackendError
@@ -50,7 +50,7 @@ def _tell_unused() -> None:
 
     try:
         unused = unused_gpus(backend_choice()[0], computes_on_cpu=False)
-    except BackendError as error:  # no framework: the list is right without one
+    except BackendError as error:  # no framework: the list of devices does not need one
         tell(str(error))
         return
     if unused is not None:

@@ -1,6 +1,6 @@
-"""`abreast run --dry-run`: the place of this process in its job, the way to rank 0, and the devices that it would take.
+"""`abreast run --dry-run`: the place of this process in its job, the route to rank 0, and the devices that it would use.
 
-Imports no framework and connects to nothing, so it does not know whether the others can be reached.
+Imports no framework and opens no connection, so it does not know whether the other processes can be reached.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from abreast.text_table import text_table
 
 
 def dry_run(script: str, options: RunOptions, *, module: bool, as_json: bool) -> int:
-    """Print the facts. Raises `AbreastError` for variables that contradict one another, and, after them, for a refused run."""
+    """Print the facts. Raises `AbreastError` for contradictory variables, and, after the facts, if the run would be refused."""
     if not module:
         check_file(script)
     options.choose_backend()
@@ -62,7 +62,7 @@ def _facts(world: World, backend: str, devices: tuple[str, ...]) -> dict[str, An
 
 
 def _meeting(world: World) -> str | None:
-    """The place where rank 0 listens for the others; None for one process, and where its address is unknown."""
+    """The address where rank 0 listens for the others; None for one process, or if it is unknown."""
     if world.size == 1 or world.master_addr is None or world.master_port is None:
         return None
     return with_port(world.master_addr, meeting_port(world.master_port))
@@ -75,7 +75,7 @@ def _text(value: Any) -> str:
 
 
 def _interface(world: World) -> str | None:
-    """The network interface that leads to rank 0; None for one process, and where it is unknown."""
+    """The network interface that leads to rank 0; None for one process, or if it is unknown."""
     if world.size == 1 or world.master_addr is None:
         return None
     environ = dict(os.environ)
@@ -84,7 +84,7 @@ def _interface(world: World) -> str | None:
 
 
 def _devices(options: RunOptions, world: World, backend: str) -> tuple[str, ...]:
-    """The devices of this process. Raises `AbreastError` where the run would be refused."""
+    """The devices of this process. Raises `AbreastError` if the run would be refused."""
     there = _visible(options, backend)
     if world.size == 1:
         return choose(options.devices, there)
@@ -95,7 +95,7 @@ def _devices(options: RunOptions, world: World, backend: str) -> tuple[str, ...]
 
 
 def _visible(options: RunOptions, backend: str) -> tuple[str, ...]:
-    """The devices that the framework will see, as far as that is known without it."""
+    """The devices that the framework would see, as far as that is known without starting it."""
     simulated = {} if options.cpu_devices is None else {CPU_DEVICES: str(options.cpu_devices)}
     devices = list_devices({**os.environ, **simulated})
     if devices[0].kind == "gpu" and unused_gpus(backend, computes_on_cpu=False) is not None:

@@ -1,7 +1,7 @@
-"""The calls with which abreast changes files that must survive a crash, one method each: the seam that tests replace.
+"""The system calls with which abreast changes files that must survive a crash, one method each. Tests replace them.
 
-Who writes durably writes under another name, syncs the file to the disk, and only then renames it; syncing its folder makes
-the name durable.
+A durable write uses another name first, syncs the file to the disk, and only then renames it; syncing its folder makes the name
+durable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Files:
         path.mkdir(parents=True, exist_ok=True)
 
     def create(self, path: Path) -> int:
-        """The descriptor of a new file. A file or link that has the name already is an error."""
+        """The descriptor of a new file. Raises an error if a file or link of that name exists."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
@@ -29,8 +29,8 @@ class Files:
         os.fsync(descriptor)
 
     def begin_sync(self, descriptor: int, offset: int, num_bytes: int) -> None:
-        """Ask the system to begin writing these bytes to the disk, so that `sync` has less to wait for. It may not."""
-        # Told that pages are not needed, Linux begins to write the unwritten ones, and keeps them in memory.
+        """Ask the system to begin writing these bytes to the disk, so that `sync` takes less time. It may ignore this."""
+        # After the advice that pages are not needed, Linux begins to write the unwritten ones, and keeps them in memory.
         if hasattr(os, "posix_fadvise"):
             with contextlib.suppress(OSError):
                 os.posix_fadvise(descriptor, offset, num_bytes, os.POSIX_FADV_DONTNEED)

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def report(facts: dict[str, Any]) -> str:
-    """The facts as lines of a name and a text."""
+    """The facts as lines, each with a name and a text."""
     rows = [
         ("abreast", _abreast(facts["abreast"])),
         ("python", "{version} ({implementation}), {executable}".format(**facts["python"])),

@@ -1,7 +1,7 @@
 """The facts that a bug report needs: versions, frameworks, driver, devices, launcher, variables, cores and memory.
 
-Imports no framework and starts none, and a fact that cannot be had is a note instead of an error. `env_command.py` prints
-them. Not here: what this machine's links can do (`machine/`).
+Imports and starts no framework. A fact that is unavailable becomes a note instead of an error. `env_command.py` prints them. Not
+here: the speeds of this machine's links (`machine/`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PACKAGES = (
     *("opencv-python-headless", "pillow", "simplejpeg", "pyarrow", "nvidia-dali-cuda120"),
     *(f"nvidia-{part}-cu{number}" for part in ("cudnn", "nccl") for number in (12, 13)),
 )
-# Variables that change what a framework or a launcher does.
+# Variables that change the behaviour of a framework or a launcher.
 _PREFIXES = (
     *("ABREAST_", "KERAS_", "JAX_", "XLA_", "TF_", "TORCH_", "PYTORCH_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_"),
     *("HIP_", "ROCR_", "OMP_", "MKL_", "OMPI_COMM_", "SLURM_", "SLURMD_", "MASTER_", "PJRT_"),
@@ -64,7 +64,7 @@ _FOLDER = Path(__file__).parent
 
 
 def environment_facts(environ: Mapping[str, str] | None = None, root: Path = Path("/")) -> dict[str, Any]:
-    """All facts, as data for JSON; sizes are in bytes. A string in place of an object says why the fact is missing."""
+    """All facts, as data for JSON; sizes are in bytes. A string in place of an object is the reason why a fact is missing."""
     environ = os.environ if environ is None else environ
     return {
         "date": provenance.now(),
@@ -105,7 +105,7 @@ def _system(root: Path) -> dict[str, Any]:
 
 
 def _keras_configuration(environ: Mapping[str, str]) -> Any:
-    """The backend in Keras's own file, which counts where `KERAS_BACKEND` is not set; None without the file."""
+    """The backend in Keras's own file, which Keras uses if `KERAS_BACKEND` is not set; None without the file."""
     file = Path(configuration_file(environ))
     if not file.is_file():
         return None
@@ -116,7 +116,7 @@ def _keras_configuration(environ: Mapping[str, str]) -> Any:
 
 
 def _keras_backend() -> Any:
-    """The framework that Keras uses in this process's environment, and a line where it is not the one that Keras would take."""
+    """The framework that Keras uses in this environment, with a line if Keras alone would use another one."""
     try:
         chosen, why = backend_choice()
     except AbreastError as error:
@@ -125,13 +125,13 @@ def _keras_backend() -> Any:
 
 
 def _framework(name: Any) -> dict[str, Any] | None:
-    """Package, version, and the GPU that it was built for; None where the framework is not installed."""
+    """Package, version, and GPU platform of a framework; None if it is not installed."""
     found = distribution_of(name)
     return None if found is None else {"package": found[0], "version": found[1], "built_for": gpu_build(name)}
 
 
 def _driver() -> Any:
-    """NVIDIA's driver, the newest CUDA that it runs, and the number of cards, hidden ones included."""
+    """NVIDIA's driver, the newest CUDA version that it supports, and the number of cards, including hidden ones."""
     import pynvml
 
     try:

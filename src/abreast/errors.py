@@ -1,7 +1,7 @@
-"""Every exception that abreast raises: what happened, with the values, then a `hint:` that says what to do.
+"""Every exception that abreast raises. Its text states the problem with its values, then a remedy after `hint:`.
 
-Each class also derives from the built-in exception that Keras or a framework raises in the same place, so that a script that
-catches that one still works. Imports nothing of abreast and no framework.
+Each class also derives from the built-in exception that Keras or a framework raises in the same case, so a script that catches
+the built-in exception still works. Imports nothing of abreast and no framework.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class AbreastError(Exception):
 
 
 class BackendError(AbreastError, RuntimeError):
-    """A framework is missing, or cannot do what it is asked for."""
+    """A framework is missing, or cannot do what the user requests."""
 
 
 class NotInstalledError(BackendError, ModuleNotFoundError):
-    """No framework is installed that Keras could use, or not the one that was chosen."""
+    """No framework for Keras is installed, or the chosen one is missing."""
 
 
 class CheckpointError(AbreastError, ValueError):
-    """A checkpoint is damaged, of another training, or cannot be written or read; or its folder is in use."""
+    """A checkpoint is damaged, belongs to another training, or cannot be written or read; or its folder is in use."""
 
 
 class DataError(AbreastError, ValueError):
@@ -50,7 +50,7 @@ class DataError(AbreastError, ValueError):
 
 
 class DeviceError(AbreastError, RuntimeError):
-    """A device is missing or fails, or more devices are asked for than there are."""
+    """A device is missing or fails, or more devices are requested than exist."""
 
 
 class LaunchError(AbreastError, RuntimeError):
@@ -62,7 +62,7 @@ class ModelError(AbreastError, ValueError):
 
 
 class NumericsError(AbreastError, FloatingPointError):
-    """A value is not a finite number, found by a check that the user asked for."""
+    """A check that the user requested found a value that is not finite."""
 
 
 class WorkerError(AbreastError, RuntimeError):

@@ -1,4 +1,4 @@
-"""Horovod in a script whose models abreast places: its optimizer, tape and callbacks are refused by name.
+"""Horovod in a script whose models abreast places: its optimizer, tape and callbacks raise errors that name them.
 
 Horovod starts a process per device, and averages gradients between them. abreast does so itself, in one process for the script.
 Not here: processes that `horovodrun` started (`launchers/`).
@@ -14,7 +14,7 @@ from typing import Any
 from abreast.after_import import after_import
 from abreast.errors import ModelError
 
-# In place of Horovod's lines.
+# What to write in place of Horovod's lines.
 HINT = (
     "take Horovod out: compile the optimizer itself, leave out hvd.init(), its callbacks and `if hvd.rank() == 0`, make "
     "batch_size that of all devices (times hvd.size()), and start with `abreast run --devices N train.py`"

@@ -1,4 +1,4 @@
-"""The options for hosts that are started by hand, without a launcher: checked, then put into this process's environment."""
+"""The options for hosts that are started by hand, without a launcher: their checks, and their copy in the environment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_host_options(parser: CommandParser) -> None:
 
 
 def take_hosts(options: argparse.Namespace, environ: MutableMapping[str, str] = os.environ) -> None:
-    """Let this process be the one of its host in `--hosts`, if they are given. Raises `LaunchError` for wrong options."""
+    """Make this process the one of its host in `--hosts`, if given. Raises `LaunchError` for invalid options."""
     refuse_strays(options, environ)
     if options.port is not None and not 0 < options.port < 65536:
         raise LaunchError(
@@ -51,7 +51,7 @@ def take_hosts(options: argparse.Namespace, environ: MutableMapping[str, str] = 
 
 
 def refuse_strays(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> None:
-    """Raise `LaunchError` for options that mean nothing without `--hosts`."""
+    """Raise `LaunchError` for options that have no meaning without `--hosts`."""
     if options.hosts is not None or environ.get(HOSTS):
         return
     for name in ("this", "port", "secret_file"):

@@ -1,4 +1,4 @@
-"""Execute a module by a function of ours when it is imported: what our finders in `sys.meta_path` share."""
+"""Executes a module by a function of ours when it is imported: the code that our finders in `sys.meta_path` share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 def found(finder: Any, execute: Callable[[Any, Any], None], fullname: str, path: Any, target: Any) -> Any:
-    """What the finders after `finder` find, with a loader that calls `execute(plain_exec_module, module)`.
+    """The spec that the finders after `finder` return, with a loader that calls `execute(plain_exec_module, module)`.
 
-    A spec may be asked for and never executed (`importlib.util.find_spec`), so finding changes nothing else. The loader is a
-    copy, because some loaders, as that of a zip file, serve many modules. It keeps its type, which `importlib.resources` reads.
+    A spec may be requested and never executed (`importlib.util.find_spec`), so finding changes nothing else. The loader is a
+    copy, because some loaders, such as a zip file's, serve many modules. It keeps its type, which `importlib.resources` reads.
     """
     spec = _find_after(finder, fullname, path, target)
     if spec is not None and spec.loader is not None:
@@ -23,7 +23,7 @@ def found(finder: Any, execute: Callable[[Any, Any], None], fullname: str, path:
 
 
 def _find_after(finder: Any, fullname: str, path: Any, target: Any) -> Any:
-    """Each finder asks only those after it, so that none asks itself. Like Python, this skips finders without `find_spec`."""
+    """The spec from the finders after `finder`, so that none calls itself. Like Python, skips finders without `find_spec`."""
     finders: list[Any] = list(sys.meta_path)
     following = finders[finders.index(finder) + 1 :] if finder in finders else finders
     asked = (each.find_spec(fullname, path, target) for each in following if hasattr(each, "find_spec"))

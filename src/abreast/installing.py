@@ -1,6 +1,6 @@
-"""How to install abreast with more extras: from the folder, repository or index that the installed one came from.
+"""The command that installs abreast with more extras, from the folder, repository or index of the present installation.
 
-The name `abreast` may stand for nothing, or for something else, in an index that the user did not install it from.
+In an index from which the user did not install it, the name `abreast` may be missing, or belong to another package.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-_FOLDER = Path(__file__).parents[2]  # of a clone
+_FOLDER = Path(__file__).parents[2]  # the folder of a clone
 
 
 def install_command(extra: str) -> str:
-    """The command that installs abreast with an extra, as `pip install -e '/home/me/abreast[jax]'`."""
+    """The command that installs abreast with an extra, such as `pip install -e '/home/me/abreast[jax]'`."""
     return f"pip install {_requirement(extra, _origin())}"
 
 
 def _origin() -> dict[str, Any] | None:
-    """What pip wrote down about the origin (PEP 610); None for an index. A clone on the search path is its folder."""
+    """The origin that pip recorded (PEP 610); None for an index. For a clone on the search path, its folder."""
     try:
         text = metadata.distribution("abreast").read_text("direct_url.json")
     except metadata.PackageNotFoundError:

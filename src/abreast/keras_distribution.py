@@ -1,4 +1,4 @@
-"""`keras.distribution` in a script whose models abreast places: `DataParallel` is taken over, all else is refused by name.
+"""`keras.distribution` in a script whose models abreast places: `DataParallel` is taken over, all else is refused.
 
 Not here: strategies of `tf.distribute` (`backend/tensorflow/strategies.py`).
 """
@@ -21,7 +21,7 @@ _HOSTS = "leave out keras.distribution.initialize: abreast joins the processes o
 
 @contextmanager
 def taken_over() -> Iterator[None]:
-    """Inside, a script may set a `DataParallel`, which Keras does not follow, since abreast places models on its devices."""
+    """Inside, a script may set a `DataParallel`. Keras ignores it, because abreast places models on its devices."""
     set_by_script: list[Any] = []
     plain_initialize = keras.distribution.initialize
 
@@ -52,7 +52,7 @@ def taken_over() -> Iterator[None]:
 
 
 def accept(distribution: Any) -> None:
-    """Say once that a `DataParallel` is taken over. Raises `ModelError` for another distribution, and for several hosts."""
+    """Report once that a `DataParallel` is taken over. Raises `ModelError` for other distributions and several hosts."""
     name = f"keras.distribution.{type(distribution).__name__}"
     if not isinstance(distribution, keras.distribution.DataParallel):
         raise ModelError(
@@ -65,7 +65,7 @@ def accept(distribution: Any) -> None:
 
 
 def accept_current() -> None:
-    """`accept` what is set in Keras, if something is."""
+    """`accept` the distribution that is set in Keras, if any."""
     if (distribution := private.current()) is not None:
         accept(distribution)
 

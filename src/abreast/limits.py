@@ -1,4 +1,4 @@
-"""Times that a user may set: after one of them, a silent process of ours counts as hung."""
+"""Time limits that a user may set, such as the one after which a silent process counts as hung."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def hang_seconds() -> float:
 
 
 def seconds_of(name: str, default: float, kind: type[AbreastError]) -> float:
-    """The seconds in a variable of the environment. Raises an error of that kind for what is not a positive number."""
+    """The seconds in an environment variable. Raises an error of type `kind` for a value that is not a positive number."""
     text = os.environ.get(name, str(default))
     try:
         seconds = float(text)

@@ -13,7 +13,7 @@ _MOST_LISTED = 20
 def nearest(name: str, known: Iterable[str], like: float = _LIKE) -> list[str]:
     """Up to three known names that resemble `name`, ignoring case and punctuation; empty if none does.
 
-    `like` is the share of letters, from 0 to 1, that a name has to have in common.
+    `like` is the share of letters, from 0 to 1, that a name must have in common.
     """
     plain, by_plain = _plain(name), {_plain(each): each for each in known}
     begins = [each for each in by_plain if plain and (each.startswith(plain) or plain.startswith(each))]
@@ -24,7 +24,7 @@ def nearest(name: str, known: Iterable[str], like: float = _LIKE) -> list[str]:
 def did_you_mean(name: str, known: Iterable[str], listed_by: str = "") -> str:
     """A sentence such as `did you mean resnet50 or resnet101?`. If no known name is near, a list of some or all of them.
 
-    `listed_by` is the command that lists more of them than one line has room for.
+    `listed_by` is the command that lists more names than fit on one line.
     """
     names = list(known)
     near = nearest(name, names)

@@ -1,7 +1,7 @@
 """Detection of the step, and the rank, at which a loss stops being a finite number.
 
-`check_numerics` asks for this and raises; Keras's `TerminateOnNaN` among the callbacks asks for it too, and gets one line on
-stderr. Nothing else turns it on, because reading the loss at every step waits for the devices.
+`check_numerics` turns it on, and an error is raised. Keras's `TerminateOnNaN` among the callbacks also turns it on; then one line
+goes to stderr. Nothing else does, because reading the loss at every step waits for the devices.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from abreast.stderr import tell_for_all
 
 
 class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Reports once where the loss became NaN or infinite: raises `NumericsError` if `stop`, else prints a line."""
+    """Reports once the step at which the loss became NaN or infinite: raises `NumericsError` if `stop`, else prints a line."""
 
     def __init__(self, feed: Feed, num_devices: int, stop: bool) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class LossWatch(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
 
 def watch_loss(callbacks: Any, feed: Feed, num_devices: int, check_numerics: bool) -> Any:
-    """The callbacks, with a `LossWatch` in front if `check_numerics` or a `TerminateOnNaN` asks for it."""
+    """The callbacks, with a `LossWatch` in front if `check_numerics` or a `TerminateOnNaN` requires it."""
     if isinstance(callbacks, keras.callbacks.CallbackList):
         return callbacks
     given = list(callbacks) if isinstance(callbacks, Sequence) else [] if callbacks is None else [callbacks]

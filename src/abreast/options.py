@@ -11,12 +11,12 @@ _KINDS: dict[Any, tuple[str, str]] = {int: ("whole number", "4"), float: ("numbe
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that reports an unknown option with the usage of its own command, and the options nearest to it."""
+    """A parser that reports an unknown option with the usage of its own command and the most similar options."""
 
     script_follows = False  # whether a script and its own options come after the options
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        # argparse would let the parser of all commands report what the parser of one command does not know.
+        # Otherwise argparse lets the parser of all commands report words that the parser of one command does not know.
         self._typed = list(sys.argv[1:] if args is None else args)
         found, unknown = super().parse_known_args(self._typed, namespace)
         if unknown:
@@ -83,7 +83,7 @@ def _name(action: argparse.Action) -> str:
 
 
 def add_command(commands: Any, name: str, about: str) -> CommandParser:
-    """Add a command to what `add_subparsers` gave, or an action to a command."""
+    """Add a command to the result of `add_subparsers`, or an action to a command."""
     parser: CommandParser = commands.add_parser(
         name, help=about, description=f"{about[0].upper()}{about[1:]}.", allow_abbrev=False
     )

@@ -1,6 +1,6 @@
 """`DataParallel` and `parallelize`: the choice of devices on which models train.
 
-Not here: which model has which placement (`placed_models.py`), and how Keras's own `fit` gets there (`keras_fit.py`).
+Not here: the placements of models (`placed_models.py`), and the changes to Keras's own `fit` (`keras_fit.py`).
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class DataParallel:
         check_numerics: end `fit` at the first loss that is not finite.
         check_rows: search, on the first batch, for layers that relate its rows to one another. Needed where a device sees
             only its own rows (TensorFlow, PyTorch).
-        prefetch: number of batches that wait on the devices while a step runs; 0 feeds in the training thread. None is 2, or
-            0 for a source that could see changes by callbacks or steps.
+        prefetch: number of batches that wait on the devices while a step runs; 0 feeds in the training thread. None means 2,
+            or 0 for a source that could see changes by callbacks or steps.
         prefetch_bytes: memory for these batches on all devices together; by default an eighth of the free memory.
         input_timeout: seconds that a step waits for its batch before `fit` ends; None waits for ever.
         source: under a launcher, every process reads the whole data (`"global"`), or each one gives rows of its own
-            (`"per-host"`): the global batch is those of all processes, in rank order.
+            (`"per-host"`): the global batch then has the rows of all processes, in rank order.
 
     Raises:
         DeviceError: the devices do not exist.
@@ -134,9 +134,9 @@ def parallelize(
     input_timeout: float | None = None,
     source: SourceKind = "global",
 ) -> Model:
-    """The same model, which trains on all of `devices` from now on.
+    """The same model; from now on it trains on all of `devices`.
 
-    The other arguments are those of `DataParallel`.
+    The other arguments are the same as for `DataParallel`.
 
     Args:
         model: a Keras model. It may be built, compiled and trained, or none of these.
@@ -211,7 +211,7 @@ def devices() -> tuple[str, ...]:
 
 
 def num_devices(devices: DeviceSpec, cpu_devices: int | None) -> int:
-    """Number of the devices that a request means, of `cpu_devices` simulated ones or of those that are there."""
+    """Number of devices that a request selects, from `cpu_devices` simulated devices or, with None, the present ones."""
     there = current_backend().device_names() if cpu_devices is None else [f"cpu:{i}" for i in range(cpu_devices)]
     return len(choose(devices, there))
 
@@ -226,7 +226,7 @@ def default_placement(
     staging: Staging = DEFAULT_STAGING,
     source: SourceKind = "global",
 ) -> Iterator[Placement]:
-    """Inside, place every model of the process that is in no scope of its own. `abreast run` does this for a whole script."""
+    """Inside, place every model of the process without a scope of its own. `abreast run` does this for a whole script."""
     placement = _placement(devices, batch_norm, check_numerics, check_rows, staging, source)
     try:
         with as_default(placement):
@@ -237,7 +237,7 @@ def default_placement(
 
 @contextmanager
 def placed(model: Any, devices: DeviceSpec = "auto", *, batch_norm: BatchNorm = "global") -> Iterator[None]:
-    """Inside, train a model on `devices`; afterwards it trains where it trained before."""
+    """Inside, train a model on `devices`; afterwards its earlier placement returns."""
     before = placed_before(model)
     placement = _placement(devices, batch_norm, False, True, DEFAULT_STAGING)
     tag(model, placement)
@@ -275,7 +275,7 @@ def _placement(
 
 
 def _chosen(backend: Backend[Any], devices: DeviceSpec) -> tuple[str, ...]:
-    """The devices that a request means. One CPU device instead of GPUs, or for "auto", is reported once."""
+    """The devices that a request selects. Reports once if one CPU device is used instead of GPUs, or for "auto"."""
     request = parse_devices(devices)
     available = backend.device_names()
     falls_back = available == ("cpu:0",) and not _simulates
@@ -294,7 +294,7 @@ def _chosen(backend: Backend[Any], devices: DeviceSpec) -> tuple[str, ...]:
 
 
 def _joined(backend: Backend[Any], world: World, devices: DeviceSpec = "auto") -> tuple[str, ...]:
-    """A name per device of all processes. The first process of each host reports GPUs that they cannot use."""
+    """Join the job; returns the names of the devices of all processes. Each host's first process reports unusable GPUs."""
     if world.source == "--hosts":
         required_secret(os.environ)
     ranks = backend.join(world)

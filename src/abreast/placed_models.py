@@ -1,7 +1,7 @@
-"""Which models train on which devices: every placed model has a `Placement`, all others are plain Keras.
+"""The placements of models: every placed model has a `Placement`, all others are plain Keras.
 
 A placement comes from a `with` block of the thread, from `abreast run` (the default), or from `parallelize`. Not here: making a
-placement (`parallel.py`), and what `fit` does with it (`keras_fit.py`).
+placement (`parallel.py`), and its use in `fit` (`keras_fit.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _active = threading.local()  # the placements whose `with` blocks this thread is
 
 
 def placement_of(model: Any) -> Placement | None:
-    """A model's placement; None for plain Keras. A first use inside a scope tags the model."""
+    """A model's placement; None for plain Keras. The first use of a model inside a scope tags it."""
     if _nothing_placed:
         return None
     placement = _placements.get(model)
@@ -45,7 +45,7 @@ def scopes() -> list[Placement]:
 
 
 def tag(model: Any, placement: Placement) -> Placement:
-    """Place a model; its step functions are made anew if its placement changes."""
+    """Place a model; if its placement changes, its step functions are made again."""
     if _placements.get(model) != placement:
         _placements[model] = placement
         model.train_function = model.test_function = model.predict_function = None
@@ -53,7 +53,7 @@ def tag(model: Any, placement: Placement) -> Placement:
 
 
 def placed_before(model: Any) -> Placement | None:
-    """The placement that a model was tagged with; None if it never was. Tags nothing."""
+    """The placement with which a model was tagged; None if it never was. Tags nothing."""
     return _placements.get(model)
 
 
@@ -65,7 +65,7 @@ def untag(model: Any) -> None:
 
 @contextmanager
 def as_default(placement: Placement) -> Iterator[None]:
-    """Inside, every model of the process that is in no scope of its own has this placement."""
+    """Inside, every model of the process without a scope of its own has this placement."""
     global _default
     before, _default = _default, placement
     try:
@@ -92,7 +92,7 @@ def _forget_step_functions() -> None:
 
 @contextmanager
 def nothing_placed() -> Iterator[None]:
-    """Inside, train all models of the process with plain Keras, whatever their placement: one side of a comparison."""
+    """Inside, train all models of the process with plain Keras, regardless of their placement: one side of a comparison."""
     global _nothing_placed
     _nothing_placed = True
     _forget_step_functions()
@@ -105,7 +105,7 @@ def nothing_placed() -> Iterator[None]:
 
 @contextmanager
 def on_first_devices(model: Any, count: int) -> Iterator[None]:
-    """Train a placed model on the first `count` of its devices inside the block, with the training step that it has."""
+    """Inside, train a placed model on the first `count` of its devices, with its present training step."""
     placement = _placements[model]
     _tag_with_its_step(model, replace(placement, devices=placement.devices[:count]))
     try:

@@ -1,4 +1,4 @@
-"""JSON without surprises: read although people may have edited it, and written although a number may be NaN.
+"""Robust JSON: reads files that people may have edited, and writes data in which a number may be NaN.
 
 No number and no nesting causes an unexpected error later.
 """

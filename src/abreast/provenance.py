@@ -68,7 +68,7 @@ def now() -> str:
 
 
 def system() -> str:
-    """The operating system and the processor's architecture, as `Linux x86_64`."""
+    """The operating system and the processor's architecture, such as `Linux x86_64`."""
     return f"{platform.system()} {platform.machine()}"
 
 

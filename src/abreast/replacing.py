@@ -1,4 +1,4 @@
-"""Another value for an attribute of a class or a module, for a while."""
+"""A temporary value for an attribute of a class or a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a user's script as Python would, with every Keras model in it placed on several devices.
+"""Runs a user's script as Python would, with every Keras model in it placed on several devices.
 
 The placement begins when the script imports Keras. Before that, the script may choose the backend, the visible devices and
 the framework's settings, as without abreast. So this module imports `parallel` only after the script has imported Keras.
@@ -33,7 +33,7 @@ from abreast.stderr import tell
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options for training the models of a script; the names are those of `DataParallel`."""
+    """Options for training the models of a script, with the names of `DataParallel`'s arguments."""
 
     devices: DeviceSpec = "auto"
     cpu_devices: int | None = None
@@ -54,7 +54,7 @@ class RunOptions:
         self.staging()
 
     def choose_backend(self) -> None:
-        """Let Keras use the backend that the options name. Raises `BackendError` if it is not installed."""
+        """Make Keras use the backend that the options name. Raises `BackendError` if it is not installed."""
         if self.backend is not None:
             require(self.backend)
             os.environ["KERAS_BACKEND"] = self.backend
@@ -77,9 +77,9 @@ def run_script(
     """Run a file (or, with `module`, a module by name) as `__main__`; returns the exit code that Python would return.
 
     `placed` is called after the script has imported Keras, when its models will be placed; with `plain` they stay plain Keras.
-    `lines` report where it trains. `SystemExit` passes through. Other exceptions of the script go to `failed` and are printed
-    as Python prints them, without our frames. `AbreastError` is raised only if the script cannot start, or its models cannot be
-    placed.
+    `lines` report the devices of the training. `SystemExit` passes through. Other exceptions of the script go to `failed` and
+    are printed as Python prints them, without our frames. `AbreastError` is raised only if the script cannot start, or its
+    models cannot be placed.
     """
     options.choose_backend()
     start = _prepare(target, arguments, module)
@@ -245,7 +245,7 @@ class _Placing(importlib.abc.MetaPathFinder):
 def _show(error: BaseException) -> int:
     """Print an exception of the script as Python would; return Python's exit code."""
     trace = _without_ours(error.__traceback__)
-    sys.last_value = error  # as Python does: others see there that the script failed
+    sys.last_value = error  # as Python does, so that other code sees that the script failed
     if isinstance(error, AbreastError):
         calls = traceback.extract_tb(trace)
         inside = next((i for i, frame in enumerate(calls) if _is_ours(frame.filename)), len(calls))
@@ -255,7 +255,7 @@ def _show(error: BaseException) -> int:
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "horovod":
             tell(f"trains on several devices without Horovod: {horovod.HINT}")
-    if isinstance(error, CheckpointError):  # an error in the request: `--max-restarts` would meet it again
+    if isinstance(error, CheckpointError):  # an error in the request, which a restart would repeat
         return 2
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 

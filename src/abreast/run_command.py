@@ -1,4 +1,4 @@
-"""`abreast run`, and the options for a script and its devices, which `doctor` and `check` also have."""
+"""`abreast run`, and the options for a script and its devices, which `doctor` and `check` share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from abreast.ray import options as on_ray
 from abreast.run import RunOptions, run_script
 from abreast.run_lines import RunLines
 
-# The names of the same option in torchrun, Accelerate, Lightning and others.
+# Names of the same option in torchrun, Accelerate, Lightning and others.
 _DEVICES_ELSEWHERE = ("--nproc-per-node", "--num-gpus", "--gpus", "--num-processes")
 
 
@@ -51,12 +51,12 @@ def run_options(options: argparse.Namespace) -> RunOptions:
 
 
 def on_devices(options: RunOptions, simulated: int) -> RunOptions:
-    """The options with simulated devices where the machine has no accelerators: as many as are asked for, or `simulated`."""
+    """The options, with simulated devices if the machine has no accelerators: the requested number, or `simulated`."""
     if options.cpu_devices is not None or accelerators():
         return options
     asked = str(options.devices)
     if asked != "auto" and not asked.isdigit():
-        return options  # devices by name, which do not exist here: the run will say so
+        return options  # devices by name, which do not exist here: the run reports that
     count = int(asked) if asked.isdigit() else simulated
     return dataclasses.replace(options, devices="auto", cpu_devices=count)
 
@@ -98,7 +98,7 @@ def add_script(parser: CommandParser, *, optional: bool = False) -> None:
         help="a Python file; all arguments after it go to the script unchanged",
     )
     rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    rest.required = False  # else argparse lists it where SCRIPT is missing
+    rest.required = False  # otherwise argparse's message about a missing SCRIPT lists it, too
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The lines that `abreast run` prints about a run: at the first training, and at the end of a script that trained nothing."""
+"""The lines that `abreast run` prints: at the first training, and at the end of a script that trained nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RunLines:
             tell(training_line(placement.backend.name, placement.devices, rows, read_world()))
 
     def end(self, has_keras: bool) -> None:
-        """The script has ended without an error."""
+        """Report, at the end of a script without an error, if it trained nothing."""
         if not _is_first_here():
             return
         if not has_keras:
@@ -50,7 +50,7 @@ class RunLines:
 
 
 def _else() -> str:
-    """What a script that trained nothing did instead, as far as it is known."""
+    """A text on the actions of a script that trained nothing, as far as they are known."""
     devices = first_use.computes_on()
     if devices is None:
         return "a training loop of its own runs on one device"
@@ -59,15 +59,15 @@ def _else() -> str:
 
 
 def _is_first_here() -> bool:
-    """Whether this process is the one of its host that prints."""
+    """Whether this process prints for its host."""
     try:
         return read_world().local_rank == 0
-    except LaunchError:  # of variables that nothing has read before, since nothing was placed
+    except LaunchError:  # invalid variables: nothing has read them before, because nothing was placed
         return True
 
 
 def training_line(framework: str, devices: tuple[str, ...], rows: int | None, world: World) -> str:
-    """As `training with JAX on gpu:0, gpu:1: 64 rows in a step, 32 on each device`."""
+    """A line such as `training with JAX on gpu:0, gpu:1: 64 rows in a step, 32 on each device`."""
     shared = "" if rows is None else f": {counted(rows, 'row')} in a step{_each(rows, len(devices), world)}"
     return f"training with {title(framework)} on {_where(devices, world)}{shared}"
 

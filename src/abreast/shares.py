@@ -1,4 +1,4 @@
-"""`Shares`: which rows of a global batch belong to which process, device and part of a device. Rows are cut here, once.
+"""`Shares`: the rows of a global batch that belong to each process, device and part of a device. Only this module divides rows.
 
 Not here: cutting arrays. Every framework does so in its own way (`feed/batch.py`, `backend/*/staging.py`).
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
 
-OwnRows = Callable[[int], range]  # of a global batch with so many rows, those that this process reads; never none
+OwnRows = Callable[[int], range]  # number of rows of a global batch -> the rows that this process reads, at least one
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Shares:
 
     @cached_property
     def part_slices(self) -> tuple[slice, ...]:
-        """Rows that each part reads. A part without rows reads the first row as a stand-in, which counts nothing."""
+        """Rows that each part reads. A part without rows reads the first row as a stand-in, which has no effect."""
         return _slices(self.part_counts)
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
-        """Rows that each device reads. A device without rows reads the first row as a stand-in, which counts nothing."""
+        """Rows that each device reads. A device without rows reads the first row as a stand-in, which has no effect."""
         return _slices(self.counts)
 
     def devices_of(self, rank: int) -> range:
@@ -59,25 +59,25 @@ class Shares:
         return range(first, first + self.devices[rank])
 
     def rows_of(self, rank: int) -> range:
-        """The rows of one process's devices together; empty where they have none."""
+        """The rows of all devices of one process; empty if they have none."""
         devices = self.devices_of(rank)
         first = sum(self.counts[: devices.start])
         return range(first, first + sum(self.counts[devices.start : devices.stop]))
 
     @property
     def padded_rows(self) -> int:
-        """The smallest number of rows that is not below `rows` and divides by the devices."""
+        """The smallest multiple of the number of devices that is at least `rows`."""
         return -(-self.rows // self.num_devices) * self.num_devices
 
 
 def counts_of_own(rows: tuple[int, ...], devices: tuple[int, ...]) -> tuple[int, ...]:
-    """Rows of each device where each process gives rows of its own: so many, which are cut among its devices."""
+    """Rows of each device, if each process divides its own `rows[rank]` rows among its devices."""
     return tuple(count for own, number in zip(rows, devices, strict=True) for count in shares_of(own, number).counts)
 
 
 @lru_cache(maxsize=256)
 def shares_of(rows: int, num_devices: int) -> Shares:
-    """Shares of the devices of one process. Cached: a step asks for the same few numbers of rows."""
+    """Shares of the devices of one process. Cached, because steps ask for the same few numbers of rows."""
     return Shares(rows, (num_devices,))
 
 

@@ -1,4 +1,4 @@
-"""A backend's functions for staging, and the settings: how far a feed works ahead of the step, and how much memory it may use."""
+"""A backend's functions for staging, and its settings: the number of batches that a feed works ahead, and their memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHARE_OF_FREE_MEMORY = 8
 
 def numpy_memory(leaf: Any) -> np.ndarray[Any, Any] | None:
     """The leaf, if it is a NumPy array; else None."""
-    import numpy as np  # late: a script that `abreast run` starts may configure NumPy first
+    import numpy as np  # imported late, because a script under `abreast run` may configure NumPy first
 
     return leaf if isinstance(leaf, np.ndarray) else None
 
@@ -74,9 +74,9 @@ class Stage(Generic[Staged]):
     """A backend's functions for staging.
 
     `put` begins the copies of the shards to their devices and returns at once; threads of the feed call it. `discard` frees a
-    staged batch that no step will run. `drawn` returns the state of the random generator that both steps and sources draw from,
-    or None if they share none. `leaves` describes the leaves of the sources' batches. `processes`: those
-    of a job whose sources give rows of their own (`feed/own_batches.py`).
+    staged batch that no step will run. `drawn` returns the state of the random generator from which both steps and sources draw,
+    or None if they share none. `leaves` describes the leaves of the sources' batches. `processes`: the
+    processes of a job whose sources give rows of their own (`feed/own_batches.py`).
     """
 
     put: Callable[[HostBatch], Staged]
@@ -88,10 +88,10 @@ class Stage(Generic[Staged]):
 
 @dataclass(frozen=True)
 class Staging:
-    """`prefetch` batches wait on the devices, or as many as fit into `budget_bytes` (None: an eighth of the free memory).
+    """Settings of a feed. `prefetch` batches wait on the devices, limited by `budget_bytes` (None: 1/8 of the free memory).
 
-    `prefetch=None` means 2, or 0 for a source that could see effects of code between steps, and for arrays where short steps are
-    faster so. `input_timeout` ends a `fit` that
+    `prefetch=None` means 2, or 0 for a source that could see effects of code between steps, and for arrays if short steps are
+    faster with 0. `input_timeout` ends a `fit` that
     waits that many seconds for one batch; None waits for ever, and reports the wait.
     """
 
@@ -120,7 +120,7 @@ class Staging:
         return DEFAULT_PREFETCH if self.prefetch is None else self.prefetch
 
     def depth(self, batch_bytes: int) -> int:
-        """Number of batches of that size to have ready: at most `most`, within the budget; 0 if not one fits.
+        """Number of batches of that size to keep ready: at most `most`, within the budget; 0 if none fits.
 
         The reader holds one more, the next batch, on the host.
         """
@@ -142,6 +142,6 @@ def _is_above_zero(value: Any) -> bool:
 
 
 def free_bytes() -> int:
-    """Host memory that can be taken without swapping; half of the machine's where that is not known."""
+    """Host memory that can be allocated without swapping; half of the machine's memory if that is unknown."""
     known = free_memory_bytes()
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 if known is None else known

@@ -1,7 +1,7 @@
-"""`TrainingState`: what a training is at one moment, read from a model and put back.
+"""`TrainingState`: the state of a training at one moment, read from a model and restored.
 
-Here: variables of the model, its optimizers and metrics, buffers of PyTorch's modules, what `fit` keeps on the model, callbacks,
-and random generators. Not here: the same for another process, with the place in the data source (`checkpoints/`).
+Here: variables of the model, its optimizers and metrics, buffers of PyTorch's modules, attributes that `fit` sets on the model,
+callbacks, and random generators. Not here: the same for another process, with the place in the data source (`checkpoints/`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OF_CALLS = (
 class RandomState:
     """The global random generators: Python's, NumPy's, the framework's and Keras's, and those of PyTorch's workers for a model.
 
-    Keras's generator is a variable that Keras creates on first use: None before.
+    Keras's generator is a variable that Keras creates at its first use; before that, it is None here.
     """
 
     python: Any
@@ -58,7 +58,7 @@ class RandomState:
 
 @contextmanager
 def kept_random(model: Any) -> Iterator[None]:
-    """Put back the random generators at the end of the block: all that the steps of a model draw from; without one, own ones."""
+    """Restore the random generators at the end of the block: all generators of a model's steps; with None, this process's."""
     state = RandomState.read(model)
     try:
         yield
@@ -68,12 +68,12 @@ def kept_random(model: Any) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TrainingState:
-    """A model that is built, with its optimizers, metrics and callbacks, at one moment."""
+    """The state of a built model, its optimizers, metrics and callbacks at one moment."""
 
     model: Any
     variables: tuple[tuple[Any, Any], ...]  # each Keras variable with its value in NumPy
     buffers: Kept | None
-    attributes: dict[str, Any]  # by name, of the model
+    attributes: dict[str, Any]  # the model's attributes by name
     callbacks: tuple[tuple[Any, dict[str, Any]], ...]  # each callback with its attributes
 
     @staticmethod
@@ -118,5 +118,5 @@ def _groups(model: Any) -> Iterator[tuple[str, Sequence[Any]]]:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of containers and arrays, which a callback may change in place; any other value is itself."""
+    """A copy of a container or an array, which a callback may change in place; any other value unchanged."""
     return copy.copy(value) if isinstance(value, list | dict | set | np.ndarray) else value

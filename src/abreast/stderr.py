@@ -1,7 +1,7 @@
-"""Lines for the user on stderr, beside a command's output on stdout: records of Python's logger `abreast`.
+"""Lines for the user on stderr, separate from a command's output on stdout: records of Python's logger `abreast`.
 
-The logger has a handler that prints to stderr, as `abreast: ...`, unless it had another one when this module was imported. Its
-level, handlers and `propagate` are the user's to set, before or after that.
+The logger has a handler that prints `abreast: ...` to stderr, unless it had another handler when this module was imported. The
+user may set its level, handlers and `propagate` before or after that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _StderrHandler(logging.Handler):
             return
         try:
             print(self.format(record), file=sys.stderr, flush=True)
-        except (OSError, ValueError):  # nobody reads it
+        except (OSError, ValueError):  # stderr has no reader
             return
 
     def format(self, record: logging.LogRecord) -> str:
@@ -33,12 +33,12 @@ class _StderrHandler(logging.Handler):
 
 
 def _set_up(logger: logging.Logger) -> logging.Logger:
-    """Let a logger print lines of level INFO to stderr, where nothing else was set."""
+    """Make a logger print lines of level INFO to stderr, unless it is configured otherwise."""
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.INFO)
     if not logger.handlers:
         logger.addHandler(_StderrHandler())
-        logger.propagate = False  # else a root logger that prints to stderr would print each line again
+        logger.propagate = False  # otherwise a root logger that prints to stderr would print each line again
     return logger
 
 
@@ -52,7 +52,7 @@ def tell(text: str) -> None:
 
 @functools.cache
 def tell_once(text: str) -> None:
-    """`tell`, except for a line that this has told already."""
+    """`tell` a line, unless this function has printed it before."""
     tell(text)
 
 
@@ -60,17 +60,17 @@ _left_to_rank_0: list[bool] = []
 
 
 def leave_to_rank_0() -> None:
-    """From now on, rank 0 prints what all processes of the job would print alike."""
+    """From now on, only rank 0 prints lines that would be equal in all processes of the job."""
     _left_to_rank_0.append(True)
 
 
 def speaks_for_all() -> bool:
-    """Whether this process prints what all processes of its job would print alike."""
+    """Whether this process prints lines that would be equal in all processes of its job."""
     return not _left_to_rank_0
 
 
 def tell_for_all(text: str) -> None:
-    """`tell`, for a line that all processes of a job would print alike: rank 0 prints it."""
+    """`tell` a line that would be equal in all processes of a job: only rank 0 prints it."""
     if speaks_for_all():
         tell(text)
 
@@ -81,7 +81,7 @@ def fail(error: object) -> None:
 
 
 def _log(level: int, text: str) -> None:
-    _LOGGER.disabled = False  # `dictConfig` disables loggers that it does not name: nobody meant these lines
+    _LOGGER.disabled = False  # `dictConfig` disables loggers that it does not name, which is not meant for this one
     _LOGGER.log(level, "%s", text)
 
 
@@ -101,7 +101,7 @@ def silent() -> Iterator[None]:
 
 
 def each_once(told: Iterable[str]) -> list[str]:
-    """From now on, leave out lines that begin like one of `told`, up to a colon; returns a list of the others, which grows."""
+    """From now on, drop lines that begin, up to a colon, like a line of `told`; returns a list that collects the others."""
     known = {_beginning(line) for line in told}
     new: list[str] = []
 
@@ -121,7 +121,7 @@ def _beginning(line: str) -> str:
 
 
 class StatusLine:
-    """One line on a terminal that changes while a command works; nothing elsewhere, or where lines are silenced."""
+    """One line on a terminal that changes while a command works. Without a terminal, or if lines are silenced, prints nothing."""
 
     def __init__(self) -> None:
         self.is_shown = sys.stderr is not None and sys.stderr.isatty() and _LOGGER.isEnabledFor(logging.INFO)

@@ -15,7 +15,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u2
 
 
 def plain(text: str) -> str:
-    """The text with control characters and surrogates escaped, as `\\x1b`, since names in a file may be hostile."""
+    """The text with control characters and surrogates escaped, as in `\\x1b`, because names in a file may be hostile."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -43,7 +43,9 @@ def _checked() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again when it exits
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # otherwise Python tries to flush again at its exit
         if isinstance(error, BrokenPipeError):
             raise
         hint = "redirect it to a file on a disk that has room"

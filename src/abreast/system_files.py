@@ -1,4 +1,4 @@
-"""Reads the files in which the system describes its devices, as those under `/sys` and `/proc`."""
+"""Reads the files in which the system describes its devices, such as those under `/sys` and `/proc`."""
 
 from __future__ import annotations
 

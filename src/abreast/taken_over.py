@@ -8,11 +8,11 @@ _reported: dict[str, str] = {}
 
 
 def take_over(name: str, meaning: str) -> None:
-    """Report that abreast takes over a strategy, and what that means; once for each name."""
+    """Report, once for each name, that abreast takes over a strategy, with the consequences."""
     _reported.setdefault(name, f"{name} ({meaning})")
     tell_once(f"takes over {name}: {meaning}")
 
 
 def taken_over() -> tuple[str, ...]:
-    """What this process has taken over: each name, with its meaning."""
+    """The names that this process has taken over, each with its consequences."""
     return tuple(_reported.values())

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 _LOCK = threading.RLock()
-# A fork during another thread's block would leave the child with the lock held, and without a garbage collector.
+# After a fork during another thread's block, the child would have a held lock, and no garbage collector.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 

@@ -1,4 +1,4 @@
-"""The command of abreast that runs a script in this process, for hints: they name it, and an option on its wrong side."""
+"""The command of abreast that runs a script in this process, and an option on the wrong side of the script, for hints."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ def typed(name: str, script: str | None = None, late_option: str | None = None) 
 
 
 def simulating(count: int | str) -> str:
-    """The command that simulates so many devices, as `abreast run --cpu-devices 4`."""
+    """The command that simulates this many devices, such as `abreast run --cpu-devices 4`."""
     return f"abreast {_name} --cpu-devices {count}"
 
 
 def under_torchrun() -> str:
-    """The words after torchrun's options that start this script once more."""
+    """The words after torchrun's options that start this script again."""
     if _script is not None:
         return f"--no-python abreast {_name} {_script}"
     return os.path.basename(sys.argv[0]) or "script.py"
 
 
 def late_option_hint() -> str | None:
-    """What to do about an option of abreast that went to the script; None if there is none."""
+    """A hint about an option of abreast that went to the script; None without such an option."""
     if _late_option is None:
         return None
     return (

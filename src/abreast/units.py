@@ -11,7 +11,7 @@ UNKNOWN = "unknown"
 
 
 def duration(seconds: float, like: float | None = None) -> str:
-    """A time as `38.2 ms`. With `like`, the unit and the decimals suit that time, so that the numbers of a column line up."""
+    """A time such as `38.2 ms`. With `like`, the unit and decimals suit that time, so that the numbers of a column align."""
     if not math.isfinite(seconds):
         return UNKNOWN
     measure = seconds if like is None or not math.isfinite(like) else like
@@ -21,14 +21,14 @@ def duration(seconds: float, like: float | None = None) -> str:
 
 
 def duration_range(low: float, high: float, like: float) -> str:
-    """Two times with the unit of a third, as `95.0 to 105.0 ms`."""
+    """Two times with the unit of a third, such as `95.0 to 105.0 ms`."""
     last = duration(high, like)
     unit = last.rpartition(" ")[2]
     return f"{duration(low, like).removesuffix(f' {unit}')} to {last}"
 
 
 def long_duration(seconds: float) -> str:
-    """A time in hours, minutes or seconds as it is long: `1.25 h`, `2.22 min`, `38.2 s`, `5.00 ms`."""
+    """A time in a unit that suits its length: `1.25 h`, `2.22 min`, `38.2 s`, `5.00 ms`."""
     if not math.isfinite(seconds):
         return UNKNOWN
     size, unit = _unit(seconds, _LONG) if seconds >= 1 else _unit(seconds, _SECONDS)
@@ -36,7 +36,7 @@ def long_duration(seconds: float) -> str:
 
 
 def byte_count(num_bytes: float) -> str:
-    """A size as `1.50 GiB`."""
+    """A size such as `1.50 GiB`."""
     if not math.isfinite(num_bytes):
         return UNKNOWN
     size, unit = _unit(num_bytes, _BYTES)
@@ -49,19 +49,19 @@ def byte_unit(num_bytes: float) -> tuple[float, str]:
 
 
 def count(number: float) -> str:
-    """A number as `11,118`; below a hundred, with three digits."""
+    """A number such as `11,118`; below a hundred, with three digits."""
     if not math.isfinite(number):
         return UNKNOWN
     return f"{number:,.{0 if number == int(number) else _decimals(number)}f}"
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things, as `1 step` or `1,000 steps`."""
+    """A number of things, such as `1 step` or `1,000 steps`."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def share(part: float) -> str:
-    """A share as `41%`; below ten percent, with one decimal."""
+    """A share such as `41%`; below ten percent, with one decimal."""
     if not math.isfinite(part):
         return UNKNOWN
     percent = 100 * part

@@ -13,7 +13,7 @@ from types import FrameType
 from abreast.stderr import speaks_for_all
 
 _LIBRARIES = (str(Path(__file__).parent), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "<frozen ")
-_INSTALLED = ("site-packages", "dist-packages")  # in this environment and in the one it is based on
+_INSTALLED = ("site-packages", "dist-packages")  # of this environment, and of the one it is based on
 
 
 def warn(message: str) -> None:

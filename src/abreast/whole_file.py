@@ -10,7 +10,7 @@ from abreast.errors import AbreastError
 
 
 def write(what: str, text: str, path: str | os.PathLike[str]) -> None:
-    """Write a whole file or nothing. Raises `AbreastError` if it cannot be written; `what` names the text in its message."""
+    """Write the whole file or nothing. Raises `AbreastError` if it cannot be written; `what` names the text in the message."""
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise AbreastError(f"cannot write {what} to {path}: it is not a file", "give the name of a file")
@@ -31,9 +31,9 @@ def write(what: str, text: str, path: str | os.PathLike[str]) -> None:
 
 
 def writable(path: str) -> Path:
-    """The absolute path of `path`, resolved now, since a script may change the working directory later.
+    """The absolute path of `path`, resolved now, because a script may change the working directory later.
 
-    Raises `AbreastError` if `write` could not write it, so that the user learns it before a command that takes minutes.
+    Raises `AbreastError` if `write` could not write it, so that the user knows before a command that takes minutes.
     """
     target = Path(os.path.realpath(path))
     folder = target.parent
