@@ -1,11 +1,11 @@
-"""Connections and messages between the processes of a launcher, outside of a framework. Imports none.
+"""Connections and messages between the processes of a launcher, outside any framework. Imports no framework.
 
-`meeting.py` brings all ranks together through rank 0, before a framework joins them, and `checks.py` compares what must be the
-same. `watch.py` then knows of those that end, die or are silent. `connections.py`, `ring.py` and `board.py` are sums and messages
-for a framework that has none. Below these: `listener.py` accepts and makes connections, `handshake.py` is the proof of both ends
-that they know the secret of the job, `channel.py` sends messages, and `secret.py` finds the secret and names the job.
+`meeting.py` brings all ranks together through rank 0, before a framework joins them. `checks.py` compares the facts that must be
+equal. `watch.py` then notices processes that end, die or are silent. `connections.py`, `ring.py` and `board.py` provide sums and
+messages for a framework without its own. Below these, `listener.py` accepts and makes connections; in `handshake.py` both ends
+prove that they know the job's secret; `channel.py` sends messages; `secret.py` finds the secret and names the job.
 
-Nothing from the network is unpickled: messages are JSON or raw bytes, with a limit of their size.
+Nothing from the network is unpickled: messages are JSON or raw bytes, with a size limit.
 """
 
 from abreast.hosts.channel import Channel

@@ -1,6 +1,6 @@
 """Values under keys that every process of a job writes and all read. Rank 0 keeps them, and answers the others.
 
-Not here: who writes what (`backend/exchange.py`, which has the protocol `Board`).
+Not here: the messages themselves (`backend/exchange.py`, which has the protocol `Board`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 from abreast.hosts.channel import Channel
 
-_MOST_BYTES = 1 << 28  # of a message
-_SECONDS = 60.0  # for an answer, beside the time that it may wait for other processes
+_MOST_BYTES = 1 << 28  # limit for a message
+_SECONDS = 60.0  # limit for an answer, in addition to its wait for other processes
 _CLOSE_SECONDS = 10.0
 _TEXT = "latin-1"  # every byte is one character
 
 
 class Values:
-    """The values in the memory of rank 0. It answers each of `channels` in a thread."""
+    """The values in rank 0's memory. A thread per channel answers the other ranks."""
 
     def __init__(self, channels: Sequence[Channel] = ()) -> None:
         self._values: dict[str, bytes] = {}
@@ -50,7 +50,7 @@ class Values:
             self._values.pop(key, None)
 
     def close(self) -> None:
-        """Wait until the others have read what they need and closed."""
+        """Wait until the others have read their values and closed; at most 10 s."""
         deadline = time.monotonic() + _CLOSE_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -72,7 +72,7 @@ class Values:
 
 
 class ValuesOfRank0:
-    """The same for another rank. Reads, which wait for other processes, have a connection of their own."""
+    """The values as another rank reads and writes them. Reads may wait for other processes, so they have their own connection."""
 
     def __init__(self, channels: tuple[Channel, Channel]) -> None:
         self._for_reads, self._for_rest = channels
@@ -97,6 +97,6 @@ class ValuesOfRank0:
             try:
                 channel.send_json(question, _SECONDS)
                 return channel.receive_json(waits + _SECONDS, _MOST_BYTES)
-            except BaseException:  # an answer may still be on its way: it must not be that of the next question
+            except BaseException:  # a late answer must not be taken for the next question's
                 channel.close()
                 raise

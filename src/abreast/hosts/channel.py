@@ -11,15 +11,15 @@ import time
 from typing import Any
 from weakref import WeakSet
 
-LIMIT = 1 << 20  # bytes of a message
+LIMIT = 1 << 20  # largest number of bytes of a message
 _LENGTH = struct.Struct("!Q")
 
 
 class Channel:
-    """A connection to `rank` on `host`, which has proved that it belongs to the job; `purpose` is what it is for.
+    """A connection to `rank` on `host`, which has proved that it belongs to the job; `purpose` names its use.
 
-    One thread may send while another one receives. Whoever needs raw bytes uses `socket`, and must then not call the methods.
-    Every method raises `ConnectionError` where the other end is gone, and `TimeoutError` after `seconds`.
+    One thread may send while another one receives. Code that needs raw bytes uses `socket`, and must then not call the methods.
+    Every method raises `ConnectionError` if the other end is gone, and `TimeoutError` after `seconds`.
     """
 
     def __init__(self, connection: socket.socket, rank: int, host: str, purpose: str) -> None:
@@ -48,7 +48,7 @@ class Channel:
             raise ConnectionError(f"rank {self.rank} sends what is not JSON") from error
 
     def has_ended(self) -> bool:
-        """Whether the other end has closed, and sent nothing that is not read."""
+        """Whether the other end has closed, and all of its data has been read."""
         self.socket.settimeout(0)
         try:
             return not self.socket.recv(1, socket.MSG_PEEK)
@@ -62,7 +62,7 @@ class Channel:
 
 
 def read(connection: socket.socket, length: int, deadline: float | None) -> bytes:
-    """Exactly `length` bytes. Memory grows with what arrives, not with what is announced."""
+    """Exactly `length` bytes. Memory grows with the bytes that arrive, not with the announced length."""
     data = bytearray()
     while len(data) < length:
         if deadline is not None and (left := deadline - time.monotonic()) <= 0:
@@ -79,7 +79,7 @@ _OURS: WeakSet[socket.socket] = WeakSet()
 
 
 def keep_from_children(connection: socket.socket) -> None:
-    """Close a socket in forks of this process: else its death would not close it, and nobody would notice."""
+    """Close a socket in forks of this process; otherwise the other end would not notice this process's death."""
     _OURS.add(connection)
 
 

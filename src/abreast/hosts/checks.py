@@ -1,4 +1,4 @@
-"""Comparisons of all processes of a job before they train: versions, script, settings. Their hellos hold these."""
+"""Comparisons of all processes of a job before they train: versions, script, settings. Their hellos contain these facts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from abreast.errors import LaunchError
 from abreast.stderr import tell
 
 Hello = Mapping[str, Any]
-_KINDS = {  # in the order in which they are compared; what a process does with it, and what to do about a difference
+_KINDS = {  # in the order of comparison: the verb for the error, and the hint about a difference
     "backend": ("uses", "set KERAS_BACKEND, or --backend, to the same on every host"),
     "versions": ("has", "install the same versions on every host, with the same command"),
     "script": ("runs", "copy the same file to every host, or start it from a folder that they share"),
@@ -28,9 +28,9 @@ _ALLOWED = {"arguments": "other arguments of the script", "devices": "other numb
 def facts(
     backend: str, versions: Mapping[str, str], settings: Mapping[str, Any], devices: int
 ) -> dict[str, dict[str, str]]:
-    """The facts of a process, which its hello holds. `versions` and `settings` are those of abreast, Keras and the framework.
+    """The facts of a process for its hello. `versions` and `settings` belong to abreast, Keras and the framework.
 
-    Python and NumPy count as `major.minor`: a smaller step of theirs does not change what a script computes.
+    Versions of Python and NumPy are reduced to `major.minor`: a patch version does not change a script's results.
     """
     minor = {"Python": _minor(platform.python_version()), "NumPy": _minor(np.__version__)}
     return {
@@ -49,7 +49,7 @@ def devices(hellos: Sequence[Hello]) -> list[int]:
 
 
 def check(hellos: Sequence[Hello]) -> None:
-    """Raises `LaunchError`, the same in every process, for the first thing in which a rank differs from rank 0."""
+    """Raise `LaunchError`, the same in every process, for the first fact in which a rank differs from rank 0."""
     for kind, (verb, hint) in _KINDS.items():
         for name in dict.fromkeys(name for hello in hellos for name in hello.get(kind, {})):
             values = [hello.get(kind, {}).get(name, "none") for hello in hellos]
@@ -60,7 +60,7 @@ def check(hellos: Sequence[Hello]) -> None:
 
 
 def report(hellos: Sequence[Hello]) -> None:
-    """Print in what the processes differ, and may."""
+    """Print the allowed differences between the processes."""
     for kind, what in _ALLOWED.items():
         other = next((hello for hello in hellos if hello.get(kind) != hellos[0].get(kind)), None)
         if other is not None:

@@ -15,12 +15,12 @@ from abreast.hosts.listener import Listener, dial
 from abreast.hosts.meeting import Meeting, join_seconds
 
 _RING, _READS, _REST = "ring", "reads of the board", "board"
-Wanted = set[tuple[int, str]]  # ranks that connect, and for what
+Wanted = set[tuple[int, str]]  # ranks that connect, each with the purpose
 
 
 @dataclass
 class Connections:
-    """`before` and `after` lead from the rank before and to the rank after this one."""
+    """The connections of a process: `before` from the previous rank, `after` to the next rank, and the board."""
 
     before: socket
     after: socket
@@ -28,7 +28,7 @@ class Connections:
 
 
 class Connecting:
-    """A process of a meeting that listens for the others, and knows where they listen. All processes make one."""
+    """A process that listens for the others of its meeting, and knows their addresses. All processes make one."""
 
     def __init__(self, meeting: Meeting) -> None:
         self._own = meeting.member
@@ -42,7 +42,7 @@ class Connecting:
 
     @cached_property
     def connections(self) -> Connections:
-        """The connections to the others, made at the first use. Raises `LaunchError` if one does not come in time."""
+        """The connections to the others, made at the first use. Raises `LaunchError` if a process is too late."""
         own, seconds = self._own, join_seconds()
         try:
             coming = _Coming(self._listener, _wanted(own.rank, own.size), seconds)

@@ -1,8 +1,8 @@
 """A filter that hides from a framework's own code that the other end of its connection has closed.
 
-JAX ends a process by SIGABRT, with C++ frames, when the connection to its service closes. `watch.py` knows of a death at the
-same moment, and can name it, but not before. So a filter of the kernel drops the packets that close such a connection: to this
-process it looks like a silent one, until the process ends. Linux only; elsewhere nothing is hidden.
+JAX ends a process by SIGABRT, with C++ frames, when the connection to its service closes. `watch.py` learns of a death at the
+same moment, too late to name it first. So a kernel filter drops the packets that close such a connection: to this process the
+connection seems silent until the process ends. Linux only; elsewhere nothing is hidden.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import sys
 from collections.abc import Iterator
 
 _SO_ATTACH_FILTER = 26
-_FLAGS_AT, _FIN_OR_RST = 13, 0x05  # in the header of TCP, at which a filter of a socket begins
+_FLAGS_AT, _FIN_OR_RST = 13, 0x05  # place and bits in the TCP header, where a socket's filter begins
 _ALL, _NOTHING = 0xFFFFFFFF, 0
-_PROGRAM = (  # of the classic Berkeley packet filter: code, steps to go on if true and if false, value
+_PROGRAM = (  # classic Berkeley packet filter: code, instructions to skip if true and if false, value
     (0x30, 0, 0, _FLAGS_AT),  # load a byte
     (0x45, 0, 1, _FIN_OR_RST),  # is one of these bits set?
     (0x06, 0, 0, _NOTHING),  # pass nothing on
@@ -28,7 +28,7 @@ _PROGRAM = (  # of the classic Berkeley packet filter: code, steps to go on if t
 
 
 def hide_end(address: str, port: int) -> int:
-    """Hide the end of each connection of this process to `address:port`; returns how many there are and could be changed."""
+    """Hide the end of each connection of this process to `address:port`; returns the number of changed connections."""
     if sys.platform != "linux":
         return 0
     found = 0
@@ -48,7 +48,7 @@ def _attach(connection: socket.socket) -> None:
 def _connections(address: str, port: int) -> Iterator[socket.socket]:
     """Copies of the sockets of this process that are connected to `address:port`, also those of C code."""
     for number in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError):  # it is closed meanwhile, or not connected
+        with contextlib.suppress(OSError):  # it was closed meanwhile, or is not connected
             if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
             with socket.socket(fileno=os.dup(number)) as connection:

@@ -1,13 +1,13 @@
-"""Both ends of a connection prove that they know the secret of the job, before either believes anything else.
+"""A handshake: both ends of a connection prove that they know the job's secret, before either uses other data.
 
     listener -> dialer    MAGIC, nonce
     dialer -> listener    nonce, length of the claims, claims, MAC of (the nonces, the claims)
     listener -> dialer    length of the answer, answer, MAC of (the nonces, the claims, the answer)
 
-MACs are HMAC-SHA256 with the secret. Each end draws 32 random bytes per connection (its nonce), so that a recorded proof is worth
-nothing, and the two MACs begin with different words, so that no proof can be sent back as one's own. The claims are JSON: job,
-both ranks, number of processes, purpose. They are read after their MAC was found right, and a listener that refuses them says
-why in its answer, which the dialer believes, since it has a MAC as well.
+MACs are HMAC-SHA256 with the secret. Each end draws 32 random bytes per connection (its nonce), so a recorded proof is useless.
+The two MACs begin with different words, so a proof cannot be sent back to its sender. The claims are JSON: job, both ranks,
+number of processes, purpose. They are read only after their MAC is verified. A listener that refuses them states the reason in
+its answer; the dialer trusts the answer, because it has a MAC, too.
 
 Opens no connection: `listener.py` does.
 """
@@ -31,7 +31,7 @@ _DIALER, _LISTENER = b"abreast 1: dialer\0", b"abreast 1: listener\0"
 
 
 class Refused(ConnectionError):
-    """An end of a connection does not belong here; the message says why. `is_ours`: it knows the secret all the same."""
+    """One end of a connection refuses the other; the message has the reason. `is_ours`: the other end knows the secret."""
 
     def __init__(self, message: str, *, is_ours: bool = False) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class Refused(ConnectionError):
 
 @dataclass(frozen=True)
 class Member:
-    """A process of a job, with the secret by which it proves that."""
+    """A process of a job, with the secret that proves its membership."""
 
     rank: int
     size: int
@@ -60,7 +60,7 @@ def greeting() -> bytes:
 
 
 def bytes_missing(received: bytes) -> int:
-    """Number of bytes after `received` that the dialer's proof still has, as far as that is known."""
+    """The number of missing bytes of the dialer's proof, or of its head while the total length is unknown."""
     head = _NONCE_BYTES + _LENGTH.size
     if len(received) < head:
         return head - len(received)
@@ -71,7 +71,7 @@ def bytes_missing(received: bytes) -> int:
 
 
 def answer(own: Member, sent: bytes, received: bytes) -> tuple[dict[str, Any], str | None, bytes]:
-    """The claims of a dialer, why they are refused, if they are, and the answer to send. Raises `Refused` without a proof."""
+    """A dialer's claims, the reason if they are refused, and the answer to send. Raises `Refused` without a valid proof."""
     nonce, proof = received[:_NONCE_BYTES], received[-_MAC_BYTES:]
     text = received[_NONCE_BYTES + _LENGTH.size : -_MAC_BYTES]
     if not hmac.compare_digest(proof, _mac(own, _DIALER, sent, nonce, text)):
@@ -105,7 +105,7 @@ def claims(own: Member, to: int, purpose: str) -> bytes:
 
 
 def proof(own: Member, greeted: bytes, claimed: bytes) -> tuple[bytes, bytes]:
-    """The nonce of this end, and the message that answers a greeting. Raises `Refused` for one that is not ours."""
+    """This end's nonce, and the message that answers a greeting. Raises `Refused` for a greeting of another program."""
     if greeted[: len(MAGIC)] != MAGIC:
         raise Refused("another program answers there, or another version of abreast")
     nonce = os.urandom(_NONCE_BYTES)
@@ -113,7 +113,7 @@ def proof(own: Member, greeted: bytes, claimed: bytes) -> tuple[bytes, bytes]:
 
 
 def length_of_answer(head: bytes) -> int:
-    """From the first two bytes of an answer, the number of those that follow."""
+    """The number of bytes after the first two bytes of an answer, which state it."""
     (length,) = _LENGTH.unpack(head)
     if length > _MOST_CLAIMS_BYTES:
         raise Refused(f"an answer of {length} bytes")
@@ -121,7 +121,7 @@ def length_of_answer(head: bytes) -> int:
 
 
 def check_answer(own: Member, greeted: bytes, nonce: bytes, claimed: bytes, received: bytes) -> dict[str, Any]:
-    """The answer of the listener. Raises `Refused` if it has no proof, or refuses this process."""
+    """The listener's answer. Raises `Refused` if it has no valid proof, or refuses this process."""
     text, its_proof = received[:-_MAC_BYTES], received[-_MAC_BYTES:]
     if not hmac.compare_digest(its_proof, _mac(own, _LISTENER, greeted, nonce, claimed, text)):
         raise Refused("it does not know the secret of this job")
@@ -132,7 +132,7 @@ def check_answer(own: Member, greeted: bytes, nonce: bytes, claimed: bytes, rece
 
 
 def _mac(own: Member, label: bytes, greeted: bytes, nonce: bytes, *texts: bytes) -> bytes:
-    """Every part has a known length, or its length before it, so that no two sets of parts give the same bytes."""
+    """The MAC of all parts. Each part has a fixed length or a length prefix, so different parts give different bytes."""
     parts = b"".join(_LENGTH.pack(len(text)) + text for text in texts)
     return hmac.digest(own.secret, label + greeted + nonce + parts, "sha256")
 

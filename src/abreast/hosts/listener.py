@@ -1,7 +1,7 @@
-"""Connections between processes of one job: a listener at one address of this host, and the way to one on another.
+"""Connections between processes of one job: a listener at one address of this host, and `dial`, which connects to a listener.
 
-Strangers cannot keep a process of the job out: a listener reads from all its connections at once, gives each a few seconds and
-4 kB to prove itself, and forgets the oldest where there are too many.
+Strangers cannot block a process of the job: a listener reads from all its connections at once, gives each a few seconds and
+4 kB to prove itself, and drops the oldest if there are too many.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from abreast.hosts.channel import Channel, keep_from_children, read
 from abreast.hosts.handshake import Member, Refused
 from abreast.launchers.route import with_port
 
-_PROOF_SECONDS = 5.0  # for a stranger to prove itself
+_PROOF_SECONDS = 5.0  # limit for a stranger's proof
 _MOST_STRANGERS = 128
 _MOST_UNPROVED = 8
 _AGAIN_SECONDS = 0.1
-_ATTEMPTS = 20  # to find ports in a row
-_REFUSED_SECONDS = 10.0  # an older job may still be ending at the same address
+_ATTEMPTS = 20  # to find consecutive ports
+_REFUSED_SECONDS = 10.0  # time for an older job to end at the same address
 
 
 class Listener:
-    """Waits at `address:port` for processes that know the secret; port 0 is one that the system chooses.
+    """Waits at `address:port` for processes that know the secret; for port 0, the system chooses a port.
 
-    Raises `LaunchError` if it cannot: the port is taken, or the address is none of this host.
+    Raises `LaunchError` if it cannot: the port is taken, or the address does not belong to this host.
     """
 
     def __init__(self, own: Member, address: str, port: int = 0) -> None:
@@ -48,17 +48,15 @@ class Listener:
         self.address, self.port = address, int(self._socket.getsockname()[1])
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
-        self._strangers: deque[_Stranger] = deque()  # the oldest first
+        self._strangers: deque[_Stranger] = deque()  # oldest first
         self._ready: deque[Channel] = deque()
-        self.unproved: set[tuple[str, str]] = (
-            set()
-        )  # addresses of those that do not know the secret, and why they are refused
+        self.unproved: set[tuple[str, str]] = set()  # addresses of processes without the secret, with the reason
         self.refusals: list[
             tuple[dict[str, Any], str]
-        ] = []  # claims of those that know the secret, and why they are wrong
+        ] = []  # wrong claims of processes with the secret, with the reason
 
     def accept(self, seconds: float) -> Channel:
-        """The next process that has proved itself. Raises `TimeoutError` if none comes in time."""
+        """A channel to the next process that proves itself. Raises `TimeoutError` if none comes in time."""
         deadline = time.monotonic() + seconds
         while not self._ready:
             now = time.monotonic()
@@ -103,7 +101,7 @@ class Listener:
                 self._decide(stranger)
         except BlockingIOError:
             return
-        except OSError as error:  # also `Refused`: it hears nothing
+        except OSError as error:  # also `Refused`: the stranger gets no answer
             if isinstance(error, Refused) and len(self.unproved) < _MOST_UNPROVED:
                 self.unproved.add((stranger.address, str(error)))
             self._forget(stranger)
@@ -122,7 +120,7 @@ class Listener:
         )
 
     def _send(self, stranger: _Stranger, data: bytes) -> bool:
-        """A new connection has room for it; one that has none is a stranger's."""
+        """Send data without waiting; returns whether all of it fits. A process of the job always has room for it."""
         with contextlib.suppress(OSError):
             return stranger.connection.send(data) == len(data)
         return False
@@ -148,7 +146,7 @@ class _Stranger:
 def dial(own: Member, to: int, address: str, port: int, purpose: str, seconds: float) -> Channel:
     """A connection to rank `to`, which listens at `address:port`, or will soon.
 
-    Raises `LaunchError` after `seconds` without one, and soon where the process there is not of this job.
+    Raises `LaunchError` after `seconds` without a connection, and sooner if the process there does not belong to this job.
     """
     deadline = last = time.monotonic() + seconds
     refused: Refused | None = None
@@ -162,14 +160,14 @@ def dial(own: Member, to: int, address: str, port: int, purpose: str, seconds: f
         except OSError as failed:
             error = failed
             if refused is not None and not refused.is_ours and isinstance(failed, ConnectionRefusedError):
-                refused, deadline = None, last  # nobody is there any more: it has not refused, it has died meanwhile
+                refused, deadline = None, last  # no process listens any more: it had not refused, but was ending
         if refused is not None and time.monotonic() >= deadline:
             break
     raise _not_reached(own, to, with_port(address, port), seconds, refused or error) from (refused or error)
 
 
 def _attempts(deadline: float) -> Iterator[float]:
-    """The seconds that are left, before each attempt; at least one."""
+    """The remaining seconds, before each attempt; there is at least one attempt."""
     pause = _AGAIN_SECONDS
     while True:
         yield max(min(_PROOF_SECONDS, deadline - time.monotonic()), 1.0)
@@ -203,7 +201,7 @@ def _prove(own: Member, connection: socket.socket, claims: bytes, deadline: floa
 
 
 def free_port(address: str, count: int = 1) -> int:
-    """The first of `count` ports in a row that are free at this address, for servers that must be given one."""
+    """The first of `count` consecutive free ports at this address, for servers that cannot choose a port."""
     for attempt in range(_ATTEMPTS):
         with contextlib.ExitStack() as probes:
             try:
@@ -219,7 +217,7 @@ def free_port(address: str, count: int = 1) -> int:
 
 
 def listening(address: str) -> tuple[int, int]:
-    """A file descriptor that listens at this address, for a server of a framework, and its port."""
+    """A file descriptor that listens at this address, for a framework's server, and its port."""
     server = socket.create_server((address, 0), family=_family(address), backlog=1024)
     port: int = server.getsockname()[1]
     return server.detach(), port
@@ -240,7 +238,7 @@ def _cannot_listen(own: Member, address: str, port: int, error: OSError) -> Laun
 
 
 def _reason(error: OSError) -> str:
-    """Python adds words of its own to some."""
+    """The system's text for an error: Python adds its own words to some errors."""
     return str(error) if error.errno is None or isinstance(error, socket.gaierror) else os.strerror(error.errno)
 
 

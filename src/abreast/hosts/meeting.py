@@ -1,4 +1,4 @@
-"""All ranks of a job together, through rank 0, before a framework joins them."""
+"""The meeting of all ranks of a job, through rank 0, before a framework joins them."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from abreast.stderr import tell, tell_once
 _SECONDS = 300.0
 _REPORT_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
-_HELLO_SECONDS = 10.0  # from the proof of a process to its hello
-_HERE_SECONDS = 3.0  # rank 0 says so often that it still waits for others
-_LINGER_SECONDS = 10.0  # after an error, for ranks that have not heard of it
-_MOST_BYTES = 1 << 30  # of a list of messages
+_HELLO_SECONDS = 10.0  # limit between the proof of a process and its hello
+_HERE_SECONDS = 3.0  # interval at which rank 0 reports that it still waits for others
+_LINGER_SECONDS = 10.0  # after an error, time for ranks that have not heard of it
+_MOST_BYTES = 1 << 30  # limit for a list of messages
 
 
 class Meeting:
-    """The ranks of a job, as `meet` brought them together. `hellos` are those of all ranks, in their order.
+    """The ranks of a job, brought together by `meet`. `hellos`: the hellos of all ranks, in rank order.
 
-    `member` is this process, and `own_address` its address towards the others: what a `Listener` of this process needs.
-    `address_of_rank_0` is that of rank 0 as this process reaches it.
+    `member` is this process, and `own_address` its address for the others, which a `Listener` of this process needs.
+    `address_of_rank_0` is the address at which this process reaches rank 0.
     """
 
     def __init__(self, member: Member, own_address: str, hellos: list[dict[str, Any]], channels: list[Channel]) -> None:
         self.member, self.own_address, self.hellos = member, own_address, hellos
         self.address_of_rank_0 = own_address if member.rank == 0 else str(channels[0].socket.getpeername()[0])
         self.hosts = [str(hello.get("host")) for hello in hellos]
-        self.channels = channels  # of rank 0: those of ranks 1, 2, ...; of others: the one to rank 0
+        self.channels = channels  # on rank 0: to ranks 1, 2, ...; on others: one, to rank 0
 
     def exchange(self, message: bytes) -> list[bytes]:
-        """The messages of all ranks, in their order. All ranks call this, the same number of times, from one thread.
+        """The messages of all ranks, in rank order. All ranks call this, the same number of times, from one thread.
 
-        Of at most 1 MB each. Raises `WorkerError`, the same in all, if a process has died, or has been silent for long.
+        A message has at most 1 MiB. Raises `WorkerError`, the same in all ranks, if a process has died or is silent for long.
         """
         seconds = hang_seconds()
         if self.member.rank > 0:
@@ -77,13 +77,13 @@ def meet(
     seconds: float | None = None,
     beside_store: bool | None = None,
 ) -> Meeting:
-    """Bring all ranks together: each gives a `hello`, a small dictionary for JSON, and gets those of all.
+    """Bring all ranks together: each passes a `hello`, a small dictionary for JSON, and gets the hellos of all.
 
-    Each hello also has the `rank` and the `host`. It waits `seconds` for processes that start late (`ABREAST_JOIN_SECONDS`, or
-    300), and reports every 30 s which ranks are missing. `secret` is `job_secret()`, unless it is given. With `beside_store`,
-    `MASTER_PORT` belongs to a store of torch, and the ranks meet at the port after it; torchrun and Ray have one.
+    Each hello also gets the `rank` and the `host`. Rank 0 waits `seconds` for late processes (`ABREAST_JOIN_SECONDS`, or 300),
+    and reports the missing ranks every 30 s. `secret` is `job_secret()` by default. With `beside_store`, `MASTER_PORT` belongs
+    to a store of torch, and the ranks meet at the port after it; torchrun and Ray have such a store.
 
-    Raises `LaunchError` in every process, with rank and host, if one is missing, comes twice, belongs to another job, or counts
+    Raises `LaunchError` in every process, with rank and host, if one is missing, comes twice, belongs to another job, or has
     another number of processes.
     """
     seconds = join_seconds() if seconds is None else seconds
@@ -102,18 +102,18 @@ def meet(
 
 
 def member_of(world: World, secret: bytes | None = None) -> Member:
-    """This process as a member of its job, which it proves with `secret`, or else `job_secret()`."""
+    """This process as a member of its job, with `secret` or, by default, `job_secret()`."""
     return Member(world.rank, world.size, job_name(world), job_secret() if secret is None else secret, world.host)
 
 
 def meeting_place(world: World, *, beside_store: bool | None = None) -> tuple[str, str, int]:
-    """The own address of this process, the address of rank 0, and the port at which ranks meet there."""
+    """The address of this process, the address of rank 0, and the port at which ranks meet there."""
     address, port = address_of_rank_0(world)
     return *addresses(world, address), meeting_port(port, beside_store=beside_store)
 
 
 def meeting_port(port: int, *, beside_store: bool | None = None) -> int:
-    """The port at which ranks meet, of `MASTER_PORT`."""
+    """The port at which ranks meet, given `MASTER_PORT`."""
     if beside_store is None:
         beside_store = "TORCHELASTIC_RUN_ID" in os.environ or "RAY_RAYLET_PID" in os.environ
     return (port + 1 if port < 65535 else port - 1) if beside_store else port
@@ -125,7 +125,7 @@ def join_seconds() -> float:
 
 
 class _Host:
-    """Rank 0, which waits for all others, and then tells each what all have said, or what is wrong."""
+    """Rank 0: it waits for all others, and then sends each the hellos of all, or an error."""
 
     def __init__(self, member: Member, address: str, port: int, hello: dict[str, Any], seconds: float) -> None:
         self._member, self._hello, self._seconds = member, hello, seconds
@@ -204,7 +204,7 @@ class _Host:
         )
 
     def _tell_of(self, error: BaseException) -> None:
-        """Let the others end with the same error, also those that come a little later."""
+        """Make the others end with the same error, also processes that come a little later."""
         if isinstance(error, LaunchError):
             said, deadline = {"error": error.message, "hint": error.hint}, time.monotonic() + _LINGER_SECONDS
         else:
@@ -214,10 +214,10 @@ class _Host:
             told.add(channel.rank)
             _send_last(channel, said)
         while len(told) < self._member.size and time.monotonic() < deadline:
-            with contextlib.suppress(OSError):  # nobody came for a second, or it has left again
+            with contextlib.suppress(OSError):  # no process came for a second, or it has left again
                 channel = self._listener.accept(_LOOK_SECONDS)
                 told.add(channel.rank)
-                channel.receive(_LOOK_SECONDS)  # its hello: closing with unread bytes would take back what was sent
+                channel.receive(_LOOK_SECONDS)  # its hello: a close with unread bytes would discard the sent data
                 _send_last(channel, said)
                 channel.close()
 
@@ -228,7 +228,7 @@ def _send_last(channel: Channel, said: dict[str, Any]) -> None:
 
 
 def _heard(channel: Channel) -> list[dict[str, Any]]:
-    """The hellos of all ranks, from rank 0, which waits for them as long as it takes, and says so."""
+    """The hellos of all ranks, received from rank 0, which reports regularly while it waits for other ranks."""
     while (said := channel.receive_json(hang_seconds(), _MOST_BYTES)) == _WAIT:
         pass
     if "error" in said:
@@ -239,7 +239,7 @@ def _heard(channel: Channel) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def _naming(channel: Channel, seconds: float) -> Iterator[None]:
-    """Raises `WorkerError`, with rank and host, where the other end of a channel is gone."""
+    """Inside, raise `WorkerError` with rank and host if the other end of a channel is gone."""
     try:
         yield
     except OSError as error:
@@ -247,7 +247,7 @@ def _naming(channel: Channel, seconds: float) -> Iterator[None]:
 
 
 def _how(error: OSError, seconds: float) -> str:
-    """How a process went, in the words of `watch.py`."""
+    """The end of a process in the words of `watch.py`."""
     silent = isinstance(error, TimeoutError)
     return f"has been silent for {seconds:g} s (ABREAST_HANG_SECONDS)" if silent else "has died"
 
@@ -256,7 +256,7 @@ def _tell_all(channels: list[Channel], messages: list[bytes]) -> None:
     lengths = json.dumps([len(each) for each in messages]).encode() + b"\n"
     whole = lengths + b"".join(messages)
     for channel in channels:
-        with contextlib.suppress(OSError):  # it is gone: whoever watches will notice
+        with contextlib.suppress(OSError):  # it is gone, which its watchers notice
             channel.send(whole, hang_seconds())
 
 

@@ -1,7 +1,7 @@
 """Messages to the next process of a ring and from the one before, sent and received at once. NumPy and sockets.
 
-Every message begins with a number and a checksum of what is done, so that processes that do different things find out.
-Not here: how neighbours connect, and what they compute (`ring.py`).
+Every message begins with a number and a checksum of the exchange, so that processes notice if they do different things.
+Not here: the connections of neighbours (`connections.py`), and the computation (`ring.py`).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import numpy as np
 from abreast.errors import WorkerError
 
 Array = np.ndarray[Any, Any]
-Lost = Callable[[int, str], WorkerError]  # the error for a rank that is lost, and how
+Lost = Callable[[int, str], WorkerError]  # the error for a lost rank, given the way in which it was lost
 
-_HEAD = struct.Struct("!QIQ")  # the number of the exchange, a checksum of what it is, and the bytes that follow
-_PIECE_BYTES = 1 << 18  # received at a time, and added while it is in the cache
+_HEAD = struct.Struct("!QIQ")  # number of the exchange, checksum of its kind, and number of bytes after the head
+_PIECE_BYTES = 1 << 18  # received at once, and added while in the cache
 _SEND_BYTES = 1 << 20
-_BUFFER_BYTES = 4 << 20  # of the sockets
+_BUFFER_BYTES = 4 << 20  # of a socket, in each direction
 _LOOK_SECONDS = 0.5
 
 
 class Neighbours:
-    """The connections from the rank before and to the rank after this one.
+    """The connections from the previous rank and to the next rank.
 
-    `look` is called twice a second while this process waits, and may raise.
+    `look` is called twice a second while this process waits, and may raise an error.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Neighbours:
                 connection.close()
 
     def pass_on(self, number: int, tag: int, own: Array, receive: Callable[[int], Incoming]) -> Array:
-        """Send an array, and return the received one. `receive` gives the place for as many bytes as arrive."""
+        """Send an array, and return the received one. `receive(num_bytes)` returns the place for the incoming bytes."""
         views = [memoryview(_HEAD.pack(number, tag, own.nbytes)), _bytes(own)]
         head, incoming = bytearray(), None
         heard = time.monotonic()
@@ -112,7 +112,7 @@ class Neighbours:
         return got > 0
 
     def _receive(self, place: memoryview) -> int:
-        """The number of bytes that have arrived; 0 if none have."""
+        """Receive bytes without waiting; returns their number, which may be 0."""
         try:
             got = self._before.recv_into(place)
         except BlockingIOError:
@@ -138,7 +138,7 @@ class Neighbours:
 
 
 class Incoming:
-    """An array that arrives: its bytes replace those of `array`, or are added to it piece by piece."""
+    """An incoming array: its bytes replace those of `array`, or its numbers are added to it piece by piece."""
 
     def __init__(self, array: Array, adds: bool = False) -> None:
         self.array = array

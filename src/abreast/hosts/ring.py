@@ -17,7 +17,7 @@ import numpy as np
 from abreast.errors import WorkerError
 from abreast.hosts.neighbours import Array, Incoming, Lost, Neighbours
 
-_SMALL_BYTES = 1 << 15  # of a sum for which every rank sends all that it has
+_SMALL_BYTES = 1 << 15  # for sums up to this size, every rank sends its whole array
 
 
 def _nothing() -> None:
@@ -29,11 +29,11 @@ def _lost(rank: int, how: str) -> WorkerError:
 
 
 class Ring:
-    """This process in a ring of `size`, with connections from the rank before and to the rank after.
+    """This process in a ring of `size`, with connections from the previous rank and to the next rank.
 
     Every rank makes the same exchanges in the same order; threads of one process take turns. Raises `WorkerError` if a
-    neighbour is gone, silent for `silent_seconds`, or does something else. From then on the ring is closed, and so the others
-    learn of it.
+    neighbour is gone, silent for `silent_seconds`, or makes another exchange. From then on the ring is closed, so the other
+    ranks notice it.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class Ring:
         lost: Lost = _lost,
     ) -> None:
         self.rank, self.size = rank, size
-        self.error: BaseException | None = None  # why it is closed
+        self.error: BaseException | None = None  # the reason if the ring is closed
         ranks = (rank - 1) % size, (rank + 1) % size
         self._neighbours = Neighbours(ranks, connections, silent_seconds, look, lost)
         self._number = 0
         self._lock = threading.Lock()
 
     def sum(self, array: Array) -> Array:
-        """The sum of the arrays of all ranks, which have one shape and type."""
+        """The sum of the arrays of all ranks, which must have one shape and type."""
         array = np.array(array, order="C")  # a copy: the sum is made in place
         what = f"sum {array.dtype} {array.shape}"
         flat = array.reshape(-1)
@@ -75,7 +75,7 @@ class Ring:
         return array
 
     def rows(self, array: Array) -> Array:
-        """The rows of all ranks in the order of the ranks. Ranks may have different numbers of them."""
+        """The rows of all ranks in rank order. Their numbers of rows may differ."""
         array = np.ascontiguousarray(array)
         return np.concatenate(self._all(f"rows {array.dtype} {array.shape[1:]}", array))
 
@@ -83,7 +83,7 @@ class Ring:
         self._neighbours.close()
 
     def _all(self, what: str, own: Array) -> list[Array]:
-        """The arrays of all ranks, in their order."""
+        """The arrays of all ranks, in rank order."""
         found = {self.rank: own}
         row_bytes = max(1, own.itemsize * int(np.prod(own.shape[1:])))
 
@@ -98,7 +98,7 @@ class Ring:
 
     @contextlib.contextmanager
     def _exchange(self, what: str) -> Iterator[Callable[[Array, Callable[[int], Incoming]], Array]]:
-        """One exchange: its function to pass arrays on. An error inside closes the ring."""
+        """A context for one exchange, with the function that passes arrays on. An error inside closes the ring."""
         with self._lock:
             if self.error is not None:
                 raise self.error

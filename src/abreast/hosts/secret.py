@@ -16,7 +16,7 @@ from abreast.launchers import World
 _FEWEST_BYTES = 16
 _MOST_BYTES = 4096
 _IN_HOME = ".abreast/secret"
-# Of launchers that name their jobs alike on all hosts; of Slurm also the step, since steps of one job may run side by side.
+# Names of jobs that are the same on all hosts; for Slurm also the step, because steps of one job may run in parallel.
 _JOB_NAMES = (
     "TORCHELASTIC_RUN_ID",
     "PMIX_NAMESPACE",
@@ -29,10 +29,10 @@ _JOB_NAMES = (
 
 
 def job_secret(environ: Mapping[str, str] | None = None) -> bytes:
-    """The secret of this job: 32 bytes made of what the first of these holds.
+    """The secret of this job: 32 bytes, computed from the content of the first of three places.
 
-    The file that `ABREAST_SECRET_FILE` names, the variable `ABREAST_SECRET`, and `~/.abreast/secret`, which is made if it is
-    missing. Raises `LaunchError` for a file that others could read, and for a secret that is too short to be one.
+    These are the file that `ABREAST_SECRET_FILE` names, the variable `ABREAST_SECRET`, and `~/.abreast/secret`, which is made if
+    it is missing. Raises `LaunchError` for a file that others could read, and for a secret that is too short.
     """
     environ = os.environ if environ is None else environ
     name = environ.get("ABREAST_SECRET_FILE")
@@ -47,7 +47,7 @@ def job_secret(environ: Mapping[str, str] | None = None) -> bytes:
 
 
 def required_secret(environ: Mapping[str, str] | None = None) -> bytes:
-    """The same for hosts started by hand. Raises `LaunchError` where none is there yet: one made now is this host's alone."""
+    """The secret for hosts started by hand. Raises `LaunchError` if there is none: a new one would exist on this host only."""
     environ = os.environ if environ is None else environ
     if not (environ.get("ABREAST_SECRET_FILE") or environ.get("ABREAST_SECRET") or _in_home(environ).exists()):
         raise LaunchError(
@@ -58,9 +58,9 @@ def required_secret(environ: Mapping[str, str] | None = None) -> bytes:
 
 
 def job_name(world: World, environ: Mapping[str, str] | None = None) -> str:
-    """The name of this job among those of the same user, alike in all its processes.
+    """The name of this job among the same user's jobs, the same in all its processes.
 
-    torchrun's count of restarts differs between hosts, where one of them has failed; on one host it tells old processes apart.
+    torchrun's count of restarts differs between hosts after a failure on one of them. On one host it distinguishes old processes.
     """
     environ = os.environ if environ is None else environ
     names = [*_JOB_NAMES, *(["TORCHELASTIC_RESTART_COUNT"] if world.is_on_one_host else [])]
@@ -83,7 +83,7 @@ def _key(text: bytes, where: str) -> bytes:
 
 
 def _read(file: Path, called: str) -> bytes:
-    """The content of a file that nobody else can read. The open file is looked at, so that no other one can take its place."""
+    """The content of a file that no other user can read. The check uses the open file, so that it cannot be replaced."""
     try:
         number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -103,7 +103,7 @@ def _read(file: Path, called: str) -> bytes:
 
 
 def _make(file: Path) -> None:
-    """Make a secret, whole at once; if another process does the same, the first one counts."""
+    """Make a secret in one atomic operation; if another process does so too, the first one stays."""
     part = file.with_name(f"{file.name}.{secrets.token_hex(6)}")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,11 +1,11 @@
-"""Watches over the processes of a job, over the connections of their meeting: who has ended, died, or says nothing any more.
+"""The watch over the processes of a job, over the connections of their meeting: it notices the ones that end, die or are silent.
 
-Each process tells rank 0 every second that it lives, and rank 0 tells each what it knows of all. The kernel closes the connection
-of a process that dies, so that is known at once; a process that is stopped, or whose host is cut off, is silent. What is told is
-the whole state each time, so nothing can come in a wrong order. A thread does all of it: Python code that computes, and C code
-that has released the interpreter, do not disturb it.
+Each process reports to rank 0 every second, and rank 0 sends its knowledge of all to each. The kernel closes the connection of a
+process that dies, so that is known at once; a process that is stopped, or whose host is cut off, is silent. Each message has the
+whole state, so their order does not matter. A thread does all of it, so it also runs during Python code that computes, and during
+C code that has released the interpreter.
 
-Not here: what a process does about it (`backend/leaving.py`).
+Not here: the reaction of a process (`backend/leaving.py`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from abreast.hosts.channel import Channel, keep_from_children
 from abreast.hosts.meeting import Meeting
 
 _EVERY_SECONDS = 1.0
-_MOST_PAUSE_SECONDS = 5.0  # of this thread: after a longer one, this process itself was stopped, or its Python was
+_MOST_PAUSE_SECONDS = 5.0  # longest normal pause of this thread; after a longer one, this process itself was stopped
 _CLOSE_SECONDS = 3.0
 _MOST_BYTES = 1 << 20
 
 
 class Watch:
-    """The watch of a process over the others. It takes over the connections of `meeting`, which then exchanges nothing more.
+    """The watch of a process over the others. It takes over the connections of `meeting`, which must not be used any more.
 
-    `note` returns a few words of this process, which `notes` holds for every rank, about a second old. `look` is called from
-    this thread every second, and at once when somebody ends or is lost.
+    `note` returns a short text of this process; `notes` has the texts of all ranks, about a second old. `look` is called in
+    the watch's thread every second, and at once when a process ends or is lost.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Watch:
         self._others = [rank for rank in range(self.member.size) if rank != self.member.rank]
         self._state = threading.Condition()
         self.notes: dict[int, str] = {}
-        self._left: dict[int, str] = {}  # last words, in the order in which they came
+        self._left: dict[int, str] = {}  # last words by rank, in the order of arrival
         self._lost: dict[int, str] = {}
         self._closes = False
         self._wake, self._woken = socket.socketpair()
@@ -59,33 +59,33 @@ class Watch:
         return f"rank {rank} on host {self._hosts[rank]}"
 
     def lost(self) -> str | None:
-        """The first process that has died, or is silent, in words."""
+        """A text on the first process that died or is silent; None without one."""
         with self._state:
             return next((f"{self.who(rank)} {how}" for rank, how in self._lost.items()), None)
 
     def left(self) -> dict[int, str]:
-        """The last words of those that have left, in the order in which they came."""
+        """The last words of the processes that have left, by rank, in the order of arrival."""
         with self._state:
             return dict(self._left)
 
     def here(self) -> set[int]:
-        """The others that have neither left nor are lost."""
+        """The other ranks that have not left and are not lost."""
         with self._state:
             return set(self._others) - self._left.keys() - self._lost.keys()
 
     def leave(self, words: str) -> None:
-        """Tell all that this process ends. The first words count."""
+        """Tell all that this process ends. Only the first call's words are used."""
         with self._state:
             self._left.setdefault(self.member.rank, words)
         self._ring()
 
     def wait(self, until: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait until something is so; returns whether it is."""
+        """Wait until a condition holds; returns whether it does."""
         with self._state:
             return self._state.wait_for(until, seconds)
 
     def close(self) -> None:
-        """Send what is to send, and end. Rank 0 does so after the others, which need what it says to them."""
+        """Send the remaining messages, and end. Rank 0 ends after the others, because they need its messages."""
         if self.member.rank == 0:
             self.wait(lambda: all(link.ended for link in self._links.values()), _CLOSE_SECONDS)
         self._closes = True
@@ -94,7 +94,7 @@ class Watch:
             self._thread.join(_CLOSE_SECONDS)
 
     def flush(self) -> None:
-        """Wait until the last words of this process are on their way. Not from this thread."""
+        """Wait until the last words of this process are sent. Must not be called in the watch's thread."""
         self._ring()
         self.wait(lambda: all(link.ended or link.has_said_last for link in self._links.values()), _CLOSE_SECONDS)
 
@@ -129,7 +129,7 @@ class Watch:
         self._woken.close()
 
     def _receive(self, selector: selectors.BaseSelector, seconds: float) -> bool:
-        """Read what has come; returns whether it changes what there is to do."""
+        """Read the messages that have arrived; returns whether they have news."""
         news = False
         for key, _ in selector.select(seconds):
             if key.data is None:
@@ -156,7 +156,7 @@ class Watch:
                         )
 
     def _lose(self, rank: int, how: str) -> None:
-        """Note that a process is gone: no news after its last words, except of rank 0, which passes on those of others."""
+        """Note that a process is gone. After its last words that is no news, except for rank 0, which still serves others."""
         with self._state:
             known = {*self._left, *self._lost}
             if rank not in known or (rank == 0 and not known.issuperset(self._others)):
@@ -186,7 +186,7 @@ class Watch:
 
 
 class _Link:
-    """One connection: what has come and is no whole line yet, and what could not be sent yet."""
+    """One connection, with a received incomplete line, and the bytes that could not be sent yet."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
@@ -213,7 +213,7 @@ class _Link:
             return []
 
     def send(self, line: bytes, is_last: bool) -> None:
-        """Send a line, unless the one before is still not sent: the next one says more."""
+        """Send a line, unless the previous one is still unsent: a later line has all of its information."""
         if not self._unsent:
             self._unsent = line
             self._is_last = is_last
@@ -221,7 +221,7 @@ class _Link:
             self._unsent = self._unsent[self.channel.socket.send(self._unsent) :]
         except BlockingIOError:
             return
-        except OSError:  # reading it will show that it has ended
+        except OSError:  # the next read shows that it has ended
             self._unsent = b""
         if not self._unsent and self._is_last:
             self.has_said_last = True

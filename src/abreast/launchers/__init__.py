@@ -1,10 +1,10 @@
-"""The rank of this process, the number of processes, and the host: the only reader of launchers' environment variables.
+"""The rank of this process, the number of processes, and the host. Only this package reads launchers' environment variables.
 
-`world.py` is what a launcher reports, `variables.py` reads one number. `ray_train.py`, `torchrun.py`, `open_mpi.py`, `hydra.py`
-and `slurm.py` read launchers that start each process, `hosts.py` those that start one per host, `by_variables.py` and
-`clusters.py` what anybody may set, `by_hand.py` hosts that the user names. `innermost.py` chooses the one that counts,
-`own_device.py` a process's devices. `route.py` and `own_addresses.py` find addresses of this host. Starts no process and opens
-no connection.
+`world.py` has a launcher's report, `variables.py` reads one number. `ray_train.py`, `torchrun.py`, `open_mpi.py`, `hydra.py`
+and `slurm.py` read launchers that start each process, `hosts.py` launchers that start one process per host, `by_variables.py` and
+`clusters.py` variables that any program may set, `by_hand.py` hosts that the user names. `innermost.py` chooses the valid
+launcher, `own_device.py` a process's devices. `route.py` and `own_addresses.py` find addresses of this host. The package starts
+no process and opens no connection.
 """
 
 from abreast.launchers.innermost import is_main_process, rank, read_world

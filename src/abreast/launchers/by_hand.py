@@ -1,4 +1,4 @@
-"""Processes that somebody starts by hand, one per host: `abreast run --hosts`, or the variable `ABREAST_HOSTS`."""
+"""Processes that the user starts by hand, one per host: `abreast run --hosts`, or the variable `ABREAST_HOSTS`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from abreast.launchers.variables import port
 from abreast.launchers.world import World
 
 HOSTS, THIS = "ABREAST_HOSTS", "ABREAST_HOST_RANK"
-# That of torchrun: firewalls may know it, and Linux gives it to no connection (those begin at 32768).
+# torchrun's port: firewalls may allow it, and Linux gives it to no connection (their ports begin at 32768).
 DEFAULT_PORT = 29500
 _AS = "as `--hosts 10.0.0.1,10.0.0.2`, the same on every host"
 
@@ -31,14 +31,14 @@ def by_hand(environ: Mapping[str, str]) -> World | None:
             f"MASTER_ADDR={other}, but --hosts begins with {hosts[0]}", "unset MASTER_ADDR, or name rank 0's host first"
         )
     where = hosts[0], port(environ, "MASTER_PORT") or DEFAULT_PORT
-    if all(map(_is_loopback, hosts)):  # one host, for a try
+    if all(map(_is_loopback, hosts)):  # one host, for tests
         return World(rank, len(hosts), rank, len(hosts), hosts[rank], "--hosts", *where)
     return World(rank, len(hosts), 0, 1, hosts[rank], "--hosts", *where, per="host")
 
 
 @functools.cache
 def hosts_of(text: str) -> tuple[str, ...]:
-    """The hosts of a list, IPv6 without brackets. Raises `LaunchError` for a list that is no job of several hosts."""
+    """The hosts of a list, IPv6 without brackets. Raises `LaunchError` unless the list is a job of several hosts."""
     if text.strip().isdecimal():
         raise LaunchError(
             f"--hosts {text} is a number, and the hosts have addresses", f"name them, {_AS}; a number is for --ray"
@@ -91,7 +91,7 @@ def _is_loopback(host: str) -> bool:
 
 @functools.cache
 def _place(hosts: tuple[str, ...], this: str | None) -> int:
-    """This host's number in the list: the given one, if the addresses of this host do not contradict it, or the only one."""
+    """This host's number in the list: `this`, unless this host's addresses contradict it, or the only one that is its own."""
     own = [i for i, host in enumerate(hosts) if is_own(host)]
     if this is not None:
         if not this.strip().isdecimal() or int(this) >= len(hosts):

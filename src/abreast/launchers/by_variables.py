@@ -1,4 +1,4 @@
-"""Numbers that anybody may set: JAX's, which Kubeflow's TrainJob sets too, and Keras's `KERAS_DISTRIBUTION_*`."""
+"""Numbers that any program may set: JAX's, which Kubeflow's TrainJob sets too, and Keras's `KERAS_DISTRIBUTION_*`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from abreast.launchers.world import World
 
 
 def jax(environ: Mapping[str, str]) -> World | None:
-    """One process per pod. `JAX_COORDINATOR_ADDRESS` alone is an address for the numbers of another launcher.
+    """The world of JAX's variables, one process per pod. `JAX_COORDINATOR_ADDRESS` alone is for another launcher's numbers.
 
     Source: the JAX plugin of Kubeflow's trainer.
     """
@@ -24,7 +24,7 @@ def jax(environ: Mapping[str, str]) -> World | None:
 
 
 def keras(environ: Mapping[str, str]) -> World | None:
-    """Read Keras's variables as `keras.distribution.initialize` does. JAX needs only the address of the first process."""
+    """The world of Keras's variables, read like `keras.distribution.initialize`. JAX needs only the first process's address."""
     addresses = environ.get("KERAS_DISTRIBUTION_JOB_ADDRESSES", "").split(",")
     environ = dict(environ)
     if len(addresses) > 1:

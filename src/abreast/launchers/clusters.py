@@ -13,17 +13,17 @@ from abreast.launchers.world import LauncherName, World
 
 
 def vertex_ai(environ: Mapping[str, str]) -> World | None:
-    """Worker pool 0 is rank 0, and pool 1 follows. Source: Vertex AI's page "Distributed training"."""
+    """The world of `CLUSTER_SPEC`: worker pool 0 is rank 0, pool 1 follows. Source: Vertex AI's page "Distributed training"."""
     return _world(environ, "CLUSTER_SPEC", "vertex-ai", ("workerpool0", "workerpool1"))
 
 
 def tf_config(environ: Mapping[str, str]) -> World | None:
-    """A chief is rank 0, and workers follow. Kubeflow's TFJob sets it too. Source: TensorFlow's page "Multi-worker training"."""
+    """The world of `TF_CONFIG`, as in Kubeflow's TFJob: a chief is rank 0. Source: TensorFlow's page "Multi-worker training"."""
     return _world(environ, "TF_CONFIG", "tf-config", ("chief", "master", "worker"))
 
 
 def _world(environ: Mapping[str, str], name: str, source: LauncherName, trains: Sequence[str]) -> World | None:
-    """None also for a cluster of one process, and for JSON of something else."""
+    """The world of a cluster; None for a cluster of one process, and for JSON with another meaning."""
     found = _read(environ, name)
     if found is None or not any(role in found[0] for role in trains):
         return None

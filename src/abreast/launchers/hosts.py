@@ -12,11 +12,11 @@ from abreast.launchers.route import DEFAULT_ROUTE, own_address_towards
 from abreast.launchers.variables import HINT, master, number, port, port_of_job, rank_and_size
 from abreast.launchers.world import LauncherName, World
 
-_PORT = 29500  # torchrun's own, for launchers that name neither a port nor their job
+_PORT = 29500  # torchrun's port, for launchers that set neither a port nor the name of their job
 
 
 def of_hosts(environ: Mapping[str, str], source: LauncherName, rank_name: str, size_name: str) -> World | None:
-    """None also for one host: its process is alone. In a pod of an Indexed Job, the rank need not be set again."""
+    """The world of one process per host; None for one host. In a pod of an Indexed Job, its index is the default rank."""
     if size_name in environ and "JOB_COMPLETION_INDEX" in environ:
         environ = {rank_name: environ["JOB_COMPLETION_INDEX"], **environ}
     found = rank_and_size(environ, rank_name, size_name)
@@ -26,7 +26,7 @@ def of_hosts(environ: Mapping[str, str], source: LauncherName, rank_name: str, s
 
 
 def torch_pods(environ: Mapping[str, str]) -> World | None:
-    """A pod with torchrun's options as variables, and without torchrun. Source: the torch plugin of Kubeflow's trainer."""
+    """The world of a pod with torchrun's options as variables, without torchrun. Source: torch plugin of Kubeflow's trainer."""
     text = environ.get("PET_NNODES")
     if text is None or ("RANK" in environ and "PET_NODE_RANK" not in environ):
         return None
@@ -41,7 +41,7 @@ def torch_pods(environ: Mapping[str, str]) -> World | None:
 
 
 def skypilot(environ: Mapping[str, str]) -> World | None:
-    """Source: SkyPilot's page "Environment Variables and Secrets"."""
+    """The world that SkyPilot reports. Source: SkyPilot's page "Environment Variables and Secrets"."""
     found = of_hosts(environ, "skypilot", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES")
     if found is None:
         return None
@@ -54,7 +54,7 @@ def skypilot(environ: Mapping[str, str]) -> World | None:
 
 
 def aws_batch(environ: Mapping[str, str]) -> World | None:
-    """The main node is rank 0. Its address is set on all nodes except itself. Source: AWS Batch, "Environment variables"."""
+    """The world of AWS Batch: the main node is rank 0. Other nodes have its address. Source: "Environment variables"."""
     found = of_hosts(environ, "aws-batch", "AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES")
     if found is None:
         return None
@@ -68,7 +68,7 @@ def aws_batch(environ: Mapping[str, str]) -> World | None:
 
 
 def sagemaker(environ: Mapping[str, str]) -> World | None:
-    """Rank 0 is the first host by name. Source: sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md."""
+    """The world of SageMaker: rank 0 is the first host by name. Source: sagemaker-training-toolkit, ENVIRONMENT_VARIABLES.md."""
     text, here = environ.get("SM_HOSTS"), environ.get("SM_CURRENT_HOST")
     if text is None or here is None:
         return None

@@ -12,7 +12,7 @@ from abreast.launchers.world import World
 
 
 def hydra(environ: Mapping[str, str], root: Path = Path("/")) -> World | None:
-    """Hydra reports no address of rank 0, so only ranks of one host find it by themselves."""
+    """The world that Hydra reports. It has no address of rank 0, so only ranks on one host find it by themselves."""
     if "MPI_LOCALNRANKS" not in environ:  # `srun --mpi=pmi2` sets PMI_RANK too
         return None
     found = world_of(environ, "mpich", ("PMI_RANK", "PMI_SIZE"), ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"))

@@ -1,4 +1,4 @@
-"""The launcher that counts, among all whose variables a process has."""
+"""The choice of the valid launcher, if a process has variables of several."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def is_main_process() -> bool:
 def read_world(environ: Mapping[str, str] | None = None) -> World:
     """Read the variables of the innermost launcher. Raises `LaunchError`, with the variable and its value, if one is invalid.
 
-    The launcher that started this process counts, and those around it may number other processes: from the inside out these are
-    abreast, Ray, torchrun, MPI, srun, and launchers of one process per host. Numbers that anybody may set (`RANK` without
-    torchrun or Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`, `TF_CONFIG`) must give the same rank as every launcher that counts as many
-    processes. `--hosts` (`ABREAST_HOSTS`) comes before all these, and must agree with each.
+    The innermost launcher started this process; outer ones may number other processes. From the inside out, the order is
+    abreast, Ray, torchrun, MPI, srun, and launchers of one process per host. Numbers that any program may set (`RANK` without
+    torchrun or Ray, `JAX_*`, `KERAS_DISTRIBUTION_*`, `TF_CONFIG`) must give the same rank as every launcher with the same number
+    of processes. `--hosts` (`ABREAST_HOSTS`) has priority over all these, and must agree with each.
     """
     environ = {name: value for name, value in (os.environ if environ is None else environ).items() if value != ""}
     found = rank_and_size(environ, "ABREAST_RANK", "ABREAST_WORLD_SIZE")
@@ -103,12 +103,12 @@ _RANK_NAMES: dict[LauncherName, str] = {
     "vertex-ai": "CLUSTER_SPEC",
     "tf-config": "TF_CONFIG",
 }
-_JSON: tuple[LauncherName, ...] = ("vertex-ai", "tf-config")  # whose variables are long
+_JSON: tuple[LauncherName, ...] = ("vertex-ai", "tf-config")  # launchers with long variables
 _ANYBODYS: tuple[LauncherName, ...] = ("torchrun", "jax", "keras", "tf-config")
 
 
 def _check_that_launchers_agree(typed: World, environ: Mapping[str, str]) -> None:
-    """Raises `LaunchError` if a launcher started this process, and numbers it otherwise than `--hosts` does."""
+    """Raise `LaunchError` if a launcher started this process with another number than in `--hosts`."""
     for other in filter(None, (read(environ) for read in _READERS)):
         if (other.rank, other.size) != (typed.rank, typed.size):
             ranks = [f"rank {each.rank} of {each.size}" for each in (typed, other)]
@@ -119,7 +119,7 @@ def _check_that_launchers_agree(typed: World, environ: Mapping[str, str]) -> Non
 
 
 def _check_agreement(world: World, environ: Mapping[str, str]) -> None:
-    """Compare numbers that anybody may set with those of all launchers, and those of a launcher with the former only."""
+    """Compare numbers that any program may set with all launchers, but a launcher's numbers only with such numbers."""
     readers = _READERS if world.source in _ANYBODYS else (by_variables.jax, by_variables.keras, clusters.tf_config)
     for other in filter(None, (read(environ) for read in readers)):
         if world.size == other.size and world.rank != other.rank:
@@ -139,7 +139,7 @@ def _two_ranks(world: World, other: World, environ: Mapping[str, str]) -> Launch
 
 
 def _refuse_horovod(environ: Mapping[str, str]) -> None:
-    """Raises `LaunchError` for processes of `horovodrun`: each would train by itself, on all devices."""
+    """Raise `LaunchError` for processes of `horovodrun`: each would train by itself, on all devices."""
     size = number(environ, "HOROVOD_SIZE")
     if size is None or size == 1:
         return

@@ -10,7 +10,7 @@ from abreast.system_files import text_of
 
 
 def is_own(host: str) -> bool:
-    """Whether a name or an address is one of this host: a socket can be bound to it."""
+    """Whether a name or an address belongs to this host: a socket can be bound to it."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):

@@ -1,4 +1,4 @@
-"""The devices that a process takes of those that it sees: all where it is the only one of its host, else one GPU."""
+"""The devices that a process uses among its visible ones: all if it is the only process of its host, else one GPU."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from abreast.errors import LaunchError
 from abreast.launchers.world import World
 from abreast.units import counted
 
-# With one of these, a launcher shows each process its own GPUs.
+# Variables with which a launcher shows each process its own GPUs.
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 def own_device(world: World, visible: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The device that a process takes of those that it sees: its only GPU, or the GPU of its local rank; without GPUs `cpu:0`.
+    """The one device that a process uses: its only visible GPU, or the GPU of its local rank; without GPUs `cpu:0`.
 
-    Raises `LaunchError` where the processes of a host outnumber its GPUs.
+    Raises `LaunchError` if a host has more processes than GPUs.
     """
     if not visible[0].startswith("gpu:"):
         return "cpu:0"
@@ -32,9 +32,9 @@ def own_device(world: World, visible: Sequence[str], environ: Mapping[str, str])
 
 
 def own_devices(world: World, visible: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The devices of a process: all that it sees, unless its host has several processes and GPUs.
+    """The devices of a process: all visible ones, unless its host has several processes and GPUs.
 
-    Raises `LaunchError` where the processes of a host outnumber its GPUs.
+    Raises `LaunchError` if a host has more processes than GPUs.
     """
     if world.per == "host" or world.local_size == 1 or not visible[0].startswith("gpu:"):
         return tuple(visible)

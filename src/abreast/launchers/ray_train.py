@@ -14,7 +14,7 @@ from abreast.launchers.world import World
 
 
 def ray_train(environ: Mapping[str, str]) -> World | None:
-    """The variables that Ray's TorchTrainer and `abreast run --ray` set; else the numbers of Ray's own context.
+    """The world of the variables that Ray's TorchTrainer and `abreast run --ray` set; else of Ray's own context.
 
     A worker that is alone on its host may drive all devices that Ray gave it.
     """
@@ -29,7 +29,7 @@ def ray_train(environ: Mapping[str, str]) -> World | None:
 def _of_context(environ: Mapping[str, str]) -> World | None:
     """A worker of a trainer that sets no variables, such as JaxTrainer; it has imported `ray.train`."""
     train = sys.modules.get("ray.train")
-    with contextlib.suppress(Exception):  # Ray raises several in a process that is no worker of Ray Train
+    with contextlib.suppress(Exception):  # Ray raises various errors outside workers of Ray Train
         context: Any = vars(train)["get_context"]()
         rank, size = context.get_world_rank(), context.get_world_size()
         local = context.get_local_rank(), context.get_local_world_size()

@@ -7,11 +7,11 @@ import socket
 
 from abreast.launchers.world import LOOPBACK, World
 
-DEFAULT_ROUTE = "192.0.2.1"  # an address for documentation: the way to it is the default route
+DEFAULT_ROUTE = "192.0.2.1"  # an address for documentation, reached over the default route
 
 
 def own_address_towards(host: str) -> str | None:
-    """This host's address on the way to `host`, maybe to itself; None if the way is unknown, or `host` is the loopback here."""
+    """This host's address on the route to `host`, maybe itself; None if there is no route, or `host` is the loopback here."""
     with contextlib.suppress(OSError):
         family, kind, protocol, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -23,11 +23,11 @@ def own_address_towards(host: str) -> str | None:
 
 
 def addresses(world: World, address: str) -> tuple[str, str]:
-    """The address of this host that the others reach, and that of rank 0 as this host reaches it.
+    """This host's address for the others, and the address at which this host reaches rank 0.
 
-    The name of rank 0 may stand for the loopback on its own host. The others then reach it by the default route. An
-    address to which there is no way stays, and a name that is not known yet: Kubernetes makes those of pods known a little after
-    their start.
+    The name of rank 0 may mean the loopback on its own host. The others then reach it by the default route. An address without a
+    route stays unchanged, and so does a name that is not known yet: Kubernetes publishes the names of pods a little after their
+    start.
     """
     own = own_address_towards(address)
     if own is not None:
@@ -38,7 +38,7 @@ def addresses(world: World, address: str) -> tuple[str, str]:
 
 
 def _leads_to_loopback(host: str) -> bool:
-    """Whether a host stands for the loopback. A name that is not known yet does not, nor does an address that is unreachable."""
+    """Whether a host means the loopback; false for a name that is not known yet, and for an unreachable address."""
     with contextlib.suppress(OSError, UnicodeError):
         return is_loopback(str(socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0][4][0]))
     return False

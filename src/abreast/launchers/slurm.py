@@ -14,7 +14,7 @@ _FIRST_SPECIAL_STEP = 0xFFFFFFF0
 
 
 def slurm(environ: Mapping[str, str]) -> World | None:
-    """Rank 0 is on the first host of the step, and its port follows from the job, as for JAX's own detection.
+    """The world of a step of srun. Rank 0 is on the step's first host; its port depends on the job, as in JAX's detection.
 
     Source: Slurm's page of srun, "OUTPUT ENVIRONMENT VARIABLES".
     """
@@ -33,7 +33,7 @@ def slurm(environ: Mapping[str, str]) -> World | None:
     if found is None or job is None:
         return found
     is_elsewhere = found.rank == 0 and number(environ, "SLURM_NODEID") not in (0, None)  # --distribution=arbitrary
-    # Steps that run side by side in one job must not meet; the first one has the port that JAX would take.
+    # Parallel steps of one job need different ports; the first step has the port that JAX would use.
     return found.reached_at(None if is_elsewhere else first_host(environ), port_of_job(job + 1009 * step))
 
 

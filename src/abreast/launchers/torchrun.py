@@ -10,7 +10,7 @@ from abreast.launchers.world import World
 
 
 def torchrun(environ: Mapping[str, str]) -> World | None:
-    """Without `LOCAL_RANK` the numbers count hosts, as in the pods of a PyTorchJob and the nodes of Vertex AI.
+    """The world of torch's variables. Without `LOCAL_RANK` they number hosts, as in pods of a PyTorchJob and on Vertex AI.
 
     Sources: torch's elastic agent; Vertex AI, "Distributed PyTorch"; Alibaba PAI, "Built-in environment variables".
     """
@@ -21,5 +21,5 @@ def torchrun(environ: Mapping[str, str]) -> World | None:
 
 
 def started_this(environ: Mapping[str, str]) -> bool:
-    """Whether torchrun itself started this process; else somebody set its variables."""
+    """Whether torchrun itself started this process; other programs set its variables, too."""
     return "TORCHELASTIC_RUN_ID" in environ

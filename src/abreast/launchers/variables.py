@@ -1,4 +1,4 @@
-"""Numbers, ranks, addresses and ports out of environment variables. Every error names the variable with its value."""
+"""Numbers, ranks, addresses and ports from environment variables. Every error names the variable with its value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from abreast.errors import LaunchError
 from abreast.launchers.world import LauncherName, World
 
 HINT = "start every process with one launcher, or unset these variables to run alone"
-# Above the ports that Linux gives to connections (32768 to 60999), and those that JAX takes under Slurm and Open MPI.
+# Above the ports that Linux gives to connections (32768 to 60999). JAX uses the same range under Slurm and Open MPI.
 _FIRST_PORT, _NUM_PORTS = 61440, 4096
 
 
@@ -46,7 +46,7 @@ def world_of(
     local_names: tuple[str, str],
     host: str | None = None,
 ) -> World | None:
-    """The world that a launcher with a variable for each number reports, with `MASTER_ADDR` and `MASTER_PORT` if they are set."""
+    """The world of a launcher that sets one variable per number, with `MASTER_ADDR` and `MASTER_PORT` if they are set."""
     found = rank_and_size(environ, *names)
     if found is None:
         return None
@@ -69,7 +69,7 @@ def port(environ: Mapping[str, str], name: str) -> int | None:
 
 
 def address_and_port(environ: Mapping[str, str], name: str) -> tuple[str | None, int | None]:
-    """The parts of `HOST:PORT`; of `[::1]:PORT` without the brackets."""
+    """The parts of `HOST:PORT`, without the brackets of an address such as `[::1]`."""
     text = environ.get(name)
     if text is None:
         return None, None
@@ -80,5 +80,5 @@ def address_and_port(environ: Mapping[str, str], name: str) -> tuple[str | None,
 
 
 def port_of_job(job: int | str) -> int:
-    """The same port in every process of a job, and most likely another one in another job."""
+    """A port that is the same in every process of a job, and most likely different in another job."""
     return _FIRST_PORT + (job if isinstance(job, int) else zlib.crc32(job.encode())) % _NUM_PORTS

@@ -1,4 +1,4 @@
-"""What a launcher reports about this process, and the address of rank 0."""
+"""A launcher's report about this process, and the address of rank 0."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class World:
     """The place of this process in its job. `source` is the launcher that numbered the processes.
 
     `local_rank` counts the processes on `host`. If the launcher does not report it, a host is assumed to have one process.
-    `per` says for what the launcher started one process: each device, or each host with all its devices. `master_addr` and
-    `master_port` are where rank 0 listens, and None where nothing reports them.
+    `per`: whether the launcher started one process per device, or one per host with all its devices. Rank 0 listens at
+    `master_addr` and `master_port`; they are None if unknown.
     """
 
     rank: int
@@ -53,7 +53,7 @@ class World:
         return self.local_size == self.size
 
     def reached_at(self, address: str | None, port: int) -> World:
-        """The same, with an address and a port of rank 0 where `MASTER_ADDR` and `MASTER_PORT` give none."""
+        """This world, with this address and port of rank 0 unless `MASTER_ADDR` and `MASTER_PORT` are set."""
         address = self.master_addr or (LOOPBACK if self.is_on_one_host else address)
         if address is None:
             return self
@@ -61,7 +61,7 @@ class World:
 
 
 def address_of_rank_0(world: World) -> tuple[str, int]:
-    """Where rank 0 listens. Raises `LaunchError` where no launcher reports it, with the way to give it to every process."""
+    """Rank 0's address and port. Raises `LaunchError` if no launcher reports them, with a hint on how to set them."""
     if world.master_addr is None or world.master_port is None:
         message = f"{world.source} started {world.size} processes, but the address of rank 0 is not set"
         raise LaunchError(message, _how_to_set_it(world))

@@ -1,6 +1,6 @@
 """Starts, watches and ends the processes of one job. The first failure ends all of them.
 
-`Job` is the caller's side, `Worker` the side of a worker process; `failure.py` names the one that failed. Not here: the work
+`Job` is the caller's side, `Worker` the side of a worker process; `failure.py` names the worker that failed. Not here: the work
 itself (`backend/`). Linux only.
 """
 

@@ -1,4 +1,4 @@
-"""Which worker failed first, and the error that names it: what it raised, or how its process ended."""
+"""The worker that failed first, and the error that names it, with the exception that it raised, or the end of its process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from abreast.workers.worker import COMMUNICATING
 
 
 def failed_first(workers: Sequence[SupervisedWorker]) -> SupervisedWorker:
-    """The worker that explains the failure best; of equals, the one that failed first. At least one has failed."""
+    """The worker that explains the failure best; among equals, the one that failed first. At least one has failed."""
     failed = [worker for worker in workers if verdict(worker)]
     return min(failed, key=lambda worker: (verdict(worker), worker.failed_time))
 
 
 def verdict(worker: SupervisedWorker) -> int:
-    """How well this worker explains a failure: 1 is best, 0 means that it did not fail.
+    """A grade for how well this worker explains a failure: 1 is best, 0 means that it did not fail.
 
     1: it died, or raised on its own account. 2: it hung. 3: it raised while it waited for another rank.
     """
@@ -30,7 +30,7 @@ def verdict(worker: SupervisedWorker) -> int:
 
 
 def error_of(worker: SupervisedWorker, job: str) -> WorkerError:
-    """The error that names a worker that failed: its rank, and what it raised or how its process ended."""
+    """The error for a failed worker: its rank, and the exception that it raised, or the end of its process."""
     start = f"rank {worker.rank} of {job}"
     if worker.complaint is not None:
         text = worker.complaint
@@ -47,7 +47,7 @@ def error_of(worker: SupervisedWorker, job: str) -> WorkerError:
 
 
 def describe_exit(code: int) -> str:
-    """How a process ended, in words. `code` is the result of `Popen.wait`."""
+    """The end of a process in words. `code` is the result of `Popen.wait`."""
     if code >= 0:
         return f"ended with exit code {code}"
     if -code == signal.SIGKILL:

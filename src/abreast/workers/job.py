@@ -1,6 +1,6 @@
 """The caller's side: a supervisor thread starts the workers, receives their heartbeats, and ends all when one fails.
 
-Not here: which of them failed first, and the error that names it (`failure.py`).
+Not here: the worker that failed first, and the error that names it (`failure.py`).
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Job:
             while not self._stopping.is_set():
                 self._listen(selector, _TICK_SECONDS)
                 now = time.monotonic()
-                # A tick counts as at most one second: after this process was stopped for longer, no worker was silent.
+                # A tick counts as at most one second: if this process was stopped for longer, the workers were not silent.
                 self._judge_silence(min(now - last, 1.0))
                 last = now
                 if any(verdict(worker) for worker in self._workers):

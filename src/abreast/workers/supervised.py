@@ -1,6 +1,6 @@
 """One worker process from its supervisor's side: starts it, receives its messages and ends it.
 
-Not here: whether it failed, and the error that names it (`failure.py`). Needs Linux for `SOCK_SEQPACKET` and process groups.
+Not here: the test for a failure, and its error (`failure.py`). Needs Linux for `SOCK_SEQPACKET` and process groups.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class SupervisedWorker:
         """True if the process has ended; then the other processes of its group are killed."""
         if self.process is None or self.exit_code is not None:
             return True
-        # WNOWAIT: until the process is reaped below, no other process can get the number of its group.
+        # WNOWAIT: until the process is reaped below, no other process can get its group's number.
         if os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return False
         self.listen()  # its last messages
@@ -124,6 +124,6 @@ class SupervisedWorker:
 
     def abandon(self) -> None:
         if self.process is not None:
-            self.process.returncode = 0  # else its finalizer warns about a process that is not our child
+            self.process.returncode = 0  # otherwise its finalizer warns about a process that is not our child
         self.monitor.close()
         self._remote.close()

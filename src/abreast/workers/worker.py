@@ -126,7 +126,7 @@ def _flush() -> None:
 
 
 def die_with(parent: int) -> None:
-    """Let this process end as soon as the thread ends that started it, in the process with that number."""
+    """Make this process end when the thread of process `parent` that started it ends."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # the parent died before the call above
