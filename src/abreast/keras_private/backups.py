@@ -1,7 +1,7 @@
-"""What `BackupAndRestore` keeps of a training beside the weights: a file with the epoch and the batch of the last backup.
+"""The file that `BackupAndRestore` writes beside the weights: the epoch and the batch of the last backup.
 
-Keras restores the epoch only. The file also counts batches from where the run began, and epochs from 0 after a restart in the
-middle of an epoch, so that it cannot say which batches are done.
+Keras restores the epoch only. The file counts batches from the beginning of the run, and epochs from 0 after a restart in the
+middle of an epoch, so it does not show which batches are done.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from abreast import whole_file
 __all__ = ["Restored", "Saved", "accepted", "begin_epoch", "noting", "read", "restored", "steps_in", "steps_of"]
 
 Saved = dict[str, Any]
-_OF_RANK_0 = "_abreast_saved"  # the attribute with the content of the file, where only rank 0 reads it
+_OF_RANK_0 = "_abreast_saved"  # the attribute with the file's content, if only rank 0 reads the file
 
 
 @dataclass(frozen=True)
 class Restored:
-    """The place that a `BackupAndRestore` has restored on rank 0, beside the values of variables."""
+    """The place that a `BackupAndRestore` has restored on rank 0, besides the values of variables."""
 
     weights: bool  # whether it has set variables
-    epoch: int | None  # with which the `fit` begins
+    epoch: int | None  # the epoch with which the `fit` begins
     saved: Saved | None
 
 
@@ -38,7 +38,7 @@ def restored(callback: Any) -> Restored:
 
 @contextmanager
 def accepted(callback: Any, found: Restored) -> Iterator[None]:
-    """Let a model begin where rank 0's begins. Inside, `read` returns what rank 0 read; this process may not see the file."""
+    """Make a model begin at rank 0's place. Inside, `read` returns rank 0's content; this process may not see the file."""
     model = callback._model
     if found.weights and model.optimizer is not None and not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
@@ -64,12 +64,12 @@ def read(callback: Any) -> Saved | None:
 
 
 def steps_of(callback: Any, saved: Saved) -> int:
-    """Steps of its epoch that this callback's backup has, if the run had begun with that epoch's first step."""
+    """Steps of its epoch in this callback's backup, if the run began with that epoch's first step."""
     return 0 if callback.save_freq == "epoch" else int(saved["batch"]) + 1
 
 
 def steps_in(callback: Any, saved: Saved) -> int | None:
-    """`steps_of` for a file that an earlier run wrote, maybe with another `save_freq`; None where it does not say.
+    """`steps_of` for a file that an earlier run wrote, maybe with another `save_freq`; None if the file is ambiguous.
 
     Keras writes batch 0 at the end of an epoch, with the number of the next one, and also after the first step of an epoch.
     """
@@ -79,13 +79,13 @@ def steps_in(callback: Any, saved: Saved) -> int | None:
 
 
 def begin_epoch(callback: Any, epoch: int) -> None:
-    """Let backups in the middle of an epoch name this one; Keras's own count begins with 0 also after a restart."""
+    """Set the epoch's number for backups in the middle of the epoch; Keras's own count restarts at 0 after a restart."""
     callback._current_epoch = epoch
 
 
 @contextmanager
 def noting(callback: Any, note: Callable[[int, int], Saved]) -> Iterator[None]:
-    """Inside, the file of each backup also has what `note(epoch, steps_done)` returns."""
+    """Inside, the file of each backup also has the result of `note(epoch, steps_done)`."""
     plain = callback._save_model
 
     def save_model() -> None:

@@ -1,5 +1,5 @@
-"""How a `CallbackList` calls hooks of batches: in the thread that trains or in threads of its own; `default` marks a method
-that is no hook."""
+"""The thread in which a `CallbackList` calls hooks of batches: the thread that trains, or one of its own; `default` marks a
+method that is no hook."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ __all__ = ["called_at_once", "default"]
 
 
 def called_at_once(callbacks: Any) -> AbstractContextManager[None]:
-    """Inside, hooks of training batches run in the thread that trains. A `CallbackList` decides that when it is made."""
+    """Inside, hooks of training batches run in the thread that trains. Otherwise, a `CallbackList` decides when it is made."""
     return replaced(callbacks, "_async_train", False)

@@ -1,4 +1,4 @@
-"""Decisions of a `ModelCheckpoint` without saving: the best value, and how many batches came since the last save."""
+"""Decisions of a `ModelCheckpoint` without saving: the best value, and the number of batches since the last save."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from abreast.replacing import replaced
 
 __all__ = ["HOOKS", "decide"]
 
-HOOKS = ("on_epoch_begin", "on_epoch_end", "on_train_batch_end")  # those of Keras's class
+HOOKS = ("on_epoch_begin", "on_epoch_end", "on_train_batch_end")  # the hooks of Keras's class
 
 
 def decide(callback: Any, hook: str, *arguments: Any, **named: Any) -> None:

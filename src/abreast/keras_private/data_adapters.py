@@ -2,7 +2,7 @@
 
 `super_batch_iterator` came with 3.16, where Keras on JAX asks for several batches at once; it is None before.
 
-`registry` is the module in which Keras looks up `get_data_adapter`; `checking` replaces it there, so call it through
+`registry` is the module in which Keras looks up `get_data_adapter`; `checking` replaces the function there, so call it through
 `registry`.
 """
 
@@ -70,12 +70,12 @@ __all__ = [
 
 
 def array_order(adapter: Any) -> Iterator[Any]:
-    """The places of the rows of each batch of an epoch, as indices or a slice; draws from NumPy as the adapter itself does."""
+    """The places of each batch's rows in an epoch, as indices or a slice; draws from NumPy like the adapter itself."""
     return (places for (places,) in adapter._get_iterator(lambda _, indices: indices, (0,)))
 
 
 def array_reader(adapter: Any) -> Callable[[Any], Any]:
-    """A function that returns some rows of the arrays of an adapter, as JAX takes them."""
+    """A function that returns rows of an adapter's arrays in the form that JAX accepts."""
     arrays = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="jax")
 
     def read(places: Any) -> Any:
@@ -90,8 +90,8 @@ def array_reader(adapter: Any) -> Callable[[Any], Any]:
 def places_and_rows(adapter: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     """An adapter whose batches on TensorFlow are the places of the rows, and a function that returns the rows at some places.
 
-    None for arrays that are not NumPy's, or hold no numbers. As in Keras's pipeline, a change of an array comes too late: arrays
-    are copied for that, except those that nobody may write to.
+    None for arrays that are not NumPy's, or hold no numbers. As in Keras's pipeline, later changes of an array have no effect:
+    arrays are copied, except read-only ones.
     """
     inputs = adapter._inputs
     leaves = [leaf for leaf in tree.flatten(inputs) if leaf is not None]
@@ -105,7 +105,7 @@ def places_and_rows(adapter: Any) -> tuple[Any, Callable[[Any], Any]] | None:
     return places, array_reader(rows)
 
 
-_SOURCES = ("_dataloader", "_dataset")  # of PyTorch's and of Grain's adapter
+_SOURCES = ("_dataloader", "_dataset")  # the attribute of PyTorch's adapter, and of TensorFlow's and Grain's
 
 
 def source_of(adapter: Any) -> Any:
@@ -133,19 +133,19 @@ def replacing_source(adapter: Any, source: Any) -> Iterator[None]:
 
 
 def stored_rows(adapter: Any, number: int) -> Any:
-    """At least `number` rows of the arrays of an adapter, evenly spaced in stored order; all if they are fewer."""
+    """At least `number` rows of an adapter's arrays, evenly spaced in stored order; all rows if there are fewer."""
     rows = adapter._num_samples
     return array_reader(adapter)(np.arange(0, rows, max(1, rows // number)))
 
 
-_SKIPS = "_abreast_skips"  # the attribute of an adapter whose next iterator begins after some batches
+_SKIPS = "_abreast_skips"  # attribute of an adapter inside `skipping`
 
 
 @dataclass
 class Skips:
-    """Iterators that begin after `num_batches`. `draws`: a function for each, which makes the random draws of these batches.
+    """Iterators that skip `num_batches`. `draws`: for each iterator, a function that makes the random draws of these batches.
 
-    `note`: why the order of the batches that follow is not that of an earlier process.
+    `note`: the reason why the order of the following batches differs from an earlier process's.
     """
 
     num_batches: int
@@ -155,9 +155,9 @@ class Skips:
 
 @contextmanager
 def skipping(adapter: Any, num_batches: int) -> Iterator[Skips]:
-    """Inside, iterators of an adapter of arrays begin after their first batches, whose rows nobody reads.
+    """Inside, iterators of an adapter of arrays begin after their first batches, and do not read the rows of these.
 
-    Those of `get_tf_dataset` are not changed: see `skips_of`.
+    The iterators of `get_tf_dataset` are not changed: see `skips_of`.
     """
     skips = Skips(num_batches)
     plain_iterator, plain_loader = adapter._get_iterator, adapter.get_torch_dataloader
@@ -185,7 +185,7 @@ def skipping(adapter: Any, num_batches: int) -> Iterator[Skips]:
 
 
 def skips_of(adapter: Any) -> Skips | None:
-    """What the next iterator of an adapter skips, inside of `skipping`."""
+    """The skips of an adapter's next iterator; None outside `skipping`."""
     skips: Skips | None = vars(adapter).get(_SKIPS)
     return skips
 
@@ -209,7 +209,7 @@ class _Skipping:
 
 
 _DRAWN_FROM = (
-    "_abreast_drawn_from"  # an attribute of a thread: Python's random state before it shuffled the order of an epoch
+    "_abreast_drawn_from"  # an attribute of a thread: Python's random state before it shuffled an epoch's order
 )
 
 
@@ -226,7 +226,7 @@ class _Noting:
 
 @functools.cache
 def note_orders() -> None:
-    """Let the workers of a `PyDataset` note what they read: see `order_drawn_from` and `asked`. Runs once."""
+    """Make the workers of a `PyDataset` note their orders and reads: see `order_drawn_from` and `asked`. Runs once."""
     module: Any = py_dataset_adapter
     module.random = _Noting()
     kind = module.OrderedEnqueuer
@@ -251,13 +251,13 @@ _ASKED = "_abreast_asked"  # an attribute of an enqueuer
 
 
 def asked(enqueuer: Any) -> deque[int]:
-    """The indices of the batches that workers were asked for and that nobody has taken, in order, since `note_orders`."""
+    """The indices of the batches that workers were asked for since `note_orders` and that were not taken, in order."""
     found: deque[int] = vars(enqueuer).setdefault(_ASKED, deque())
     return found
 
 
 class _NotingPool:
-    """A pool of workers; notes the indices that they are asked for."""
+    """A pool of workers that notes the requested indices."""
 
     def __init__(self, pool: Any, noted: deque[int]) -> None:
         self._pool = pool
@@ -272,7 +272,7 @@ class _NotingPool:
 
 
 def order_drawn_from(enqueuer: Any) -> Any:
-    """Python's random state from which an enqueuer has drawn the present order; None without an order. Waits until it has."""
+    """Python's random state from which an enqueuer draws the present order; None without an order. Waits for the draw."""
     thread, end = enqueuer.run_thread, time.monotonic() + _DRAW_SECONDS
     while thread is not None and enqueuer.shuffle and enqueuer.py_dataset.num_batches is not None:
         if (found := vars(thread).get(_DRAWN_FROM)) is not None:
@@ -289,9 +289,9 @@ super_batch_iterator: Any = getattr(data_adapter_utils, "super_batch_iterator", 
 
 
 def fix_start_method() -> None:
-    """Let Keras choose now how the processes of a `PyDataset` start, before abreast initializes torch.distributed.
+    """Make Keras choose the start method of a `PyDataset`'s processes now, before abreast initializes torch.distributed.
 
-    Since 3.16, Keras spawns them where torch.distributed is initialized, and a script without a main guard cannot be spawned.
+    Since 3.16, Keras spawns them if torch.distributed is initialized, and a script without a main guard cannot be spawned.
     """
     choose = getattr(py_dataset_adapter, "_get_mp_context", None)
     if choose is not None:

@@ -9,6 +9,6 @@ __all__ = ["BIT64_TO_BIT32_DTYPE", "keep_float64"]
 
 
 def keep_float64() -> None:
-    """Let sums and means of float64 stay float64, as they do on TensorFlow; else Keras converts them to float32."""
+    """Keep sums and means of float64 in float64, as on TensorFlow; otherwise Keras converts them to float32."""
     if keras.backend.backend() != "tensorflow":
         BIT64_TO_BIT32_DTYPE["float64"] = "float64"

@@ -1,8 +1,8 @@
 """The epochs of a `fit` with checkpoints: a call before each step, and first steps that an earlier run has done.
 
-Keras's `EpochIterator` counts the steps of an epoch, and keeps one iterator over several epochs where `steps_per_epoch` is set.
-It is asked for a step when the callbacks of the step before have run. On PyTorch, the step's batch is taken right after that, on
-JAX and TensorFlow inside of the step.
+Keras's `EpochIterator` counts the steps of an epoch, and keeps one iterator over several epochs if `steps_per_epoch` is set.
+Keras requests a step from it after the callbacks of the previous step. On PyTorch, the step's batch is taken right after that, on
+JAX and TensorFlow inside the step.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["KeptEpoch", "install", "known_batches", "noted", "notes_of_logs", "n
 
 @dataclass(frozen=True)
 class KeptEpoch:
-    """What an earlier run has done: steps of the epoch, and batches of the iterator that it used.
+    """The part of an epoch that an earlier run has done: steps of the epoch, and batches of the iterator that it used.
 
-    `step_begins` is called with the number of each step that trains, before its batch is taken. `stand_in` is what Keras's `fit`
-    hands to the last of the steps that are done, which it repeats without training: its loop needs one. `known_batches` is the
-    length of the source as the earlier run has found it.
+    `step_begins` is called with the number of each step that trains, before its batch is taken. Keras's loop needs at least one
+    step, so it repeats the last finished step without training, and passes `stand_in` to it. `known_batches` is the length of the
+    source that the earlier run found.
     """
 
     step_begins: Callable[[int], None]
@@ -36,7 +36,7 @@ class KeptEpoch:
 
 @functools.cache
 def install(begins: Callable[[Any], KeptEpoch | None]) -> None:
-    """Let each epoch ask `begins`, with Keras's iterator of epochs, where it begins. Runs once."""
+    """Make each epoch call `begins` with Keras's `EpochIterator` to learn where it begins. Runs once."""
     kind: Any = EpochIterator
     plain = kind._enumerate_iterator
 
@@ -68,20 +68,20 @@ def _kept_steps(epochs: Any, steps: Iterator[Any], kept: KeptEpoch) -> Iterator[
 
 
 def known_batches(epochs: Any) -> int | None:
-    """The number of batches of a source, as Keras knows it by now."""
+    """The number of batches of a source, if Keras knows it already."""
     number: int | None = epochs._num_batches
     return number
 
 
 Note = Callable[
     [Callable[..., Any], tuple[Any, ...]], Any
-]  # gets a step and its arguments, and returns what Keras gets
+]  # called with a step and its arguments; returns the result for Keras
 
-_notes: dict[int, Note] = {}  # by identity of a model, which `noting` keeps
+_notes: dict[int, Note] = {}  # by identity of a model, which `noting` keeps alive
 
 
 def noted(model: Any, step: Callable[..., Any]) -> Callable[..., Any]:
-    """A training step that is called by the `noting` around it. A model's steps may be made anew in the middle of a `fit`."""
+    """A training step that calls the note of the `noting` around it. A `fit` may make a model's steps again in the middle."""
 
     def step_or_note(*arguments: Any) -> Any:
         note = _notes.get(id(model))
@@ -92,7 +92,7 @@ def noted(model: Any, step: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def noting(model: Any, note: Note | None) -> Iterator[None]:
-    """Inside, training steps of a model are called by `note`; with None, they are called as without it."""
+    """Inside, `note` calls the training steps of a model; with None, they run directly."""
     before = _notes.pop(id(model), None)
     if note is not None:
         _notes[id(model)] = note
@@ -105,9 +105,9 @@ def noting(model: Any, note: Note | None) -> Iterator[None]:
 
 
 def notes_of_logs(note: Callable[[Any], None], done_logs: Callable[[], dict[str, Any]], stand_in: type) -> Note:
-    """Notes the logs of steps, and trains nothing where a step gets a stand-in for the batch of one that is done.
+    """A `Note` that passes on the logs of steps. A step with a stand-in for its batch does not train: it was done before.
 
-    Keras on JAX passes it the state too, and expects it back.
+    Keras on JAX also passes the state, and expects it back.
     """
 
     def call(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

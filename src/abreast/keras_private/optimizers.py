@@ -1,7 +1,7 @@
 """The optimizer classes that apply gradients, and their tables of variables.
 
-The tables have the identities of variables as keys. Since 3.16, one more says which variables decay; before, an optimizer
-decides that at each step and keeps it in a cache.
+The keys of the tables are identities of variables. Since 3.16, another table states which variables decay; before that, an
+optimizer decides this at each step and keeps it in a cache.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer
 
 __all__ = ["OF_WEIGHT_DECAY", "BaseOptimizer", "LossScaleOptimizer", "identify_variables"]
 
-# What an optimizer keeps of `exclude_from_weight_decay`: the cache up to 3.15, the last since 3.16.
+# Attributes of an optimizer from `exclude_from_weight_decay`: the cache is used up to 3.15, the last one since 3.16.
 OF_WEIGHT_DECAY = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_cache", "_weight_decay_by_var_key")
 
 
 def identify_variables(optimizer: Any) -> None:
-    """Make the tables of an optimizer anew, whose variables have other identities than before."""
+    """Make the tables of an optimizer again, after the identities of its variables have changed."""
     variables = getattr(optimizer, "_trainable_variables", [])
     attributes = vars(optimizer)
     keys = [optimizer._var_key(variable) for variable in variables]

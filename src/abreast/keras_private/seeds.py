@@ -1,4 +1,4 @@
-"""Seeding as `keras.utils.set_random_seed` does it, without loading TensorFlow for it."""
+"""Seeding like `keras.utils.set_random_seed`, without loading TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _module: Any = rng_utils
 def set_random_seed(seed: int) -> None:
     """Seed Python, NumPy, Keras and the frameworks that this process has loaded.
 
-    Keras would import TensorFlow to seed it, wherever that is installed: 5 s and 300 MB in every process.
+    Keras would import TensorFlow to seed it, if that is installed: 5 s and 300 MB in every process.
     """
     plain = _module.tf
     if "tensorflow" not in sys.modules:
