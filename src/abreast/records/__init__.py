@@ -1,8 +1,8 @@
 """Image records: pack a source of images once, then read any sample by its number.
 
-`format/` is the layout of the files. `packing/` writes it, out of the adapters in `sources/`; `reading/` reads samples
-of it, `decoding/` makes pixels of them, and `loading/` batches for training. `serving.py` does all of it for one image. Imports
-between them point one way:
+`format/` is the layout of the files. `packing/` writes them, with items from the adapters in `sources/`; `reading/` reads
+samples, `decoding/` turns them into pixels, and `loading/` into batches for training. `serving.py` does all of it for one image.
+Imports between these packages point one way:
 `serving -> loading, packing -> sources -> decoding -> reading -> format`.
 
 The public names are here. They are imported when they are first used, so that the options of the commands load no
@@ -74,7 +74,7 @@ def _loaded(name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
-if not TYPE_CHECKING:  # a type checker that sees it takes every name for one of ours
+if not TYPE_CHECKING:  # with this function, a type checker would accept every name
     __getattr__ = _loaded
 
 

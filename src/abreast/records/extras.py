@@ -15,7 +15,7 @@ PACKAGES = {
     "google_crc32c": "google-crc32c",
     "simplejpeg": "simplejpeg",
 }
-_OTHERS = {"pyarrow": "parquet"}  # modules that some sources need, with the extra of abreast that has them
+_OTHERS = {"pyarrow": "parquet"}  # modules that some sources need, each with its extra of abreast
 
 
 def extra(module: str) -> Any:

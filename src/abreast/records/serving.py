@@ -1,6 +1,6 @@
-"""One image for a served model, with exactly the pixels that `evaluate` would have read of it from a pack.
+"""One image for a served model, with exactly the pixels that `evaluate` would have read from a pack.
 
-The image is packed in memory, by the packer's own functions, and read by those of the loader. So no step of the way can differ.
+The packer's own functions pack the image in memory, and the loader's functions read it. So no step can differ.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHANNELS = (1, 3)
 
 
 class ViewSettings(TypedDict):
-    """The arguments of `view` beside the image."""
+    """The arguments of `view` besides the image."""
 
     size: tuple[int, int]
     fraction: float
@@ -65,7 +65,7 @@ def view(
         fraction: the share of the largest centred part's sides that is shown, as in `CenterCrop`.
         antialias: smooth where the image shrinks.
         channels: 3, or 1 for records whose images are all gray; then an image with colours is refused.
-        storage: how the pack stores images: "jpeg", "png", "raw" or "keep".
+        storage: the pack's storage of images: "jpeg", "png", "raw" or "keep".
         pack_size: the `size` of the pack: the longest short side that it stores, in pixels.
         quality: the JPEG quality of the pack; 95 if it is None.
 
@@ -97,7 +97,7 @@ def view(
 
 
 def view_settings(records: Loader[Any]) -> ViewSettings:
-    """The settings with which `view` returns what these records show, as a dictionary for JSON.
+    """The settings that make `view` return the same pixels as these records, as a dictionary for JSON.
 
     Save it beside the model, with `records.class_names`.
 
@@ -147,7 +147,7 @@ def view_settings(records: Loader[Any]) -> ViewSettings:
 def _stored(image: Any, recipe: Recipe, channels: int) -> Packed:
     """The image as a pack stores it. Raises `DataError`, which names the file.
 
-    Records of one channel show no image with colours: a pack that has one makes batches of three channels.
+    Records of one channel contain no image with colours: a pack that has one makes batches of three channels.
     """
     name = str(image) if isinstance(image, str | PathLike) else None
     if name is not None:

@@ -1,4 +1,4 @@
-"""Memory for batches, which is used again as soon as nothing refers to a batch any more.
+"""Memory for batches, which is reused as soon as nothing refers to a batch any more.
 
 A batch is an array over a block of memory. Every view of it holds that array, and so does every framework that reads it
 without a copy (JAX, PyTorch and TensorFlow do so on the CPU). When the array is freed, its block is free. A ring of fixed
@@ -40,7 +40,7 @@ class Arena:
         return block
 
     def offset_of(self, array: Pixels) -> int:
-        """The offset in the file of an array that begins at a block's begin."""
+        """The offset in the file of an array that starts at the beginning of a block."""
         return self._offsets[array.ctypes.data]
 
     def _offset(self) -> int:
@@ -71,7 +71,7 @@ class BatchMemory:
         self._arena = arena
 
     def array(self, shape: tuple[int, ...]) -> Pixels:
-        """An uninitialized array of bytes at the begin of a page. JAX copies an array whose address is not 64-aligned."""
+        """An uninitialized array of bytes at the beginning of a page: JAX copies an array whose address is not 64-aligned."""
         try:
             block = self._free.pop()
         except IndexError:

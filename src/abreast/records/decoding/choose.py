@@ -36,7 +36,7 @@ class Decoding:
         return self._choice.decoder
 
     def decided(self, images_per_second: Callable[[Painters], float]) -> Decoder:
-        """Either "cpu" or "gpu". If it is still "auto", the rates of both are measured now, and the faster is taken."""
+        """Either "cpu" or "gpu". If it is still "auto", both rates are measured now, and the faster one is chosen."""
         if self.decoder == "auto":
             self._choice.decide(
                 lambda decoder: images_per_second(self._of(decoder)), fspath(self._batches.sizes.records[0].folder)
@@ -49,7 +49,7 @@ class Decoding:
         return self._of(self.decoder)
 
     def restore(self, decoder: str | None) -> None:
-        """Take the decoder of a saved state, unless the user chose one."""
+        """Use the decoder of a saved state, unless the user chose one."""
         self._choice.restore(decoder)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Cut a crop out of a JPEG without decoding it: its header with another size, and the segments that the crop needs.
+"""Cuts a crop out of a JPEG without decoding it: its header with another size, and the segments that the crop needs.
 
 Each segment between restart markers can be decoded by itself, so that the segments of a crop make up a smaller JPEG. It
 has one more pixel on each side, because decoders smooth colours over the neighbouring pixel. So the crop has exactly the

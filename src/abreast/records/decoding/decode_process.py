@@ -61,7 +61,7 @@ def main(argument: dict[str, Any]) -> None:
     with ThreadPoolExecutor(setup.num_threads) as pool:
         while task := _next_task(worker.socket, argument["parent"]):
             pool.submit(worker.do, np.frombuffer(task, np.int64).reshape(-1, COLUMNS))
-        os._exit(0)  # nobody waits for the unfinished tasks
+        os._exit(0)  # no process waits for the unfinished tasks
 
 
 def _next_task(caller: socket.socket, parent: int) -> bytes:

@@ -1,8 +1,8 @@
 """A view of a stored JPEG, decoded smaller than stored: cut to its box, then decoded at a half, a quarter or an eighth.
 
-libjpeg decodes at these sizes in less time. The smallest one that still covers the view's place in its batch is chosen. Not
-here: the last step, which shrinks by less than two (`resize.py`), a file decoded smaller to be packed (`images.py`), and the
-smaller of several packed copies (`reading/sizes.py`).
+libjpeg decodes at these sizes in less time. The smallest size that still covers the view's place in its batch is chosen. Not
+here: the last step, which shrinks by less than two (`resize.py`), the smaller decoding of a file to pack (`images.py`), and the
+choice between several packed copies (`reading/sizes.py`).
 """
 
 from __future__ import annotations

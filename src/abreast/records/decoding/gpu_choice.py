@@ -1,4 +1,4 @@
-"""The choice between CPU and GPU for a loader's decoding: the user's, or the one that is measured to be faster.
+"""The choice between CPU and GPU for a loader's decoding: the user's choice, or the one that is measured to be faster.
 
 `painters.py` and `gpu_painters.py` decode.
 """
@@ -27,7 +27,7 @@ _printed: set[str] = set()  # reasons for the CPU that this process has printed
 
 
 class Choice:
-    """`decoder` is "cpu" or "gpu", or "auto" until `decide` or `restore` chooses.
+    """The choice of a loader. `decoder` is "cpu" or "gpu", or "auto" until `decide` or `restore` chooses.
 
     `find` returns the GPU, or raises the reason why no GPU can decode. Raises `DataError` for another word, and for "gpu"
     the errors of `find`.
@@ -60,7 +60,7 @@ class Choice:
         tell(f"{what} is decoded by the {self.decoder.upper()}: {rates}")
 
     def restore(self, decoder: Any) -> None:
-        """Take the decoder of a saved state if the user chose "auto". Else warn if the user's decoder is another one."""
+        """Use the decoder of a saved state if the user chose "auto". Otherwise warn if the user's decoder differs from it."""
         if decoder not in ("cpu", "gpu") or decoder == self.decoder:
             return
         if self._wish != "auto":
@@ -72,7 +72,7 @@ class Choice:
         self.decoder = decoder
 
     def _cpu_for(self, error: AbreastError) -> None:
-        """Take the CPU. Print the reason once in a process."""
+        """Choose the CPU. Print the reason once per process."""
         self.decoder = "cpu"
         if error.message not in _printed:
             _printed.add(error.message)

@@ -66,7 +66,7 @@ class Gpu:
 
 
 def _max_halvings(batches: Batches) -> int:
-    """How often the largest view can be halved until it is as small as its place in a batch."""
+    """The number of halvings from the largest view to the size of its place in a batch."""
     times_larger = (batches.sizes.sides // np.array(batches.image_shape[:2])[:, None]).min(axis=0)
     return int(times_larger.max(initial=1)).bit_length() - 1
 

@@ -55,7 +55,7 @@ class View(NamedTuple):
 
 
 class PipelineSettings(NamedTuple):
-    """The settings that all batches of a loader share. `max_halvings` are those of its largest image."""
+    """The settings that all batches of a loader share. `max_halvings`: the halvings of its largest image."""
 
     image_shape: tuple[int, int, int]
     antialias: bool
@@ -226,13 +226,13 @@ def _inputs(views: Sequence[View], max_halvings: int) -> dict[str, Any]:
         "end": end,
     }
     for number in range(max_halvings):
-        left = np.maximum(halvings - number, 0)  # halvings from this step on; with none left the step changes nothing
+        left = np.maximum(halvings - number, 0)  # remaining halvings; with 0, the step changes nothing
         inputs[f"whole{number}"] = (sizes << left).astype(np.float32)
         inputs[f"size{number}"] = (sizes << np.maximum(left - 1, 0)).astype(np.float32)
     return inputs
 
 
 def _failed(what: str, error: Exception) -> DeviceError:
-    """The error with DALI's own message, without the source locations before it and the consequences after it."""
+    """The error with DALI's own message, without the source locations before it and the further errors after it."""
     words = str(error).rpartition("encountered:")[2].partition("Current pipeline object")[0]
     return DeviceError(f"NVIDIA DALI {what}: {' '.join(words.split())[:300] or type(error).__name__}", _HINT)

@@ -1,4 +1,4 @@
-"""Any image file becomes upright sRGB pixels of 8 bits, in one channel or three, or is refused with the reason.
+"""Turns any image file into upright sRGB pixels of 8 bits, in one channel or three, or refuses it with the reason.
 
 Only a fixed list of formats is read, and no animations. The limits on bytes, pixels and scans are checked before decoding.
 """
@@ -58,7 +58,7 @@ class Picture:
     """Upright pixels, height by width by 1 or 3 channels, and facts about their file.
 
     `encoding` is a word of `index.ENCODINGS`. `plain` means that a decoder's pixels are final: they need no turning and no
-    other colours. `note` says if the pixels are not exact, and why.
+    other colours. `note` has the reason if the pixels are not exact.
     """
 
     pixels: Pixels

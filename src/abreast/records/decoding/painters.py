@@ -1,4 +1,4 @@
-"""Painters: they fill the rows of batches with decoded images. Those here are threads of this process.
+"""Painters fill the rows of batches with decoded images. The painters here are threads of this process.
 
 Others are in `processes.py` and `gpu_painters.py`.
 """
@@ -37,13 +37,13 @@ class Painters(Protocol):
         """An array that they can paint into."""
 
     def paint(self, numbers: Numbers, boxes: Array, flips: Array, images: Pixels, first: int) -> PaintTask:
-        """Begin to fill rows of `images`, from row `first` on, one for each number of a copy (`sizes.py`).
+        """Begin to fill rows of `images`, from row `first` on: one row for each number of a copy (`sizes.py`).
 
         `images` comes from `array`.
         """
 
     def aside(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function soon that is no part of a batch."""
+        """Call a function soon, outside of any batch."""
 
     def finish(self) -> None:
         """End when all begun tasks are done. No task follows."""

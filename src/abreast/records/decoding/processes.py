@@ -249,7 +249,7 @@ def _end(processes: list[_Process], process_id: int) -> None:
     for each in processes:
         each.socket.close()
         with contextlib.suppress(ProcessLookupError):
-            each.process.send_signal(signal.SIGKILL)  # it has nothing to clean up
+            each.process.send_signal(signal.SIGKILL)  # it has no state to clean up
     for each in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             each.process.wait(_END_SECONDS)

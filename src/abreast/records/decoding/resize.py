@@ -1,6 +1,6 @@
 """A view of a stored image, resized to its place in a batch, and mirrored.
 
-A JPEG is decoded smaller first (`decode_smaller.py`). The resize that is left shrinks by less than two; it is bilinear, and
+A JPEG is decoded smaller first (`decode_smaller.py`). The remaining resize shrinks by less than two; it is bilinear, and
 `antialias` smooths before it.
 """
 

@@ -1,7 +1,7 @@
 """Columns: the values that a sample has besides its image, of any type of numbers, with a fixed or a varying shape.
 
-The types of columns, how they are found in values and written as JSON, and how values become bytes and come back. Where
-the bytes lie in a file is in `index_file`.
+Here: the types of columns, their detection in values, their form as JSON, and the conversion of values to bytes and back. Not
+here: the places of the bytes in a file (`index_file`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ColumnType:
 
     @staticmethod
     def from_json(data: Any) -> ColumnType:
-        """Raises `DataError` for anything that `to_json` does not return."""
+        """The column of a result of `to_json`. Raises `DataError` for anything else."""
         match data:
             case {"name": str(name), "type": str(kind), "shape": list(shape), **rest} if not rest:
                 if all(size is None or type(size) is int for size in shape):
@@ -111,9 +111,9 @@ def free_name(text: str, taken: Container[str]) -> str:
 
 
 def agreed(samples: Iterable[Mapping[str, Any]]) -> tuple[ColumnType, ...]:
-    """Types that hold the values of all these samples: floating point where only some values are whole numbers.
+    """Types that hold the values of all these samples: floating point if only some values are whole numbers.
 
-    A value that no column can hold is passed over here. It raises its error when its sample is packed.
+    A value that no column can hold is skipped here. It raises its error when its sample is packed.
     """
     found: dict[str, ColumnType] = {}
     for sample in samples:
@@ -183,7 +183,7 @@ def _little_endian(dtype: np.dtype[Any]) -> str:
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """The values of a column in one shard: all numbers one after another, and each value's shape where shapes vary."""
+    """The values of a column in one shard: all numbers one after another, and each value's shape if shapes vary."""
 
     type: ColumnType
     numbers: Array
@@ -228,7 +228,7 @@ class StoredColumn:
         return part.reshape(self.shapes[index])
 
     def values(self, num_samples: int) -> Array | None:
-        """All values, with samples as the first axis; None for text, for bytes, and where shapes differ."""
+        """All values, with samples as the first axis; None for text, for bytes, and if shapes differ."""
         shape: Sequence[Any] = self.type.shape
         if self.type.type in (TEXT, BYTES):
             return None

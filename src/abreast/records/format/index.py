@@ -1,6 +1,6 @@
 """The index of a shard: everything except the bytes of its images, such as each image's place, size, key and columns.
 
-How an index becomes bytes is in `index_file`.
+Not here: the bytes of an index (`index_file`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SAMPLE = np.dtype(
 
 @dataclass(frozen=True)
 class Note:
-    """Why an item of the source was skipped or not packed exactly. `position` counts the source's items from 0."""
+    """The reason why an item of the source was skipped or not packed exactly. `position` counts the items from 0."""
 
     position: int
     key: str

@@ -45,7 +45,7 @@ def checked_key(text: str) -> str:
 
 
 class KeyMaker:
-    """Makes a key of any path: unsafe characters become `_`, and a key that exists already gets a number."""
+    """Makes keys from any paths: unsafe characters become `_`, and a key that exists already gets a number."""
 
     def __init__(self) -> None:
         self._given: dict[str, int] = {}

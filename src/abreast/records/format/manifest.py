@@ -38,7 +38,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """`settings` are the packer's; `written_by` has the versions of the packages that wrote the data set."""
+    """A finished data set. `settings` are the packer's; `written_by`: versions of the packages that wrote the data set."""
 
     num_samples: int
     num_skipped: int

@@ -1,6 +1,6 @@
-"""One batch: views of its samples are drawn, painters decode them into one array, and columns become the targets.
+"""The making of one batch: views of its samples are drawn, painters decode them into one array, columns become the targets.
 
-The samples of a batch are chosen in `sampling.py`, and the order of batches in `loader.py`.
+Not here: the choice of a batch's samples (`sampling.py`), and the order of batches (`loader.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_ROWS_OF_A_TASK = 16
 
 @dataclass(frozen=True)
 class Look:
-    """How images become rows of a batch. `size` is height and width; `antialias` costs time where images shrink."""
+    """The rule that turns images into rows of a batch. `size`: height and width. `antialias` costs time if images shrink."""
 
     size: tuple[int, int]
     view: RandomCrop | CenterCrop
@@ -70,7 +70,7 @@ class Assembly:
         return self._batch(np.empty((0, *self.batches.image_shape), np.uint8), np.empty(0, np.int64))
 
     def start(self, numbers: Numbers, seed: int, epoch: int, first: int, painters: Painters, num_tasks: int) -> Started:
-        """Let painters make the batch of these samples, whose positions in the epoch's order begin at `first`."""
+        """Begin the batch of these samples with painters. The positions in the epoch's order begin at `first`."""
         copies, views = self._views(numbers, seed, epoch, first)
         images = painters.array((len(numbers), *self.batches.image_shape))
         rows = max(1, min(_MAX_ROWS_OF_A_TASK, -(-len(numbers) // num_tasks)))
@@ -102,7 +102,7 @@ class Assembly:
         return copies, Views(boxes, views.flips)
 
     def _batch(self, images: Pixels, numbers: Numbers) -> Any:
-        """The batch as Keras takes it: images alone, `(x, y)`, or `(x, y, sample_weight)`."""
+        """The batch in Keras's form: images alone, `(x, y)`, or `(x, y, sample_weight)`."""
         y: Any = self._targets
         if y is not None:
             y = {name: each[numbers] for name, each in y.items()} if isinstance(y, dict) else y[numbers]

@@ -1,8 +1,7 @@
 """Random numbers as a function of their position, so that threads, processes and restarts do not change them.
 
 Philox is a function of a key and a counter (Salmon et al., SC 2011). Here the key is the seed and the epoch, and the
-counter is the position. Only raw words are used: NumPy promises that they never change, and does not promise it for its
-distributions.
+counter is the position. Only raw words are used: NumPy guarantees that they never change, but not that its distributions do not.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from abreast.errors import DataError
 
-_WORDS = 4  # words of 64 bits that Philox gives for one counter
+_WORDS = 4  # words of 64 bits that Philox returns for one counter
 _ORDER, _NUMBERS = 0, 1  # the counters of the two uses are 2^128 apart
 
 Draws = npt.NDArray[np.float64]

@@ -1,7 +1,7 @@
-"""`ImageRecords` follow the epochs of a `fit`: also those that `initial_epoch` or `BackupAndRestore` begin with.
+"""The link between `ImageRecords` and the epochs of a `fit`, also if `initial_epoch` or `BackupAndRestore` sets the first one.
 
-A callback that each `fit` on records gets learns the epochs, and Keras's iterator of an epoch takes no more steps than the epoch
-has left. Not here: which batches belong to an epoch (`fit_epochs.py`).
+Each `fit` on records gets a callback that learns the epochs, and Keras's iterator of an epoch takes only the epoch's remaining
+steps. Not here: the batches of an epoch (`fit_epochs.py`).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from abreast.records.loading.loader import Loader
 from abreast.records.loading.sampling import Place
 from abreast.stderr import tell_for_all
 
-_FRAMES = 6  # between a callback and its `fit`, at most
-_LATE: WeakSet[FollowFit] = WeakSet()  # of fits that were looked up too early to be wrapped, until their end
+_FRAMES = 6  # largest number of frames between a callback and its `fit`
+_LATE: WeakSet[FollowFit] = WeakSet()  # for fits that were looked up too early to be wrapped, until their end
 _NOTE = "abreast_records"  # the entry of a backup's file with the state of the records
 
 
 class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
-    """Moves records to the batch with which the first epoch of a `fit` begins, and lets backups name their place."""
+    """Moves records to the first batch of a `fit`, and adds the records' place to backups."""
 
     def __init__(self, records: Loader, held_out: Loader | None, arguments: dict[str, Any]) -> None:
         super().__init__()
         self.records, self.held_out = records, held_out
         steps = _least(arguments.get("steps_per_epoch"), keras.config.max_steps_per_epoch())
         at_once = int(getattr(arguments["self"], "steps_per_execution", None) or 1)
-        self.steps = None if steps is None else -(-steps // at_once) * at_once  # Keras takes whole executions
+        self.steps = None if steps is None else -(-steps // at_once) * at_once  # Keras runs whole executions
         self.validation_steps = arguments.get("validation_steps")
         self.validation_freq = arguments.get("validation_freq", 1)
         self.backups = [each for each in listed(arguments.get("callbacks")) if _is_backup(each)]
@@ -48,7 +48,7 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         self.until_end = ExitStack()  # closed when the `fit` ends
 
     def join(self, callbacks: Any) -> Any:
-        """The callbacks of the `fit` with this one in front, and backups that name their place, until the `fit` ends."""
+        """The callbacks of the `fit`, with this one in front. Until the `fit` ends, backups include the records' place."""
         for backup in self.backups:
             self.until_end.enter_context(backups.noting(backup, self.note))
         if not isinstance(callbacks, keras.callbacks.CallbackList):
@@ -63,7 +63,7 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
     @property
     def epochs(self) -> FitEpochs | None:
-        """The places of this `fit`, once its first epoch has begun."""
+        """The places of this `fit`; None before its first epoch begins."""
         return self.records._fit_epochs
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -95,14 +95,14 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
             self.held_out._go_to(Place(self._validations_before(epoch), 0))
 
     def _first_place(self, epoch: int) -> Place:
-        """Where the records begin: where `restore` put them, at the backup's place, or at the epoch that `fit` begins with."""
+        """The place where the records begin: from `restore`, from a backup, or the first epoch of the `fit`."""
         records = self.records
         if records._restored:
             return records._begin
         for backup in self.backups:
             if (saved := backups.read(backup)) is not None:
                 return self._place_of(backup, saved, epoch)
-        # A second `fit` that begins with epoch 0 goes on with new batches.
+        # A second `fit` that begins with epoch 0 continues with new batches.
         return self._begin_of(epoch) if epoch else records._begin
 
     @property
@@ -114,7 +114,7 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         return self._from_start.place(epoch)
 
     def _place_of(self, backup: Any, saved: backups.Saved, epoch: int) -> Place:
-        """The place of a backup, as noted there, or as Keras's own numbers say it."""
+        """The place of a backup, from the note in it, or from Keras's own numbers."""
         begin = self._begin_of(epoch)
         if (state := saved.get(_NOTE)) is not None:
             try:
@@ -136,14 +136,14 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         return place if reached == epoch else begin
 
     def note(self, epoch: int, steps_done: int) -> backups.Saved:
-        """What a backup notes: the state of the records, and the epoch of the next step."""
+        """The note for a backup: the state of the records, and the epoch of the next step."""
         if self.epochs is None:
             return {}
         epoch, place = self.epochs.after(epoch, steps_done)
         return {"epoch": epoch, _NOTE: self.records.state(place.epoch, place.batch)}
 
     def _validations_before(self, epoch: int) -> int:
-        """Epochs of the validation records that came before: all but those of which each validation takes only a part."""
+        """The number of earlier epochs of the validation records; 0 if each validation reads only a part of an epoch."""
         assert self.held_out is not None
         part = self.validation_steps and self.validation_steps < len(self.held_out)
         return 0 if part else num_validations(epoch, self.validation_freq)
@@ -151,7 +151,7 @@ class FollowFit(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
 @functools.cache
 def install() -> None:
-    """Let every `fit` of Keras lead records that it is given. Runs once."""
+    """Make every `fit` of Keras follow the records that it gets. Runs once."""
     model: Any = keras.Model
     model.fit = _following(model.fit)
     callbacks: Any = keras.callbacks.CallbackList
@@ -210,10 +210,10 @@ def _with_late_records(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _end_late(records: Loader | None, callbacks: Any) -> list[FollowFit]:
-    """Undo what an earlier `fit` of these records or callbacks left, if it was looked up too early and raised.
+    """Undo the changes of an earlier `fit` of these records or callbacks, if it was looked up too early and raised.
 
-    Returns what followed such fits. Their iterations go on until the garbage collector or a wrapped `fit` ends them: when Keras
-    calls `on_train_begin`, those of the new `fit` may have begun.
+    Returns the callbacks of such fits. Their iterations continue until the garbage collector or a wrapped `fit` ends them: when
+    Keras calls `on_train_begin`, the iterations of the new `fit` may have begun.
     """
     given = listed(callbacks)
     left = [
@@ -227,7 +227,7 @@ def _end_late(records: Loader | None, callbacks: Any) -> list[FollowFit]:
 
 
 def _arguments_of_fit(frame: FrameType | None, callbacks: Any) -> dict[str, Any]:
-    """The variables of Keras's `fit` that calls this `CallbackList`; other callers may stand between."""
+    """The variables of Keras's `fit` that calls this `CallbackList`, possibly through other callers."""
     for _ in range(_FRAMES):
         if frame is None:
             break
@@ -242,7 +242,7 @@ def _follower(records: Loader[Any], arguments: dict[str, Any]) -> FollowFit:
 
 
 def _with_steps_left(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """An `__iter__` of Keras's iterator of an epoch that knows of batches that came before the first one of a `fit`."""
+    """An `__iter__` for Keras's iterator of an epoch that takes only the remaining steps of a `fit`'s first epoch."""
 
     @functools.wraps(plain)
     def begin(self: Any) -> Any:
@@ -262,7 +262,7 @@ def _with_steps_left(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_due(adapter: Any) -> bool:
-    """Whether a checkpoint says where the epoch begins."""
+    """Whether a checkpoint determines where the epoch begins."""
     return isinstance(adapter, Feed) and adapter.keeper is not None and adapter.keeper.is_due
 
 

@@ -1,4 +1,4 @@
-"""The batches that each epoch of a `fit` takes, as arithmetic on places. `fit_callback.py` learns the epochs."""
+"""The batches of each epoch of a `fit`, as arithmetic on places. `fit_callback.py` learns the epochs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from abreast.records.loading.sampling import Place
 class FitEpochs:
     """The places of a `fit` that begins its epoch `first` at the batch `begin`.
 
-    With fewer `steps` than batches, several epochs of `fit` share one epoch of the records, as Keras reads them: each takes
-    the next `steps` batches, and the last one those that remain.
+    With fewer `steps` than batches, several epochs of `fit` share one epoch of the records, as in Keras: each takes the next
+    `steps` batches, and the last one takes the remaining batches.
     """
 
     first: int
@@ -27,23 +27,23 @@ class FitEpochs:
 
     @property
     def _parts(self) -> int:
-        """Epochs of `fit` in one epoch of the records."""
+        """The number of epochs of `fit` in one epoch of the records."""
         return -(-self.num_batches // self._steps)
 
     @property
     def steps_left(self) -> int:
-        """Steps of the first epoch of `fit`."""
+        """The number of steps of the first epoch of `fit`."""
         return min(self._steps - self.begin.batch % self._steps, self.num_batches - self.begin.batch)
 
     def place(self, epoch: int) -> Place:
-        """The batch with which an epoch of `fit` begins."""
+        """The place of the first batch of an epoch of `fit`."""
         if epoch == self.first:
             return self.begin
         epochs, part = divmod(self.begin.batch // self._steps + epoch - self.first, self._parts)
         return Place(self.begin.epoch + epochs, part * self._steps)
 
     def after(self, epoch: int, steps_done: int) -> tuple[int, Place]:
-        """Epoch and batch of the step that follows when some steps of an epoch are done."""
+        """Epoch and place of the step that follows `steps_done` steps of an epoch."""
         place, following = self.place(epoch), self.place(epoch + 1)
         batch = place.batch + steps_done
         end = following.batch if following.epoch == place.epoch else self.num_batches
@@ -51,5 +51,5 @@ class FitEpochs:
 
 
 def num_validations(epoch: int, freq: int | Collection[int]) -> int:
-    """How often `fit` validates before an epoch, with its `validation_freq`."""
+    """The number of validations of a `fit` before an epoch, given its `validation_freq`."""
     return epoch // freq if isinstance(freq, int) else sum(1 <= each <= epoch for each in freq)

@@ -1,7 +1,7 @@
 """`ImageRecords`: the loader of packed images as a `PyDataset` for Keras's `fit`, `evaluate` and `predict`.
 
-It is also its own Keras data adapter. Keras shuffles the batches of any other `PyDataset` with its own generator, so that
-the next batch could not be known. Not here: the place in an epoch where reading goes on (`loader.py`).
+It is also its own Keras data adapter. Keras shuffles the batches of any other `PyDataset` with its own generator, so the next
+batch could not be known. Not here: the place in an epoch where reading continues (`loader.py`).
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
         seed: the number that chooses order and crops; the same seed gives the same batches, bit for bit.
         drop_remainder: leave out the last batch if it has fewer rows.
         antialias: average over all pixels of images that shrink; by default True without random crops.
-        smaller: data sets of the same samples, packed with a smaller `size`: each part is read from the smallest one in which it
-            has at least as many pixels as its place in the batch.
+        smaller: data sets of the same samples, packed with a smaller `size`: each part is read from the smallest data set that
+            has enough pixels for its place in the batch.
         num_threads: number of decoding threads; by default one per core.
         num_workers: number of processes that share these threads; 0 is this process.
         decoder: `"cpu"`, `"gpu"` (NVIDIA DALI), or `"auto"` for the one that is measured to be faster.
-        shard: of several processes, the number of the one whose rows to read, from 0.
+        shard: the number of the process whose rows to read, from 0.
         num_shards: number of these processes.
         class_names: the names of the classes in the order of their numbers, as `train.class_names`; a file with a name on each
             line; or a packed data set.
@@ -162,7 +162,7 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
         ) -> None: ...
         def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
-    _goes_on = False  # True if Keras has asked for another iterator since it took a batch of the last one
+    _goes_on = False  # True if Keras has requested a new iterator since it took a batch of the last one
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         self._goes_on = True
@@ -173,7 +173,7 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
         yield from map(_as_tuple, self._rest_of_epoch(may_only_look=True))  # `map` holds no batch
 
     def _parts(self, own_rows: OwnRows) -> Iterator[Part]:
-        """The batches of an epoch, of which a process decodes its own rows only: see `feed/parts.py`."""
+        """The batches of an epoch, in which a process decodes only its own rows: see `feed/parts.py`."""
         self._goes_on = True
         return self._own_parts(own_rows)
 
@@ -192,7 +192,7 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
         yield from map(part, self._rest_of_epoch(may_only_look=True, own_rows=own_rows))  # `map` holds no batch
 
     def _jump(self, num_batches: int) -> bool:
-        """See `feed/jump.py`: move the iterator that was made last, which has returned no batch yet."""
+        """Move the newest iterator, which has returned no batch yet: see `feed/jump.py`."""
         begin = self._begin
         batch = begin.batch + num_batches
         if batch > len(self):
@@ -206,9 +206,9 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
         return {"kind": "ImageRecords", **self._sequence(), **columns}
 
     def _own_state(self) -> dict[str, Any]:
-        """See `feed/source_state.py`: the place, and which epochs a `fit` takes."""
+        """The place, and the epochs of the `fit`: see `feed/source_state.py`."""
         begin, fit = self._begin, self._fit_epochs
-        if self._next.epoch > begin.epoch:  # all batches were given, and nobody has said yet that the epoch has ended
+        if self._next.epoch > begin.epoch:  # all batches were given, but the end of the epoch is not reported yet
             begin = self._next
         epochs = None if fit is None else [fit.first, fit.begin.epoch, fit.begin.batch, fit.steps]
         return {"place": [begin.epoch, begin.batch], "fit": epochs}
@@ -220,9 +220,9 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
             self._fit_epochs = FitEpochs(first, Place(epoch, batch), len(self), steps)
 
     def on_epoch_end(self) -> None:
-        """Keras calls this after an epoch, and also after it took the first batch to build a model.
+        """End the epoch, unless Keras took only the first batch to build a model. Keras calls this in both cases.
 
-        After an epoch it has asked for the next iterator already, and after building it has not. If an epoch has only one
+        After an epoch, Keras has already requested the next iterator; after building, it has not. If an epoch has only one
         batch, there is no other difference.
         """
         if self._goes_on:
@@ -230,7 +230,9 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
 
     def get_jax_iterator(self, super_batch: int | None = None) -> Iterator[Any]:
         if distribution.current() is not None:
-            batches: Iterator[Any] = map(_as_tuple, self)  # Keras asks late, so that `on_epoch_end` could not tell
+            batches: Iterator[Any] = map(
+                _as_tuple, self
+            )  # Keras requests it late, so `on_epoch_end` sees no difference
         else:
             batches = self.get_numpy_iterator()
         return batches if super_batch is None else super_batch_iterator(batches, super_batch)
@@ -239,7 +241,7 @@ class ImageRecords(Loader[Batch], keras.utils.PyDataset, DataAdapter, Generic[Ba
         return get_torch_dataloader(self.get_numpy_iterator())
 
     def get_tf_dataset(self) -> Any:
-        # Keras on TensorFlow looks at no batch beforehand, and asks for iterators when it takes the first batch.
+        # Keras on TensorFlow reads no batch beforehand, and requests an iterator when it takes the first batch.
         return pipeline_of(lambda: map(_as_tuple, self), _as_tuple(self._assembly.like()))
 
 

@@ -31,7 +31,7 @@ from abreast.records.reading.reader import Numbers, Records
 from abreast.records.reading.sizes import Sizes
 from abreast.shares import OwnRows
 
-_TASKS_PER_THREAD = 2  # in a batch, and in the batches that are begun ahead
+_TASKS_PER_THREAD = 2  # tasks per thread in a batch, and in the batches begun ahead
 _MAX_SIDE = 65_500
 
 
@@ -89,10 +89,10 @@ class Loader(Generic[Batch]):
         self._decoding = Decoding(decoder, self._assembly.batches, self.num_threads, num_workers)
         self._order: tuple[int, Numbers] | None = None
         self._begin = self._next = Place(0, 0)
-        self._restored = False  # whether `restore` chose the place, and no `fit` has begun there
-        self._fit_epochs: FitEpochs | None = None  # of the `fit` that runs, or has ended
-        self._fit_begins: FitEpochs | None = None  # of a `fit` whose first epoch is about to be read
-        self._painting: WeakSet[Painters] = WeakSet()  # of the iterations that run
+        self._restored = False  # whether `restore` set the place, and no `fit` has begun there
+        self._fit_epochs: FitEpochs | None = None  # epochs of the present or last `fit`
+        self._fit_begins: FitEpochs | None = None  # epochs of a `fit` before its first batch is read
+        self._painting: WeakSet[Painters] = WeakSet()  # painters of the running iterations
         self._settings: dict[str, Any] = {
             "batch_size": batch_size,
             "size": size,
@@ -120,7 +120,7 @@ class Loader(Generic[Batch]):
         return self._sampling.num_batches
 
     def __iter__(self) -> Iterator[Batch]:
-        """The rest of the epoch. Its threads end with it, or when it is closed; processes wait for the next iteration."""
+        """The rest of the epoch. Its threads end with the iteration, or when it is closed; processes wait for the next one."""
         return self._rest_of_epoch()
 
     def _rest_of_epoch(self, may_only_look: bool = False, own_rows: OwnRows = range) -> Iterator[Any]:
@@ -140,7 +140,7 @@ class Loader(Generic[Batch]):
         try:
             painters.aside(self._read_ahead, begin.epoch, order, range(asked, asked + self._ahead), own_rows)
             for batch in range(begin.batch, len(self)):
-                if os.getpid() != process:  # the threads are not in the forked process, which would wait for ever
+                if os.getpid() != process:  # a forked process has no threads, and would wait for ever
                     hint = "begin another iteration there: iter(loader)"
                     raise DataError("an iteration cannot continue in a forked process", hint)
                 while asked < min(batch + self._ahead + 1, len(self)):
@@ -149,10 +149,10 @@ class Loader(Generic[Batch]):
                 started[0].wait()
                 self._next = self._checked(Place(begin.epoch, batch + 1))
                 if batch + 1 == len(self):
-                    painters.finish()  # Keras does not ask for more, so that the code after the loop may never run
+                    painters.finish()  # Keras does not ask again after the last batch, so the code after the loop may never run
                     if batch > begin.batch or not may_only_look:
                         self._ended(begin)
-                yield started.popleft().data  # not held here, so that its memory is free as soon as the caller drops it
+                yield started.popleft().data  # no reference stays here, so the memory is free as soon as the caller drops it
             self._ended(begin)
         finally:
             painters.leave()
@@ -169,7 +169,7 @@ class Loader(Generic[Batch]):
             self._ended(self._begin)
 
     def _start(self, epoch: int, batch: int, order: Numbers, painters: Painters, own_rows: OwnRows = range) -> Started:
-        """Let painters make a batch, and begin to read a later one from the disk."""
+        """Begin a batch with painters, and begin to read a later batch from the disk."""
         later = range(batch + self._ahead, batch + self._ahead + 1)
         painters.aside(self._read_ahead, epoch, order, later, own_rows)
         positions = self._own_positions(batch, own_rows)
@@ -183,7 +183,7 @@ class Loader(Generic[Batch]):
         return positions[own.start : own.stop]
 
     def __getitem__(self, batch: int) -> Batch:
-        """Batch `batch` of the epoch that the next iteration begins with, made at once."""
+        """Batch `batch` of the next iteration's first epoch, made at once."""
         if not -len(self) <= batch < len(self):
             raise IndexError(f"batch {batch} of {len(self)}")
         epoch, positions = self._begin.epoch, self._sampling.positions(batch % len(self))
@@ -218,7 +218,7 @@ class Loader(Generic[Batch]):
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """The names of the classes that the targets count, or the places of a vector; None if they have none.
+        """The names of the classes that the targets count, or of the places of a vector; None without names.
 
         Without targets, or with several, these are the names for the column `label`.
         """
@@ -242,7 +242,7 @@ class Loader(Generic[Batch]):
         return self._next.epoch
 
     def state(self, epoch: int | None = None, batch: int | None = None) -> dict[str, Any]:
-        """A place in the sequence of batches: a dictionary for JSON, with which `restore` continues there.
+        """A place in the sequence of batches, as a dictionary for JSON; `restore` continues there.
 
         Args:
             epoch: number of the epoch, from 0. By default the place is after the last batch that was given.
@@ -270,7 +270,7 @@ class Loader(Generic[Batch]):
         return {**self._sequence(), "decoder": self._decoding.decoder, "epoch": place.epoch, "batch": place.batch}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration, or the next `fit`, begin at a place.
+        """Make the next iteration, or the next `fit`, begin at a place.
 
         Args:
             state: a dictionary of `state`, also of another process.
@@ -299,11 +299,11 @@ class Loader(Generic[Batch]):
         return self._checked(Place(state["epoch"], state["batch"]))
 
     def _go_to(self, place: Place) -> None:
-        """Let the next iteration begin at a place."""
+        """Make the next iteration begin at a place."""
         self._begin = self._next = place
 
     def _leave_iterations(self) -> None:
-        """End the threads of all iterations, which cannot go on.
+        """End the threads of all iterations, which cannot continue.
 
         A failed `fit` leaves its iterator in a reference cycle. The garbage collector would end it at any time, even while
         Python starts a thread, and Python 3.11 then waits for ever: starting and joining a thread take the same lock.

@@ -1,4 +1,4 @@
-"""How many images per second painters make of a loader's batches."""
+"""The measured rate, in images per second, at which painters make a loader's batches."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from abreast.records.loading.assembly import Started
 
-_MEASURED_SECONDS, _MEASURED_BATCHES = 1.0, 3  # at least
+_MEASURED_SECONDS, _MEASURED_BATCHES = 1.0, 3  # lower limits of a measurement
 
 
 def images_per_second(start: Callable[[int], Started], num_ahead: int) -> float:
-    """Images per second of the batches that `start` begins, while `num_ahead` more batches are begun already.
+    """Images per second of the batches that `start` begins, with `num_ahead` more batches begun ahead.
 
     `start` takes the number of a batch, counted from 0. The first batches are not counted: they make the pipelines
     and read the disk.

@@ -1,4 +1,4 @@
-"""The samples of each batch: the order of an epoch, its global batches, and the rows of each that a process reads.
+"""The samples of each batch: the order of an epoch, its global batches, and the rows of each batch that a process reads.
 
 All of it is a function of the settings, the epoch and the number of the batch.
 """
@@ -26,7 +26,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How samples become batches. `batch_size` counts the rows of all shards; shard p reads the p-th part of each batch."""
+    """The rule that divides samples into batches. `batch_size`: rows of all shards; shard p reads the p-th part of each."""
 
     num_samples: int
     batch_size: int
@@ -60,7 +60,7 @@ class Sampling:
         return whole if self.drop_remainder or not rest else whole + 1
 
     def positions(self, batch: int) -> range:
-        """Where this shard's rows of a batch stand in the order of the epoch."""
+        """The positions of this shard's rows of a batch in the order of the epoch."""
         rows = Shares(self._rows(batch), (1,) * self.num_shards).rows_of(self.shard)
         begin = batch * self.batch_size
         return range(begin + rows.start, begin + rows.stop)

@@ -1,4 +1,4 @@
-"""A contact sheet: pictures of samples, each with its key and its label; or a row of views per sample, as training sees them."""
+"""A contact sheet: pictures of samples, each with its key and label; or a row of each sample's views, as in training."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from abreast.records.sources.labels import LABEL
 from abreast.stderr import tell
 
 SIZE = 128  # pixels of a picture's side
-_COUNT = 24  # samples
-_COUNT_OF_ROWS = 6  # samples, if each has a row of views
+_COUNT = 24  # number of samples
+_COUNT_OF_ROWS = 6  # number of samples if each has a row of views
 _COLUMNS, _VIEWS = 6, 8
 _GAP, _LINE = 4, 14  # pixels
 _LETTERS = 11  # height in pixels

@@ -1,4 +1,4 @@
-"""The targets of a loader: columns of numbers as they are, and columns of words as class numbers with their names."""
+"""The targets of a loader: columns of numbers unchanged, and columns of words as class numbers with their names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBERED: dict[
 
 @dataclass(frozen=True)
 class TargetColumns:
-    """`arrays` has a row per sample: one array, several by name, or None. `class_names` are those of the one column."""
+    """The targets of all samples. `arrays`: one array, several by name, or None. `class_names`: of a single column."""
 
     arrays: Array | dict[str, Array] | None
     class_names: tuple[str, ...] | None
@@ -82,7 +82,7 @@ def _of_words(records: Records, name: str, given: tuple[str, ...] | None) -> tup
 
 
 def _names_of_label(records: Records, name: str) -> tuple[str, ...] | None:
-    """The names of the classes if the column `label` was made of this column: the same in all parts of a split."""
+    """The class names if the column `label` was made from this column; they are the same in all parts of a split."""
     return records.class_names if records.manifest.settings.get("label") == [name] else None
 
 

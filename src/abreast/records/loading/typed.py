@@ -1,6 +1,6 @@
-"""The batches of a loader as a type checker sees them: which arrays they have depends on `targets` and `weights`.
+"""The types of a loader's batches for a type checker: their arrays depend on `targets` and `weights`.
 
-Nothing here does anything when a program runs.
+This module has no effect when a program runs.
 """
 
 from __future__ import annotations

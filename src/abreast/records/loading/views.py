@@ -22,7 +22,7 @@ Sizes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Views:
-    """`boxes` is images by left, top, width and height, in pixels. `flips` is True for each mirrored image."""
+    """The views of some images. `boxes`: images by left, top, width and height, in pixels. `flips`: True if mirrored."""
 
     boxes: Sizes
     flips: npt.NDArray[np.bool_]

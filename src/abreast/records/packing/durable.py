@@ -1,4 +1,4 @@
-"""What a packer does to files, in an order that leaves a known state after a crash at any call.
+"""A packer's changes to files, in an order that leaves a known state after a crash at any call.
 
 A file is written under a name that ends in `.part`, synced to the disk, and only then renamed; syncing its folder makes
 the name durable.
@@ -20,7 +20,7 @@ _AHEAD_BYTES = 8 << 20
 
 
 class PartFile:
-    """A file that has its name from `publish` on. Until then, the name ends in `.part`."""
+    """A file that gets its name in `publish`. Until then, the name ends in `.part`."""
 
     def __init__(self, path: Path, files: Files) -> None:
         self.path = path

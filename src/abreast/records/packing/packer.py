@@ -78,7 +78,7 @@ def pack(
         split: make a data set of each part, in a folder of `dest`: `{"train": 0.9, "val": 0.1}` draws the parts by key,
             `["train", "val"]` takes the parts that the source has.
         split_seed: the number that chooses the parts, with the keys.
-        split_by: a column of classes, as `"label"`, each of which has its share in each part.
+        split_by: a column of classes, such as `"label"`; each class has its share in each part.
         image: the column, feature or extension that holds the images, if it cannot be found automatically.
         columns: the columns to keep; a dictionary also renames them: `{new name: old name}`.
         label: the column whose words become class numbers in a column `label`, with their names. Several columns, a list of
@@ -171,7 +171,7 @@ def _whole(name: str, value: int | None) -> int | None:
 
 
 def _check_apart(source: Any, folder: Path) -> None:
-    """Raise `DataError` for a folder inside of its source: the next run would find other images there."""
+    """Raise `DataError` for a folder inside its source: the next run would find other images there."""
     if isinstance(source, str | PathLike) and fspath(source) and Path(fspath(source)).is_dir():
         # `Path.resolve` raises at a loop of links.
         inner, outer = (Path(os.path.realpath(path)) for path in (folder, source))
@@ -180,7 +180,7 @@ def _check_apart(source: Any, folder: Path) -> None:
 
 
 def checked_recipe(storage: Storage, size: int | None, quality: int | None) -> Recipe:
-    """How images are stored. Raises `DataError` for invalid settings."""
+    """The recipe for storing images. Raises `DataError` for invalid settings."""
     if storage not in STORAGES:
         raise DataError(f"storage cannot be {storage!r}", f"use one of {', '.join(STORAGES)}")
     if quality is not None and storage != "jpeg":

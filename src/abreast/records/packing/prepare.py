@@ -30,7 +30,7 @@ STORAGES: tuple[str, ...] = get_args(Storage)
 
 @dataclass(frozen=True)
 class Recipe:
-    """How images are stored. `size` is the largest short side in pixels, None for no limit."""
+    """A rule for storing images. `size` is the largest short side in pixels, None for no limit."""
 
     storage: Storage = "jpeg"
     size: int | None = None

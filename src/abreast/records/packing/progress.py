@@ -17,7 +17,7 @@ _SHOWN_NOTES = 20
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a packer is: `pack(..., progress=...)` is called with one at most twice a second. It prints as a line.
+    """The progress of a packer. `pack(..., progress=...)` gets one at most twice a second. It prints as a line.
 
     Attributes:
         num_done: number of items of the source that are packed or skipped.
@@ -62,7 +62,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Summary:
-    """A finished data set, and what the call of `pack` did. It prints as a few lines, and is a table in a notebook.
+    """A finished data set, and the work of this call of `pack`. It prints as a few lines, and is a table in a notebook.
 
     Attributes:
         folder: the folder of the data set.
@@ -153,7 +153,7 @@ class Summary:
         return "\n".join(lines)
 
     def _answer(self) -> str:
-        """The text of a dry run, with all that would fail."""
+        """The text of a dry run, with all items that would fail."""
         total = self.num_samples + len(self.skipped)
         size = f"{counted(total, 'image')}, {self.num_samples:,} can be packed: about {self.file_bytes / 1e6:,.1f} MB"
         lines = [f"{self.folder}: {size}; nothing is written"]

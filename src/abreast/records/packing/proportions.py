@@ -1,8 +1,8 @@
-"""Parts in which each class has its share: the draw of `split_by`.
+"""The draw of `split_by`: in each part, each class has its share.
 
 Images are put in an order: class by class, and at random within a class. Then each image goes to the part that lacks most of
-its share of the images so far. So every stretch of that order, and with it every class, is divided by the shares to within
-about one image, as are all images together.
+its share of the images so far. So every range of that order, and therefore every class, is divided by the shares to within about
+one image, and so are all images together.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Proportions:
     parts: Mapping[str, str]
 
     def part(self, key: str) -> str:
-        """An item that cannot be read, whose class is not known, belongs to the first part."""
+        """The part of an item with this key. An item that cannot be read has no class, and goes to the first part."""
         return self.parts.get(key, next(iter(self.shares)))
 
 
 def proportional(source: ItemSource, draw: Draw, column: str) -> Proportions:
     """The parts of a source by the values of a column. Raises `DataError` for a column that does not hold classes.
 
-    The source gives the same items again: see `identity_to_split`.
+    The source must give the same items again: see `identity_to_split`.
     """
     have = [type.name for type in source.columns or ()]
     if column not in have:
@@ -52,7 +52,7 @@ def proportional(source: ItemSource, draw: Draw, column: str) -> Proportions:
 
 
 def _class(value: Any) -> str:
-    """Equal text for equal values. Tags are one class for each set of them."""
+    """A text for the class of a value; equal values have equal texts. Each different set of tags is one class."""
     return value.message if isinstance(value, DataError) else repr(np.asarray(value).tolist())
 
 
@@ -64,7 +64,7 @@ def _check_classes(column: str, classes: Mapping[str, str]) -> None:
 
 
 def dealt(shares: Mapping[str, float], count: int) -> Iterable[str]:
-    """A part for each of `count` images, so that all beginnings are divided by the shares as closely as possible."""
+    """A part for each of `count` images. Each prefix of the list is divided by the shares as closely as possible."""
     given = dict.fromkeys(shares, 0)
     for number in range(1, count + 1):
         name = max(shares, key=lambda part: round(shares[part] * number - given[part], 9))  # 9: ties are exact

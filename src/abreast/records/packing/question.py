@@ -1,4 +1,4 @@
-"""`pack(dry_run=True)`: everything that a packer does, except that nothing is written; the summary lists what would fail."""
+"""`pack(dry_run=True)`: all work of a packer without writing; the summary lists the items that would fail."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from abreast.records.sources.source import Item
 
 
 def check_repeated(items: Iterator[Item], indices: Iterable[Path], notes: Sequence[Note]) -> None:
-    """Draw the items that these shards were made of. Raise `DataError` if a key or a column differs from the packed one.
+    """Draw the items of these shards again. Raise `DataError` if a key or a column differs from the packed one.
 
     Pixels are not compared, and neither are columns of skipped items.
     """

@@ -21,7 +21,7 @@ from abreast.records.packing.durable import PartFile
 
 @dataclass(frozen=True)
 class Packed:
-    """A sample as it is stored. `orientation` is EXIF's, 1 for upright; `plain` is that of `images.Picture`."""
+    """A sample as it is stored. `orientation` is EXIF's, 1 for upright; `plain` is as in `images.Picture`."""
 
     key: str
     data: bytes
@@ -36,7 +36,7 @@ class Packed:
 
 
 class ShardWriter:
-    """Writes one shard, which is no part of the data set until `finish`."""
+    """Writes one shard, which becomes part of the data set in `finish`."""
 
     def __init__(self, folder: Path, number: int, first_sample: int, files: Files) -> None:
         self.name = manifest.shard_name(number)
@@ -58,7 +58,7 @@ class ShardWriter:
         return self._tar.size_bytes
 
     def add(self, sample: Packed, values: list[Array], members: bytes, offset: int) -> None:
-        """Append the members of a sample, in which the bytes of the image begin at `offset`."""
+        """Append the members of a sample; in `members`, the image's bytes begin at `offset`."""
         begin = self._tar.size_bytes + offset
         self._write(members)
         key = sample.key.encode()

@@ -1,4 +1,4 @@
-"""The file beside a data set with the images that were skipped: on each line the path, or the key, a tab, and the reason."""
+"""The file beside a data set that lists the skipped images: on each line the path or key, a tab, and the reason."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _BEGUN = (MANIFEST, PACKING)
 
 
 def skipped_path(folder: Path) -> Path:
-    """`photos.pack.skipped.txt` for `photos.pack`."""
+    """The path of the list: `photos.pack.skipped.txt` for `photos.pack`."""
     whole = Path(os.path.abspath(folder))
     return whole.parent / f"{whole.name}.skipped.txt"
 
 
 class SkippedFile:
-    """Adds a line at once, so that a stopped packer leaves the file too. A packer that continues repeats no line.
+    """The list of skipped images. Each line is written at once, so it survives a stop. A continued packer repeats no line.
 
     It is made before the packer begins, so that it knows whether the folder has a begun or finished data set. `stops`: the
     packer stops at such an image, and only removes the file of an earlier data set.
@@ -55,7 +55,7 @@ class SkippedFile:
                 return set(self.path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True))
             self.path.unlink(missing_ok=True)
         except OSError:
-            pass  # told when the first line is written
+            pass  # reported when the first line is written
         return set()
 
     def _append(self, line: str) -> None:

@@ -34,7 +34,7 @@ class Parts(Protocol):
 class Draw:
     """Draws the part of each key, as a function of seed and key alone.
 
-    So an image stays in its part when others are added, and a part gets its share of the images only approximately.
+    So an image stays in its part when other images are added, but a part gets only approximately its share of the images.
     """
 
     shares: Mapping[str, float]

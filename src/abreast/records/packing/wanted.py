@@ -1,4 +1,4 @@
-"""What is wanted of a source: the column of images, columns, a label, an order, and parts."""
+"""The user's choices for a source: the column of images, the columns to keep, a label, an order, and parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def readable() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is wanted of a source: its column of images, the columns to keep, a label, and an order.
+    """The user's choices for a source: its column of images, the columns to keep, a label, and an order.
 
     `stop`: an item without a label is an error before anything is packed.
     """
@@ -42,7 +42,7 @@ class Wanted:
         return self._finished({"": source_of(source, self.image, *self._columns())})[""]
 
     def parts(self, source: Any, names: Sequence[str]) -> dict[str, ItemSource]:
-        """The parts that the source has."""
+        """The parts that exist in the source, by name."""
         return self._finished(existing_parts(source, names, self.image, *self._columns()))
 
     def _columns(self) -> tuple[Sequence[str] | None, Sequence[str]]:
@@ -63,7 +63,7 @@ def parts_of(
     if isinstance(split, Draw):
         shares = [[name, share] for name, share in split.shares.items()]
         found = wanted.whole(source)
-        identity = identity_to_split(found)  # asked for once, since it may read every array or file
+        identity = identity_to_split(found)  # computed once, because it may read every array or file
         draw = split if split_by is None else proportional(found, split, split_by)
         return drawn_parts(found, draw, identity), [split.seed, shares]
     if split_by is not None:

@@ -58,7 +58,7 @@ class DatasetWriter:
         self.num_samples += 1
 
     def check(self, sample: Packed) -> int:
-        """Count a sample that could be appended, and write nothing. Raises `DataError` if it could not.
+        """Count a sample without writing it. Raises `DataError` if it could not be appended.
 
         Returns its bytes in a shard and in the index.
         """

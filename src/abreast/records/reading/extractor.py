@@ -19,7 +19,7 @@ from abreast.plain_json import finite
 from abreast.records.reading.reader import Records, Sample
 
 SAMPLES = "samples.jsonl"
-_PART = SAMPLES + ".part"  # its name until all of it is written
+_PART = SAMPLES + ".part"  # the file's name until it is complete
 
 
 def extract(folder: str | PathLike[str], dest: str | PathLike[str]) -> int:

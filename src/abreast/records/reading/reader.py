@@ -44,7 +44,7 @@ class Sample:
 
     Attributes:
         number: its number in the data set, from 0.
-        key: its name, as `cats/1.jpg`.
+        key: its name, such as `cats/1.jpg`.
         data: the stored bytes, in mapped memory.
         encoding: `"npy"` for raw pixels, or an extension such as `"jpg"`.
         height: height of the upright image in pixels.
@@ -338,7 +338,7 @@ class Records:
         return tuple(note for place in range(len(self._ends)) for note in self.index(place).notes)
 
     def index(self, place: int) -> Index:
-        """The checked index of one shard: what is known of its samples without their bytes.
+        """The checked index of one shard: all facts about its samples, without their bytes.
 
         Args:
             place: number of the shard, from 0.
@@ -415,12 +415,12 @@ def text_names(records: Records) -> list[str]:
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """The begin of a hint for an unknown column: the nearest name, or nothing."""
+    """The beginning of a hint for an unknown column: the nearest name, or nothing."""
     near = [each for each in nearest(name, known, like=_LIKE) if each != name][:1]
     return f"did you mean {near[0]!r}? " if near else ""
 
 
-# If another thread holds the lock during a fork, the child would wait for it for ever.
+# If another thread held the lock during a fork, the child would wait for it for ever.
 _OPEN: weakref.WeakSet[Records] = weakref.WeakSet()
 
 

@@ -1,7 +1,7 @@
-"""The same samples packed in several sizes, and the choice of the size that each crop is read from.
+"""The same samples packed in several sizes, and the choice of the size for each crop.
 
-A crop that becomes smaller anyway can be read from a smaller copy of its image, as long as that copy has enough pixels.
-There is less to decode then.
+A crop that becomes smaller anyway can be read from a smaller copy of its image, if that copy has enough pixels. This needs less
+decoding.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Sizes:
         return self._sides[0]
 
     def copies(self, numbers: Numbers, boxes: Boxes, size: tuple[int, int]) -> tuple[Numbers, Boxes]:
-        """For each box, the smallest copy in which it has at least `size` (height and width) pixels, and the box there.
+        """The smallest copy for each box with at least `size` (height and width) pixels of it, and the box in that copy.
 
         `boxes` is samples by left, top, width and height. Borders are rounded to whole pixels of the copy.
         """

@@ -18,7 +18,7 @@ from abreast.records.sources.source import Item, Keep, everything
 
 @dataclass(frozen=True)
 class Arrays:
-    """`images` is uint8, (samples, height, width) with or without 1 or 3 channels; each value has a row per sample."""
+    """Arrays as a source. `images`: uint8, (samples, height, width[, 1 or 3 channels]); each value has a row per sample."""
 
     images: npt.NDArray[np.uint8]
     values: Mapping[str, npt.NDArray[Any]]

@@ -22,7 +22,7 @@ _IMAGE_NAMES = ("image", "img", "image_bytes", "bytes", "jpg", "jpeg", "png", "w
 
 @dataclass(frozen=True)
 class Layout:
-    """How a table's columns are used. The column `image` holds bytes, structs of `bytes` and `path`, or paths.
+    """The use of a table's columns. The column `image` holds bytes, structs of `bytes` and `path`, or paths.
 
     `types` has the types of the other columns, by the column's name in the table. `names` has the names of classes, by the
     name of the type.
@@ -37,15 +37,15 @@ class Layout:
         return tuple(self.types.values())
 
     def stored(self, names: Sequence[str]) -> list[str]:
-        """The tables' names of the columns that we call `names`."""
+        """The names in the tables of the columns that abreast calls `names`."""
         return [stored for stored, type in self.types.items() if type.name in names]
 
 
 def layout_of(schema: Any, image: str | None, wanted: Sequence[str] | None, label: Sequence[str] = ()) -> Layout:
     """The layout of tables with this schema. Raises `DataError` if no image is found, or if a column's type is unknown.
 
-    `wanted` names the columns to keep, by our names; None keeps all. `label` names the columns that a label is made of,
-    which may hold lists of text.
+    `wanted` names the columns to keep, by our names; None keeps all. `label` names the columns from which a label is made;
+    they may hold lists of text.
     """
     features = _features(schema)
     chosen = _image_column(schema, image, features)
@@ -83,7 +83,7 @@ def _features(schema: Any) -> dict[str, Any]:
 
 
 def _called(name: str, schema: Any, classes: Mapping[str, Any], taken: Sequence[str], label: Sequence[str]) -> str:
-    """Our name for the column. A single column of classes is called `label`, unless `label` is made of others."""
+    """Our name for the column. A single column of classes is called `label`, unless `label` is made from other columns."""
     only = list(classes) == [name] and "label" not in schema.names and (not label or "label" in label)
     return free_name("label" if only else name, taken)
 
@@ -134,7 +134,7 @@ def _is_text(type: Any) -> bool:
 
 
 def _type(name: str, type: Any, may_be_tags: bool = False) -> ColumnType | None:
-    """Our type for Arrow's; None if there is none. Lists of text can only be tags, of which a label is made."""
+    """Our type for Arrow's type; None without one. Lists of text are allowed only as tags, from which a label is made."""
     kinds = extra("pyarrow").types
     shape: list[int | None] = []
     said = getattr(type, "shape", None)  # `datasets` stores arrays of known shape as lists of lists

@@ -44,7 +44,7 @@ def source_of(
     """The adapter for a path, paths of shards, arrays or an iterable. An `ItemSource` is returned as it is. Raises `DataError`.
 
     `image` names the column, feature or extension that holds the images. `wanted` names the columns to keep; None keeps all.
-    `label` names the columns that a label is made of, which may hold lists of text in tables of Arrow.
+    `label` names the columns from which a label is made; in tables of Arrow they may hold lists of text.
     """
     if isinstance(source, str | PathLike):
         _check_path(fspath(source))

@@ -1,4 +1,4 @@
-"""Items inside of files that hold many. Their places are found first, which is cheap; only the wanted items are read.
+"""Items in files that hold many items. Their places are found first, which is cheap; only the wanted items are read.
 
 The kinds of files are in `webdataset`, `tfrecord`, `recordio`, `parquet` and `huggingface`.
 """
@@ -59,7 +59,7 @@ class Contained:
 
     @staticmethod
     def of(container: Container) -> Contained:
-        """A source whose types of columns are found in its first items, and whose number of items at its end."""
+        """A source whose column types come from its first items, and whose number of items is known at its end."""
         return Contained(container, _looked_at(container))
 
     @property
@@ -115,7 +115,7 @@ def first_of(places: Iterable[tuple[str, Any]], read: Callable[[Any], Any]) -> l
 
 
 def files_identity(files: Sequence[Path]) -> list[Any]:
-    """Names, sizes and times of files. Their folder and their content do not count."""
+    """Names, sizes and times of files, without their folder and their content."""
     return [file_identity(file.parent, file) for file in files]
 
 

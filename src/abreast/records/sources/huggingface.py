@@ -1,4 +1,4 @@
-"""Data sets of Hugging Face's `datasets`: images as they are stored, classes, and columns.
+"""Data sets of Hugging Face's `datasets`: images in stored form, classes, and columns.
 
 An object is recognized by the module of its class, so that `datasets` is never imported here.
 """
@@ -40,7 +40,7 @@ def from_datasets(
 
 @dataclass(frozen=True)
 class _HuggingFace:
-    """`rows[a:b]` is an Arrow table."""
+    """A data set of `datasets` as a container; `rows[a:b]` is an Arrow table."""
 
     rows: Any
     fingerprint: str
@@ -55,7 +55,7 @@ class _HuggingFace:
         return ((f"{row:08d}", row) for row in range(len(self.rows)))
 
     def values(self, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Key and these columns of each row."""
+        """The key and these columns of each row."""
         # A shuffled data set copies the rows that it gives, with the images in them.
         chosen = self.rows.select_columns(self.layout.stored(names))
         keys = self.places()

@@ -1,4 +1,4 @@
-"""The column `label`, made of other columns: words become class numbers; several columns, or tags, become one vector.
+"""The column `label`, made from other columns: words become class numbers; several columns, or tags, become one vector.
 
 All sources of one call, which are the parts of a split, get the same classes.
 """
@@ -33,7 +33,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Label:
-    """The columns that `label` is made of. `separator` stands between the tags in one cell."""
+    """The columns from which `label` is made. `separator` is the text between the tags in one cell."""
 
     columns: tuple[str, ...]
     separator: str | None = None
@@ -41,7 +41,7 @@ class Label:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a packer writes into its settings."""
+        """The settings of the label that a packer saves, without missing ones."""
         names = None if self.class_names is None else list(self.class_names)
         found = {"label": list(self.columns), "label_separator": self.separator, "class_names": names}
         return {name: value for name, value in found.items() if value is not None}
@@ -71,7 +71,7 @@ def label_of(
 
 
 def with_label(names: dict[str, str] | None, label: Label | None) -> dict[str, str] | None:
-    """The selection of columns, with the label in it. Raises `DataError` if it has another label."""
+    """The selection of columns, extended by the label. Raises `DataError` if it has another label."""
     if names is None or label is None:
         return names
     if names.get(LABEL, LABEL) != LABEL:
@@ -84,7 +84,7 @@ def with_label(names: dict[str, str] | None, label: Label | None) -> dict[str, s
 
 @dataclass(frozen=True)
 class _Made:
-    """How the label of one item is made. `value` gives an error in place of a label that cannot be made."""
+    """The rule for the label of one item. `value` returns an error in place of a label that cannot be made."""
 
     type: ColumnType
     names: tuple[str, ...] | None
@@ -189,7 +189,7 @@ def _of_numbers(label: Label, types: Sequence[ColumnType]) -> _Made:
 
 
 def _is_too_large(value: Any) -> bool:
-    """True if float32 cannot hold the number: a whole number would change, and another one become infinite."""
+    """True if float32 cannot hold the number: a whole number would change, or a fraction would become infinite."""
     if isinstance(value, int | np.integer):
         return abs(int(value)) > 1 << 24
     return math.isfinite(value) and abs(value) > _LARGEST
@@ -285,7 +285,7 @@ def _with_label(source: ItemSource, label: Label, made: _Made) -> ItemSource:
 
 @dataclass(frozen=True)
 class _LabelledArrays:
-    """Arrays whose items have the label too."""
+    """Arrays as a source whose items include the label."""
 
     source: Arrays
     made: _Made
@@ -300,7 +300,7 @@ class _LabelledArrays:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Of the arrays and the names, which may come from other parts."""
+        """A digest of the arrays and the class names; the names may come from other parts."""
         whole = self.source.identity
         digest = hashlib.sha256(json.dumps([whole["sha256"], self.class_names]).encode())
         return {**whole, "sha256": digest.hexdigest()}
@@ -316,7 +316,7 @@ class _LabelledArrays:
 
 @dataclass(frozen=True)
 class _Labelled:
-    """A container whose items have the label too."""
+    """A container whose items include the label."""
 
     container: Container
     made_of: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Files that list images: lines of `index label... path`, as MXNet's im2rec writes them, and CSV with a column of paths."""
+"""Files that list images: lines of `index label... path` from MXNet's im2rec, and CSV with a column of paths."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A packed data set as the source of another one. Each sample is checked as it is read.
 
-Its tars could be read as any WebDataset's. But only the manifest has the list of shards, and only the index has checksums
+Its tars could be read like any WebDataset. But only the manifest has the list of shards, and only the index has checksums
 and the types of columns.
 """
 
@@ -19,7 +19,7 @@ from abreast.records.sources.container import Contained
 
 
 def is_packed(folder: Path) -> bool:
-    """True for a finished or unfinished packed data set. A `manifest.json` alone may belong to something else."""
+    """True for a finished or unfinished packed data set. A `manifest.json` alone may belong to other software."""
     known = any((folder / name).is_file() for name in (manifest.MANIFEST, manifest.PACKING))
     return known and any(folder.glob("shard-*.index"))
 
@@ -48,7 +48,7 @@ class _Packed:
                 )
 
     def values(self, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Key and these columns of each sample."""
+        """The key and these columns of each sample."""
         with Records(self.folder) as records:
             for _, index in records.shards():
                 for row, key in enumerate(index.keys):

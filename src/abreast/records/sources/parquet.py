@@ -43,9 +43,9 @@ def from_parquet(
 
 @dataclass(frozen=True)
 class _Parquet:
-    """`groups` has the numbers of rows of each file's row groups. `is_path` is True if the image's column has only paths.
+    """Parquet files as a container. `groups`: rows in each row group of each file. `is_path`: images are only paths.
 
-    `paths_in` is the column that may have paths, None if there is none.
+    `paths_in` is the column that may have paths, None without one.
     """
 
     files: tuple[Path, ...]
@@ -74,7 +74,7 @@ class _Parquet:
             yield from ((f"{stem}/{row:08d}", (path, row)) for row in range(sum(groups)))
 
     def values(self, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Key and these columns of each row."""
+        """The key and these columns of each row."""
         keys = self.places()
         for path in self.files:
             for batch in tables(path, 0, self.layout.stored(names)):
@@ -82,7 +82,7 @@ class _Parquet:
                 yield from ((next(keys)[0], rows.columns(row)) for row in range(batch.num_rows))
 
     def _paths(self, column: str) -> Iterator[tuple[Path, Path]]:
-        """For each row, the folder that paths are relative to, and the image's path; the folder again if it has none."""
+        """The base folder of paths and the image's path, for each row; the folder twice for a row without a path."""
         for path in self.files:
             for batch in tables(path, 0, [column]):
                 for value in batch.column(0):

@@ -1,4 +1,4 @@
-"""The process that parses a Parquet file. Arrow's C++ reader may crash it or exceed its memory, and only it ends.
+"""The process that parses a Parquet file. If Arrow's C++ reader crashes or needs too much memory, only this process ends.
 
 `parquet_file.py` runs this file by its path and sets the limits. It imports nothing of abreast, to start quickly.
 """

@@ -31,7 +31,7 @@ _RATIO = 1000  # images are not compressed that much
 
 @dataclass(frozen=True)
 class ParquetFacts:
-    """`groups` has the number of rows of each row group, `may_be_null` the (dotted) columns that may have missing values."""
+    """Facts from a file's footer. `groups`: rows of each row group. `may_be_null`: (dotted) columns with missing values."""
 
     schema: Any
     rows: int
@@ -66,7 +66,7 @@ def tables(path: Path, begin: int, columns: Sequence[str]) -> Iterator[Any]:
 
 @contextmanager
 def _asked(path: Path, question: dict[str, Any]) -> Iterator[IO[bytes]]:
-    """The answer of a process that parses the file. Raises `DataError` at the end of the block if the process failed."""
+    """The answer of a process that parses the file. At the end of the block, raises `DataError` if the process failed."""
     argument = (
         question
         | _limits(path)

@@ -50,7 +50,7 @@ def from_recordio(files: Iterable[Path]) -> Contained:
 
 @dataclass(frozen=True)
 class _RecordIO:
-    """`several` is True if labels are arrays, `whole` if they are int64."""
+    """RecordIO files as a container. `several`: labels are arrays. `whole`: labels are int64."""
 
     files: tuple[Path, ...]
     several: bool = False
@@ -159,7 +159,7 @@ def _scanned(slices: Slices, path: Path) -> Iterator[int]:
 
 
 def _parts(slices: Slices, path: Path, begin: int) -> Iterator[tuple[int, int, int]]:
-    """For each part of the record: the offset of its bytes, their number, and the offset of the next part."""
+    """The parts of a record: the offset of its bytes, their number, and the offset of the next part."""
     total, expected = slices.size_bytes(path), (_WHOLE, _FIRST)
     for _ in range(_MAX_PARTS):
         magic, word = _HEAD.unpack(slices.read(path, begin, _HEAD.size))

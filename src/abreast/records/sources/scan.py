@@ -1,4 +1,4 @@
-"""One pass over the columns of a source, before anything is packed. Images are read only where the kind of source needs it."""
+"""One pass over the columns of a source, before anything is packed. Images are read only if the kind of source needs it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def columns_of(source: ItemSource, names: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def columns_in(container: Container, names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The same for the items of a container."""
+    """Key and columns of each item of a container. An item that cannot be read is left out."""
     if (values := getattr(container, "values", None)) is not None:
         yield from values(names)
         return

@@ -12,7 +12,7 @@ from abreast.records.sources.source import Item, ItemSource, Keep, everything
 
 
 def selection(columns: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """The source's names of columns by their new names, from `label=fine_label,text`, a list, or a dictionary."""
+    """The source's column names by their new names, from `label=fine_label,text`, a list, or a dictionary."""
     if isinstance(columns, Mapping):
         return dict(columns)
     names = [name for name in columns.split(",") if name] if isinstance(columns, str) else columns

@@ -25,7 +25,7 @@ def everything(key: str) -> bool:
 
 
 class Missing(DataError):
-    """The error in place of a value that is not there."""
+    """The error in place of a missing value."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Item:
     """An image to pack, with its columns.
 
     Args:
-        key: its name in the data set, unique, as `cats/1.jpg`.
+        key: its name in the data set, unique, such as `cats/1.jpg`.
         image: the path of a file, the bytes of a file, or `uint8` pixels of shape (height, width) or (height, width, channels)
             with 1 or 3 channels. An error in its place is raised when the item is packed.
         columns: values by name: numbers, text, bytes, or arrays of numbers.
@@ -98,7 +98,7 @@ class Listed:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """A digest of names, columns, sizes and times of the files. Their folder and their content do not count."""
+        """A digest of names, columns, sizes and times of the files, without their folder and their content."""
         digest = hashlib.sha256(
             json.dumps([list(self.class_names or ()), [str(type) for type in self.columns]]).encode()
         )

@@ -107,7 +107,7 @@ def _text(name: bytes) -> str:
 
 
 def _said(path: Path, begin: int, kind: bytes, data: bytes) -> dict[str, str]:
-    """Facts about the next member, from a member that is not a file: pax records, or a long name."""
+    """Facts about the next member, from a member with pax records or a long name."""
     if len(data) > _MAX_EXTENSION_BYTES:
         raise _broken(path, begin, f"a long name, or pax records, have more than {_MAX_EXTENSION_BYTES} bytes")
     if kind in (b"L", b"K"):

@@ -59,7 +59,7 @@ class _Column:
     text: bool
 
     def value(self, feature: Feature | None) -> Any:
-        """The value, or the reason why there is none, as an error."""
+        """The value, or an error that states why it is missing."""
         if feature is None or feature.kind is None or not len(feature.values):
             return _EMPTY[self.kind] if self.several and self.kind in _EMPTY else self._error("has no value")
         if feature.kind != self.kind:
@@ -111,7 +111,7 @@ class _TFRecords:
 
 
 def _places(files: Iterable[Path]) -> Iterator[tuple[str, Place]]:
-    """Key and place of each record. After a damaged length nothing can be found, so it is an error."""
+    """Key and place of each record. Raises an error for a damaged length, because no later record can be found."""
     keys = KeyMaker()
     with Slices() as slices:
         for path in files:

@@ -1,4 +1,4 @@
-"""Words that name classes: their sorted names, and the checks that they are names and not something else."""
+"""Words that name classes: their sorted names, and the checks that they are class names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def names_of(column: str, counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def are_too_many(num_different: int, num_images: int) -> bool:
-    """True if so many different values are not classes: at least a hundred, and more than half as many as images."""
+    """True if there are too many different values for classes: at least 100, and more than half the number of images."""
     return num_different >= _MANY and 2 * num_different > num_images
 
 
@@ -75,7 +75,7 @@ def _names_at(path: Path) -> tuple[str, ...]:
 
 
 def unknown(column: str, word: Any, names: Sequence[str]) -> DataError:
-    """The error for a word that none of the classes has as its name."""
+    """The error for a word that is not the name of a class."""
     some = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     hint = "correct the word, or add it to the class names"
     return DataError(f"column {column!r} has the word {word!r:.80}, and the {len(names):,} classes are {some}", hint)
